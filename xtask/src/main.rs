@@ -4,7 +4,7 @@
 //! laptop and in continuous integration. Nothing outside `target/` is written, except by `docs`
 //! and `night`, whose purpose it is.
 
-// A developer's tool talks on standard output.
+// A developer's tool prints to standard output.
 #![allow(clippy::print_stdout)]
 
 mod deny;
@@ -27,18 +27,18 @@ const HELP: &str = "\
 usage: cargo xtask <task>
 
   test             everything that a change must pass: installs what is missing, then formatting,
-                   tidy, builds, lints, tests, dependencies, black-box tests, simulation; says
-                   what each step took and fails when all of them take too long
+                   tidy, builds, lints, tests, dependencies, black-box tests, simulation; prints
+                   the duration of each step and fails when all of them take too long
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
   measure [NAME [FOLDER]]
-                   measure how the code is divided and worded; with a name, show what a measure
-                   counts
-  docs [--check]   write what documents say of commands from the binary, or compare it
+                   measure the structure and wording of the code; with a name, list the items
+                   that a measure counts
+  docs [--check]   generate the documents on commands from the binary, or compare them
   night [pipelines | locks | trees] [MINUTES]
-                   simulate new seeds for so long (480 unless told), with the program as it is
+                   simulate new seeds for so long (default 480), with the program as it is
                    shipped, and add a row to the ledger
-  fuzz [SECONDS]   run every fuzz target for so long (60 unless told)
+  fuzz [SECONDS]   run every fuzz target for so long (default 60)
 ";
 
 fn main() -> ExitCode {
@@ -73,12 +73,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A night about this, of so many minutes if that is told.
+/// Simulates for a night with these arguments, for the given minutes or eight hours.
 fn night(words: &[&str], about: &'static [&'static str]) -> Result<(), String> {
     match words {
         [] => night::run(480, about),
         [minutes] => number("MINUTES", minutes).and_then(|minutes| night::run(minutes, about)),
-        _ => Err(format!("a night has nothing beside its minutes\n\n{HELP}")),
+        _ => Err(format!("night takes MINUTES only\n\n{HELP}")),
     }
 }
 

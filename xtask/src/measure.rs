@@ -1,7 +1,7 @@
-//! Measures of how the code is divided and worded: `cargo xtask measure`.
+//! Measures of the structure and the wording of the code: `cargo xtask measure`.
 //!
 //! Each has a bound that a test holds. A bound goes down when the code gets better, and never up:
-//! what is wanted stands beside it until both are the same.
+//! the wanted value stands beside it until both are the same.
 
 mod prose;
 mod structure;
@@ -13,10 +13,10 @@ use crate::tidy::crates::production;
 struct Measure {
     name: &'static str,
     wanted: usize,
-    /// What it may be today.
+    /// Largest value that the test permits at present.
     bound: usize,
     value: usize,
-    /// What it is made of, for `cargo xtask measure NAME`.
+    /// Items that the measure counts, for `cargo xtask measure NAME`.
     details: Vec<String>,
 }
 
@@ -97,8 +97,8 @@ fn lines(tree: &Tree) -> Vec<(String, usize, usize)> {
     counted.collect()
 }
 
-/// `cargo xtask measure`: all measures; with a name, what that measure is made of; with a folder too,
-/// only what is below it.
+/// `cargo xtask measure`: all measures; with a name, the items that a measure counts; with a folder
+/// too, only those below it.
 pub fn run(words: &[&str]) -> Result<(), String> {
     let tree = Tree::read()?;
     let found = measures(&tree);

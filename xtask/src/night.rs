@@ -29,9 +29,9 @@ faults survived | unexplained failures |
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// Simulates seeds that no night had before, for `minutes`. The row is written after every batch, so
-/// a night that is interrupted counts for as long as it was.
-/// The runs are about what these arguments of `claret sim` say, or about everything.
+/// Simulates seeds that no night had before, for `minutes`. The row is written after every batch,
+/// so an interrupted night counts for the time it ran. The arguments of `claret sim` select the
+/// kind of runs; without them all kinds run.
 pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
     start(&mut cargo(&["build", "--release", "--locked", "--package", "claret"]))?;
     let (ledger, commit, date) = (read()?, commit()?, date(unix_seconds()));
@@ -78,7 +78,7 @@ fn next_seed(ledger: &str) -> u64 {
 /// Sums over a night.
 #[derive(Default)]
 struct Night {
-    /// What `claret sim` is told besides the seeds.
+    /// Arguments of `claret sim` besides the seeds.
     about: &'static [&'static str],
     seeds: u64,
     simulated_s: f64,

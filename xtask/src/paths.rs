@@ -1,4 +1,4 @@
-//! Where things are.
+//! Paths of the repository and its programs.
 
 use std::env;
 use std::path::{Path, PathBuf};

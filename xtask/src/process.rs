@@ -18,8 +18,8 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
-/// The same command under `timeout` (coreutils), which ends the whole process group: a test that
-/// hangs must fail, together with the servers that it started.
+/// The command under `timeout` (coreutils), which ends the whole process group: a test that hangs
+/// must fail, together with the servers that it started.
 pub fn limited(seconds: u64, inner: &Command) -> Command {
     let mut outer = command("timeout", &["--kill-after=10", &seconds.to_string()]);
     outer.arg(inner.get_program()).args(inner.get_args());
@@ -77,8 +77,8 @@ pub fn judge(command: &Command, status: ExitStatus) -> Result<(), String> {
     Err(format!("{} ended with {status}{why}", show(command)))
 }
 
-/// The command as one would type it in the root: paths below it are relative, programs elsewhere
-/// go by their name.
+/// The command in the form in which a user would type it in the root: paths below it are relative,
+/// programs elsewhere go by their name.
 pub fn show(command: &Command) -> String {
     let root = paths::root();
     let program = Path::new(command.get_program());

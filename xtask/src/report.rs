@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a step found. A step that is one check counts as one.
+/// Numbers of checks of a step. A step that is one check counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub passed: u64,
@@ -14,27 +14,27 @@ impl Count {
     pub const ONE: Self = Self { passed: 1, failed: 0 };
 }
 
-/// How a step ended when nothing prevented it from ending.
+/// Outcome of a step that ran to its end.
 pub enum Outcome {
-    /// It ran; some of its checks may have failed.
+    /// Ran; some of its checks may have failed.
     Ran(Count),
-    /// There is nothing to run, for a reason that is shown.
+    /// Nothing to run, for a reason that is shown.
     NotRun(String),
 }
 
 /// The steps so far.
 pub struct Report {
     started: Instant,
-    /// What all steps may take together.
+    /// Longest time for all steps together.
     budget: Duration,
-    /// What each took, in seconds.
+    /// Duration of each step, in seconds.
     steps: Vec<(String, f64)>,
     total: Count,
     failures: Vec<String>,
 }
 
 impl Report {
-    /// A report without steps, which may take so many seconds.
+    /// A report without steps, with a budget in seconds.
     pub fn new(budget_seconds: u64) -> Self {
         Self {
             started: Instant::now(),
@@ -89,8 +89,8 @@ impl Report {
         steps + &line("all", whole_s)
     }
 
-    /// Prints what each step took, the failures again, where they can be seen, and the counts as the
-    /// last line. Steps that took longer than the budget together are a failure.
+    /// Prints the duration of each step, the failures again, at the end where they are visible, and
+    /// the counts as the last line. Steps that took longer than the budget together are a failure.
     pub fn finish(mut self) -> Result<(), String> {
         let took = self.started.elapsed();
         println!("\n== result after {}", seconds(took));

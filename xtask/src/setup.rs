@@ -1,7 +1,8 @@
-//! Installs what the tests need and is not there: Redis, etcd, ZooKeeper, tools that make networks and
+//! Installs missing requirements of the tests: Redis, etcd, ZooKeeper, tools that make networks and
 //! disks fail, a Python environment, cargo-deny.
 //!
-//! Each part looks first and does nothing when it is content, so a second run takes no time.
+//! Each part checks first and does nothing when its requirement is met, so a second run takes no
+//! time.
 
 use crate::paths;
 use crate::process::{cargo, command, output, start, succeeds};
@@ -18,10 +19,10 @@ pub fn run() -> Result<(), String> {
     cargo_deny().map(|_| ())
 }
 
-/// Programs and the Debian packages that have them: the servers that Claret is compared with, the
-/// command line of one, what lets networks and disks fail, the browser in which the probe's report
-/// is opened, what builds the judge of histories that is not ours, what builds and runs programs in
-/// Java, and what builds the C parts of dependencies.
+/// Programs and the Debian packages that contain them: the servers that Claret is compared with,
+/// the command line of one, tools that make networks and disks fail, the browser in which the
+/// probe's report is opened, the tools that build the external judge of histories, that build and
+/// run programs in Java, and that build the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -36,7 +37,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("make", "make"),
 ];
 
-/// The same for files that are no programs: the server that ours is compared with request by request.
+/// Other files and their packages: the server that ours is compared with request by request.
 const FILES: &[(&str, &str)] = &[("/usr/share/java/zookeeper.jar", "zookeeper")];
 
 /// Installs the packages whose programs are missing.

@@ -10,20 +10,20 @@ use std::process::ExitStatus;
 /// Bound on one run, in seconds; a simulation that hangs has found something.
 const RUN_SECONDS: u64 = 600;
 
-/// Seeds of each kind per change, after those that the tests of the simulator go through. The long
-/// form is `cargo xtask night`.
+/// Seeds of each kind per change, after those that the tests of the simulator run. The long form is
+/// `cargo xtask night`.
 const SEEDS: &[&str] = &["--first", "101", "--seeds", "100"];
 
 /// Seeds within which every planted bug must be found.
 const PLANT_SEEDS: &str = "200";
 
-/// Runs that are about pipelines over several shards.
+/// Arguments for runs of pipelines over several shards.
 pub const PIPELINES: &[&str] = &["--pipelines"];
 
-/// Runs that are about locks.
+/// Arguments for runs of locks.
 pub const LOCKS: &[&str] = &["--locks"];
 
-/// Runs that are about trees of the coordination service over several shards.
+/// Arguments for runs of trees of the coordination service over several shards.
 pub const TREES: &[&str] = &["--trees"];
 
 /// The short simulation; a failing seed is shown with the command that repeats it.
@@ -31,17 +31,17 @@ pub fn short() -> Result<Outcome, String> {
     judged(SEEDS)
 }
 
-/// The same of runs that are about pipelines.
+/// The short simulation of pipelines.
 pub fn short_of_pipelines() -> Result<Outcome, String> {
     judged(&[SEEDS, PIPELINES].concat())
 }
 
-/// The same of runs that are about locks.
+/// The short simulation of locks.
 pub fn short_of_locks() -> Result<Outcome, String> {
     judged(&[SEEDS, LOCKS].concat())
 }
 
-/// The same of runs that are about trees.
+/// The short simulation of trees.
 pub fn short_of_trees() -> Result<Outcome, String> {
     judged(&[SEEDS, TREES].concat())
 }
@@ -62,7 +62,8 @@ fn judged(words: &[&str]) -> Result<Outcome, String> {
     Ok(Outcome::Ran(Count { passed: seeds.saturating_sub(failures), failed: failures }))
 }
 
-/// Each planted bug must be found: a simulation that cannot fail proves nothing.
+/// Runs the planted bugs, each of which must be found: a simulation that cannot fail proves
+/// nothing.
 pub fn planted_bugs() -> Result<Outcome, String> {
     let (_, document) = sim(&paths::claret(), &["--plant", "all", "--seeds", PLANT_SEEDS])?;
     let plants = document["plants"].as_array().ok_or("claret sim printed no `plants`")?;
@@ -97,7 +98,7 @@ fn sim(program: &Path, words: &[&str]) -> Result<(ExitStatus, Value), String> {
     let (status, text) = output(&mut limited)?;
     match serde_json::from_str(&text) {
         Ok(document) => Ok((status, document)),
-        // Without a document the exit status tells more than the parser's complaint.
+        // Without a document the exit status is more informative than the parser's complaint.
         Err(e) => {
             judge(&limited, status)?;
             Err(format!("claret sim did not print one JSON document: {e}"))
@@ -105,12 +106,12 @@ fn sim(program: &Path, words: &[&str]) -> Result<(ExitStatus, Value), String> {
     }
 }
 
-/// What `claret sim --json` says.
+/// Document that `claret sim --json` prints.
 #[derive(Debug, PartialEq)]
 pub struct Summary {
-    /// How many seeds were run.
+    /// Number of seeds.
     pub seeds: u64,
-    /// How many of them failed.
+    /// Number of failed seeds.
     pub failures: u64,
     /// Virtual time of all seeds, in seconds.
     pub simulated_s: f64,
@@ -133,7 +134,7 @@ pub struct Summary {
 pub struct Failure {
     /// The command that repeats it.
     pub command: String,
-    /// What was wrong.
+    /// Description of the failure.
     pub why: String,
 }
 

@@ -1,26 +1,27 @@
 //! `cargo xtask test`: everything that a change must pass, in one command and within a budget.
 //!
-//! All steps run even when one fails, so that one run shows everything there is to mend; only
-//! what needs the program waits for it. Everything is built with one profile and one set of
-//! features, because compiling a crate twice was most of what a change waited for.
+//! All steps run even when one fails, so that one run shows everything that must be mended; only
+//! steps that need the program wait for it. Everything is built with one profile and one set of
+//! features, because compiling a crate twice took most of the time of a change.
 
 use crate::process::{cargo, command, judge, limited, start, watch};
 use crate::report::{Count, Outcome, Report, libtest_count, pytest_count};
 use crate::{deny, docs, paths, setup, simulation, tidy};
 use std::process::Command;
 
-/// What the whole may take on two cores, from a fresh clone, for a change waits for it. It takes
-/// about twenty minutes; the rest is for slower machines.
+/// Longest time of the whole on two cores, from a fresh clone, because a change waits for it. It
+/// takes about twenty minutes; the rest is for slower machines.
 const BUDGET_SECONDS: u64 = 1800;
 
-/// Bounds on the steps that run our own code, which may hang when it is wrong. Building is not in them.
+/// Bound on each step that runs our own code, which may hang when it is wrong. Building is not
+/// included.
 const TEST_SECONDS: u64 = 900;
 const BLACK_BOX_SECONDS: u64 = 1200;
 
-/// How many black-box tests run side by side on each core: they wait most of the time.
+/// Black-box tests that run side by side on each core: they wait most of the time.
 const BLACK_BOX_PER_CORE: usize = 3;
 
-/// The specification of the order across shards stands apart: what it is checked with asks for features
+/// The specification of the order across shards is built separately: its checker requires features
 /// of common crates that the program does without, and all of these would be compiled twice.
 const APART: &str = "claret-order-spec";
 
@@ -59,7 +60,8 @@ pub fn run() -> Result<(), String> {
     report.finish()
 }
 
-/// `cargo` as it builds once: what is kept for building again after a change costs a fifth more.
+/// `cargo` for building once: incremental builds, which keep data for the next build, cost a fifth
+/// more.
 fn build(arguments: &[&str]) -> Command {
     let mut command = cargo(arguments);
     command.env("CARGO_INCREMENTAL", "0");
@@ -75,7 +77,7 @@ fn one(result: Result<(), String>) -> Result<Outcome, String> {
     result.map(|()| Outcome::Ran(Count::ONE))
 }
 
-/// A step whose output tells how many tests passed and failed.
+/// A step whose output contains the numbers of passed and failed tests.
 fn counted(
     inner: &Command,
     seconds: u64,
@@ -88,7 +90,7 @@ fn counted(
         total.passed += count.passed;
         total.failed += count.failed;
     })?;
-    // A failure that no test accounts for: it did not compile, or ran out of time.
+    // A failure that no test accounts for: a compile error, or a time-out.
     if total.failed == 0 {
         judge(&limited, status)?;
     }
@@ -98,8 +100,8 @@ fn counted(
     Ok(Outcome::Ran(total))
 }
 
-/// Tests in Python against the program, as a user's programs see it. Most of the time they wait, so
-/// several run side by side; the slowest ones are the last lines of the output.
+/// Tests in Python against the program, from the view of a user's programs. Most of the time they
+/// wait, so several run side by side; the slowest ones are the last lines of the output.
 fn black_box() -> Result<Outcome, String> {
     let root = paths::root();
     let folders = ["tests/blackbox", "tests/compat", "python/tests"];

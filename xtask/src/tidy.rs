@@ -1,8 +1,9 @@
 //! Rules about the repository itself, each a function from the tree to complaints and a test.
 //!
-//! What a reviewer would have to remember stands here instead: which crate may know which, what a
-//! pure crate must not touch, what every file begins with, what the documents must list. Each rule
-//! also has a test that breaks it on a made-up tree, so that a rule cannot go blind.
+//! They hold rules that a reviewer would otherwise have to remember: permitted dependencies between
+//! crates, forbidden parts of `std` in pure crates, the first line of files, the contents of lists
+//! in documents. Each rule also has a test that breaks it on a made-up tree, so that a rule cannot
+//! go blind.
 
 mod arms;
 pub mod crates;
@@ -76,7 +77,7 @@ pub fn count() -> Result<Count, String> {
 }
 
 impl Tree {
-    /// Everything that is tracked, or that would be if it were added.
+    /// Every file that is tracked, or that would be if it were added.
     pub fn read() -> Result<Self, String> {
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let (status, names) = output(&mut command("git", &list))?;
@@ -86,7 +87,8 @@ impl Tree {
         let root = paths::root();
         let mut files = BTreeMap::new();
         for name in names.split('\0').filter(|name| !name.is_empty()) {
-            // A file may be deleted and still tracked; what is not UTF-8 is no text, but there.
+            // A file may be deleted and still tracked; one that is not UTF-8 exists, but is no
+            // text.
             match fs::read_to_string(root.join(name)) {
                 Ok(text) => drop(files.insert(name.to_owned(), text)),
                 Err(error) if error.kind() == ErrorKind::InvalidData => {

@@ -14,7 +14,7 @@ const PRONOUNS: [&str; 9] = [
     "whoever",
     "whomever",
 ];
-/// The same, of two words.
+/// Pairs of words that do so together.
 const PAIRS: [(&str, &[&str]); 2] = [("those", &["who"]), ("who", &["has", "is", "waits"])];
 
 /// Beginnings of a doc comment that name nothing.

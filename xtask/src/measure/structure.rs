@@ -58,7 +58,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Methods that a trait asks for or gives.
+/// Methods that a trait requires or provides.
 pub fn trait_methods(modules: &Modules<'_>, name: &str) -> usize {
     let head = format!("pub trait {name}");
     modules
@@ -111,8 +111,8 @@ pub fn fullest_folder(paths: &[&str]) -> (String, usize) {
     fullest.map_or_else(Default::default, |(folder, files)| (folder.to_owned(), files))
 }
 
-/// Which module names which, in a crate whose modules lie below `src`. A name that a module passes on
-/// (`pub use`) counts for the module that has it.
+/// Imports between modules, in a crate whose modules lie below `src`. A name that a module passes
+/// on (`pub use`) counts for the module that defines it.
 pub fn imports<'a>(modules: &Modules<'a>, src: &str) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     let index: BTreeMap<Vec<String>, &str> =
         modules.iter().map(|(path, _)| (module_path(path, src), *path)).collect();
@@ -126,7 +126,7 @@ pub fn imports<'a>(modules: &Modules<'a>, src: &str) -> BTreeMap<&'a str, BTreeS
             (*path, own.clone(), found.collect())
         })
         .collect();
-    // A name, by the module that passes it on: where it is from.
+    // The origin of each name that a module passes on.
     let mut passed: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
     for (_, own, found) in &uses {
         for (_, full) in found.iter().filter(|(public, _)| *public) {

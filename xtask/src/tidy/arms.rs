@@ -1,10 +1,10 @@
-//! The core looks at every kind of message: an arm that drops whatever is left would drop a kind that
-//! is added later, and a request of that kind would never be answered.
+//! The core looks at every kind of message: an arm that drops whatever is left would drop a kind
+//! that is added later, and a request of that kind would never be answered.
 
 use super::Tree;
 use super::source::{code_only, without_tests};
 
-/// What machines, gateways, shards and logs say to each other.
+/// Types of messages between machines, gateways, shards and logs.
 const KINDS: [&str; 10] = [
     "Answer::",
     "Body::",
@@ -18,10 +18,10 @@ const KINDS: [&str; 10] = [
     "Word::",
 ];
 
-/// Beginnings of arms that do nothing with whatever is left.
+/// Beginnings of arms that ignore all remaining kinds.
 const DROPS: [&str; 4] = ["_ => {}", "_ => return,", "_ => ()", "_ => continue"];
 
-/// No `match` over a kind of message has an arm for whatever is left that does nothing.
+/// No `match` over a kind of message has an arm that ignores all remaining kinds.
 pub fn no_kind_is_dropped(tree: &Tree) -> Vec<String> {
     let core = tree.below("crates/engine/src").filter(|(path, _)| {
         path.ends_with(".rs") && !path.contains("/tests/") && !path.ends_with("/tests.rs")
@@ -31,7 +31,7 @@ pub fn no_kind_is_dropped(tree: &Tree) -> Vec<String> {
         let lines: Vec<&str> = code.lines().collect();
         let drops = |at: &usize| DROPS.iter().any(|arm| lines[*at].trim().starts_with(arm));
         let found = (0..lines.len()).filter(drops).filter(|at| is_over_messages(&lines, *at));
-        found.map(|at| format!("{path}:{}: say which kinds are left", at + 1)).collect::<Vec<_>>()
+        found.map(|at| format!("{path}:{}: name the remaining kinds", at + 1)).collect::<Vec<_>>()
     })
     .collect()
 }
@@ -93,7 +93,7 @@ mod tests {
         ]);
         assert_eq!(
             no_kind_is_dropped(&tree),
-            ["crates/engine/src/a.rs:6: say which kinds are left"]
+            ["crates/engine/src/a.rs:6: name the remaining kinds"]
         );
     }
 }

@@ -1,10 +1,11 @@
-//! Rules about crates: who may depend on whom, and what the pure ones must not touch.
+//! Rules about crates: permitted dependencies, and restrictions of pure crates.
 
 use super::Tree;
 use super::source::{code_only, has_word, lines_with_word, std_parts, without_tests};
 use toml::{Table, Value};
 
-/// Which crates of the workspace a crate may name. Adding an edge needs a record in `docs/adr/`.
+/// Crates of the workspace that a crate may depend on. Adding an edge needs a record in
+/// `docs/adr/`.
 const EDGES: &[(&str, &[&str])] = &[
     ("adt", &[]),
     ("check", &[]),
@@ -45,14 +46,14 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Crates without clock, randomness, IO, threads, async and `unsafe`.
 const PURE: &[&str] = &["adt", "engine", "wire", "check", "model", "probe", "probe-report"];
 
-/// Where every bound stands.
+/// File that contains every bound.
 const LIMITS: &str = "crates/engine/src/limits.rs";
 
 /// Parts of `std` that reach outside a pure crate.
 const IMPURE_STD: &[&str] = &["fs", "net", "thread", "env", "process", "os"];
 
-/// Words that a pure crate does not contain. Unordered maps are among them because what iterates
-/// over one differs between replicas.
+/// Words that a pure crate does not contain. Unordered maps are among them because their order of
+/// iteration differs between replicas.
 const IMPURE_WORDS: &[&str] = &[
     "Instant",
     "SystemTime",
@@ -66,7 +67,7 @@ const IMPURE_WORDS: &[&str] = &[
     "eprintln!",
 ];
 
-/// Third-party crates that would carry the outside into a pure crate.
+/// Third-party crates with effects outside of a pure crate.
 const IMPURE_CRATES: &[&str] = &[
     "tokio",
     "mio",
@@ -125,7 +126,7 @@ pub fn purity(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for crate_name in PURE {
         for (path, code) in production(tree, &format!("crates/{crate_name}/src/")) {
-            // What the compiler was told about its target is a constant, not the environment.
+            // The compiler's description of its target is a constant, not the environment.
             let code = code.replace("std::env::consts::", "");
             for word in IMPURE_WORDS {
                 let lines = lines_with_word(&code, word);
@@ -139,7 +140,7 @@ pub fn purity(tree: &Tree) -> Vec<String> {
     violations
 }
 
-/// Replication carries bytes: it must not even be able to ask what they mean.
+/// Replication carries bytes: it must not be able to interpret them.
 pub fn replication_is_blind(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for place in ["crates/engine/src/replication/", "crates/engine/src/replication.rs"] {
@@ -219,7 +220,7 @@ pub fn production<'a>(tree: &'a Tree, place: &str) -> Vec<(&'a str, String)> {
     modules
 }
 
-/// Every bound is enforced by somebody.
+/// Every bound is enforced in code.
 pub fn every_limit_is_used(tree: &Tree) -> Vec<String> {
     let limits = tree.get(LIMITS).map(code_only).unwrap_or_default();
     let names = limits.lines().filter_map(|line| {
@@ -235,8 +236,8 @@ pub fn every_limit_is_used(tree: &Tree) -> Vec<String> {
     names.filter(|name| !used(name)).map(|name| format!("{LIMITS}: nothing uses {name}")).collect()
 }
 
-/// The product has no switches that only tests or builds with features turn: what is tested is
-/// what runs.
+/// The product has no switches that only tests, or builds with features, can turn: the tests run
+/// the code of the product.
 pub fn no_hidden_paths(tree: &Tree) -> Vec<String> {
     const SWITCHES: &[&str] = &["cfg!(", "cfg(feature", "cfg(debug_assertions", "cfg(not(test"];
     let mut violations = Vec::new();
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nobody_enforces_is_seen() {
+    fn a_limit_that_is_not_enforced_is_seen() {
         let limits = "/// A.\npub const A_MAX: usize = 1;\npub const B_MAX: usize = 2;\n";
         let tree = Tree::of(&[
             (LIMITS, limits),

@@ -1,4 +1,4 @@
-//! Rules about documents: what they must list, and that what they name exists.
+//! Rules about documents: required lists, and the existence of everything they name.
 
 use super::Tree;
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// `ARCHITECTURE.md` says which test holds which invariant: "Held by `name`", or several.
+/// Tests that `ARCHITECTURE.md` names for invariants exist: "Held by `name`", or several.
 pub fn named_tests_exist(tree: &Tree) -> Vec<String> {
     const DOCUMENT: &str = "ARCHITECTURE.md";
     let names = tree.get(DOCUMENT).unwrap_or_default().split("Held by ").skip(1).flat_map(|rest| {

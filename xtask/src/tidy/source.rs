@@ -1,4 +1,4 @@
-//! Just enough of Rust's grammar to tell code from comments, strings and tests.
+//! Lexer for Rust that distinguishes code from comments, strings and tests.
 
 /// The source with comments, string contents and character literals blanked out. Line breaks
 /// stay, so that line numbers do.

@@ -1,4 +1,4 @@
-//! Rules about the text of files: openings, sizes, and what must not be left in them.
+//! Rules about the text of files: openings, sizes, and forbidden leftovers.
 
 use super::Tree;
 use super::source::{code_only, has_word};
@@ -18,7 +18,7 @@ const LEFTOVERS: &[&str] = &[
 const MACHINE_PATHS: &[&str] = &[concat!("/", "work/"), concat!("/", "root/")];
 const IGNORE: &str = concat!("#[", "ignore");
 
-/// Every Rust file says in its first line what it is for.
+/// Every Rust file states its purpose in its first line.
 pub fn module_docs(tree: &Tree) -> Vec<String> {
     let silent = tree.with_extension("rs").filter(|(_, text)| !text.starts_with("//!"));
     silent.map(|(path, _)| format!("{path} must begin with `//!` and its purpose")).collect()
@@ -53,7 +53,7 @@ pub fn leftovers(tree: &Tree) -> Vec<String> {
     find(tree, |line| LEFTOVERS.iter().find(|word| has_word(line, word)).copied())
 }
 
-/// A test that does not run proves nothing.
+/// No test is switched off: a test that does not run proves nothing.
 pub fn no_ignored_tests(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for (path, text) in tree.with_extension("rs") {
@@ -69,7 +69,7 @@ pub fn no_ignored_tests(tree: &Tree) -> Vec<String> {
 /// Nothing names a folder that exists on one machine only.
 pub fn no_machine_paths(tree: &Tree) -> Vec<String> {
     let starts = |line: &str, path: &str| {
-        // A folder inside a longer path or address is somebody's own name for something.
+        // A folder inside a longer path or address is a name chosen by its author.
         line.match_indices(path).any(|(at, _)| {
             !line[..at].ends_with(|c: char| c.is_alphanumeric() || ".-_}/".contains(c))
         })
