@@ -1,7 +1,7 @@
 """Transactions for Claret, on top of redis-py.
 
-Everything that works with redis-py goes on working: :class:`Claret` *is* a ``redis.Redis`` (and
-:class:`claret.aio.Claret` a ``redis.asyncio.Redis``). What is new:
+Everything that works with redis-py continues to work: :class:`Claret` *is* a ``redis.Redis`` (and
+:class:`claret.aio.Claret` a ``redis.asyncio.Redis``). Additions:
 
 * :meth:`Claret.run` and :func:`transactional`: a function of a transaction that is run again until
   it commits. It composes: given a transaction instead of a database, it joins it.
@@ -11,13 +11,13 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
 * :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token;
-  :meth:`Claret.retained`: a lock that stays with the process until somebody else wants it;
-  :meth:`Claret.section`: one command under a lock, in one round trip; :meth:`Claret.election`: a lock
-  whose holder has a value that others follow; :meth:`Claret.barrier`: all wait until all have come.
+  :meth:`Claret.retained`: a lock that stays with the process until another client wants it;
+  :meth:`Claret.section`: one command under a lock, in one round trip; :meth:`Claret.election`: a
+  lock whose holder has a value that others follow; :meth:`Claret.barrier`: parties wait for each other.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
-* errors that say what may be done: see :mod:`claret.errors`.
+* errors with labels that say how to react: see :mod:`claret.errors`.
 """
 
 from .barrier import Barrier

@@ -1,7 +1,7 @@
-"""The same for asyncio: :class:`Claret` on top of ``redis.asyncio``.
+"""Asyncio client: :class:`Claret` on top of ``redis.asyncio``.
 
 ``async with`` and ``await`` where the blocking client has ``with`` and nothing. A write in a
-transaction may be awaited or not: it is deferred either way. Tasks may share a transaction, their
+transaction may be awaited or not: it is deferred either way. Tasks may share a transaction; their
 commands then take turns.
 """
 
@@ -43,11 +43,11 @@ class Lane:
         self._pool = db.connection_pool
         self._connection = None
         self.unended = False
-        # How long a reply may take, if that is not as usual.
+        # Time-out of a reply, if it differs from the default.
         self._patience = {} if wait_s is None else {"timeout": wait_s}
 
     async def exchange(self, commands, first):
-        """Sends commands in one packet; gives their replies, errors as values."""
+        """Sends commands in one packet; returns their replies, errors as values."""
         rules.check("a transaction over another connection")
         if first:
             if self._connection is None:
@@ -66,13 +66,13 @@ class Lane:
             return error
 
     async def abandon(self):
-        """Gives the connection up: nobody knows what would still come from it."""
+        """Closes the connection, because outstanding replies may still arrive on it."""
         if self._connection is not None:
             await self._connection.disconnect(nowait=True)
         await self.close()
 
     async def close(self):
-        """Gives the connection back."""
+        """Returns the connection to the pool."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -132,7 +132,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         return callback(reply, **options) if callback else reply
 
     async def flush(self):
-        """Sends the writes that wait, so that the server can already look at them."""
+        """Sends the queued writes, so that the server can already process them."""
         await self.execute_command("PING")
 
     async def require(self, lock):
@@ -156,7 +156,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
             return self._script.digest(replies)
 
     async def commit(self):
-        """Makes everything take effect; see :meth:`claret.Transaction.commit`."""
+        """Commits the transaction; see :meth:`claret.Transaction.commit`."""
         self._check_open()
         try:
             replies = await self._exchange()
@@ -168,13 +168,13 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         self._script.settle(replies, self._db.response_callbacks)
 
     async def rollback(self):
-        """Gives the transaction up: nothing of it takes effect."""
+        """Rolls the transaction back: nothing of it takes effect."""
         self._check_open()
         self._lane.unended = self._script.started
         await self._end()
 
     def lose(self):
-        """It is known by other means that it took effect: its replies are lost."""
+        """Records that the transaction took effect, as other evidence shows: its replies are lost."""
         self._script.lose()
 
     async def _end(self, broken=False):
@@ -204,14 +204,14 @@ class Batch(OnDatabase, AsyncCoreCommands):
             try:
                 await self.execute()
             except RepeatedError:
-                # It took effect, and who looks at a reply will be told that it is lost.
+                # It took effect; a later read of a reply raises an error, because that is lost.
                 pass
 
     def __len__(self):
         return len(self._script)
 
     def fence(self, lock):
-        """All of it is under a lock's fencing token; see :meth:`claret.Batch.fence`."""
+        """Puts the batch under a lock's fencing token; see :meth:`claret.Batch.fence`."""
         return self.execute_command("FENCE", lock.name, lock.token)
 
     def execute_command(self, *args, **options):
@@ -253,7 +253,7 @@ class Batch(OnDatabase, AsyncCoreCommands):
 
 
 class Claret(redis.asyncio.Redis):
-    """A ``redis.asyncio.Redis`` that can do more; see :class:`claret.Claret`."""
+    """A ``redis.asyncio.Redis`` with more methods; see :class:`claret.Claret`."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -261,15 +261,16 @@ class Claret(redis.asyncio.Redis):
         self._writers = None
 
     def execute_command(self, *args, **options):
-        """As in redis-py; what it gives is awaited, and whatever else is done with it is refused."""
+        """As in redis-py; the result must be awaited, and every other use of it is refused."""
         rules.check("a command over another connection")
         check_words(args)
         return Asked(super().execute_command(*args, **options))
 
     def dispatch(self, debug=False):
-        """Commands that are sent without waiting for replies, in their order. See :class:`Dispatch`.
+        """Commands that are sent without waiting for replies, in their order. See
+        :class:`Dispatch`.
 
-        ``debug`` looks for what the program must not do in between.
+        ``debug`` detects actions in between that such a program must not take.
         """
         return Dispatch(self, debug)
 
@@ -307,7 +308,7 @@ class Claret(redis.asyncio.Redis):
     ):
         """A lock that stays with this process; see :meth:`claret.Claret.retained`.
 
-        It is one object for all tasks: ``async with db.retained("report") as kept``, and in it ``async
+        One object serves all tasks: ``async with db.retained("report") as kept``, and in it ``async
         with kept.lock() as lock``. If it is lost the task in the block is cancelled.
         """
         how = (lease, owner, timeout, cohort, tokens, adaptive)
@@ -333,19 +334,20 @@ class Claret(redis.asyncio.Redis):
         return Election(self, name, value, lease, owner, timeout, policy=policy)
 
     def barrier(self, name, parties, owner=None, policy=RetryPolicy()):
-        """A barrier for so many parties; see :meth:`claret.Claret.barrier`."""
+        """A barrier for a number of parties; see :meth:`claret.Claret.barrier`."""
         return Barrier(self, name, parties, owner, policy=policy)
 
     def fenced(self, lock):
-        """Commands that are refused if a later holder was there; see :meth:`claret.Claret.fenced`."""
+        """Commands that are refused if a later holder has written; see
+        :meth:`claret.Claret.fenced`."""
         return Fenced(self, lock)
 
     def waiting_lane(self, wait_s):
-        """A connection on which a reply may take so many seconds."""
+        """A connection on which a reply may take this many seconds."""
         return Lane(self, wait_s)
 
     async def writers(self):
-        """Names of the commands that may change something, by the server's own table."""
+        """Names of the commands that may change data, by the server's own table."""
         if self._writers is None:
             self._writers = writers(await self.execute_command("COMMAND"))
         return self._writers
@@ -410,7 +412,7 @@ class Claret(redis.asyncio.Redis):
                     if await self._took_effect(request, policy, error):
                         transaction.lose()
                         return result
-                    # The old number is spent: it will never take effect.
+                    # The old number is used up: it will never take effect.
                     request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
@@ -420,7 +422,7 @@ class Claret(redis.asyncio.Redis):
         raise last
 
     async def _took_effect(self, request, policy, error):
-        """Asks whether a commit whose answer was lost took effect, and settles it."""
+        """Asks the server whether a commit whose answer was lost took effect, and settles it."""
         for pause in policy.pauses():
             await asyncio.sleep(pause)
             try:

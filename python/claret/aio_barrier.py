@@ -10,7 +10,7 @@ from .script import RetryPolicy
 
 
 class Barrier:
-    """A barrier for so many parties; see :meth:`claret.Claret.barrier`."""
+    """A barrier for a number of parties; see :meth:`claret.Claret.barrier`."""
 
     def __init__(self, db, name, parties, owner, policy=RetryPolicy()):
         self._db = db
@@ -18,7 +18,7 @@ class Barrier:
         self._policy = policy
 
     async def wait(self, timeout=None):
-        """Waits until all have come; see :meth:`claret.Barrier.wait`."""
+        """Waits until all parties have arrived; see :meth:`claret.Barrier.wait`."""
         begun, failures, again = time.monotonic(), Failures(self._policy), False
         with self._db.requests.borrow() as requests:
             request = next(requests)

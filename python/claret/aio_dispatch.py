@@ -12,13 +12,14 @@ from .script import is_connected, pool_words
 
 
 class Reply(Promise):
-    """A reply that may not have come yet: to be awaited, which raises the error if it is one."""
+    """A reply that may not have arrived yet: awaiting it returns it, or raises it if it is an
+    error."""
 
     __slots__ = ("_wakers",)
 
     _ADVICE = "await it first"
 
-    # ``asyncio.gather`` puts what it is given into a dictionary.
+    # ``asyncio.gather`` puts its arguments into a dictionary.
     __hash__ = object.__hash__
 
     def __init__(self):
@@ -30,7 +31,7 @@ class Reply(Promise):
         return self._get()
 
     def _arrives(self):
-        """Done as soon as the reply is there, whatever it is."""
+        """Returns when the reply has arrived, even if it is an error."""
         waker = asyncio.get_running_loop().create_future()
         if self.done():
             waker.set_result(None)
@@ -46,17 +47,17 @@ class Reply(Promise):
 
 
 class Dispatch(Issued, AsyncCoreCommands):
-    """A connection with redis-py's commands as methods, each of which answers a :class:`Reply`.
+    """A connection with redis-py's commands as methods, each of which returns a :class:`Reply`.
 
-    What is issued before the next ``await`` that waits is sent together. No more commands than
-    :data:`claret.dispatch.WINDOW` are sent and not answered; others wait here. See
+    Commands that are issued before the next ``await`` that waits are sent together. At most
+    :data:`claret.dispatch.WINDOW` commands are sent and unanswered; others wait here. See
     :class:`claret.Dispatch`. Tasks may share it: the order is that of their calls.
     """
 
     def __init__(self, db, debug=False):
         super().__init__(db, debug)
         self._unsent = collections.deque()
-        # There is something to send, and room for it; something is sent and not answered.
+        # Events: commands can be sent; a command was sent and is unanswered.
         self._changed = asyncio.Event()
         self._expecting = asyncio.Event()
         self._tasks = ()
@@ -89,7 +90,7 @@ class Dispatch(Issued, AsyncCoreCommands):
         return reply
 
     async def wait(self):
-        """Waits for everything that was issued; see :meth:`claret.Dispatch.wait`."""
+        """Waits for the replies to all issued commands; see :meth:`claret.Dispatch.wait`."""
         await self._drain()
         self._raise_unseen()
 

@@ -14,28 +14,29 @@ class Election(Candidate, Lock):
 
     def __init__(self, db, name, value, lease, owner, timeout, policy=RetryPolicy()):
         super().__init__(db, name, lease, owner, False, None, timeout, policy=policy)
-        #: What is proclaimed as soon as it is elected, and since.
+        #: Value to proclaim upon election, and the latest one since.
         self.value = value
 
     async def campaign(self, timeout=...):
-        """Waits in turn until it is elected; see :meth:`claret.Lock.acquire`."""
+        """Waits in turn until elected; see :meth:`claret.Lock.acquire`."""
         return await self.acquire(timeout)
 
     async def resign(self):
-        """Ends the lead; tells whether there was one. See :meth:`claret.Lock.release`."""
+        """Ends the leadership; returns whether there was one. See :meth:`claret.Lock.release`."""
         return await self.release()
 
     async def proclaim(self, value):
-        """Gives the leader another value; see :meth:`claret.Election.proclaim`."""
+        """Replaces the leader's value; see :meth:`claret.Election.proclaim`."""
         words = ["ELECTION.PROCLAIM", self.name, self.token, value]
         return self.proclaimed(value, await self._db.execute_command(*words))
 
     async def leader(self):
-        """The :class:`claret.Leader`, or ``None`` if nobody leads. Anybody may ask."""
+        """The :class:`claret.Leader`, or ``None`` if there is none. Needs no candidacy."""
         return leader_of(await self._db.execute_command("ELECTION.LEADER", self.name))
 
     async def observe(self, timeout=None):
-        """Yields the :class:`claret.Leader` when it is another one; see :meth:`claret.Election.observe`."""
+        """Yields the :class:`claret.Leader` whenever it changes; see
+        :meth:`claret.Election.observe`."""
         seen = 0
         while True:
             row = await self._next(seen, timeout)

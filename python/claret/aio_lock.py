@@ -1,7 +1,7 @@
 """Locks for asyncio; see :mod:`claret.lock`.
 
-Here the loss of a lock stops the work under it: the task in the ``async with`` block is cancelled
-before the lease ends, and the block raises :class:`LockLost`.
+The loss of a lock stops the work under it: the task in the ``async with`` block is cancelled before
+the lease ends, and the block raises :class:`LockLost`.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ class Block:
         await self.release()
         stopped = self._cancelled and kind is not None and issubclass(kind, asyncio.CancelledError)
         if stopped and hasattr(holder, "uncancel"):
-            # Somebody else may have cancelled it as well.
+            # Another task may have cancelled it as well.
             stopped = holder.uncancel() == 0
         if stopped or (lost and kind is None):
             raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
 
     def stop(self):
-        """The lock is lost, and so is the work under it."""
+        """Stops the work under the lost lock."""
         if self._holder is not None:
             self._cancelled = True
             self._holder.cancel()
@@ -107,7 +107,7 @@ class Lock(Block, Hold):
         return number(await ask_and_wait(self._db, commands, wait_s))
 
     async def renew(self):
-        """Begins the lease anew, which a task does by itself; tells whether it was held."""
+        """Restarts the lease, which a task does by itself; returns whether it was held."""
         asked = time.monotonic()
         if not int(await self._db.execute_command(*self.renewal())):
             self.lose()
@@ -120,14 +120,14 @@ class Lock(Block, Hold):
         while not self.lost:
             await asyncio.sleep(self.pause(failed))
             try:
-                # Not for longer than the lease can be relied on.
+                # No longer than the lease can be relied on.
                 failed = not await asyncio.wait_for(self.renew(), max(self.left, 0.001))
             except (ConnectionError, TimeoutError, ResponseError, asyncio.TimeoutError):
                 failed = True
         self.stop()
 
     async def release(self):
-        """Gives the lock back; see :meth:`claret.Lock.release`."""
+        """Releases the lock; see :meth:`claret.Lock.release`."""
         token, keeper = self._token, self._keeper
         self._keeper = None
         if keeper is not None:
@@ -145,7 +145,7 @@ class Lock(Block, Hold):
         return False
 
     async def fence(self, *command):
-        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        """Carries out a command unless a later holder has written; see :meth:`claret.Lock.fence`."""
         return await Fenced(self._db, self).execute_command(*command)
 
 
@@ -157,7 +157,7 @@ class Fenced(OnDatabase, AsyncCoreCommands):
         self._lock = lock
 
     async def execute_command(self, *args, **options):
-        """Carries a command out unless a later holder of the lock was there before."""
+        """Carries out a command unless a later holder of the lock has written."""
         try:
             words = ["FENCE", self._lock.name, self._lock.token, *args]
             reply = await self._db.execute_command(*words)

@@ -11,7 +11,7 @@ from .hold import number, time_left
 from .keep import Kept, Stay
 from .script import RetryPolicy
 
-# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+# Errors after which to retry, unless the grant was given back or the client closed meanwhile.
 LOST_TOUCH = (
     ConnectionError,
     TimeoutError,
@@ -24,23 +24,23 @@ LOST_TOUCH = (
 
 
 class Grant(Lock):
-    """What the process has of the lock; see :class:`claret.retained.Grant`."""
+    """A grant of the lock to the process; see :class:`claret.retained.Grant`."""
 
     def __init__(self, db, name, lease, owner, tokens, policy):
         super().__init__(db, name, lease, owner, False, None, None, policy=policy)
         self._tokens = tokens
 
     def words(self, wait_s):
-        """The command that acquires; nought is as short as can be."""
+        """The command that acquires; zero waits as short as possible."""
         return [*super().words(0.001 if wait_s == 0 else wait_s), "TOKENS", self._tokens]
 
     async def ask(self, timeout):
-        """Waits in turn for the lock; tells whether it was granted."""
+        """Waits in turn for the lock; returns whether it was granted."""
         with self._db.requests.borrow() as requests:
             return await self._acquire(requests, timeout)
 
     async def is_wanted(self, wait_s):
-        """How many others wait; see :meth:`claret.retained.Grant.is_wanted`."""
+        """Number of other waiters; see :meth:`claret.retained.Grant.is_wanted`."""
         words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
         return number(await ask_and_wait(self._db, [words], wait_s, self._lease_ms / 6000))
 
@@ -57,11 +57,11 @@ class Visit(Block, Stay):
         return await self._kept.enter(self, self.timeout if timeout is ... else timeout)
 
     async def release(self):
-        """Leaves the lock, which stays with the process if nobody else wants it."""
+        """Leaves the lock, which stays with the process unless another client wants it."""
         return await self._kept.leave(self)
 
     async def fence(self, *command):
-        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        """Carries out a command unless a later holder has written; see :meth:`claret.Lock.fence`."""
         return await Fenced(self._kept.db, self).execute_command(*command)
 
 
@@ -75,10 +75,10 @@ class Retained:
         self.name = name
         self._timeout = timeout
         self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
-        # Asks nothing: what is wrong with the words is told here.
+        # Sends nothing: checks the arguments early.
         self._grant()
         self._kept = Kept(cohort, tokens, adaptive)
-        # Set when something has changed, and replaced by another one then.
+        # Set upon each change, and then replaced by a new one.
         self._changed = asyncio.Event()
         self._keeper = None
 
@@ -93,12 +93,12 @@ class Retained:
         await self.close()
 
     async def close(self):
-        """Gives the lock back, as soon as nobody is in; nobody is let in any more."""
+        """Gives the lock back when its last stay ends; there are no further stays."""
         self._kept.closed = True
         await self._give_back()
 
     async def enter(self, stay, timeout):
-        """Lets somebody in, in turn; tells whether that was in time."""
+        """Admits a stay, in turn; returns whether that was in time."""
         begun, kept = time.monotonic(), self._kept
         if stay is kept.inside or stay in kept.line:
             raise RuntimeError("it is held already: a lock is held once")
@@ -125,11 +125,11 @@ class Retained:
         finally:
             if stay is not kept.inside:
                 kept.leave(stay)
-                # Whoever left may have counted on this one.
+                # The last stay may have left the lock for this one.
                 await self._give_back()
 
     async def leave(self, stay):
-        """Somebody leaves; tells whether it was in, and the lock held."""
+        """Ends a stay; returns whether it was in, and the lock held."""
         held = stay.left > 0
         if not stay.end():
             return False
@@ -138,7 +138,7 @@ class Retained:
         return held
 
     async def _give_back(self):
-        """What is to go back goes to whoever is next, and what has changed is looked at."""
+        """Gives back what is due, to the next waiter, and wakes the tasks that wait for a change."""
         grant = self._kept.take_back()
         self._notify()
         if grant is not None:
@@ -149,7 +149,7 @@ class Retained:
         changed.set()
 
     async def _until(self, ready, wait_s):
-        """Waits for something to become so; tells whether it has in time."""
+        """Waits for a condition; returns whether it became true in time."""
         begun = time.monotonic()
         while not ready():
             try:
@@ -174,11 +174,12 @@ class Retained:
             self._notify()
 
     async def _look_after(self, grant):
-        """Renews a grant and hears who wants it, until the process has it no more."""
+        """Renews a grant and listens for other clients that want it, until the process gives it
+        back."""
         failed = False
         while self._kept.grant is grant and not grant.lost:
             try:
-                # Not for longer than the lease can be relied on.
+                # No longer than the lease can be relied on.
                 left = max(grant.left, 0.001)
                 if failed or not await asyncio.wait_for(self._is_told(grant), left):
                     failed = not await asyncio.wait_for(grant.renew(), max(grant.left, 0.001))
@@ -187,11 +188,11 @@ class Retained:
                 await self._gone(grant, grant.pause(True))
 
     async def _gone(self, grant, wait_s):
-        """Waits until the process has a grant no more; tells whether it has not."""
+        """Waits until the process no longer has a grant; returns whether it still has it."""
         return await self._until(lambda: self._kept.grant is not grant, wait_s)
 
     async def _is_told(self, grant):
-        """Waits until something happens to a grant; tells whether it has, or it is to be renewed."""
+        """Waits for an event of a grant; returns whether there was one, or it is time to renew."""
         kept, pause = self._kept, grant.pause(False)
         if kept.recalled:
             return await self._gone(grant, pause)

@@ -8,7 +8,7 @@ from redis.commands.core import AsyncCoreCommands
 from .aio_lock import ask_and_wait
 from .hold import AGAIN, Failures, converted, time_left
 from .script import OnDatabase, RetryPolicy
-from .section import Wish
+from .section import SectionRequest
 
 
 class Section(OnDatabase, AsyncCoreCommands):
@@ -16,31 +16,31 @@ class Section(OnDatabase, AsyncCoreCommands):
 
     def __init__(self, db, *args, policy=RetryPolicy()):
         self._db = db
-        self._wish = Wish(*args)
+        self._request = SectionRequest(*args)
         self._policy = policy
 
     @property
     def token(self):
         """The fencing token of the last section; see :attr:`claret.section.Section.token`."""
-        return self._wish.token
+        return self._request.token
 
     async def execute_command(self, *args, **options):
-        """Takes the lock in turn, carries a command out, and gives the lock back, in one step."""
-        wish, begun = self._wish, time.monotonic()
+        """Takes the lock in turn, carries out a command, and releases the lock, in one step."""
+        section, begun = self._request, time.monotonic()
         failures, again = Failures(self._policy), False
         with self._db.requests.borrow() as requests:
             request = next(requests)
             while True:
                 asked = time.monotonic()
                 try:
-                    replies = await self._ask(request, time_left(wish.timeout, begun), args)
+                    replies = await self._ask(request, time_left(section.timeout, begun), args)
                 except AGAIN as error:
                     again = True
                     await asyncio.sleep(failures.pause(error, asked))
                     continue
-                reply = wish.settle(replies, again)
+                reply = section.settle(replies, again)
                 return converted(self._db, args[0], reply, options)
 
     async def _ask(self, request, wait_s, command):
-        commands = self._wish.commands(request, wait_s, command)
+        commands = self._request.commands(request, wait_s, command)
         return await ask_and_wait(self._db, commands, wait_s)

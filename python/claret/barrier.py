@@ -1,4 +1,4 @@
-"""Barriers of the blocking client: those who come wait until all have come."""
+"""Barriers of the blocking client: the parties wait until all have arrived."""
 
 import time
 
@@ -9,7 +9,7 @@ from .script import RetryPolicy
 
 
 class Arrival:
-    """How somebody comes to a barrier, without any input or output."""
+    """Protocol of a party's arrival, without input or output."""
 
     def __init__(self, name, parties, owner):
         self.name = name
@@ -17,16 +17,16 @@ class Arrival:
         self._owner = named(owner, False)
 
     def commands(self, request, wait_s):
-        """What is sent by somebody who has come."""
+        """The commands that an arriving party sends."""
         words = ["BARRIER.WAIT", self.name, self.parties, "OWNER", self._owner]
         if wait_s is not None:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
         return [["CLIENT", "REQUEST", *request], words]
 
     def settle(self, generation, again):
-        """The number of the generation; ``again`` if it was asked for more than once.
+        """The number of the generation; ``again`` if the request was repeated.
 
-        Then what was asked first may still wait somewhere, and count as somebody who has come.
+        The first request may then still wait at the server, and count as an arrival.
         """
         if generation is None:
             text = f"not all of {self.parties} parties came to the barrier {self.name!r} in time"
@@ -35,7 +35,7 @@ class Arrival:
 
 
 class Barrier:
-    """A barrier for so many parties; see :meth:`claret.Claret.barrier`."""
+    """A barrier for a number of parties; see :meth:`claret.Claret.barrier`."""
 
     def __init__(self, db, name, parties, owner, policy=RetryPolicy()):
         self._db = db
@@ -43,11 +43,13 @@ class Barrier:
         self._policy = policy
 
     def wait(self, timeout=None):
-        """Waits until all have come, and returns the number of their generation, the same to all.
+        """Waits until all parties have arrived, and returns the number of their generation, the
+        same to all.
 
         Generations have growing numbers, and the barrier is usable again at once. Raises
-        :class:`NotAcquired` if not all came within ``timeout`` seconds, and has not come itself then;
-        :class:`CommitUnknown` if nobody knows whether that is so, for the connection broke in between.
+        :class:`NotAcquired` if not all parties arrived within ``timeout`` seconds, which withdraws
+        the own arrival; :class:`CommitUnknown` if that is uncertain because the connection broke in
+        between.
         """
         begun, failures, again = time.monotonic(), Failures(self._policy), False
         with self._db.requests.borrow() as requests:

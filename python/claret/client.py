@@ -20,9 +20,9 @@ from .transaction import Batch, Lane, Transaction
 
 
 class Claret(redis.Redis):
-    """A ``redis.Redis`` that can do more. Safe to share between threads.
+    """A ``redis.Redis`` with more methods. Safe to share between threads.
 
-    ``requests`` gives the request numbers that make what is sent again take effect once.
+    ``requests`` supplies the request numbers with which a repeated request takes effect once.
     """
 
     def __init__(self, *args, **kwargs):
@@ -31,7 +31,7 @@ class Claret(redis.Redis):
         self._writers = None
 
     def writers(self):
-        """Names of the commands that may change something, by the server's own table."""
+        """Names of the commands that may change data, by the server's own table."""
         if self._writers is None:
             self._writers = writers(self.execute_command("COMMAND"))
         return self._writers
@@ -43,9 +43,10 @@ class Claret(redis.Redis):
         return super().execute_command(*args, **options)
 
     def dispatch(self, debug=False):
-        """Commands that are sent without waiting for replies, in their order. See :class:`Dispatch`.
+        """Commands that are sent without waiting for replies, in their order. See
+        :class:`Dispatch`.
 
-        ``debug`` looks for what the program must not do in between.
+        ``debug`` detects actions in between that such a program must not take.
         """
         return Dispatch(self, debug)
 
@@ -63,17 +64,19 @@ class Claret(redis.Redis):
         *,
         next=False,
     ):
-        """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
+        """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs
+        scripts.
 
-        ``lease`` is how long it stays held if the holder is gone, in seconds; while the holder is
-        there, the lease is renewed. ``shared`` shares it with others who do so, ``limit`` with so
-        many in all. ``timeout`` is how long to wait in seconds, ``None`` for ever. ``owner`` is who
-        ``LOCK.HOLDERS`` says has it. ``detect`` raises :class:`DeadlockError` rather than to wait in a
-        circle with other owners; it needs an ``owner`` that no other thread uses. ``near`` lets the
-        server that this client is connected with keep the lock, and its clients have it in turn.
-        ``next`` names who has the lock next while it is held, and tells them of a release before that
-        is durable: for a lock that is always waited for, by clients who all say so. It is held alone
-        then, and what it protects must be fenced: ``tx.require`` does not take it.
+        ``lease`` is the time for which it stays held if the holder is lost, in seconds; while the
+        holder lives, the lease is renewed. ``shared`` admits other holders that share it too,
+        ``limit`` a number of holders in all. ``timeout`` is the longest wait in seconds, ``None``
+        for ever. ``owner`` is the name in ``LOCK.HOLDERS``. ``detect`` raises
+        :class:`DeadlockError` instead of waiting in a deadlock cycle with other owners; it needs an
+        ``owner`` that no other thread uses. ``near`` lets the server that this client is connected
+        to keep the lock and pass it between its own clients. ``next`` names the successor while the
+        lock is held, which is notified of a release before that is durable: for a lock that mostly
+        has waiters, by clients that all set it. It is then exclusive, and the protected resource
+        must be fenced: ``tx.require`` does not accept it.
         """
         how = (lease, owner, shared, limit, timeout, detect, near, next)
         return Lock(self, name, *how, policy=policy)
@@ -89,21 +92,21 @@ class Claret(redis.Redis):
         adaptive=False,
         policy=RetryPolicy(),
     ):
-        """A lock that stays with this process until somebody else wants it; see :class:`Retained`.
+        """A lock that stays with this process until another client wants it; see :class:`Retained`.
 
-        It is one object for all threads::
+        One object serves all threads::
 
             with db.retained("report") as kept:
                 with kept.lock() as lock:
                     lock.require()
                     db.fenced(lock).set("report:newest", day)
 
-        To enter it again costs nothing while nobody else wants it. Threads take turns without the
-        server's doing, each under a token of its own. When somebody else waits it goes back as soon
-        as whoever is in leaves and no other thread waits, or ``cohort`` of them have been in since.
-        ``timeout`` is how long a thread waits for it. ``tokens`` is for how many stays it is asked
-        for at a time. ``adaptive`` keeps it only while that pays: while the next one who wants it is
-        mostly of this process, as far as this process sees.
+        Entering it again costs nothing while no other client wants it. Threads take turns without
+        the server, each under a token of its own. When another client waits, the lock is given back
+        as soon as the current stay ends and no other thread waits, or after ``cohort`` further
+        stays. ``timeout`` is how long a thread waits for it. ``tokens`` is the number of stays in
+        one grant. ``adaptive`` keeps the lock only while that pays off: while its next user is
+        mostly of this process, as far as this process can see.
         """
         how = (lease, owner, timeout, cohort, tokens, adaptive)
         return Retained(self, name, *how, policy=policy)
@@ -118,12 +121,12 @@ class Claret(redis.Redis):
         detect=False,
         policy=RetryPolicy(),
     ):
-        """Commands that are carried out under a lock which nobody holds afterwards.
+        """Commands that are carried out under a lock without holding it afterwards.
 
         ``db.section("{report}").set("{report}:newest", day)`` waits in turn for the lock, sets, and
-        gives the lock back, in one round trip. The keys must be of the lock's hash slot. Raises
-        :class:`NotAcquired` if the lock was not free in time; :class:`CommitUnknown` if nobody knows
-        whether that is so, for the connection broke in between. For the words, see :meth:`lock`.
+        releases the lock, in one round trip. The keys must be of the lock's hash slot. Raises
+        :class:`NotAcquired` if the lock was not free in time; :class:`CommitUnknown` if that is
+        uncertain because the connection broke in between. For the arguments, see :meth:`lock`.
         """
         return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
 
@@ -132,16 +135,17 @@ class Claret(redis.Redis):
     ):
         """An election, as a context manager; see :class:`Election`.
 
-        ``with db.election("jobs", "10.0.0.7:8000"):`` waits in turn to be elected, and leads in the block.
-        Others see the ``value``: ``db.election("jobs").leader()`` is who leads, and ``observe()`` goes on
-        telling that. For the words, see :meth:`lock`.
+        ``with db.election("jobs", "10.0.0.7:8000"):`` waits in turn to be elected, and leads in the
+        block. Other clients see the ``value``: ``db.election("jobs").leader()`` is the leader, and
+        ``observe()`` yields each new one. For the arguments, see :meth:`lock`.
         """
         return Election(self, name, value, lease, owner, timeout, policy=policy)
 
     def barrier(self, name, parties, owner=None, policy=RetryPolicy()):
-        """A barrier: ``db.barrier("step", 3).wait()`` returns as soon as three have come to it.
+        """A barrier: ``db.barrier("step", 3).wait()`` returns as soon as three parties have
+        arrived.
 
-        ``owner`` is who ``BARRIER.WAITING`` says has come. See :class:`Barrier`.
+        ``owner`` is the name in ``BARRIER.WAITING``. See :class:`Barrier`.
         """
         return Barrier(self, name, parties, owner, policy=policy)
 
@@ -164,9 +168,9 @@ class Claret(redis.Redis):
         """One attempt at a transaction, as a context manager. See :class:`Transaction`.
 
         With ``strict`` nothing of it takes effect if a command is refused: see :class:`Undone`.
-        ``idle_timeout`` is for how many seconds the program may send nothing while others wait for what
-        the transaction holds, ``transaction_timeout`` for how many it may last then; 0 is no limit, and
-        ``None`` what the server says.
+        ``idle_timeout`` is the longest pause between commands in seconds while other clients wait
+        for locks of the transaction, ``transaction_timeout`` the longest duration under the same
+        condition; 0 is no limit, and ``None`` the server's default.
         """
         return Transaction(self, Manner(readonly, now, strict, idle_timeout, transaction_timeout))
 
@@ -197,11 +201,12 @@ class Claret(redis.Redis):
 
         The function may be called many times: it must not do anything but use the transaction. Its
         value is returned. The run has a request number, so that even after a broken connection it
-        takes effect once: whether it did is asked of the server. If that fails as well,
+        takes effect once: the server is asked whether it did. If that fails as well,
         :class:`CommitUnknown` is raised.
 
-        If a command is refused, nothing takes effect (:class:`Undone`), unless ``strict`` is false: then
-        the others take effect, and :class:`WriteRefused` says so. See :meth:`begin` for the time-outs.
+        If a command is refused, nothing takes effect (:class:`Undone`), unless ``strict`` is false:
+        then the others take effect, and :class:`WriteRefused` is raised. See :meth:`begin` for the
+        time-outs.
         """
         with self.requests.borrow() as requests:
             manner = Manner(readonly, now, strict, idle_timeout, transaction_timeout)
@@ -225,7 +230,7 @@ class Claret(redis.Redis):
                     if self._took_effect(request, policy, error):
                         transaction.lose()
                         return result
-                    # The old number is spent: it will never take effect.
+                    # The old number is used up: it will never take effect.
                     request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
@@ -235,10 +240,10 @@ class Claret(redis.Redis):
         raise last
 
     def _took_effect(self, request, policy, error):
-        """Asks whether a commit whose answer was lost took effect.
+        """Asks the server whether a commit whose answer was lost took effect.
 
-        The question makes sure of the answer: if the server does not know the number, the lost
-        commit can never take effect any more.
+        The question itself makes the answer certain: if the server does not know the number, the
+        lost commit can never take effect any more.
         """
         for pause in policy.pauses():
             time.sleep(pause)

@@ -1,7 +1,8 @@
-"""Commands that are sent without waiting for replies, and take effect in the order they are sent in.
+"""Commands that are sent without waiting for replies, and take effect in the order they are sent
+in.
 
-The server keeps that order over all keys, on whichever shards they are: the replies are those that
-a program would get that waits for each before it sends the next, and no other client can tell.
+The server keeps that order over all keys, whatever shards hold them: the replies are those of a
+program that waits for each before it sends the next, and no other client can see a difference.
 """
 
 import collections
@@ -14,10 +15,10 @@ from .errors import CommitUnknown, OrderError, TransactionClosed, translate
 from .later import Later, check_words
 from .script import OnDatabase, is_connected, pool_words
 
-# Commands that wait for replies at most; before another one is sent, the oldest is waited for.
+# Most unanswered commands; the oldest reply is awaited before another command is sent.
 WINDOW = 256
 
-# What would change the connection for whoever has it next, or what does not answer once.
+# Commands that change the connection for its next user, or that have no single reply.
 NOT_HERE = frozenset(
     "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT "
     "SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH".split()
@@ -25,7 +26,7 @@ NOT_HERE = frozenset(
 
 
 class Promise(Later):
-    """A reply that may not have come yet. It is nothing but that: to use it, wait for it."""
+    """A reply that may not have arrived yet. It has no other use: wait for it first."""
 
     __slots__ = ("_outcome", "_seen")
 
@@ -36,7 +37,7 @@ class Promise(Later):
         self._seen = False
 
     def done(self):
-        """Whether the reply is there. It does not look for it."""
+        """Whether the reply has arrived. Does not read from the connection."""
         return self._outcome is not None
 
     def _set(self, value=None, error=None):
@@ -55,7 +56,7 @@ class Promise(Later):
 
 
 class Future(Promise):
-    """A reply that may not have come yet."""
+    """A reply that may not have arrived yet."""
 
     __slots__ = ("_dispatch",)
 
@@ -64,13 +65,13 @@ class Future(Promise):
         self._dispatch = dispatch
 
     def result(self):
-        """Waits for the reply, and with it for all before it; raises the error if it is one."""
+        """Waits for the reply, and for all before it; raises it if it is an error."""
         if not self.done():
             self._dispatch._read_up_to(self)
         return self._get()
 
     def exception(self):
-        """Waits for the reply; gives the error if it is one, and None otherwise."""
+        """Waits for the reply; returns it if it is an error, and None otherwise."""
         if not self.done():
             self._dispatch._read_up_to(self)
         self._seen = True
@@ -78,12 +79,12 @@ class Future(Promise):
 
 
 def lost(error):
-    """What becomes of commands whose replies will never come."""
+    """The error of commands whose replies will never arrive."""
     return CommitUnknown(f"the connection broke before the reply came: {error}")
 
 
 class Issued(OnDatabase):
-    """What was issued over a connection, without the input and output: as :class:`Script` is for
+    """Commands issued over a connection, without the input and output: as :class:`Script` is for
     transactions."""
 
     def __init__(self, db, debug=False):
@@ -91,9 +92,9 @@ class Issued(OnDatabase):
         self._debug = debug
         self._watch = None
         self._connection = None
-        # Promises that wait for replies, each with the command's name and options.
+        # Outstanding promises, each with the command's name and options.
         self._waiting = collections.deque()
-        # Errors that perhaps nobody has looked at.
+        # Errors that the program may not have seen.
         self._errors = []
 
     def _words_of(self, args):
@@ -128,7 +129,7 @@ class Issued(OnDatabase):
         self._errors.append(promise)
 
     def _raise_unseen(self):
-        """Raises the first error that nobody has looked at."""
+        """Raises the first error that the program has not seen."""
         errors, self._errors = self._errors, []
         for promise in errors:
             if not promise._seen:
@@ -136,14 +137,14 @@ class Issued(OnDatabase):
 
 
 class Dispatch(Issued, CoreCommands):
-    """A connection with redis-py's commands as methods, each of which answers a :class:`Future`.
+    """A connection with redis-py's commands as methods, each of which returns a :class:`Future`.
 
     A command is sent at once. Leaving the ``with`` block waits for all of them, and raises the
-    first error that nobody has looked at. If the connection breaks, commands without a reply raise
-    :class:`CommitUnknown`: they may have taken effect or not.
+    first error that the program has not seen. If the connection breaks, commands without a reply
+    raise :class:`CommitUnknown`: they may have taken effect or not.
 
-    With ``debug`` it is checked that nothing of what the program does in between can be told from
-    a program that waits for every reply: see :mod:`claret.rules`. For one thread.
+    With ``debug`` the program is checked for actions in between that reveal a difference to a
+    program that waits for every reply: see :mod:`claret.rules`. For one thread.
     """
 
     def __enter__(self):
@@ -175,10 +176,10 @@ class Dispatch(Issued, CoreCommands):
 
     def _send(self, words):
         try:
-            # It would be opened again, and what was sent over the old one may still take effect.
+            # It would be opened again, while commands sent over the old one may still take effect.
             if not is_connected(self._connection):
                 raise ConnectionError("it was closed")
-            # Nobody must have to wait for room: what is there is taken.
+            # The server must not have to wait for room: read the available replies.
             while self._waiting and (
                 len(self._waiting) >= WINDOW or self._connection.can_read(timeout=0)
             ):
@@ -190,9 +191,9 @@ class Dispatch(Issued, CoreCommands):
             raise lost(error) from error
 
     def wait(self):
-        """Waits for everything that was sent; raises the first error that nobody has looked at.
+        """Waits for all replies; raises the first error that the program has not seen.
 
-        To be called before anything that others can see and that is not in the database.
+        To be called before any action outside of the database that others can see.
         """
         self._drain()
         self._raise_unseen()

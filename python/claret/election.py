@@ -1,4 +1,5 @@
-"""Elections of the blocking client: a lock whose holder has a value that everybody can read and follow."""
+"""Elections of the blocking client: a lock whose holder has a value that every client can read and
+follow."""
 
 import time
 from typing import NamedTuple, Optional
@@ -8,12 +9,12 @@ from .hold import AGAIN, Failures, Hold, time_left
 from .lock import Lock, ask_and_wait
 from .script import RetryPolicy
 
-# How long one question for what is new waits, in seconds: a server that is gone shows by then.
+# Longest wait of one request for a new version, in seconds, after which a lost server is noticed.
 OBSERVE_S = 60
 
 
 class Leader(NamedTuple):
-    """Who leads: the fencing token, the name and the value it has, and seconds left of its lease.
+    """A leader: fencing token, name and value, and seconds left of its lease.
 
     ``version`` grows with every leader and every value.
     """
@@ -26,7 +27,7 @@ class Leader(NamedTuple):
 
 
 def leader_of(row) -> Optional[Leader]:
-    """Who leads, from what the server says; ``None`` if nobody does."""
+    """The leader from a reply of the server; ``None`` if there is none."""
     if row is None or row[0] is None:
         return None
     token, owner, value, left_ms, version = row
@@ -34,22 +35,22 @@ def leader_of(row) -> Optional[Leader]:
 
 
 class Candidate(Hold):
-    """What a candidate knows and says, without any input or output."""
+    """State and commands of a candidate, without input or output."""
 
     def words(self, wait_s):
-        """The command that campaigns; ``None`` waits for ever, nought as good as not at all."""
+        """The command that campaigns; ``None`` waits for ever, zero waits as short as possible."""
         if self.value is None:
-            raise ValueError(f"whoever wants to be elected at {self.name!r} needs a value")
+            raise ValueError(f"a candidate of the election {self.name!r} needs a value")
         words = ["ELECTION.CAMPAIGN", self.name, self.value, "LEASE", self._lease_ms]
         if wait_s is not None:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
         return [*words, "OWNER", self._owner]
 
     def proclaimed(self, value, version):
-        """The version of a value that was proclaimed; raises :class:`LockLost` if there is none."""
+        """The version of a proclaimed value; raises :class:`LockLost` if there is none."""
         if not int(version):
             self.lose()
-            raise LockLost(f"the election {self.name!r} is led by somebody else, or by nobody")
+            raise LockLost(f"this client does not lead the election {self.name!r}")
         self.value = value
         return int(version)
 
@@ -63,38 +64,38 @@ class Candidate(Hold):
 class Election(Candidate, Lock):
     """An election, as a context manager; see :meth:`claret.Claret.election`.
 
-    Whoever is in the block leads. It is a :class:`claret.Lock` in everything: the lease is renewed,
-    ``lost``, ``require``, ``token`` and ``fence`` are there, and ``tx.require`` takes it.
+    The client leads in the block. The election behaves like a :class:`claret.Lock`: the lease is
+    renewed, it has ``lost``, ``require``, ``token`` and ``fence``, and ``tx.require`` accepts it.
     """
 
     def __init__(self, db, name, value, lease, owner, timeout, policy=RetryPolicy()):
         super().__init__(db, name, lease, owner, False, None, timeout, policy=policy)
-        #: What is proclaimed as soon as it is elected, and since.
+        #: Value to proclaim upon election, and the latest one since.
         self.value = value
 
     def campaign(self, timeout=...):
-        """Waits in turn until it is elected; see :meth:`claret.Lock.acquire`."""
+        """Waits in turn until elected; see :meth:`claret.Lock.acquire`."""
         return self.acquire(timeout)
 
     def resign(self):
-        """Ends the lead; tells whether there was one. See :meth:`claret.Lock.release`."""
+        """Ends the leadership; returns whether there was one. See :meth:`claret.Lock.release`."""
         return self.release()
 
     def proclaim(self, value):
-        """Gives the leader another value, and returns its version; raises :class:`LockLost`."""
+        """Replaces the leader's value, and returns its version; raises :class:`LockLost`."""
         version = self._db.execute_command("ELECTION.PROCLAIM", self.name, self.token, value)
         return self.proclaimed(value, version)
 
     def leader(self):
-        """The :class:`Leader`, or ``None`` if nobody leads. Anybody may ask."""
+        """The :class:`Leader`, or ``None`` if there is none. Needs no candidacy."""
         return leader_of(self._db.execute_command("ELECTION.LEADER", self.name))
 
     def observe(self, timeout=None):
-        """Yields the :class:`Leader` whenever it, or its value, is another one. Anybody may ask.
+        """Yields the :class:`Leader` whenever it, or its value, changes. Needs no candidacy.
 
-        Begins with who leads now, if anybody does; ``None`` says that nobody leads any more. What
-        was there for a short time only may be passed over, the newest is not. It ends when nothing
-        has been new for ``timeout`` seconds.
+        Begins with the current leader, if there is one; ``None`` says that there is no leader any
+        more. Short-lived versions may be skipped, the newest is not. Ends when there has been no
+        change for ``timeout`` seconds.
         """
         seen = 0
         while True:

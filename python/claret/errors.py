@@ -1,9 +1,9 @@
-"""Errors with labels: what a program may do about them.
+"""Errors with labels that tell the program how to react.
 
 ``retryable``
     It had no effect; running it again may succeed.
 ``maybe_committed``
-    Nobody knows whether it took effect.
+    It is unknown whether it took effect.
 ``busy``
     The server asks to back off.
 """
@@ -26,20 +26,20 @@ class ConflictError(ClaretError, ResponseError):
 
 
 class BusyError(ClaretError, ResponseError):
-    """Too many requests wait at the server. Nothing happened; come back later."""
+    """Too many requests wait at the server. Nothing happened; retry later."""
 
     retryable = True
     busy = True
 
 
 class CommitUnknown(ClaretError):
-    """The outcome of a commit was lost, and asking did not help. Never retried silently."""
+    """The outcome of a commit was lost, and asking the server did not help. Never retried silently."""
 
     maybe_committed = True
 
 
 class RepeatedError(ClaretError, ResponseError):
-    """It took effect, once, but its replies are lost: the connection broke before they came."""
+    """It took effect, once, but its replies are lost: the connection broke before they arrived."""
 
 
 class WriteRefused(ClaretError, ResponseError):
@@ -57,33 +57,33 @@ class WriteRefused(ClaretError, ResponseError):
 
 
 class Undone(ClaretError, ResponseError):
-    """A command of the transaction was refused, and so nothing of it took effect."""
+    """A command of the transaction was refused, so that nothing of it took effect."""
 
 
 class NotAcquired(ClaretError):
-    """The lock was not free in time, or not all have come to the barrier."""
+    """The lock was not free in time, or not all parties arrived at the barrier."""
 
     retryable = True
 
 
 class DeadlockError(ClaretError, ResponseError):
-    """To wait for the lock would have closed a circle of those who wait for each other.
+    """Waiting for the lock would have closed a deadlock cycle.
 
-    It had no effect. Give back the locks that you hold, and begin anew.
+    It had no effect. Release the locks that you hold, and begin anew.
     """
 
     retryable = True
 
 
 class LockLost(ClaretError, ResponseError):
-    """The lock is not held any more: its lease has ended, and somebody else may hold it.
+    """The lock is no longer held: its lease has ended, and another client may hold it.
 
-    Raised by a fenced command it had no effect.
+    Raised by a fenced command, it had no effect.
     """
 
 
 class OrderError(ClaretError):
-    """The program does what only a program may do that waits for every reply."""
+    """The program does something that only a program that waits for every reply may do."""
 
 
 class TransactionClosed(ClaretError):
@@ -94,10 +94,10 @@ def translate(error):
     """The labelled form of an error reply, or the error itself."""
     text = str(error)
     if isinstance(error, ClusterDownError):
-        # redis-py has taken the code off. A shard has no leader just now.
+        # redis-py has removed the code. A shard has no leader at present.
         return BusyError(text)
     if isinstance(error, ExecAbortError):
-        # redis-py has taken the code away.
+        # redis-py has removed the code.
         return Undone(text)
     code, _, rest = text.partition(" ")
     kinds = {

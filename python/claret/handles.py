@@ -2,15 +2,16 @@
 
 ``Counter(db, "visits").add(1)`` is one command of its own; ``Counter(tx, "visits").add(1)`` is a
 part of the transaction; on a batch it is a part of the batch. A handle has no state: it is a key
-and where to send commands.
+and the destination of its commands.
 
-Writes answer nothing unless asked with ``returning=True``: whoever does not look at the answer can
+Writes return nothing unless called with ``returning=True``: writes without an observed answer can
 be carried out in any order, so such writes of different transactions do not wait for each other. In
 a transaction the answer of a write is a :class:`~claret.Deferred`.
 
-``in``, ``len`` and iteration work where they are one command or a scan. A scan sees everything that
-was there all the time that it took; in a transaction, all of one instant. With the asyncio client
-every method is to be awaited, and the methods ``has``, ``size`` and ``all`` stand for the operators.
+``in``, ``len`` and iteration work where they are one command or a scan. A scan returns everything
+that is present during all of its time; in a transaction, the state at one instant. With the asyncio
+client every method must be awaited, and the methods ``has``, ``size`` and ``all`` replace the
+operators.
 """
 
 import inspect
@@ -51,10 +52,10 @@ class Handle:
         return self._write(("DEL", self.key), returning, bool)
 
     def _ask(self, words, convert=None):
-        """Sends a command; gives its reply, converted wherever and whenever it comes."""
+        """Sends a command; returns its reply, converted wherever and whenever it arrives."""
         reply = self.db.execute_command(*words)
         if reply is self.db or convert is None:
-            # A pipeline of redis-py answers itself.
+            # A pipeline of redis-py returns itself.
             return reply
         if isinstance(reply, Deferred):
             return reply._then(convert)
@@ -90,7 +91,7 @@ class Register(Handle):
         return self._ask(("GET", self.key))
 
     def set(self, value, ttl_s=None):
-        """Replaces the value; it goes away after ``ttl_s`` seconds, if that is given."""
+        """Replaces the value; it expires after ``ttl_s`` seconds, if given."""
         expiry = () if ttl_s is None else ("PX", max(1, round(ttl_s * 1000)))
         return self._write(("SET", self.key, value, *expiry), False)
 
@@ -104,16 +105,16 @@ class Register(Handle):
 
 
 class _Collection(Handle):
-    """What the commands of a collection are called."""
+    """Names of a collection's commands."""
 
     _SIZE = _HAS = ""
 
     def size(self):
-        """How many there are."""
+        """Number of elements."""
         return self._ask((self._SIZE, self.key))
 
     def has(self, item):
-        """Whether it is there."""
+        """Whether an element is in the collection."""
         return self._ask((self._HAS, self.key, item), bool)
 
     def __contains__(self, item):
@@ -209,7 +210,7 @@ class Scores(_Collection):
         return self._ask(("ZSCORE", self.key, member), _score)
 
     def rank(self, member, best_first=False):
-        """How many members come before a member, or ``None`` if it is not there."""
+        """Number of members before a member, or ``None`` if it is not in the set."""
         return self._ask(("ZREVRANK" if best_first else "ZRANK", self.key, member))
 
     def put(self, member, score, returning=False):
@@ -244,8 +245,8 @@ class Scores(_Collection):
 class Queue(Handle):
     """First in, first out (``RPUSH`` and ``LPOP``).
 
-    The order shows, so pushes and pops of different transactions take turns. Where the order does
-    not matter, :class:`Log` or :class:`Members` make nobody wait.
+    The order is visible, so pushes and pops of different transactions take turns. Where the order
+    does not matter, :class:`Log` or :class:`Members` avoid that wait.
     """
 
     def push(self, *items, returning=False):
@@ -264,14 +265,15 @@ class Queue(Handle):
         return self._ask(("LMOVE", self.key, to.key, "LEFT", "RIGHT"))
 
     def wait(self, timeout_s=0):
-        """Takes the first item, waiting for one; ``None`` if none comes in time, 0 being for ever.
+        """Takes the first item, waiting for one; ``None`` if none arrives in time, 0 being for
+        ever.
 
         In a transaction it does not wait.
         """
         return self._ask(("BLPOP", self.key, timeout_s), lambda pair: pair and pair[1])
 
     def size(self):
-        """How many there are."""
+        """Number of items."""
         return self._ask(("LLEN", self.key))
 
     def all(self):
@@ -307,15 +309,15 @@ class Counter(Handle):
         return self._write(("COUNTER.SET", self.key, value, *bounds), False)
 
     def add(self, delta=1, returning=False):
-        """Adds. Returns the sum, and who asks for it waits for others who do.
+        """Adds. Returns the sum on request, at the price of waiting for other such calls.
 
-        A counter with bounds refuses to be added to without a look: use :meth:`attempt`.
+        A counter with bounds refuses unchecked additions: use :meth:`attempt`.
         """
         name = "COUNTER.INCR" if returning else "COUNTER.ADD"
         return self._write((name, self.key, delta), returning, _integer)
 
     def attempt(self, delta):
-        """Adds if that keeps the bounds. Returns whether it did."""
+        """Adds if the bounds permit it. Returns whether they did."""
         return self._ask(("COUNTER.TRY", self.key, delta), bool)
 
     def get(self):
@@ -325,7 +327,7 @@ class Counter(Handle):
     def at_least(self, threshold):
         """Whether the value is at least ``threshold``.
 
-        In a transaction it holds up only those whose additions could change the answer.
+        In a transaction it blocks only additions that could change the answer.
         """
         return self._ask(("COUNTER.ATLEAST", self.key, threshold), bool)
 
@@ -338,7 +340,7 @@ class Best(Handle):
     """The k best items by score (``TOPK.*``). Offers commute; each item keeps its highest score."""
 
     def create(self, capacity):
-        """Says how many items are kept. Without it, the ten best are."""
+        """Sets the number of items to keep; the default is ten."""
         return self._write(("TOPK.INIT", self.key, capacity), False)
 
     def offer(self, item, score):
@@ -348,21 +350,21 @@ class Best(Handle):
     def top(self, count=None):
         """The best items with their scores, best first.
 
-        In a transaction it holds up only offers that would be among them.
+        In a transaction it blocks only offers that would be among them.
         """
         words = ("TOPK.BEST", self.key) + (() if count is None else (count,))
         return self._ask(words + ("WITHSCORES",), _pairs)
 
     def rank(self, item):
-        """How many items are better than an item; ``None`` if it is not kept."""
+        """Number of items that are better than an item; ``None`` if it is not kept."""
         return self._ask(("TOPK.RANKOF", self.key, item))
 
     def capacity(self):
-        """How many items are kept at most."""
+        """Most items that are kept."""
         return self._ask(("TOPK.CAPACITY", self.key))
 
     def size(self):
-        """How many items are kept now."""
+        """Number of items that are kept now."""
         return self._ask(("TOPK.COUNT", self.key))
 
     def __len__(self):
@@ -385,7 +387,7 @@ class Log(Handle):
     """Entries in the order of the commits that appended them (``LOG.*``). Appends commute."""
 
     def create(self, capacity):
-        """Says how many of the newest entries are kept. Without it, all are."""
+        """Sets the number of newest entries to keep; by default all are kept."""
         return self._write(("CAPLOG.INIT", self.key, capacity), False)
 
     def append(self, *entries, returning=False):
@@ -407,7 +409,7 @@ class Log(Handle):
         return self._write(("LOG.TRIM", self.key, "MAXLEN", count), returning)
 
     def size(self):
-        """How many entries there are."""
+        """Number of entries."""
         return self._ask(("LOG.LEN", self.key))
 
     def __len__(self):

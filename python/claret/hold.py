@@ -1,4 +1,4 @@
-"""What the holder of a lock knows, without any input or output.
+"""State of a lock at its holder, without input or output.
 
 Shared by the blocking client and the one for asyncio.
 """
@@ -11,23 +11,23 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from .errors import BusyError, CommitUnknown, LockLost, NotAcquired, translate
 
-# Longest wait for one reply, in seconds. After that the question is asked again.
+# Longest wait for one reply, in seconds. After that the request is repeated.
 WAIT_S_MAX = 86_400
-# How long after its time the answer to a wait may come, in seconds.
+# Longest delay of the answer to a wait after its time, in seconds.
 GRACE_S = 10
 # The part of a lease that its holder relies on: clocks may differ in speed by a tenth.
 TRUSTED = 0.9
-# What may be asked again: it had no effect, or has a request number.
+# Errors after which a request may be repeated: it had no effect, or has a request number.
 AGAIN = (BusyError, CommitUnknown, ConnectionError, TimeoutError)
 
 
 def default_owner():
-    """Who waits and holds, for people that look at ``LOCK.HOLDERS``."""
+    """Default name of the client, for people that look at ``LOCK.HOLDERS``."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Hold:
-    """What is known of one lock by its holder, without any input or output."""
+    """State of one lock at its holder, without input or output."""
 
     def __init__(
         self, name, lease, owner, shared, limit, timeout, detect=False, near=False, next=False
@@ -37,7 +37,7 @@ class Hold:
         if near and (shared or limit or detect):
             raise ValueError("a lock that the server keeps is held alone, and detects no circles")
         if next and (shared or limit or near):
-            raise ValueError("a lock whose next holder is named is held alone, and kept by no server")
+            raise ValueError("a lock with next is held alone, and kept by no server")
         self.name = name
         self.timeout = timeout
         self._lease_ms = max(1, round(lease * 1000))
@@ -59,12 +59,12 @@ class Hold:
 
     @property
     def grant(self):
-        """The token by which the shard knows that the lock is held."""
+        """Token of the grant at the shard."""
         if self._near:
-            text = "only the server that keeps a lock knows who is in it: fence what you write"
+            text = "only the server that keeps a lock knows its user: fence what you write"
             raise ValueError(text)
         if self._hands_on:
-            text = "a lock that is taken with next does not tell who holds it: fence what you write"
+            text = "a lock that is taken with next does not tell its holder: fence what you write"
             raise ValueError(text)
         return self.token
 
@@ -82,13 +82,13 @@ class Hold:
     def require(self):
         """Raises :class:`LockLost` unless the lock can be relied on."""
         if self._token is None or self.lost:
-            raise LockLost(f"the lock {self.name!r} is not held any more")
+            raise LockLost(f"the lock {self.name!r} is no longer held")
 
     def words(self, wait_s):
-        """The command that acquires; ``None`` waits for ever, nought not at all."""
+        """The command that acquires; ``None`` waits for ever, zero does not wait."""
         at_once = wait_s == 0
         if at_once and (self._near or self._hands_on):
-            # What a server keeps is waited for, if only for a moment, and what is handed on as well.
+            # A lock that a server keeps or that has successors needs a wait, however short.
             wait_s = 0.001
         words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
         if self._near:
@@ -102,38 +102,38 @@ class Hold:
         return words + ["OWNER", self._owner, *self._share]
 
     def renewal(self):
-        """The command that begins the lease anew."""
+        """The command that restarts the lease."""
         return ["LOCK.RENEW", self.name, self.token, "LEASE", self._lease_ms]
 
     def is_old(self, asked, again):
-        """Whether a grant may be older than is known, so that it must be renewed to be relied on.
+        """Whether a grant may be older than known, so that it must be renewed before use.
 
-        One that was waited for began some time after it was asked for; and one that was asked for
-        again may have been taken back, because the connection that had asked first was gone.
+        A grant after a wait began some time after the request; and the grant of a repeated request
+        may have been revoked, because the connection that sent the first one was gone.
         """
         return again or time.monotonic() - asked > self._lease_ms / 1000 * (1 - TRUSTED)
 
     def take(self, token, asked):
-        """The lock was granted, or its lease begun anew, by what was asked then."""
+        """Records that the lock was granted, or its lease restarted, by a request of that time."""
         self._token, self._lost = token, False
         self._until = asked + self._lease_ms / 1000 * TRUSTED
 
     def lose(self):
-        """The lock is not held any more."""
+        """Marks the lock as lost."""
         self._lost = True
 
     def pause(self, failed):
-        """Seconds until the next renewal, the last of which has failed or not."""
+        """Seconds until the next renewal, given whether the last one has failed."""
         third = self._lease_ms / 3000
         return min(third / 10 if failed else third, self.left)
 
     def wait_s(self, timeout, begun):
-        """Seconds that are left to wait; never nought unless nobody wants to wait."""
+        """Seconds left to wait; never 0 unless the caller does not want to wait."""
         return time_left(timeout, begun)
 
 
 class Failures:
-    """For how long nothing but failures has come."""
+    """Duration of an uninterrupted series of failures."""
 
     def __init__(self, policy):
         self._policy = policy
@@ -141,9 +141,9 @@ class Failures:
         self._since = None
 
     def pause(self, error, asked):
-        """Seconds to wait after an attempt has failed; raises its error if there were enough."""
+        """Seconds to wait after a failed attempt; raises its error after too many."""
         now = time.monotonic()
-        # Who has waited for long has had a connection for long.
+        # A request that has waited for long has had a connection for long.
         if self._since is None or now - asked > 1:
             self._since, self._count = now, 0
         self._count += 1
@@ -153,21 +153,21 @@ class Failures:
 
 
 def named(owner, detect):
-    """Who waits and holds."""
+    """The ``OWNER`` option."""
     if detect and not owner:
         raise ValueError("detect needs an owner: a name of its own for each that holds and waits")
     return default_owner() if owner is None else owner
 
 
 def share_words(shared, limit):
-    """With whom a lock is held."""
+    """The options for sharing a lock."""
     if shared and limit:
         raise ValueError("a lock is shared or has a limit")
     return ["SHARED"] if shared else ["LIMIT", limit] if limit else []
 
 
 def time_left(timeout, begun):
-    """Seconds that are left to wait; ``None`` is for ever, nought only if that was asked for."""
+    """Seconds left to wait; ``None`` is for ever, 0 only upon request."""
     if not timeout:
         return timeout
     return max(0.001, timeout - (time.monotonic() - begun))
@@ -182,19 +182,19 @@ def last_of(replies):
 
 
 def number(reply):
-    """A number that was answered, or ``None``: in vain."""
+    """A number from a reply, or ``None`` if the wait was in vain."""
     return None if reply is None else int(reply)
 
 
 def converted(db, name, reply, options):
-    """A reply as redis-py gives it for a command."""
+    """A reply as redis-py returns it for a command."""
     callback = db.response_callbacks.get(name)
     options = {key: option for key, option in options.items() if key != "keys"}
     return callback(reply, **options) if callback else reply
 
 
 def check_held(lock, left_ms):
-    """Raises :class:`LockLost` if the server says that nothing is left of a lock's lease."""
+    """Raises :class:`LockLost` if nothing is left of a lock's lease, by the server's reply."""
     if int(left_ms) <= 0:
         lock.lose()
-        raise LockLost(f"the lock {lock.name!r} is not held any more")
+        raise LockLost(f"the lock {lock.name!r} is no longer held")

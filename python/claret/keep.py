@@ -1,13 +1,14 @@
-"""A lock that stays with a process: who of it is in, and when it goes back. Without any input or output.
+"""A lock that stays with a process: its stays, and when it is given back. Without input or output.
 
 Shared by the blocking client and the one for asyncio.
 
-The process has a *grant* of the lock, with a block of fencing tokens. Whoever of it wants the lock
-has a *stay*, and a token of its own out of the block. Stays follow each other in the order of
-their arrival, which the server hears nothing of. The grant goes back when somebody else wants the
-lock and nobody of the process does, or so many have been let in since that it is the others' turn;
-when its tokens are used up; and when it is lost. An adaptive lock goes back each time as long as that is
-what pays (:class:`Keep`); then nobody listens for others: there may always be some.
+The process has a *grant* of the lock, with a block of fencing tokens. A thread or task that enters
+the lock has a *stay*, and a token of its own out of the block. Stays follow each other in the order
+of their arrival, without any message to the server. The grant is given back when another client
+wants the lock and the process has no further waiter, or after a limited number of further stays, so
+that other clients get their turn; when its tokens are used up; and when it is lost. An adaptive
+lock is given back each time as long as that is cheaper (:class:`Keep`); the process then does not
+listen for other clients: there may always be some.
 """
 
 import math
@@ -16,27 +17,28 @@ from collections import deque
 
 from .errors import LockLost, NotAcquired
 
-# How many of a process are let in after somebody else wants the lock.
+# Most stays after another client wants the lock.
 COHORT = 16
-# With how many tokens a grant comes: so many that it seldom has to be asked for again because they are
-# used up. Each is a microsecond of the server's timestamps, and it may be asked for often.
+# Number of tokens of a grant: so many that it seldom has to be requested again because they are
+# used up. Each is a microsecond of the server's timestamps, and it may be requested often.
 TOKENS = 1_024
 
 
-# So many locks of a process come before it tries to keep the next one, and as so many counts one that
-# is wanted again before somebody else could have had it.
+# Locks of the process before it tries to keep the next one, and the weight of one that is requested
+# again before another client could have had it.
 LOCKS = 8
-# A try in vain doubles that, so often at most.
+# Most doublings of that number, one for each failed try.
 DOUBLINGS = 3
-# How far those who came back may be ahead of recalls.
+# Most that returns to a kept lock may be ahead of recalls.
 AHEAD = 3
 
 
 class Keep:
-    """Whether a process should keep a lock: what one way has wasted decides when the other is tried.
+    """Decision whether a process keeps a lock: the cost that one policy has wasted decides when the
+    other is tried.
 
-    A kept lock saves a request if the next one who wants it is of the same process, and costs a recall if
-    not; the same rule as that of the client for Rust. (Lim and Agarwal, Reactive Synchronization
+    A kept lock saves a request if the next one is of the same process, and costs a recall if not;
+    the same rule as that of the client for Rust. (Lim and Agarwal, Reactive Synchronization
     Algorithms for Multiprocessors, 1994.)
     """
 
@@ -45,11 +47,11 @@ class Keep:
         self._seen = 0
         self._in_vain = 0
         self._ahead = 0
-        # The least that it took to have the lock from the server: without waiting for others.
+        # Shortest time that the server took to grant the lock: without waiting for other clients.
         self._least_s = math.inf
 
     def granted(self, away_s, took_s):
-        """The process had it from the server in so long, so long after it had given it back."""
+        """The server has granted the lock in this time, this long after the process gave it back."""
         self._least_s = min(self._least_s, took_s)
         if self.keeps:
             return
@@ -58,13 +60,14 @@ class Keep:
         self._ahead = 1
 
     def came_back(self):
-        """The lock was kept, and somebody of the process entered it."""
+        """A thread or task of the process has entered the kept lock."""
         if self.keeps:
             self._ahead = min(self._ahead + 1, AHEAD)
             self._in_vain = 0
 
     def recalled(self):
-        """The lock was kept, and somebody else wanted it while nobody of the process did."""
+        """Another client has recalled the kept lock while it had no stay and no waiter in the
+        process."""
         if self.keeps:
             self._ahead -= 1
             self.keeps = self._ahead > 0
@@ -74,7 +77,7 @@ class Keep:
 
 
 class Stay:
-    """What whoever is in the lock knows of it, without any input or output."""
+    """State of a lock at a stay in it, without input or output."""
 
     def __init__(self, name, timeout):
         self.name = name
@@ -107,34 +110,34 @@ class Stay:
     def require(self):
         """Raises :class:`LockLost` unless the lock can be relied on."""
         if self._token is None or self.lost:
-            raise LockLost(f"the lock {self.name!r} is not held any more")
+            raise LockLost(f"the lock {self.name!r} is no longer held")
 
     def lose(self):
-        """The lock is not held any more."""
+        """Marks the lock as lost."""
         self._granted.lose()
 
     def begin(self, granted, token):
-        """It is in, under a token of a grant."""
+        """Begins the stay, under a token of a grant."""
         self._granted, self._token = granted, token
 
     def end(self):
-        """It is out; tells whether it was in."""
+        """Ends the stay; returns whether it had begun."""
         was_in, self._token = self._token is not None, None
         return was_in
 
 
 class Kept:
-    """What a process has of one lock."""
+    """State of one lock at a process."""
 
     def __init__(self, cohort, tokens, adaptive=False):
         if cohort < 1:
             raise ValueError("a cohort has one member at least")
-        # What is held of the lock, if anything is.
+        # The grant, if there is one.
         self.grant = None
-        # Who is in, and who wants to be.
+        # The current stay, and the waiting ones.
         self.inside = None
         self.line = deque()
-        # Somebody else wants the lock; it is to go back for good.
+        # Whether another client wants the lock; whether the lock is to be given back for good.
         self.recalled = False
         self.closed = False
         self._cohort = cohort
@@ -143,24 +146,24 @@ class Kept:
         self._used = 0
         self._keep = Keep() if adaptive else None
         self._left_at = -math.inf
-        # Nobody has been in since somebody left who was followed by nobody.
+        # Whether the lock was left without a waiter and has not been entered since.
         self._idle = False
 
     def granted(self, grant, asked_at=0.0):
-        """The process has the lock from now on; it was asked for at ``asked_at`` (monotonic)."""
+        """Records a grant of the lock, requested at ``asked_at`` (monotonic)."""
         if self._keep:
             self._keep.granted(asked_at - self._left_at, time.monotonic() - asked_at)
-        # Nobody is asked whether others want what goes back anyway.
+        # Other clients' wishes do not matter for a lock that is given back anyway.
         self.grant, self.recalled = grant, self._keep is not None and not self._keep.keeps
         self._let_in = self._used = 0
         self._idle = False
 
     def is_next(self, stay):
-        """Whether nobody is in, or in front of somebody who wants to be."""
+        """Whether a stay is the first of the waiting ones, and none is current."""
         return self.inside is None and self.line[0] is stay
 
     def enter(self, stay):
-        """Lets in whoever is next, if the process has the lock; tells whether it has."""
+        """Admits the next stay, if the process has the lock; returns whether it has."""
         if self.grant is None:
             return False
         stay.begin(self.grant, self.grant.token + self._used)
@@ -174,7 +177,7 @@ class Kept:
         return True
 
     def leave(self, stay):
-        """Somebody is out, or never was in."""
+        """Ends a stay, or removes a waiting one."""
         if self.inside is stay:
             self.inside = None
             self._idle = not self.line
@@ -182,7 +185,7 @@ class Kept:
             self.line.remove(stay)
 
     def take_back(self):
-        """The grant, which the process has no more, if it is to go back now."""
+        """Returns the grant, which the process no longer has, if it is to be given back now."""
         if self.grant is None or self.inside is not None:
             return None
         others = self.recalled and (not self.line or self._let_in >= self._cohort)
@@ -193,13 +196,13 @@ class Kept:
         return grant
 
     def recall(self):
-        """Somebody else wants the lock."""
+        """Records that another client wants the lock."""
         if self._keep and self._idle and not self.line:
             self._keep.recalled()
         self.recalled = True
 
     def lapse(self, grant):
-        """A grant is lost: it ends with its lease, and who is in it knows. Tells who that is."""
+        """Loses a grant: it ends with its lease, and its stay is notified. Returns that stay."""
         if self.grant is not grant:
             return None
         stay, self.inside, self.grant = self.inside, None, None

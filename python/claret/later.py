@@ -1,15 +1,15 @@
-"""What stands for a reply that comes later, and must not be taken for the reply.
+"""Placeholders for replies that arrive later, and must not be mistaken for the reply.
 
-Python would take any object for true, and write it into a key's name as ``Deferred(open)``. So each use
-that an object has by itself raises an error here that says what to do instead.
+Python would treat any object as true, and write it into a key's name as ``Deferred(open)``. Each
+use that every object supports therefore raises an error that names the remedy.
 """
 
 import collections.abc
 
 from .errors import OrderError
 
-# What is done with a value, by the names under which Python asks an object for it. Without ``repr``, so
-# that debuggers can look; ``hash`` is up to each class.
+# Uses of a value, by the names of the methods that Python calls for them. Without ``repr``, so that
+# debuggers can show it; ``hash`` is up to each class.
 _ARITHMETIC = (
     "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
 )
@@ -24,11 +24,11 @@ _USES = [
 
 
 class Later:
-    """A reply that comes later."""
+    """A reply that arrives later."""
 
     __slots__ = ()
 
-    # What to do instead.
+    # The remedy to name.
     _ADVICE = "wait for it first"
 
     def _misused(self, *_):
@@ -55,13 +55,13 @@ for _use in _USES:
 
 
 class Asked(Later, collections.abc.Coroutine):
-    """A coroutine that gives a reply: for asyncio, which awaits it or makes a task of it."""
+    """A coroutine that returns a reply: for asyncio, which awaits it or makes a task of it."""
 
     __slots__ = ("_coroutine",)
 
     _ADVICE = "await it first"
 
-    # ``asyncio.gather`` puts what it is given into a dictionary.
+    # ``asyncio.gather`` puts its arguments into a dictionary.
     __hash__ = object.__hash__
 
     def __init__(self, coroutine):
@@ -72,7 +72,7 @@ class Asked(Later, collections.abc.Coroutine):
         return self._coroutine.send(value)
 
     def __next__(self):
-        # How a task of asyncio takes a step.
+        # A task of asyncio takes a step this way.
         return self.send(None)
 
     def throw(self, *error):
@@ -91,7 +91,7 @@ class Asked(Later, collections.abc.Coroutine):
 
 
 def check_words(words):
-    """Raises :class:`OrderError` if a command would be made of a reply that has not come."""
+    """Raises :class:`OrderError` if an argument of a command is a reply that has not arrived."""
     for word in words:
         if isinstance(word, Later):
             word._misused()

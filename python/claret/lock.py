@@ -1,10 +1,11 @@
-"""Locks of the blocking client: leases that are renewed, fencing tokens, and what becomes of a loss.
+"""Locks of the blocking client: leases that are renewed, fencing tokens, and the effects of a loss.
 
-A lock is a lease: it ends by itself if its holder does not renew it, because the holder may be dead.
-Nobody can know for certain that it still holds one at the very moment at which it writes. So there
-are two ways to write under a lock, and both let the store judge: :meth:`Lock.fence` sends a command
-with the lock's *fencing token*, which is refused if a later holder has written there; and
-``tx.require(lock)`` in a transaction, which fails unless the lock is held.
+A lock is a lease: it ends by itself if its holder does not renew it, because the holder may be
+dead. A client cannot know for certain that it still holds one at the very moment at which it
+writes. There are therefore two ways to write under a lock, and both let the store judge:
+:meth:`Lock.fence` sends a command with the lock's *fencing token*, which is refused if a later
+holder has written there; and ``tx.require(lock)`` in a transaction, which fails unless the lock is
+held.
 """
 
 import threading
@@ -20,7 +21,7 @@ from .transaction import Lane
 
 
 class Waiting(Lane):
-    """A connection on which a reply may take longer than is usual."""
+    """A connection on which a reply may take longer than usual."""
 
     def __init__(self, db, wait_s, grace_s=GRACE_S):
         super().__init__(db)
@@ -33,10 +34,11 @@ class Waiting(Lane):
 
 
 def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S):
-    """The reply to the last of some commands, which may take so many seconds; raises the first error.
+    """The reply to the last of some commands, which may take this many seconds; raises the first
+    error.
 
-    It has a connection of its own. That is closed if there is no reply, also because the program is
-    interrupted: the server takes back what would come too late.
+    It uses a connection of its own. That is closed if there is no reply, also because the program
+    is interrupted: the server then revokes a late grant.
     """
     lane = Waiting(db, wait_s, grace_s)
     try:
@@ -79,10 +81,10 @@ class Lock(Block, Hold):
         self._thread = None
 
     def acquire(self, timeout=...):
-        """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it was granted.
+        """Waits in turn for the lock, ``timeout`` seconds at most; returns whether it was granted.
 
-        ``None`` waits for ever, nought not at all. It carries a request number: if the connection
-        breaks it is asked again, and granted once.
+        ``None`` waits for ever, zero does not wait. It carries a request number: if the connection
+        breaks the request is repeated, and granted once.
         """
         if self._thread is not None:
             raise RuntimeError("it is held already: a lock is held once")
@@ -118,7 +120,7 @@ class Lock(Block, Hold):
         return number(ask_and_wait(self._db, commands, wait_s))
 
     def renew(self):
-        """Begins the lease anew, which a thread does by itself; tells whether it was held."""
+        """Restarts the lease, which a thread does by itself; returns whether it was held."""
         asked = time.monotonic()
         if not int(self._db.execute_command(*self.renewal())):
             self.lose()
@@ -135,7 +137,7 @@ class Lock(Block, Hold):
                 failed = True
 
     def release(self):
-        """Gives the lock back; tells whether it was still held.
+        """Releases the lock; returns whether it was still held.
 
         If the server cannot be reached the lock ends with its lease.
         """
@@ -155,7 +157,7 @@ class Lock(Block, Hold):
         return False
 
     def fence(self, *command):
-        """Carries out a command on keys of one hash slot, unless a later holder was there before.
+        """Carries out a command on keys of one hash slot, unless a later holder has written there.
 
         Raises :class:`LockLost` if so, and changes nothing.
         """
@@ -170,7 +172,7 @@ class Fenced(OnDatabase, CoreCommands):
         self._lock = lock
 
     def execute_command(self, *args, **options):
-        """Carries a command out unless a later holder of the lock was there before."""
+        """Carries out a command unless a later holder of the lock has written."""
         try:
             words = ["FENCE", self._lock.name, self._lock.token, *args]
             reply = self._db.execute_command(*words)

@@ -1,7 +1,7 @@
 """Locks that stay with the process after they are left; see :mod:`claret.keep`.
 
-A thread renews the lease and hears when somebody else wants the lock, over a connection of its
-own that is quiet otherwise. Nobody is sent anything when a lock is entered that the process has.
+A thread renews the lease and is notified when another client wants the lock, over a connection of
+its own that is quiet otherwise. Entering a lock that the process has sends nothing.
 """
 
 import threading
@@ -15,28 +15,30 @@ from .keep import Kept, Stay
 from .lock import Block, Fenced, Lock, ask_and_wait
 from .script import RetryPolicy
 
-# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+# Errors after which to retry, unless the grant was given back or the client closed meanwhile.
 LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired, OSError, ValueError)
 
 
 class Grant(Lock):
-    """What the process has of the lock: a lease, and a block of tokens of which this is the first."""
+    """A grant of the lock to the process: a lease, and a block of tokens of which this is the
+    first."""
 
     def __init__(self, db, name, lease, owner, tokens, policy):
         super().__init__(db, name, lease, owner, False, None, None, policy=policy)
         self._tokens = tokens
 
     def words(self, wait_s):
-        """The command that acquires; nought is as short as can be."""
+        """The command that acquires; zero waits as short as possible."""
         return [*super().words(0.001 if wait_s == 0 else wait_s), "TOKENS", self._tokens]
 
     def ask(self, timeout):
-        """Waits in turn for the lock; tells whether it was granted."""
+        """Waits in turn for the lock; returns whether it was granted."""
         with self._db.requests.borrow() as requests:
             return self._acquire(requests, timeout)
 
     def is_wanted(self, wait_s):
-        """How many others wait, once some do; nought if the lock is not held, ``None`` in vain."""
+        """Number of other waiters, once there are some; 0 if the lock is not held, ``None`` after a
+        time-out."""
         words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
         return number(ask_and_wait(self._db, [words], wait_s, self._lease_ms / 6000))
 
@@ -49,23 +51,23 @@ class Visit(Block, Stay):
         self._kept = kept
 
     def acquire(self, timeout=...):
-        """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it is in."""
+        """Waits in turn for the lock, ``timeout`` seconds at most; returns whether it was entered."""
         return self._kept.enter(self, self.timeout if timeout is ... else timeout)
 
     def release(self):
-        """Leaves the lock, which stays with the process if nobody else wants it."""
+        """Leaves the lock, which stays with the process unless another client wants it."""
         return self._kept.leave(self)
 
     def fence(self, *command):
-        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        """Carries out a command unless a later holder has written; see :meth:`claret.Lock.fence`."""
         return Fenced(self._kept.db, self).execute_command(*command)
 
 
 class Retained:
     """A lock that stays with the process; see :meth:`claret.Claret.retained`.
 
-    It is one object for all threads that use it. Closing it, or leaving its ``with`` block, gives
-    the lock back as soon as nobody is in.
+    One object serves all threads. Closing it, or leaving its ``with`` block, gives the lock back
+    when its last stay ends.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Retained:
         self.name = name
         self._timeout = timeout
         self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
-        # Asks nothing: what is wrong with the words is told here.
+        # Sends nothing: checks the arguments early.
         self._grant()
         self._kept = Kept(cohort, tokens, adaptive)
         self._changed = threading.Condition()
@@ -92,7 +94,7 @@ class Retained:
         self.close()
 
     def close(self):
-        """Gives the lock back, as soon as nobody is in; nobody is let in any more."""
+        """Gives the lock back when its last stay ends; there are no further stays."""
         with self._changed:
             self._kept.closed = True
             grant = self._kept.take_back()
@@ -100,7 +102,7 @@ class Retained:
         give_back(grant)
 
     def enter(self, stay, timeout):
-        """Lets somebody in, in turn; tells whether that was in time."""
+        """Admits a stay, in turn; returns whether that was in time."""
         begun, kept = time.monotonic(), self._kept
         with self._changed:
             if stay is kept.inside or stay in kept.line:
@@ -128,13 +130,13 @@ class Retained:
             with self._changed:
                 if stay is not kept.inside:
                     kept.leave(stay)
-                    # Whoever left may have counted on this one.
+                    # The last stay may have left the lock for this one.
                     old = kept.take_back()
                     self._changed.notify_all()
             give_back(old)
 
     def leave(self, stay):
-        """Somebody leaves; tells whether it was in, and the lock held."""
+        """Ends a stay; returns whether it was in, and the lock held."""
         with self._changed:
             held = stay.left > 0
             if not stay.end():
@@ -167,7 +169,8 @@ class Retained:
                 self._changed.notify_all()
 
     def _look_after(self, grant):
-        """Renews a grant and hears who wants it, until the process has it no more."""
+        """Renews a grant and listens for other clients that want it, until the process gives it
+        back."""
         failed = False
         while self._kept.grant is grant and not grant.lost:
             try:
@@ -178,12 +181,12 @@ class Retained:
                 self._gone(grant, grant.pause(True))
 
     def _gone(self, grant, wait_s):
-        """Waits until the process has a grant no more; tells whether it has not."""
+        """Waits until the process no longer has a grant; returns whether it still has it."""
         with self._changed:
             return self._changed.wait_for(lambda: self._kept.grant is not grant, wait_s)
 
     def _is_told(self, grant):
-        """Waits until something happens to a grant; tells whether it has, or it is to be renewed."""
+        """Waits for an event of a grant; returns whether there was one, or it is time to renew."""
         kept, pause = self._kept, grant.pause(False)
         if kept.recalled:
             return self._gone(grant, pause)
@@ -205,6 +208,6 @@ class Retained:
 
 
 def give_back(grant):
-    """What the process has no more goes to whoever is next, if there is something."""
+    """Gives a grant that the process no longer has to the next waiter, if there is one to give."""
     if grant is not None:
         grant.release()

@@ -1,14 +1,14 @@
 """Checks at run time that a program may send its commands without waiting for each other.
 
 When a program that waits for every reply is changed into one that does not, its users notice
-nothing as long as three things hold: what depends on a reply waits for it; commands keep the order
-that they had; and before the program does anything else that somebody could see, everything that
-it has sent is answered, and well. The first is seen to by :class:`Future`. Here is the third: while
-commands of a dispatch with ``debug=True`` are not answered, the thread (or task) that has sent them
-may not write files, talk to others or start programs.
+nothing as long as three conditions hold: an action that depends on a reply waits for it; commands
+keep the order that they had; and before any other action that others could see, all commands have
+successful replies. :class:`Future` ensures the first. This module checks the third: while commands
+of a dispatch with ``debug=True`` are unanswered, the thread (or task) that has sent them may not
+write files, use the network or start programs.
 
-It sees what Python tells its audit hooks, and commands that go to the server another way. It does
-not see what is written to what is open already, and not what other languages' code does.
+It sees the events of Python's audit hooks, and commands that go to the server another way. It does
+not see writes to files that are open already, nor actions of code in other languages.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import threading
 
 from .errors import OrderError
 
-# What others can see, by the names under which Python's audit hooks hear of it.
+# Actions that others can see, by the names of Python's audit events.
 SEEN_BY_OTHERS = frozenset(
     "ftplib.sendcmd http.client.connect http.client.send imaplib.send nntplib.putline os.exec "
     "os.fork os.forkpty os.kill os.link os.mkdir os.posix_spawn os.remove os.rename os.rmdir "
@@ -27,7 +27,7 @@ SEEN_BY_OTHERS = frozenset(
     "socket.sendto sqlite3.connect subprocess.Popen urllib.Request webbrowser.open".split()
 )
 
-# Whose commands are not answered: for each thread and task, the dispatches that watch it.
+# For each thread and task with unanswered commands, the dispatches that watch it.
 _watched = {}
 _hooked = []
 _own = threading.local()
@@ -42,7 +42,7 @@ def _who():
 
 
 class Watch:
-    """Watches whoever has made it, while ``open_commands()`` gives more than zero."""
+    """Watches the thread or task that has created it, while ``open_commands()`` is above zero."""
 
     def __init__(self, open_commands):
         self._open_commands = open_commands
@@ -53,7 +53,7 @@ class Watch:
         _watched.setdefault(self._who, []).append(self)
 
     def end(self):
-        """Watches nobody any more."""
+        """Ends the watch."""
         watches = _watched.get(self._who, [])
         if self in watches:
             watches.remove(self)
@@ -61,22 +61,22 @@ class Watch:
             _watched.pop(self._who, None)
 
     def sent_by(self):
-        """Somebody sends a command: it must be whoever is watched."""
+        """Checks that the sender of a command is the watched thread or task."""
         if self._who[0] != threading.get_ident():
             raise OrderError(
                 "a dispatch belongs to the thread that began it: "
-                "the order of two threads' commands is nobody's"
+                "commands of two threads have no order"
             )
 
     def __enter__(self):
-        """What happens now is the dispatch's own doing."""
+        """Marks the following actions as the dispatch's own."""
         _own.doing = getattr(_own, "doing", 0) + 1
 
     def __exit__(self, *_):
         _own.doing -= 1
 
     def check(self, what):
-        """Raises :class:`OrderError` if something is not answered."""
+        """Raises :class:`OrderError` if a command is unanswered."""
         count = self._open_commands()
         if count:
             raise OrderError(
@@ -86,7 +86,7 @@ class Watch:
 
 
 def check(what):
-    """Raises :class:`OrderError` if the one who calls this is watched and has open commands."""
+    """Raises :class:`OrderError` if the calling thread or task is watched and has open commands."""
     if _watched and not getattr(_own, "doing", 0):
         for watch in _watched.get(_who(), ()):
             watch.check(what)
@@ -99,7 +99,7 @@ def _heard(event, args):
         _, mode, flags = args
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else False
         writes = writes or bool(set(mode or "") & set("wax+"))
-        # Python itself writes what it has compiled of the modules that it imports.
+        # Python itself writes compiled code of imported modules.
         if writes and "__pycache__" not in str(args[0]):
             check(f"opening {args[0]!r} for writing")
     elif event in SEEN_BY_OTHERS:

@@ -1,6 +1,6 @@
-"""What a transaction has sent and still has to send, without any input or output.
+"""Commands of a transaction, sent and still to be sent, without input or output.
 
-Shared by the blocking client and the one for asyncio: they only carry bytes.
+Shared by the blocking client and the one for asyncio, which only carry bytes.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from .later import Later, check_words
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long a transaction is run again.
+    """Number and pauses of the retries of a transaction.
 
     Pauses grow from ``pause_s_min`` to ``pause_s_max`` and are drawn at random below that, so that
-    rivals do not meet again.
+    rivals do not collide again.
     """
 
     deadline_s: float = 10.0
@@ -56,34 +56,34 @@ class RetryPolicy:
 
 
 class OnDatabase:
-    """What redis-py's command methods ask of whoever has them, answered by the database."""
+    """Attributes that redis-py's command methods require of their object, provided by the database."""
 
     def get_encoder(self):
-        """How words become bytes."""
+        """Encoder of arguments."""
         return self._db.get_encoder()
 
     def get_connection_kwargs(self):
-        """What connections are made with."""
+        """Arguments of connections."""
         return self._db.get_connection_kwargs()
 
 
 class Requests:
     """Request numbers: names that are unique for ever, each with a count.
 
-    Whoever has a request open has a name for itself. The server remembers the outcomes of the last
-    numbers of each name: if several shared one, the others could make it forget the outcome that
+    Each open request has a name of its own. The server remembers the outcomes of the last numbers
+    of each name: if several requests shared one, the others could make it forget the outcome that
     one of them still has to ask for.
     """
 
     def __init__(self):
-        # Whose names, what they begin with, and those that nobody uses. Replaced as a whole: a
-        # thread sees all of it or nothing.
+        # The process that the names belong to, their prefix, and the unused ones. Replaced as a
+        # whole: a thread sees all of it or nothing.
         self._names = (None, "", [])
         self._made = itertools.count(1)
 
     @contextlib.contextmanager
     def borrow(self):
-        """An iterator of names with numbers that were never given out, not even before a fork."""
+        """An iterator of names with numbers that were never issued, not even before a fork."""
         if self._names[0] != os.getpid():
             self._names = (os.getpid(), f"py-{uuid.uuid4().hex}", [])
         _, prefix, free = self._names
@@ -101,8 +101,7 @@ class Requests:
 class Deferred(Later):
     """The reply of a write in a transaction: known once the transaction has committed.
 
-    It is not the reply: whatever is done with it but reading :attr:`value` raises
-    :class:`OrderError`.
+    It is not the reply itself: every use except reading :attr:`value` raises :class:`OrderError`.
     """
 
     __slots__ = ("_conversions", "_state", "_value")
@@ -150,11 +149,11 @@ class Deferred(Later):
 
 
 class Awaitable(Deferred):
-    """A :class:`Deferred` that may be awaited, which gives itself: for asyncio."""
+    """A :class:`Deferred` that may be awaited, which returns itself: for asyncio."""
 
     __slots__ = ()
 
-    # ``asyncio.gather`` puts what it is given into a dictionary.
+    # ``asyncio.gather`` puts its arguments into a dictionary.
     __hash__ = object.__hash__
 
     def __await__(self):
@@ -169,14 +168,14 @@ class Script:
         self._request = request
         self._end = end
         self._deferred = deferred
-        # Commands that are not sent yet, each with what is known about a deferred one.
+        # Unsent commands, each with the placeholder of its deferred reply.
         self._unsent = [(begin, None)]
         self._flying = []
         # Deferred commands in the order in which the commit will answer them.
         self._queued = []
-        # Replies of deferred commands that found nothing to write, known at once.
+        # Replies of deferred commands without any write, known at once.
         self._early = []
-        # Why the commit must not be sent any more.
+        # Reason why the commit must not be sent any more.
         self._fault = None
         self.started = False
 
@@ -185,14 +184,14 @@ class Script:
         return waiting + len(self._queued) + len(self._early)
 
     def defer(self, command, options):
-        """Adds a command whose reply comes with the commit."""
+        """Adds a command whose reply arrives with the commit."""
         check_words(command)
         reply = self._deferred()
         self._unsent.append((command, (command[0], options, reply)))
         return reply
 
     def take(self, last=None, request=None):
-        """Commands to send now; the reply of the last one is waited for. ``None``: the end."""
+        """Commands to send now; the reply of the last one is awaited. ``None``: the end."""
         check_words(last or ())
         request = request or self._request
         if request and not self.started:
@@ -204,9 +203,10 @@ class Script:
         return [command for command, _ in self._flying] + [last or self._end]
 
     def digest(self, replies):
-        """Takes the replies of what :meth:`take` gave, errors as values; gives the last reply.
+        """Processes the replies to the commands of :meth:`take`, errors as values; returns the last
+        reply.
 
-        Raises what stands in the way of the transaction, or else the error of the last command.
+        Raises an error that prevents the transaction, or else the error of the last command.
         """
         *earlier, last = replies
         for (_, about), reply in zip(self._flying, earlier):
@@ -221,7 +221,7 @@ class Script:
         if isinstance(last, ResponseError):
             last = translate(last)
             if self._fault and (isinstance(last, Undone) or not isinstance(last, ClaretError)):
-                # That is what all is undone for.
+                # This error is the reason for undoing the transaction.
                 raise self._fault
             raise last
         if self._fault:
@@ -229,7 +229,7 @@ class Script:
         return last
 
     def settle(self, replies, callbacks, strict=True):
-        """Hands out the replies of a commit and gives them as a list.
+        """Distributes the replies of a commit and returns them as a list.
 
         With ``strict`` it raises :class:`WriteRefused` if there are errors among them.
         """
@@ -248,7 +248,7 @@ class Script:
         return values
 
     def lose(self):
-        """The transaction took effect, but nobody will ever see its replies."""
+        """Records that the transaction took effect, but that its replies are lost."""
         for about in [about for _, about in self._flying if about] + self._queued:
             about[2]._lose()
         for about, _ in self._early:
@@ -257,11 +257,11 @@ class Script:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a transaction is begun.
+    """Options of a transaction.
 
-    It only reads; its writes answer at once; all is undone if a command is refused; for how many
-    seconds its program may send nothing, and for how many it may last, while others wait (``None``: as
-    the server says, 0: as long as it likes).
+    It only reads; its writes answer at once; all is undone if a command is refused; longest pause
+    between commands, and longest duration, in seconds, while other clients wait (``None``: the
+    server's default, 0: no limit).
     """
 
     readonly: bool = False
@@ -271,7 +271,7 @@ class Manner:
     transaction_timeout: Optional[float] = None
 
     def words(self):
-        """The command."""
+        """The command that begins the transaction."""
         words = ["TXN", "BEGIN"]
         if self.readonly:
             return [*words, "READONLY"]
@@ -283,7 +283,7 @@ class Manner:
 
 
 def writers(table):
-    """Names of the commands that change something, from the reply of ``COMMAND``."""
+    """Names of the commands that change data, from the reply of ``COMMAND``."""
     flags = {str(name).upper(): {_text(f) for f in about["flags"]} for name, about in table.items()}
     if "TXN" not in flags:
         raise ClaretError("this server has no command TXN, so it is not Claret: use redis.Redis")
@@ -295,13 +295,13 @@ def _text(word):
 
 
 def pool_words(pool):
-    """What ``get_connection`` of a pool must be given: newer versions of redis-py want nothing."""
+    """Arguments of a pool's ``get_connection``: newer versions of redis-py take none."""
     parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
     needed = parameter is not None and parameter.default is inspect.Parameter.empty
     return ["TXN"] if needed else []
 
 
 def is_connected(connection):
-    """Whether a connection is open. One that is not would silently be opened again."""
+    """Whether a connection is open. A closed one would silently be opened again."""
     known = getattr(connection, "is_connected", None)
     return getattr(connection, "_sock", None) is not None if known is None else bool(known)

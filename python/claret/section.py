@@ -1,6 +1,7 @@
 """Sections: a lock, one command under it and its release, in one request and one round trip.
 
-Nobody holds the lock when a section is over, so that there is no lease and nothing to renew or to lose.
+The lock has no holder when a section is over, so that there is no lease and nothing to renew or to
+lose.
 """
 
 import time
@@ -13,28 +14,30 @@ from .lock import ask_and_wait
 from .script import OnDatabase, RetryPolicy
 
 
-class Wish:
-    """How a section is asked for, without any input or output."""
+class SectionRequest:
+    """Request of a section, without input or output."""
 
     def __init__(self, name, owner, shared, limit, timeout, detect):
         self.name = name
         self.timeout = timeout
-        # The fencing token of the last section, for what is told to others.
+        # The fencing token of the last section, for messages to other systems.
         self.token = None
         self._options = ["OWNER", named(owner, detect), *share_words(shared, limit)]
         self._options += ["DETECT"] if detect else []
 
     def commands(self, request, wait_s, command):
-        """What is sent: a transaction, which tells a value that is not there from a wait in vain."""
+        """The commands to send: a transaction, in which an absent value differs from a wait in
+        vain."""
         section = ["LOCK.SECTION", self.name, *self._options]
         if wait_s is not None:
             section += ["TIMEOUT", max(1, round(wait_s * 1000))]
         return [["CLIENT", "REQUEST", *request], ["MULTI"], section, list(command), ["EXEC"]]
 
     def settle(self, replies, again):
-        """The reply of the command, if the section was carried out; ``again`` if it was asked for twice.
+        """The reply of the command, if the section was carried out; ``again`` if the request was
+        repeated.
 
-        Then what was asked first may still wait somewhere, though nobody hears of it.
+        The first request may then still wait at the server, although its reply is lost.
         """
         if replies is None:
             text = f"the lock {self.name!r} was not free in time"
@@ -50,30 +53,30 @@ class Section(OnDatabase, CoreCommands):
 
     def __init__(self, db, *args, policy=RetryPolicy()):
         self._db = db
-        self._wish = Wish(*args)
+        self._request = SectionRequest(*args)
         self._policy = policy
 
     @property
     def token(self):
-        """The fencing token of the last section, for whoever outside is to know it; else ``None``."""
-        return self._wish.token
+        """The fencing token of the last section, for other systems that check it; else ``None``."""
+        return self._request.token
 
     def execute_command(self, *args, **options):
-        """Takes the lock in turn, carries a command out, and gives the lock back, in one step."""
-        wish, begun = self._wish, time.monotonic()
+        """Takes the lock in turn, carries out a command, and releases the lock, in one step."""
+        section, begun = self._request, time.monotonic()
         failures, again = Failures(self._policy), False
         with self._db.requests.borrow() as requests:
             request = next(requests)
             while True:
                 asked = time.monotonic()
                 try:
-                    replies = self._ask(request, time_left(wish.timeout, begun), args)
+                    replies = self._ask(request, time_left(section.timeout, begun), args)
                 except AGAIN as error:
                     again = True
                     time.sleep(failures.pause(error, asked))
                     continue
-                reply = wish.settle(replies, again)
+                reply = section.settle(replies, again)
                 return converted(self._db, args[0], reply, options)
 
     def _ask(self, request, wait_s, command):
-        return ask_and_wait(self._db, self._wish.commands(request, wait_s, command), wait_s)
+        return ask_and_wait(self._db, self._request.commands(request, wait_s, command), wait_s)

@@ -15,18 +15,17 @@ from .script import Manner, OnDatabase, Script, is_connected, pool_words
 class Lane:
     """A connection on loan from the pool, taken when it is first needed.
 
-    A transaction that is run again stays on its connection, because that is where the server
-    remembers how old it is.
+    A transaction that is run again stays on its connection, because the server keeps its age there.
     """
 
     def __init__(self, db):
         self._pool = db.connection_pool
         self._connection = None
-        # The server still thinks that this connection is in a transaction.
+        # Whether the server still treats this connection as in a transaction.
         self.unended = False
 
     def exchange(self, commands, first):
-        """Sends commands in one packet; gives their replies, errors as values."""
+        """Sends commands in one packet; returns their replies, errors as values."""
         rules.check("a transaction over another connection")
         if first:
             self._open()
@@ -49,13 +48,13 @@ class Lane:
             return error
 
     def abandon(self):
-        """Gives the connection up: nobody knows what would still come from it."""
+        """Closes the connection, because outstanding replies may still arrive on it."""
         if self._connection is not None:
             self._connection.disconnect()
         self.close()
 
     def close(self):
-        """Gives the connection back."""
+        """Returns the connection to the pool."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -73,10 +72,10 @@ class Lane:
 class Transaction(OnDatabase, CoreCommands):
     """One attempt at a transaction, with redis-py's commands as methods.
 
-    Reads answer at once and see the transaction's own writes. Writes answer a :class:`Deferred`
-    and travel with the next read or with the commit, so that a typical transaction is one or two
-    round trips. ``now=True`` on :meth:`Claret.begin` makes writes answer at once, at the price of a
-    lock that others may have to wait for.
+    Reads answer at once and see the transaction's own writes. Writes answer a :class:`Deferred` and
+    travel with the next read or with the commit, so that a typical transaction is one or two round
+    trips. ``now=True`` on :meth:`Claret.begin` makes writes answer at once, at the price of a lock
+    that other transactions may have to wait for.
 
     Leaving the ``with`` block commits; an exception rolls back.
     """
@@ -116,13 +115,14 @@ class Transaction(OnDatabase, CoreCommands):
         return callback(reply, **options) if callback else reply
 
     def flush(self):
-        """Sends the writes that wait, so that the server can already look at them."""
+        """Sends the queued writes, so that the server can already process them."""
         self.execute_command("PING")
 
     def require(self, lock):
         """Raises :class:`LockLost`, and lets nothing take effect, unless a lock is held.
 
-        It stays so until the transaction has committed: nobody else is granted the lock before.
+        It remains held until the transaction has committed: no other client is granted the lock
+        before.
         """
         check_held(lock, self.execute_command("LOCK.HELD", lock.name, lock.grant))
 
@@ -141,11 +141,11 @@ class Transaction(OnDatabase, CoreCommands):
         return self._script.digest(replies)
 
     def commit(self):
-        """Makes everything take effect.
+        """Commits the transaction.
 
         Raises :class:`ConflictError` if it had to give way, :class:`CommitUnknown` if the
-        connection broke, :class:`WriteRefused` if a value did not allow a write, or
-        :class:`Undone` in a strict transaction, of which nothing took effect then.
+        connection broke, :class:`WriteRefused` if a value did not allow a write, or :class:`Undone`
+        in a strict transaction, of which nothing took effect then.
         """
         self._check_open()
         try:
@@ -158,13 +158,13 @@ class Transaction(OnDatabase, CoreCommands):
         self._script.settle(replies, self._db.response_callbacks)
 
     def rollback(self):
-        """Gives the transaction up: nothing of it takes effect."""
+        """Rolls the transaction back: nothing of it takes effect."""
         self._check_open()
         self._lane.unended = self._script.started
         self._end()
 
     def lose(self):
-        """It is known by other means that it took effect: its replies are lost."""
+        """Records that the transaction took effect, as other evidence shows: its replies are lost."""
         self._script.lose()
 
     def _end(self, broken=False):
@@ -199,7 +199,7 @@ class Batch(OnDatabase, CoreCommands):
             try:
                 self.execute()
             except RepeatedError:
-                # It took effect, and who looks at a reply will be told that it is lost.
+                # It took effect; a later read of a reply raises an error, because that is lost.
                 pass
 
     def __len__(self):
@@ -218,9 +218,9 @@ class Batch(OnDatabase, CoreCommands):
         return self._script.defer(list(args), options)
 
     def execute(self, raise_on_error=True):
-        """Carries the commands out and gives their replies; the batch is empty afterwards.
+        """Carries the commands out and returns their replies; the batch is empty afterwards.
 
-        Raises :class:`WriteRefused` if there are errors among the replies, which otherwise stand
+        Raises :class:`WriteRefused` if there are errors among the replies, which otherwise remain
         in the list; :class:`RepeatedError` if it took effect but the replies are lost;
         :class:`CommitUnknown` if the server could not be reached again.
         """
@@ -259,8 +259,8 @@ class Batch(OnDatabase, CoreCommands):
 def transactional(function):
     """Decorator for functions whose first parameter is a database or a transaction.
 
-    Called with a database, the function is run in a transaction of its own, again and again until
-    it commits; called with a transaction, it is a part of that one.
+    Called with a database, the function is run in a transaction of its own, repeatedly until it
+    commits; called with a transaction, it is a part of that one.
     """
 
     @functools.wraps(function)

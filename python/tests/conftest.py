@@ -1,4 +1,4 @@
-"""Lets these tests be run from anywhere."""
+"""Makes these tests independent of the working directory."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""A pool with connections whose replies are written down beforehand."""
+"""A pool with connections whose replies are prepared."""
 
 from redis.exceptions import ConnectionError, ResponseError
 
@@ -24,7 +24,7 @@ def error(text):
 
 
 class Connection:
-    """Answers from a list; an exception that is no error reply breaks the connection."""
+    """Answers from a list; an exception that is not an error reply breaks the connection."""
 
     def __init__(self, replies, sent):
         self._replies = replies
@@ -60,7 +60,7 @@ class Connection:
 
 
 class Pool:
-    """Gives out one connection after the other, each with its list of replies."""
+    """Returns one connection after the other, each with its list of replies."""
 
     def __init__(self, *replies):
         self.sent = []
@@ -81,7 +81,7 @@ class Pool:
 
 
 class AsyncConnection(Connection):
-    """The same for asyncio."""
+    """:class:`Connection` for asyncio."""
 
     async def send_packed_command(self, packed, check_health=True):
         super().send_packed_command(packed)
@@ -97,7 +97,7 @@ class AsyncConnection(Connection):
 
 
 class AsyncPool(Pool):
-    """The same for asyncio."""
+    """:class:`Pool` for asyncio."""
 
     def __init__(self, *replies):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The asyncio client, with the cases where it is not the blocking one word for word."""
+"""The asyncio client, in the cases in which it differs from the blocking one."""
 
 import asyncio
 import os

@@ -9,7 +9,8 @@ from fakes import BREAK, AsyncPool, error
 
 
 def dispatching(function, *replies, debug=False):
-    """Runs a function of a dispatch whose connection answers so; gives what was sent."""
+    """Runs a function of a dispatch with a connection with these replies; returns the sent
+    commands."""
 
     async def run():
         db = Claret()

@@ -1,4 +1,4 @@
-"""Dispatched commands: futures, what they refuse, and what debugging finds. Without a server."""
+"""Dispatched commands: futures, refused uses, and the checks of debugging. Without a server."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from fakes import BREAK, Pool, error
 
 
 def db_with(*replies):
-    """A database whose next connection answers so."""
+    """A database whose next connection has these replies."""
     db = Claret()
     db.connection_pool = Pool(list(replies))
     return db
@@ -25,7 +25,7 @@ def test_replies_come_in_the_order_of_the_commands():
     assert db.connection_pool.out == 0
 
 
-def test_an_error_that_nobody_looks_at_is_raised_at_the_end():
+def test_an_unseen_error_is_raised_at_the_end():
     with pytest.raises(ClaretError, match="too many"):
         with db_with(error("BUSY too many"), 1).dispatch() as dispatch:
             dispatch.incrby("a", 1)

@@ -1,4 +1,4 @@
-"""Elections and barriers: what is sent when, and what is made of the answers."""
+"""Elections and barriers: the commands sent, and the treatment of replies."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def test_a_leader_is_elected_says_something_and_resigns():
     assert db.said[-1] == "LOCK.RELEASE jobs 7"
 
 
-def test_a_leader_that_is_none_any_more_is_told_so():
+def test_a_former_leader_learns_that_it_does_not_lead():
     db = Db([b"OK", 7], others=[0, 0])
     election = db.election("jobs", "here", policy=POLICY)
     assert election.campaign(timeout=2)
@@ -39,7 +39,7 @@ def test_a_leader_that_is_none_any_more_is_told_so():
         db.election("jobs", policy=POLICY).campaign()
 
 
-def test_an_observation_goes_on_from_what_was_told_over_broken_connections():
+def test_an_observation_continues_over_broken_connections():
     first, second = [7, "ann", "a", 10, 7], [7, "ann", "b", 10, 9]
     db = Db([first, BREAK], [None, second, NOBODY, error("WRONGTYPE of another kind")])
     observation = db.election("jobs", policy=POLICY).observe()
@@ -64,7 +64,7 @@ def test_a_party_is_asked_again_under_its_number():
     with pytest.raises(claret.NotAcquired, match="3 parties"):
         db.barrier("step", 3, owner="me", policy=POLICY).wait(timeout=1.5)
     assert db.sent == [["CLIENT REQUEST me-1 1", f"{MEET} TIMEOUT 1500"]]
-    # What was asked first may still count.
+    # The first request may still count.
     db = Db([BREAK], [b"OK", None])
     with pytest.raises(claret.CommitUnknown):
         db.barrier("step", 3, owner="me", policy=POLICY).wait(timeout=60)

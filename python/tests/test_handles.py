@@ -1,4 +1,4 @@
-"""Handles: which commands they are, and what becomes of the replies."""
+"""Handles: their commands, and the conversion of replies."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from claret import script
 
 
 class Db:
-    """Writes down commands and answers from a list."""
+    """Records commands and answers from a list."""
 
     def __init__(self, *replies):
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""Kept locks: who of a process is let in, under which token, and when the lock goes back."""
+"""Kept locks: order and tokens of stays, and when the lock is given back."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from claret.keep import Keep, Kept, Stay
 
 
 class Grant:
-    """What a process has, as far as it is asked for it."""
+    """A grant to a process, as far as it is needed here."""
 
     lost = False
     left = 20.0
@@ -26,10 +26,10 @@ def arrivals(kept, count):
 
 
 def through(kept, stay):
-    """Lets somebody in and out; gives its token, and what is to go back."""
+    """Begins and ends a stay; returns its token, and the grant to give back."""
     assert kept.is_next(stay) and kept.enter(stay)
     token = stay.token
-    assert kept.take_back() is None, "somebody is in"
+    assert kept.take_back() is None, "there is a stay"
     assert stay.end()
     kept.leave(stay)
     return token, kept.take_back()
@@ -51,13 +51,13 @@ def test_a_lock_stays_and_each_stay_has_a_token_of_its_own():
         first.require()
 
 
-def test_what_is_recalled_goes_back_when_nobody_wants_it_or_the_cohort_was_in():
+def test_a_recalled_lock_goes_back_without_waiters_or_after_a_cohort():
     kept, grant = Kept(cohort=2, tokens=100), Grant(50)
     kept.granted(grant)
     kept.recalled = True
     assert kept.take_back() is grant and kept.take_back() is None
     kept.granted(grant)
-    assert kept.take_back() is None, "nobody else wants it any more"
+    assert kept.take_back() is None, "no other client wants it any more"
     stays = arrivals(kept, 5)
     assert through(kept, stays[0]) == (50, None)
     kept.recalled = True
@@ -68,7 +68,7 @@ def test_what_is_recalled_goes_back_when_nobody_wants_it_or_the_cohort_was_in():
     kept.granted(other)
     assert through(kept, stays[3]) == (900, None)
     kept.recalled = True
-    assert through(kept, stays[4]) == (901, other), "nobody is left"
+    assert through(kept, stays[4]) == (901, other), "there is no further waiter"
 
 
 def test_a_block_has_an_end_and_so_has_a_lock_that_is_closed():
@@ -84,7 +84,7 @@ def test_a_block_has_an_end_and_so_has_a_lock_that_is_closed():
     assert kept.take_back().token == 60
 
 
-def test_a_lock_that_is_lost_is_left_to_its_lease_and_whoever_is_in_knows():
+def test_a_lost_lock_is_left_to_its_lease_and_its_stay_knows():
     kept, grant = Kept(cohort=2, tokens=10), Grant(50)
     kept.granted(grant)
     first, second = arrivals(kept, 2)
@@ -97,7 +97,7 @@ def test_a_lock_that_is_lost_is_left_to_its_lease_and_whoever_is_in_knows():
     assert kept.is_next(second) and not kept.enter(second)
     kept.granted(Grant(90))
     assert kept.enter(second)
-    # Whoever was in before leaves late, and is in nobody's way.
+    # A stay of the former grant ends late, and blocks no other.
     assert first.end()
     kept.leave(first)
     assert kept.inside is second
@@ -106,8 +106,8 @@ def test_a_lock_that_is_lost_is_left_to_its_lease_and_whoever_is_in_knows():
 
 
 def course(users, away_s=1_000.0):
-    """What comes of a lock whose next user is ours or somebody else in turns: how often it was asked
-    for, and how often it was recalled from a process that was not in."""
+    """Simulates a lock whose next user is ours or another client in turns: number of requests, and
+    of recalls from a process without a stay."""
     keep, has, asked, recalled = Keep(), False, 0, 0
     for ours in users:
         if ours and has:
@@ -139,14 +139,14 @@ def test_an_adaptive_lock_goes_back_unheard_until_it_pays_to_keep_it():
         [stay] = arrivals(kept, 1)
         grant = Grant(50 + turn)
         kept.granted(grant, long_after)
-        assert kept.recalled, "nobody listens for others"
+        assert kept.recalled, "the process does not listen for other clients"
         assert through(kept, stay) == (50 + turn, grant)
     [stay] = arrivals(kept, 1)
     grant = Grant(90)
     kept.granted(grant, long_after)
     assert not kept.recalled and through(kept, stay) == (90, None)
     kept.recall()
-    assert kept.take_back() is grant, "somebody else wanted it while nobody was in"
+    assert kept.take_back() is grant, "another client wanted it while there was no stay"
     [stay] = arrivals(kept, 1)
     kept.granted(Grant(99), long_after)
     assert kept.recalled, "it goes back each time again"

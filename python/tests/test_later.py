@@ -1,4 +1,4 @@
-"""What stands for a reply that comes later is never taken for the reply."""
+"""Placeholders of replies are never mistaken for replies."""
 
 import asyncio
 import math
@@ -9,7 +9,7 @@ from fakes import TABLE, AsyncPool, Pool
 import claret
 from claret import aio, aio_dispatch, dispatch, script
 
-# What a program does with a reply without asking whether it is there.
+# Uses of a reply that a program makes without asking whether it has arrived.
 USES = {
     "str": str,
     "format": lambda reply: f"order:{reply}",
@@ -48,7 +48,7 @@ USES = {
 
 
 def refused(use, reply):
-    """What the error says."""
+    """Text of the error."""
     with pytest.raises((claret.OrderError, TypeError)) as caught:
         use(reply)
     assert isinstance(caught.value, claret.OrderError), caught.value
@@ -56,7 +56,7 @@ def refused(use, reply):
 
 
 def known(reply):
-    """The same after it has come."""
+    """Text of the error after the reply has arrived."""
     reply._set(5)
     return reply
 
@@ -101,7 +101,7 @@ def client(*replies):
 
 
 def async_client(*replies):
-    """The same for asyncio."""
+    """A client of an asyncio pool with prepared replies."""
     db = aio.Claret()
     db.connection_pool = AsyncPool(*replies)
     db._writers = script.writers(TABLE)

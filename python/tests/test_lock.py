@@ -1,4 +1,4 @@
-"""Locks: what is sent when, what is made of the answers, and when a lock counts as lost."""
+"""Locks: the commands sent, the treatment of replies, and when a lock counts as lost."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ RENEW = "LOCK.RENEW lock 7 LEASE 30000"
 
 
 class Db(claret.Claret):
-    """A client of a pool with prepared replies, and others for commands by themselves."""
+    """A client of a pool with prepared replies, and others for single commands."""
 
     def __init__(self, *replies, others=()):
         super().__init__()
@@ -37,7 +37,7 @@ class Db(claret.Claret):
 
 
 class AsyncDb(aio.Claret):
-    """The same for asyncio."""
+    """:class:`Db` for asyncio."""
 
     def __init__(self, *replies, others=()):
         super().__init__()
@@ -76,7 +76,7 @@ def test_what_is_shared_and_what_is_tried():
         db.lock("lock", shared=True, limit=3)
 
 
-def test_whoever_can_be_named_says_so_and_is_not_asked_whether_it_holds_the_lock():
+def test_a_lock_with_next_says_so_and_is_not_checked_by_the_server():
     ask = ASK.replace(" OWNER", " NEXT OWNER")
     once = ask.replace("NEXT", "NEXT TIMEOUT 1")
     db = Db([b"OK", 7, b"OK", None], others=[b"OK", 1])
@@ -84,7 +84,7 @@ def test_whoever_can_be_named_says_so_and_is_not_asked_whether_it_holds_the_lock
         db.fenced(lock).set("a", 1)
         with pytest.raises(ValueError, match="fence"):
             db.snapshot().require(lock)
-    # Whoever does not wait is in no circle, whatever it says.
+    # A request that does not wait cannot be part of a deadlock cycle, whatever its options.
     assert not db.lock("lock", owner="me", next=True, detect=True).acquire(timeout=0)
     assert [sent[1] for sent in db.sent] == [ask, once]
     assert db.said == ["FENCE lock 7 SET a 1", "LOCK.RELEASE lock 7"]
@@ -109,7 +109,7 @@ def test_a_grant_that_was_asked_for_again_is_renewed_before_it_is_believed():
         assert lock.token == 7
     assert db.sent == [["CLIENT REQUEST me-1 1", ASK]] * 2
     assert db.said == [RENEW, "LOCK.RELEASE lock 7"]
-    # It was granted to the connection that broke, and taken back: the next one has another number.
+    # It was granted to the broken connection, and revoked: the next grant has another number.
     db = Db([b"OK", BREAK], [b"OK", 7, b"OK", 9], others=[0, 1])
     with db.lock("lock", owner="me", policy=POLICY) as lock:
         assert lock.token == 9
@@ -143,7 +143,7 @@ def test_a_lock_that_cannot_be_renewed_is_lost_before_its_lease_ends():
     assert db.said[0] == "LOCK.RENEW lock 7 LEASE 600" and len(db.said) > 3
 
 
-def test_a_lock_that_somebody_else_has_is_lost_at_once():
+def test_a_lock_that_another_client_has_is_lost_at_once():
     db = Db([b"OK", 7], others=[1, 0, 0])
     lock = db.lock("lock", lease=0.3)
     assert lock.acquire()

@@ -1,4 +1,4 @@
-"""What the blocking client sends, and what it makes of the replies."""
+"""Commands that the blocking client sends, and its treatment of replies."""
 
 import os
 
@@ -134,7 +134,7 @@ def test_a_lost_commit_without_effect_is_repeated_under_a_new_number():
     assert db.sent[1][0] == "CLIENT REQUEST me-1 2"
 
 
-def test_a_lost_commit_that_nobody_can_tell_about_is_unknown():
+def test_a_lost_commit_without_any_answer_is_unknown():
     db = Db([b"OK", b"OK", b"QUEUED", BREAK])
     db.resolution = error("NOPERM no")
     with pytest.raises(claret.CommitUnknown) as caught:

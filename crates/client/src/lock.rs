@@ -185,7 +185,7 @@ impl Lease {
 
     pub(crate) fn is_lost(&self) -> Error {
         let name = String::from_utf8_lossy(&self.name);
-        Error::LockLost(format!("the lock {name} is not held any more"))
+        Error::LockLost(format!("the lock {name} is no longer held"))
     }
 
     /// As [`Lock::require_in`].
@@ -332,7 +332,7 @@ impl Lock {
 
     pub(crate) fn is_lost(&self) -> Error {
         let name = String::from_utf8_lossy(&self.lease.name);
-        Error::LockLost(format!("the lock {name} is not held any more"))
+        Error::LockLost(format!("the lock {name} is no longer held"))
     }
 }
 
