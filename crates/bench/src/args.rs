@@ -1,4 +1,4 @@
-//! What a bench is told on the command line.
+//! Command-line options of `claret bench`.
 
 use crate::coordination::args::{LocksArgs, SmokeArgs};
 use crate::coordination::crowd::CrowdArgs;
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The names of the conditions, in the order in which they add something.
+/// Names of the conditions, in the order in which each adds a feature.
 pub const CONDITIONS: [&str; 7] =
     ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
 
@@ -27,45 +27,46 @@ pub enum Bench {
     Rawmix(RawmixArgs),
     /// An auction site: bids, views, searches; auctions close while others bid.
     ///
-    /// Most bidders bid again on what they have bid on, the more so the sooner it closes. Measure
-    /// long enough to see the worst five seconds:
+    /// Most bidders bid again on items they have bid on before, more often as the auction nears its
+    /// end. Measure for long enough to include the worst five seconds:
     ///
     ///   claret bench rubis --mix bid-heavy --clients 64 --seconds 30
     #[command(verbatim_doc_comment)]
     Rubis(RubisArgs),
     /// A social network: posts go to the timelines of all followers.
     ///
-    /// The graph of followers is a Kronecker graph; what many have reposted is reposted again.
+    /// The follower graph is a Kronecker graph; posts with many reposts are reposted more often.
     ///
     ///   claret bench retwis --mix post-heavy --cc rw+phase,full
     #[command(verbatim_doc_comment)]
     Retwis(RetwisArgs),
-    /// Single commands, pipelined or not, beside redis-server or etcd.
+    /// Single commands, pipelined or not, compared with redis-server or etcd.
     ///
-    /// Beside etcd: as many etcd members as Claret has machines (three, unless said otherwise),
-    /// GET as a linearizable Range and SET as a Put. etcd waits for the disk with every write, so
-    /// Claret does too. On both sides connections go round over the machines; with fewer of them
-    /// than machines every run has one part per machine to begin with. Claret's keys are spread
-    /// over three shards, whose leaders are on different machines; etcd has one group.
+    /// The comparison with etcd uses as many etcd members as Claret has machines (default three),
+    /// GET as a linearizable Range and SET as a Put. etcd flushes every write to disk, so Claret
+    /// does too. Connections are spread over the machines round-robin on both sides; with fewer
+    /// connections than machines, a run is divided into one part per machine, each starting at
+    /// another machine. Claret's keys are spread over three shards, whose leaders are on different
+    /// machines; etcd has one Raft group.
     ///
     ///   claret bench ops --replicas 3 --vs etcd --clients 1,256
     #[command(verbatim_doc_comment)]
     Ops(OpsArgs),
-    /// A cluster that nobody asks anything: processor time, and memory of each group.
+    /// An idle cluster: processor time, and memory per Raft group.
     ///
-    /// Starts a cluster with one shard and one with many, waits until they have come to rest, and
-    /// watches each: processor time of all processes in percent of one core, memory, and what its
-    /// machines say to each other.
+    /// Starts a cluster with one shard and one with many, waits until both are at rest, and
+    /// measures each: processor time of all processes in percent of one core, memory, and the
+    /// traffic between the machines.
     ///
     ///   claret bench idle --shards 1000 --replicas 3
     #[command(verbatim_doc_comment)]
     Idle(IdleArgs),
-    /// Requests of many commands over several shards, sent without waiting for replies.
+    /// Pipelined requests of many commands over several shards.
     ///
-    /// Compares the protocols that keep their order: latency of a request by its number of commands,
-    /// what is sent and written for it, and how much of the latency there is with the protocol that
-    /// waits for each reply (normalized_p50). Without --sim, real servers run on this machine, and the
-    /// delays of the topology are added to what they say to each other:
+    /// Compares the protocols that keep the issue order: latency of a request by its number of
+    /// commands, messages and log writes per request, and the latency relative to the protocol that
+    /// waits for each reply (normalized_p50). Without --sim, real servers run on this machine, and
+    /// the delays of the topology are added to the traffic between them:
     ///
     ///   claret bench fanout --sim
     ///   claret bench fanout --sim --topology edge,geo --shards 3 --fanout 2,16,32
@@ -74,51 +75,53 @@ pub enum Bench {
     Fanout(FanoutArgs),
     /// Coordination: single operations of ZooKeeper's protocol, pipelines of them, and a lock.
     ///
-    /// The smoke test of the study on the cost of consensus: creates, sets, gets, deletes, ephemeral
-    /// nodes and watches, one by one (sync) and all sent before the first answer (async), the time
-    /// of each being the elapsed time over the number of them. Then pipelined throughput, lock and
-    /// unlock without others, and how long a lock takes from one holder to the next (the queue
-    /// recipe, listing again). With --vs both services run at the same time and take turns; both
-    /// wait for the disk with every write. Delays are added by a relay on this machine.
+    /// The smoke test of the study on the cost of consensus: creates, sets, gets, deletes,
+    /// ephemeral nodes and watches, one by one (sync) and all sent before the first answer (async);
+    /// the time per operation is the elapsed time divided by their number. Then pipelined
+    /// throughput, an uncontended lock and unlock, and the hand-over time of a lock from one holder
+    /// to the next (the queue recipe with relisting). With --vs both services run at the same time
+    /// and are measured in turns; both flush every write to disk. A relay on this machine adds the
+    /// delays.
     ///
     ///   claret bench smoke --vs zookeeper
     ///   claret bench smoke --servers 3 --client-rtt 20ms --server-rtt 20ms --requests 200
     #[command(verbatim_doc_comment)]
     Smoke(SmokeArgs),
-    /// Coordination: locks under delay and contention, beside what the model predicts.
+    /// Coordination: locks under delay and contention, compared with the model's prediction.
     ///
-    /// Requests for one lock come at random and never wait for one another; latency is the time
-    /// from a request to its critical section. Every row has the prediction beside the mean, and
-    /// says what a mean is worth: whether the lock is stable, critical or overloaded (then a mean
-    /// says only how long somebody has measured). A run in which two hold the lock, or a token does
-    /// not grow, fails. The recipes are those of the papers on nodes: sync-queue (unsafe when
-    /// somebody dies who waits), sync-queue-relist, async-queue, sync-tas, async-tas, tas-watch, and
-    /// async-queue-watch, which is told who comes and goes (ZooKeeper 3.6; not on etcd);
-    /// adaptive-recipe chooses among them while it runs. Claret itself knows locks as well: grant, near,
-    /// retained, cohort. There adaptive chooses between grant and retained, elsewhere among recipes.
+    /// Requests for one lock arrive at random and never wait for one another; latency is the time
+    /// from a request to its critical section. Every row shows the prediction beside the mean, and
+    /// how far the mean can be trusted: whether the lock is stable, critical or overloaded (the
+    /// mean of an overloaded lock depends on the length of the measurement only). A run fails if
+    /// two requests hold the lock at the same time or a token does not grow. The recipes are the
+    /// papers' recipes on nodes: sync-queue (unsafe when a waiter dies), sync-queue-relist,
+    /// async-queue, sync-tas, async-tas, tas-watch, and async-queue-watch, which is notified of
+    /// waiters that come and go (ZooKeeper 3.6; not on etcd); adaptive-recipe switches between them
+    /// while it runs. Claret's own locks are grant, near, retained and cohort. On Claret, adaptive
+    /// chooses between grant and retained, elsewhere between recipes.
     ///
-    /// Times are those of the experiment; --scale divides them while it runs. Experiments of the
-    /// study have names, and take long: --dry-run says how long, --resume keeps what was measured.
+    /// Times are those of the experiment; --scale divides them during the run. Named experiments of
+    /// the study take long: --dry-run prints the duration, --resume keeps finished points.
     ///
     ///   claret bench locks --client-rtt 100ms --service 50ms --requests 100 --seeds 1
     ///   claret bench locks --experiment E8 --resume e8.jsonl --plot e8.svg
     ///   claret bench locks --experiment E5 --backend claret --algorithm async-tas --seeds 1
     #[command(verbatim_doc_comment)]
     Locks(LocksArgs),
-    /// Coordination: many sessions that do little, and what they cost.
+    /// Coordination: cost of many mostly idle sessions.
     ///
-    /// Begins sessions, lets each make an ephemeral node and watch others, and measures the memory
-    /// that each of these takes, the processor time of ten thousand programs that say nothing but
-    /// that they are there, how long it takes until the last of them has heard of a change that all
-    /// watch (this process hears for all of them, which takes its time as well), and how long until
-    /// all have ended, with their nodes.
+    /// Opens sessions, lets each create an ephemeral node and watch others, and measures: memory
+    /// per session, node and watch; processor time of ten thousand clients that send nothing but
+    /// heartbeats; the time until the last session is notified of a change that all of them watch
+    /// (this process receives all notifications, and its own time is included); and the time until
+    /// all sessions have ended and their nodes are gone.
     ///
     ///   claret bench crowd --vs zookeeper
     #[command(verbatim_doc_comment)]
     Crowd(CrowdArgs),
 }
 
-/// Another server to measure single commands against in the same run.
+/// Another server whose single commands are measured in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OpsPeer {
     /// The `redis-server` of this machine.
@@ -127,23 +130,23 @@ pub enum OpsPeer {
     Etcd,
 }
 
-/// Another server to measure transactions against in the same run.
+/// Another server whose transactions are measured in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Peer {
     /// The `redis-server` of this machine.
     Redis,
 }
 
-/// What all transaction loads share.
+/// Options that all transaction loads share.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// Conditions, separated by commas: none (no transactions), rw (reader/writer locks that
-    /// refuse at once), rw+phase (that queue), boost (abstract locks), boost+phase,
-    /// boost+phase+combine, full (everything; the default of the server); or all.
+    /// Conditions, separated by commas: none (no transactions), rw (reader/writer locks that fail
+    /// at once on conflict), rw+phase (reader/writer locks with a queue), boost (abstract locks),
+    /// boost+phase, boost+phase+combine, full (everything; the server's default); or all.
     #[arg(long, value_delimiter = ',', default_value = "none,rw,rw+phase,full",
         value_parser = parse_condition)]
     pub cc: Vec<String>,
-    /// Numbers of clients, separated by commas; without it each condition is driven to its peak.
+    /// Numbers of clients, separated by commas; by default each condition is driven to its peak.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: Vec<u32>,
     /// Network round trip to emulate between client and server, such as 150us or 1ms.
@@ -155,7 +158,7 @@ pub struct Common {
     /// Seconds of load before each measurement.
     #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
     pub warmup: f64,
-    /// When a commit is acknowledged: when it is on the disk, written, or at once.
+    /// When a commit is acknowledged: once it is flushed to disk, once it is written, or at once.
     #[arg(long, default_value = "always", value_parser = ["always", "everysec", "none"])]
     pub durability: String,
     /// Shards of each server.
@@ -168,10 +171,10 @@ pub struct Common {
     /// over them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
     pub replicas: u16,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
-    /// Where random choices begin.
+    /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Print one JSON document instead of a table.
@@ -180,22 +183,22 @@ pub struct Common {
 }
 
 impl Common {
-    /// The conditions to run, each once.
+    /// Conditions to run, each once.
     pub fn conditions(&self) -> Vec<&str> {
         let wanted = |name: &&str| self.cc.iter().any(|cc| cc == name || cc == "all");
         CONDITIONS.into_iter().filter(wanted).collect()
     }
 }
 
-/// Where added elements come from.
+/// Source of the elements that are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Elements {
     /// Every element is new.
     New,
-    /// From a pool ten times as large as the sets are in the beginning.
+    /// Drawn from a pool ten times as large as the initial sets.
     #[value(name = "pool10x")]
     Pool10x,
-    /// From a pool of 100.
+    /// Drawn from a pool of 100.
     #[value(name = "pool100")]
     Pool100,
 }
@@ -203,7 +206,7 @@ pub enum Elements {
 /// Options of `rawmix`.
 #[derive(Clone, Debug, Args)]
 pub struct RawmixArgs {
-    /// What all loads share.
+    /// Options that all loads share.
     #[command(flatten)]
     pub common: Common,
     /// Number of sets.
@@ -218,10 +221,10 @@ pub struct RawmixArgs {
     /// Operations per transaction.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub txn_len: u32,
-    /// Which elements are added.
+    /// Source of the added elements.
     #[arg(long, value_enum, default_value = "pool10x")]
     pub elements: Elements,
-    /// Run the mix against this server too, with MULTI/EXEC and with WATCH.
+    /// Also run the mix against this server, with MULTI/EXEC and with WATCH.
     #[arg(long, value_enum)]
     pub vs: Option<Peer>,
 }
@@ -229,10 +232,10 @@ pub struct RawmixArgs {
 /// Options of `rubis`.
 #[derive(Clone, Debug, Args)]
 pub struct RubisArgs {
-    /// What all loads share.
+    /// Options that all loads share.
     #[command(flatten)]
     pub common: Common,
-    /// Which mix of transactions.
+    /// Mix of transactions.
     #[arg(long, default_value = "bid-heavy", value_parser = ["bid-heavy", "read-heavy"])]
     pub mix: String,
     /// Items for sale in the beginning.
@@ -246,13 +249,13 @@ pub struct RubisArgs {
 /// Options of `retwis`.
 #[derive(Clone, Debug, Args)]
 pub struct RetwisArgs {
-    /// What all loads share.
+    /// Options that all loads share.
     #[command(flatten)]
     pub common: Common,
-    /// Which mix of transactions.
+    /// Mix of transactions.
     #[arg(long, default_value = "post-heavy", value_parser = ["post-heavy", "read-heavy"])]
     pub mix: String,
-    /// The graph has up to two to this power users.
+    /// Upper bound of the number of users, as a power of two.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(4..=22))]
     pub scale: u32,
     /// Generated links per possible user.
@@ -263,7 +266,7 @@ pub struct RetwisArgs {
 /// Options of `ops`.
 #[derive(Clone, Debug, Args)]
 pub struct OpsArgs {
-    /// Measure this server too, in turns.
+    /// Also measure this server, in turns.
     #[arg(long, value_enum)]
     pub vs: Option<OpsPeer>,
     /// Commands, separated by commas; beside etcd, GET and SET.
@@ -272,12 +275,12 @@ pub struct OpsArgs {
         value_parser = PossibleValuesParser::new(COMMANDS).map(|word| word.to_ascii_uppercase()),
         ignore_case = true)]
     pub commands: Vec<String>,
-    /// How many commands travel together, separated by commas; beside etcd, 1.
+    /// Pipeline depths, separated by commas; beside etcd, 1.
     #[arg(long, value_delimiter = ',', default_value = "1,16",
         default_value_if("vs", "etcd", "1"),
         value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub pipeline: Vec<u32>,
-    /// Durability: no (nothing waits for the disk), everysec, always; separated by commas;
+    /// Durability: no (no command waits for the disk), everysec, always; separated by commas;
     /// beside etcd, always.
     #[arg(long, value_delimiter = ',', default_value = "no,always",
         default_value_if("vs", "etcd", "always"),
@@ -288,7 +291,7 @@ pub struct OpsArgs {
         default_value_if("vs", "etcd", "1:3"), value_parser = parse_sizes)]
     pub sizes: Vec<(u16, u16)>,
     /// Machines of each Claret server, each a process with a replica of every shard; connections
-    /// are spread over them. etcd gets as many members; 3 beside it unless said otherwise.
+    /// are spread over them. etcd has as many members; the default beside etcd is 3.
     #[arg(long, default_value_t = 1, default_value_if("vs", "etcd", "3"),
         value_parser = clap::value_parser!(u16).range(1..=5))]
     pub replicas: u16,
@@ -303,7 +306,7 @@ pub struct OpsArgs {
     /// Measured seconds per run.
     #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// Print one JSON document instead of a table.
@@ -314,19 +317,19 @@ pub struct OpsArgs {
 /// Options of `idle`.
 #[derive(Clone, Debug, Args)]
 pub struct IdleArgs {
-    /// Shards of the cluster with many.
+    /// Shards of the larger cluster.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(2..=1_024))]
     pub shards: u16,
     /// Machines, each a process with a replica of every shard.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=5))]
     pub replicas: u16,
-    /// Seconds for which each cluster is watched.
+    /// Seconds for which each cluster is measured.
     #[arg(long, default_value_t = 30.0, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Seconds before that, to come to rest.
+    /// Seconds to settle before the measurement.
     #[arg(long, default_value_t = 10.0, value_parser = parse_seconds)]
     pub settle: f64,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// Print one JSON document instead of a table.
@@ -335,19 +338,19 @@ pub struct IdleArgs {
 }
 
 impl OpsArgs {
-    /// What was asked for that the other server cannot do, in words.
+    /// Description of a requested option that the other server does not support.
     pub fn impossible(&self) -> Option<&'static str> {
         if self.vs != Some(OpsPeer::Etcd) {
             return None;
         }
         if self.commands.iter().any(|command| command != "GET" && command != "SET") {
-            return Some("beside etcd the commands are GET and SET");
+            return Some("--vs etcd supports the commands GET and SET only");
         }
         if self.pipeline != [1] {
-            return Some("beside etcd one command travels at a time: --pipeline 1");
+            return Some("--vs etcd sends one command at a time: use --pipeline 1");
         }
         let always = self.fsync == ["always"];
-        (!always).then_some("etcd waits for the disk with every write: --fsync always")
+        (!always).then_some("etcd flushes every write to disk: use --fsync always")
     }
 }
 
@@ -358,13 +361,13 @@ fn parse_condition(text: &str) -> Result<String, String> {
     Err(format!("a condition is one of {} or all", CONDITIONS.join(", ")))
 }
 
-/// A number from 0 to 1.
+/// Parses a number from 0 to 1.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
 }
 
-/// A number of seconds.
+/// Parses a number of seconds.
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let digits = text.strip_suffix('s').unwrap_or(text);
     let seconds = digits.parse().ok().filter(|seconds| (0.05..=86_400.0).contains(seconds));
@@ -377,7 +380,7 @@ fn parse_sizes(text: &str) -> Result<(u16, u16), String> {
     sizes.ok_or_else(|| "a size is workers:shards, such as 2:4".to_owned())
 }
 
-/// A duration with its unit, `150us`, `1.5ms`, `2s`; plain numbers are microseconds.
+/// Parses a duration with its unit, `150us`, `1.5ms`, `2s`; plain numbers are microseconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match &text[number.len()..] {

@@ -1,5 +1,5 @@
-//! What the clients of the auction site know and choose: which auctions are open, when they close,
-//! who has bid on what.
+//! State and choices of the auction site's clients: open auctions, closing times, and the bids of
+//! each bidder.
 
 use crate::random::{Rng, Zipf};
 use std::cmp::Reverse;
@@ -7,28 +7,28 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// Exponent of the items' popularity.
 const POPULARITY: f64 = 1.0;
-/// How often a bidder bids again on something it has bid on.
+/// Probability that a bidder bids again on an item it has bid on before.
 const AGAIN: f64 = 0.8;
-/// How the eagerness to bid grows over an auction: by e to this power.
+/// Growth of the eagerness to bid over an auction: a factor of e to this power.
 const EAGERNESS: f64 = 5.5;
-/// Items that a bidder keeps in mind.
+/// Items that a bidder remembers.
 const REMEMBERED: usize = 8;
 
 /// An item for sale.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// When its auction is due to close, in nanoseconds of the clients' clock.
+    /// Closing time of its auction, in nanoseconds of the clients' clock.
     pub closes_ns: u64,
-    /// Its category.
+    /// Category of the item.
     pub category: u64,
-    /// Its region.
+    /// Region of the item.
     pub region: u64,
 }
 
 /// All auctions.
 #[derive(Clone, Debug)]
 pub struct Auctions {
-    /// Items by number; the most popular come first.
+    /// Items by number, the most popular first.
     pub items: Vec<Item>,
     popularity: Zipf,
     longest_ns: u64,
@@ -39,7 +39,7 @@ pub struct Auctions {
 }
 
 impl Auctions {
-    /// Auctions that are already running at moment 0 and close evenly until `longest_ns`.
+    /// Creates auctions that are already running at moment 0 and close evenly until `longest_ns`.
     pub fn new(items: u32, users: u64, (categories, regions): (u64, u64), longest_ns: u64) -> Self {
         Self {
             items: Vec::with_capacity(items as usize),
@@ -61,7 +61,7 @@ impl Auctions {
         }
     }
 
-    /// The item is for sale; its number.
+    /// Puts an item up for sale and returns its number.
     pub fn open(&mut self, item: Item) -> u64 {
         let number = self.items.len() as u64;
         self.items.push(item);
@@ -69,7 +69,7 @@ impl Auctions {
         number
     }
 
-    /// An item whose auction is due to close. It is not told again.
+    /// Takes an item whose auction is due to close. Each item is returned only once.
     pub fn take_due(&mut self, now_ns: u64) -> Option<u64> {
         let Reverse((closes_ns, _)) = self.due.peek()?;
         if *closes_ns > now_ns {
@@ -78,13 +78,13 @@ impl Auctions {
         self.due.pop().map(|Reverse((_, item))| item)
     }
 
-    /// An item by popularity.
+    /// Draws an item by popularity.
     pub fn popular(&self, rng: &mut Rng) -> u64 {
         self.popularity.draw(rng).min(self.items.len() - 1) as u64
     }
 
-    /// What a bidder bids on: mostly something it has bid on before, the likelier the sooner that
-    /// closes.
+    /// Chooses the item that a bidder bids on: mostly an item it has bid on before, with a
+    /// probability that grows as the auction nears its end.
     pub fn wanted(&self, bidder: u64, now_ns: u64, rng: &mut Rng) -> u64 {
         let known = &self.bidders[bidder as usize];
         if known.is_empty() || !rng.chance(AGAIN) {
@@ -98,7 +98,7 @@ impl Auctions {
         known[rng.weighted(&weights)]
     }
 
-    /// A bidder has bid on an item.
+    /// Records that a bidder has bid on an item.
     pub fn remember(&mut self, bidder: u64, item: u64) {
         let known = &mut self.bidders[bidder as usize];
         if !known.contains(&item) {
@@ -107,12 +107,12 @@ impl Auctions {
         }
     }
 
-    /// A bidder has learnt that an auction is over.
+    /// Removes an item whose auction has ended from a bidder's list.
     pub fn forget(&mut self, bidder: u64, item: u64) {
         self.bidders[bidder as usize].retain(|known| *known != item);
     }
 
-    /// How many bidders there are.
+    /// Number of bidders.
     pub fn bidders(&self) -> u64 {
         self.bidders.len() as u64
     }
@@ -148,7 +148,7 @@ mod tests {
         (0..2).for_each(|item| auctions.remember(0, item));
         let bids = 10_000;
         let soon = (0..bids).filter(|_| auctions.wanted(0, 0, &mut rng) == 0).count();
-        // Of the bids that are repeated nearly all; of the others those that popularity sends.
+        // Nearly all repeated bids go there, and of the other bids the share that popularity gives.
         assert!(soon > bids * 4 / 5, "{soon}");
         auctions.forget(0, 0);
         assert!((0..100).filter(|_| auctions.wanted(0, 0, &mut rng) == 1).count() > 60);

@@ -1,4 +1,4 @@
-//! One cell of a measurement: one server, one way of talking to it, one number of clients.
+//! One cell of a measurement: one server, one way of sending operations, one number of clients.
 
 use crate::control::Control;
 use crate::driver::Driver;
@@ -12,45 +12,45 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-/// How long and under which circumstances is measured.
+/// Duration and circumstances of a measurement.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Emulated round trip.
     pub rtt: Duration,
     /// Measured seconds.
     pub seconds: f64,
-    /// Seconds of load before.
+    /// Seconds of load before the measurement.
     pub warmup: f64,
-    /// Where random choices begin.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// Who is measured.
+/// Server under measurement, with the way its clients use it.
 pub struct Contestant<'s> {
     /// The server.
     pub server: &'s Server,
-    /// Whether it tells our counters.
+    /// Whether it is Claret, which reports our counters.
     pub claret: bool,
-    /// Fields of its rows that tell who it is.
+    /// Fields that identify the contestant in its rows.
     pub labels: Map<String, Value>,
-    /// How operations reach it.
+    /// Interface that operations use.
     pub api: Api,
-    /// What its clients do after an abort.
+    /// Behaviour of its clients after an abort.
     pub retry: Retry,
 }
 
-/// Counters before or after a window.
+/// Counters before or after a measurement window.
 struct Sample {
     server_us: u64,
     client_us: u64,
     machine_us: u64,
     counters: BTreeMap<String, u64>,
-    /// What each of its processes tells, added up.
+    /// Metrics of its processes, added up.
     metrics: BTreeMap<String, u64>,
 }
 
 const COUNTERS: [&str; 4] = ["shard_requests", "log_appends", "log_records", "lock_waits"];
-/// What is told of each transaction, on all machines together, and which metrics it is the sum of.
+/// Columns per transaction, summed over all machines, and the metrics that each column adds up.
 const METRICS: [(&str, &[&str]); 7] = [
     ("log_entries_per_txn", &["log_entries_total"]),
     ("log_writes_per_txn", &["log_writes_total"]),
@@ -87,7 +87,7 @@ fn sample(contestant: &Contestant<'_>, control: &mut Control) -> io::Result<Samp
 /// Runs one cell and makes its row.
 ///
 /// # Errors
-/// The server fails or answers what no correct server answers.
+/// The server fails or sends a reply that no correct server sends.
 pub fn measure<W: Workload>(
     contestant: &Contestant<'_>,
     control: &mut Control,
@@ -126,7 +126,7 @@ pub fn measure<W: Workload>(
     Ok(row)
 }
 
-/// What the clients saw.
+/// Adds the results that the clients observed.
 fn describe(recorder: &Recorder, kinds: &[&str], elapsed_s: f64, row: &mut Map<String, Value>) {
     let commits = recorder.commits();
     let latency_us = |quantile: f64| {
@@ -160,7 +160,7 @@ fn describe(recorder: &Recorder, kinds: &[&str], elapsed_s: f64, row: &mut Map<S
     }
 }
 
-/// What it cost.
+/// Adds the cost on the servers.
 fn account(
     before: &Sample,
     after: &Sample,

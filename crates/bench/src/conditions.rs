@@ -1,4 +1,4 @@
-//! The conditions of the study, each with a server of its own, for any load.
+//! Conditions of the study, each with a server of its own, for any load.
 
 use crate::args::Common;
 use crate::cell::{Contestant, Setting};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
 
-/// How the clients of a condition talk and retry.
+/// Interface and retry behaviour of a condition's clients.
 pub fn manner(condition: &str) -> (Api, Retry) {
     match condition {
         "none" => (Api::Plain, Retry::PATIENT),
@@ -22,13 +22,13 @@ pub fn manner(condition: &str) -> (Api, Retry) {
     }
 }
 
-/// A server with what tells its rows apart.
+/// A server with the fields that identify its rows.
 pub type Labelled = (Server, Map<String, Value>);
 
 /// Starts a server for each condition.
 ///
 /// # Errors
-/// One cannot be started.
+/// A server cannot be started.
 pub fn start(common: &Common, program: &Path) -> io::Result<Vec<Labelled>> {
     let start = |cc: &str| {
         let options = ClaretOptions {
@@ -55,12 +55,12 @@ fn labels(options: &ClaretOptions) -> Map<String, Value> {
     ])
 }
 
-/// The condition that a contestant stands for.
+/// Condition that a contestant represents.
 pub fn condition(labels: &Map<String, Value>) -> &str {
     labels.get("cc").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The contestants of [`start`], each talking in the manner of its condition.
+/// Contestants of [`start`], each with the interface of its condition.
 pub fn contestants<'s>(
     servers: &'s [Labelled],
     fields: &Map<String, Value>,
@@ -74,7 +74,7 @@ pub fn contestants<'s>(
     servers.iter().map(contestant).collect()
 }
 
-/// What all loads take from the command line.
+/// Settings that all loads take from the command line.
 pub fn setting(common: &Common) -> (Setting, Vec<usize>) {
     let setting = Setting {
         rtt: common.rtt,
@@ -85,7 +85,7 @@ pub fn setting(common: &Common) -> (Setting, Vec<usize>) {
     (setting, common.clients.iter().map(|clients| *clients as usize).collect())
 }
 
-/// The peaks of conditions as ratios: `full_over_none` and its like, and `overload`.
+/// Ratios of the conditions' peaks: `full_over_none` and similar, and `overload`.
 pub fn ratios(contestants: &[Contestant<'_>], reached: &[Reached]) -> Map<String, Value> {
     let find = |cc: &str| {
         let is =
@@ -131,7 +131,7 @@ pub fn run<W: Workload>(
     Ok(Report { rows, ratios, ..Report::default() })
 }
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 21] = [
     "server",
     "cc",

@@ -1,4 +1,4 @@
-//! A connection beside the load: preparing data, reading counters.
+//! A connection beside the load, for preparing data and reading counters.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use wire::resp::{ClientReply, ReplyDecoder, ReplyLimits, encode_command};
 
-/// Commands that are sent before their replies are read.
+/// Maximum number of commands that are sent before their replies are read.
 const TOGETHER_MAX: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -48,8 +48,8 @@ impl Control {
         self.stream.write_all(&bytes)
     }
 
-    /// Sends commands that were encoded one after another, a bounded number at a time, and checks
-    /// that none fails.
+    /// Sends commands that are already encoded, a bounded number at a time, and checks that none
+    /// fails.
     ///
     /// # Errors
     /// The connection breaks, or the server answers an error.
@@ -93,10 +93,10 @@ impl Control {
         }
     }
 
-    /// The fields of sections of `INFO`.
+    /// Reads the fields of some sections of `INFO`.
     ///
     /// # Errors
-    /// As [`Control::call`].
+    /// See [`Control::call`].
     pub fn info(&mut self, sections: &[&str]) -> io::Result<BTreeMap<String, String>> {
         let mut fields = BTreeMap::new();
         for section in sections {

@@ -1,8 +1,8 @@
-//! The story that `claret demo` tells: the last minute of a popular auction, once with locks that
-//! know only readers and writers, once with operations that commute.
+//! The story of `claret demo`: the last minute of a popular auction, once with reader/writer locks,
+//! once with operations that commute.
 //!
-//! Everybody bids on one item and looks at it. A bid must not be accepted once the auction is
-//! closed, and the price shown must be the highest accepted bid, so each of them is a transaction.
+//! All clients bid on one item and view it. A bid must not be accepted once the auction is closed,
+//! and the price shown must be the highest accepted bid, so each of these actions is a transaction.
 //! Offering a bid to "the ten best" commutes with every other offer, and so does counting.
 
 use crate::control::Control;
@@ -18,27 +18,27 @@ use std::path::Path;
 use std::time::Duration;
 use wire::resp::ClientReply;
 
-/// How the story is told.
+/// Options of the demo.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
     /// Seconds that the minute takes, for each side.
     #[arg(long, default_value_t = 15.0, value_parser = crate::args::parse_seconds)]
     pub seconds: f64,
-    /// People who bid and look.
+    /// Clients that bid and view.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub clients: u32,
     /// Network round trip to emulate.
     #[arg(long, default_value = "500us", value_parser = crate::args::parse_duration)]
     pub rtt: Duration,
-    /// Leave the server of the second side up until Ctrl-C, to look around with redis-cli.
+    /// Keep the server of the second side running until Ctrl-C, to look around with redis-cli.
     #[arg(long)]
     pub stay: bool,
 }
 
-/// Share of transactions that bid; the others look.
+/// Share of transactions that bid; the others view.
 const BIDS: f64 = 0.6;
 const PEOPLE: u64 = 1_000;
-/// When the auction is closed, as a share of the time.
+/// Closing time of the auction, as a fraction of the duration.
 const CLOSING: f64 = 0.96;
 const SLICE_NS: u64 = 200_000_000;
 const ITEM: u64 = 1;
@@ -58,9 +58,9 @@ struct Transaction {
     refused: bool,
 }
 
-/// The auction as its visitors know it.
+/// The auction as its clients know it.
 struct Auction {
-    /// When somebody closes it; nobody when that was done.
+    /// Time at which a client closes the auction; `None` once that is done.
     closes_ns: Option<u64>,
     price: u64,
     accepted: u64,
@@ -148,7 +148,7 @@ impl Workload for Auction {
     }
 }
 
-/// How one side went.
+/// Result of one side.
 struct Outcome {
     title: &'static str,
     accepted: u64,
@@ -158,14 +158,14 @@ struct Outcome {
     p50_ms: f64,
     p99_ms: f64,
     seconds: f64,
-    /// The winner according to the store.
+    /// Winner according to the store.
     winner: String,
-    /// Whether the store has the accepted bids, all of them and no others, and the right winner.
+    /// Whether the store has exactly the accepted bids, and the right winner.
     right: bool,
 }
 
 const SIDES: [(&str, &str); 2] =
-    [("rw+phase", "readers and writers"), ("full", "what commutes, shares")];
+    [("rw+phase", "readers and writers"), ("full", "commuting operations share")];
 
 fn bar(bars: &MultiProgress, title: &str) -> ProgressBar {
     let bar = bars.add(ProgressBar::new(60));
@@ -205,7 +205,7 @@ fn play(
         bar.set_position(minute as u64);
         let rate = (runner.recorder.commits() - before) as f64 * 1e9 / SLICE_NS as f64;
         bar.set_message(format!(
-            "{:2.0} s   {:7} bids   {rate:7.0} transactions/s   {:6} run again",
+            "{:2.0} s   {:7} bids   {rate:7.0} transactions/s   {:6} retries",
             (60.0 - minute).max(0.0),
             runner.recorder.committed[0],
             runner.recorder.aborts(),
@@ -224,7 +224,7 @@ fn play(
         _ => String::new(),
     };
     let highest = winner.split(':').next().and_then(|price| price.parse::<u64>().ok());
-    // Bids that were under way when the clients stopped were refused: the auction is closed.
+    // Bids that were in flight when the clients stopped were refused: the auction is closed.
     let right = count == ClientReply::Int(auction.accepted as i64)
         && highest.unwrap_or(0) == auction.highest
         && auction.closes_ns.is_none();
@@ -243,15 +243,15 @@ fn play(
     })
 }
 
-/// Tells the story on `out`, with bars on standard error while it lasts. Returns the server of the
-/// second side.
+/// Runs the story and writes it to `out`, with progress bars on standard error. Returns the server
+/// of the second side.
 ///
 /// # Errors
-/// A server cannot be started or fails, or the store does not hold what its clients were told.
+/// A server cannot be started or fails, or the store contradicts the replies that its clients got.
 pub fn run(args: &DemoArgs, program: &Path, out: &mut impl Write) -> io::Result<Server> {
     writeln!(
         out,
-        "The last minute of a popular auction, in {:.0} seconds: {} people bid and look, {} us away.\n",
+        "The last minute of a popular auction, in {:.0} seconds: {} clients bid and view, {} us away.\n",
         args.seconds,
         args.clients,
         args.rtt.as_micros()
@@ -278,10 +278,11 @@ pub fn run(args: &DemoArgs, program: &Path, out: &mut impl Write) -> io::Result<
     }
     write!(out, "{}", compare(&outcomes))?;
     if let Some(wrong) = outcomes.iter().find(|outcome| !outcome.right) {
-        let text = format!("{}: the store does not hold what its clients were told", wrong.title);
+        let text =
+            format!("{}: the store contradicts the replies that its clients got", wrong.title);
         return Err(io::Error::other(text));
     }
-    last.ok_or_else(|| io::Error::other("there was no second side"))
+    last.ok_or_else(|| io::Error::other("there is no result of the second side"))
 }
 
 fn compare(outcomes: &[Outcome]) -> String {
@@ -289,10 +290,10 @@ fn compare(outcomes: &[Outcome]) -> String {
     let rows: [(&str, Cell); 8] = [
         ("", |o| o.title.to_owned()),
         ("bids accepted per second", |o| format!("{:.0}", o.accepted as f64 / o.seconds)),
-        ("looks per second", |o| format!("{:.0}", o.looks as f64 / o.seconds)),
-        ("half of all within", |o| format!("{:.1} ms", o.p50_ms)),
-        ("99 of 100 within", |o| format!("{:.1} ms", o.p99_ms)),
-        ("run again", |o| o.aborts.to_string()),
+        ("views per second", |o| format!("{:.0}", o.looks as f64 / o.seconds)),
+        ("median latency", |o| format!("{:.1} ms", o.p50_ms)),
+        ("99th percentile", |o| format!("{:.1} ms", o.p99_ms)),
+        ("retries", |o| o.aborts.to_string()),
         ("bids refused after closing", |o| o.refused.to_string()),
         ("winning bid", |o| o.winner.clone()),
     ];

@@ -1,10 +1,10 @@
-//! The engine under all load generators: one thread, readiness events, any number of connections,
-//! each with at most one conversation in flight (a closed loop).
+//! Event loop of all load generators: one thread, readiness events, any number of connections, each
+//! with at most one conversation in flight (a closed loop).
 //!
-//! A network round trip is emulated by holding what a client sends next. With one conversation per
-//! connection, half the round trip on the way there and half on the way back are, for the server,
-//! the same as the whole of it between its reply and the client's next message; the client's clock
-//! is moved by the half that its reply would have travelled.
+//! A network round trip is emulated by delaying a client's next message. With one conversation per
+//! connection, a delay of half the round trip in each direction is, for the server, the same as the
+//! whole round trip between its reply and the client's next message; the client's clock is advanced
+//! by the half that its reply would have travelled.
 
 use crate::resp::{Frame, NoReply, frame_len};
 use crate::stream::Stream;
@@ -17,37 +17,37 @@ use std::net::SocketAddr;
 const TIMER: Token = Token(usize::MAX);
 const READ_BYTES: usize = 64 << 10;
 
-/// What a client waits for after it has written.
+/// Replies that a client awaits after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Replies that must arrive before its next turn; at least 1.
     pub replies: u32,
-    /// How long it pauses before it sends, in nanoseconds.
+    /// Pause before it sends, in nanoseconds.
     pub hold_ns: u64,
 }
 
-/// Clients of a server, by number. It is a state machine: replies come in, and when all that a
-/// client waits for are there it has its turn.
+/// Clients of a server, by number, as a state machine: replies come in, and a client has its next
+/// turn once all replies that it awaits have arrived.
 pub trait Fleet {
-    /// A reply for a client.
+    /// Handles a reply to a client.
     ///
     /// # Errors
-    /// What makes the whole run worthless, in words.
+    /// Description of a fault that makes the whole run worthless.
     fn reply(&mut self, client: usize, frame: Frame<'_>) -> Result<(), String>;
 
-    /// Appends what a client sends next to `out`, at `now_ns` of the client's clock.
+    /// Appends a client's next message to `out`, at `now_ns` of the client's clock.
     fn turn(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> Turn;
 
-    /// Whether nothing more is wanted, however early it is.
+    /// Whether the run may end early.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// Why a run ended early.
+/// Reason for an early end of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The server sent no RESP.
@@ -61,11 +61,11 @@ pub enum DriveError {
 struct Connection {
     stream: Stream,
     awaited: u32,
-    /// What is to be sent may be sent.
+    /// Whether the pause is over and the message may be sent.
     released: bool,
 }
 
-/// Connections with the loop that serves them.
+/// Connections and the event loop that serves them.
 pub struct Driver {
     poll: Poll,
     events: Events,
@@ -100,12 +100,12 @@ impl Driver {
         Ok(Self { poll, events, timers, connections, rtt_ns, started: false, scratch })
     }
 
-    /// The driver's clock, in nanoseconds.
+    /// Time of the driver's clock, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.timers.now_ns()
     }
 
-    /// Lets the clients talk until the driver's clock says `until_ns`. May be called again.
+    /// Runs the clients until the driver's clock reaches `until_ns`. May be called again.
     ///
     /// # Errors
     /// See [`DriveError`].
@@ -175,7 +175,7 @@ impl Driver {
         loop {
             let read = self.connections[client].stream.read(&mut self.scratch)?;
             let Some(read) = read else { return Ok(()) };
-            // The usual case: whole replies, taken from where they were read to.
+            // The usual case: complete replies, consumed from the position of the last read.
             let mut input = std::mem::take(&mut self.connections[client].stream.input);
             let scratch = std::mem::take(&mut self.scratch);
             let taken = if input.is_empty() {
@@ -190,7 +190,7 @@ impl Driver {
             input.drain(..taken);
             self.connections[client].stream.input = input;
             if read < READ_BYTES {
-                // Nothing more was there; what comes later is a new event.
+                // No more data for now; more data raises a new event.
                 return Ok(());
             }
         }

@@ -1,10 +1,8 @@
-//! `etcd` beside Claret: its members as child processes, and the load generator that speaks its
-//! protocol.
+//! `etcd` for comparison: its members as child processes, and the load generator for its protocol.
 //!
-//! That protocol is gRPC, whose libraries are heavy. So the generator is a program of its own,
-//! `claret-etcd-load`, which nobody builds who does not want it; here it is started and its result
-//! is read. Keys, values, the choice of keys, the warm-up and the recording are those of
-//! [`crate::ops`].
+//! That protocol is gRPC, whose libraries are heavy. So the generator is a separate program,
+//! `claret-etcd-load`, which is built only on demand; this module starts it and reads its result.
+//! Keys, values, the choice of keys, the warm-up and the recording are those of [`crate::ops`].
 
 use crate::process::{Machine, PATIENCE, Server};
 use crate::sample::{Load, Sample};
@@ -18,16 +16,16 @@ use std::time::{Duration, Instant};
 /// File name of the load generator.
 pub const PROGRAM: &str = "claret-etcd-load";
 const BUILD: &str = "cargo build --release -p claret-etcd-load";
-/// Room for the history that `etcd` keeps of every key; its default would end a long run.
+/// Space quota for the history that `etcd` keeps of every key; its default would end a long run.
 const QUOTA_BYTES: &str = "8589934592";
 
 /// Connections that write the keys before anything is measured.
 const WRITERS: u32 = 64;
 
-/// The load generator, which lies beside `program`.
+/// Path of the load generator, which is in the directory of `program`.
 ///
 /// # Errors
-/// It is not there; how to build it is told.
+/// It is missing; the error tells how to build it.
 pub fn load_program(program: &Path) -> io::Result<PathBuf> {
     let path = program.with_file_name(PROGRAM);
     if path.is_file() {
@@ -41,7 +39,7 @@ pub fn load_program(program: &Path) -> io::Result<PathBuf> {
 /// quorum, `SET` puts. Waits for the result.
 ///
 /// # Errors
-/// It cannot be started or fails; what it said is told.
+/// It cannot be started or fails; the error contains its output.
 pub fn run(
     program: &Path,
     server: &Server,
@@ -68,13 +66,13 @@ pub fn run(
 /// Writes every key once.
 ///
 /// # Errors
-/// As [`run`].
+/// See [`run`].
 pub fn write_keys(program: &Path, server: &Server) -> io::Result<()> {
     let load = Load { command: "FILL", pipeline: 1, clients: WRITERS, seconds: 0.0, seed: 0 };
     run(program, server, &server.addresses(), &load).map(|_| ())
 }
 
-/// The version of the installed `etcd`.
+/// Version of the installed `etcd`.
 ///
 /// # Errors
 /// It is not installed.
@@ -85,29 +83,29 @@ pub fn version() -> io::Result<String> {
     Ok(version.unwrap_or("unknown").to_owned())
 }
 
-/// Starts `etcd` with its data in new directories under `parent`. It always waits for the disk.
+/// Starts `etcd` with its data in new directories under `parent`. It always flushes to disk.
 ///
 /// # Errors
-/// It is not installed, or does not become ready; the end of what it wrote is told.
+/// It is not installed, or does not become ready; the error contains the end of its output.
 pub fn start(members: u16, parent: &Path) -> io::Result<Server> {
     let peers = free(usize::from(members))?;
     start_at(&peers, &peers, parent)
 }
 
-/// So many addresses at which nobody listens, no two the same.
+/// Finds `count` distinct free addresses.
 fn free(count: usize) -> io::Result<Vec<SocketAddr>> {
-    // Held until all are known, so that none is given out twice.
+    // Held until all are known, so that none is assigned twice.
     let held: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
         .collect::<io::Result<_>>()?;
     held.iter().map(TcpListener::local_addr).collect()
 }
 
-/// The same with members that listen for each other at these addresses, one each, and tell each
-/// other that they are reached at those: the beginnings of lines, if they are other ones.
+/// Starts `etcd` with members that listen for each other at these addresses, one each, and announce
+/// to each other the addresses of their lines, which may differ.
 ///
 /// # Errors
-/// As for [`start`].
+/// See [`start`].
 pub fn start_at(
     listens: &[SocketAddr],
     reached: &[SocketAddr],
@@ -160,14 +158,14 @@ fn not_started(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("etcd: {error}{advice}"))
 }
 
-/// Waits until a member says that it knows a leader.
+/// Waits until a member reports that it knows a leader.
 fn wait_until_ready(address: SocketAddr) -> io::Result<()> {
     let start = Instant::now();
     loop {
         match is_healthy(address) {
             Ok(true) => return Ok(()),
             Ok(false) if start.elapsed() > PATIENCE => {
-                return Err(io::Error::other("it has elected no leader."));
+                return Err(io::Error::other("no leader has been elected."));
             }
             Err(error) if start.elapsed() > PATIENCE => return Err(error),
             _ => std::thread::sleep(Duration::from_millis(20)),
@@ -175,15 +173,15 @@ fn wait_until_ready(address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Asks the page that `etcd` has for this; it answers after a read through the leader.
+/// Queries the health page of `etcd`, which answers after a read through the leader.
 fn is_healthy(address: SocketAddr) -> io::Result<bool> {
     Ok(page(address, "health")?.contains(r#""health":"true""#))
 }
 
-/// Which of the members leads the others, as each says of itself.
+/// Index of the leader, according to the members themselves.
 ///
 /// # Errors
-/// None does.
+/// No member leads.
 pub fn leader(server: &Server) -> io::Result<usize> {
     let leads = |address: &SocketAddr| {
         let metrics = page(*address, "metrics");

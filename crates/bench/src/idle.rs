@@ -1,4 +1,4 @@
-//! What a cluster costs that nobody asks anything: processor time, and memory of each group.
+//! Cost of an idle cluster: processor time, and memory per Raft group.
 
 use crate::args::IdleArgs;
 use crate::process::{ClaretOptions, Server};
@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 9] = [
     "shards",
     "replicas",
@@ -22,13 +22,13 @@ pub const COLUMNS: [&str; 9] = [
     "allocated_mb",
 ];
 
-/// What was seen of a cluster that did nothing.
+/// Measurements of an idle cluster.
 struct Seen {
     row: Map<String, Value>,
     resident_bytes: u64,
 }
 
-/// Starts a cluster with so many shards, lets it come to rest, and watches it.
+/// Starts a cluster with this number of shards, lets it settle, and measures it.
 fn watch(args: &IdleArgs, program: &Path, shards: u16) -> io::Result<Seen> {
     let options = ClaretOptions {
         program: program.to_owned(),

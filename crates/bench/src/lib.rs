@@ -2,9 +2,9 @@
 //!
 //! Client and server usually share a machine here, so the client must be cheap: one thread drives
 //! all connections as state machines ([`driver`]), commands are written straight into buffers and
-//! replies are only scanned ([`resp`]). What is sent is a [`workload`]; how it is sent, one by one,
-//! in an interactive transaction or all at once, is the [`runner`]'s business, so that every
-//! condition runs the same transactions.
+//! replies are only scanned ([`resp`]). A [`workload`] defines the transactions; the [`runner`]
+//! decides how their operations are sent, one by one, in an interactive transaction or all at once,
+//! so that every condition runs the same transactions.
 
 pub mod args;
 pub mod auction;
@@ -41,8 +41,8 @@ use report::Report;
 use std::io;
 use std::path::Path;
 
-/// Runs a bench; `program` is the binary that serves. Returns the report, the columns for people,
-/// and whether a document was asked for instead.
+/// Runs a bench; `program` is the server binary. Returns the report, the columns of the printed
+/// table, and whether a JSON document was requested instead.
 ///
 /// # Errors
 /// A server cannot be started or fails.

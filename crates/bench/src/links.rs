@@ -1,10 +1,10 @@
-//! Connections that take time: a thread that stands between real processes.
+//! Connections with a delay: a thread that relays between real processes.
 //!
-//! Whoever is to be far away is reached at an address of this thread, which passes on what comes,
-//! each way after a delay: either that between two machines of Claret (who has connected is known
-//! from what it says first), or that of the line, whoever connects. Nothing overtakes on a
-//! connection, and nothing is ever held back because too much is on its way: a window would become
-//! what is measured.
+//! A distant process is reached at an address of this thread, which passes on all bytes in both
+//! directions after a delay: either the delay between two machines of Claret (the first frame of a
+//! connection identifies the machine that dialled), or the delay of the line, whichever process
+//! connects. Bytes on a connection are never reordered, and are never held back because too many
+//! are in flight: such a window would become part of the measurement.
 
 use crate::timers::{TOGETHER_NS, Timers};
 use mio::net::{TcpListener, TcpStream};
@@ -21,19 +21,19 @@ use wire::peer::decode_hello;
 
 const TIMER: Token = Token(usize::MAX);
 const STOP: Token = Token(usize::MAX - 1);
-/// Tokens below this are listeners, by machine; the two ends of a connection come after.
+/// First token of a connection's end; tokens below are listeners, by machine.
 const FIRST_END: usize = 1 << 16;
 const READ_BYTES: usize = 256 << 10;
-/// The longest that the thread sleeps without anything to do.
+/// Longest sleep of the thread without anything to do.
 const IDLE_NS: u64 = 1_000_000_000;
 
 /// One-way delays of lines, in nanoseconds, the same in both directions. They can be changed at any
-/// time, for whatever is said from then on.
+/// time and apply to all bytes sent from then on.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<AtomicU64>);
 
 impl Lines {
-    /// So many lines without a delay.
+    /// Creates `count` lines without a delay.
     pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
     }
@@ -48,45 +48,45 @@ impl Lines {
     }
 }
 
-/// How long things take.
+/// Delays of a relay.
 pub enum Delays {
-    /// Between machines of a Claret cluster: microseconds from the machine of the row to that of
-    /// the column. What a machine is called stands in the first frame that it sends.
+    /// Delays between machines of a Claret cluster: microseconds from the machine of the row to
+    /// that of the column. The first frame that a machine sends contains its number.
     Machines(Vec<Vec<u64>>),
-    /// By listener. Connections take a round trip longer to be there, as the kernel's handshake
-    /// would.
+    /// Delays by listener. A connection takes an additional round trip to open, as the kernel's
+    /// handshake would.
     Lines(Arc<Lines>),
 }
 
-/// One end of a connection, and what is on its way to it.
+/// One end of a connection, and the bytes in flight to it.
 struct End {
     stream: TcpStream,
-    /// Bytes with the time at which they arrive; `None` at its end.
+    /// Bytes with their arrival times; `None` marks the end.
     coming: VecDeque<(u64, Option<Vec<u8>>)>,
-    /// When the last of them does.
+    /// Arrival time of the last of them.
     last_ns: u64,
-    /// What has arrived and does not fit yet.
+    /// Bytes that have arrived and do not fit into the socket's buffer yet.
     unsent: Vec<u8>,
 }
 
 /// A connection of two machines.
 struct Connection {
-    /// When whoever dialled may say something: a handshake after it has begun.
+    /// Time from which on the dialling side may send: one handshake after the connection began.
     open_ns: u64,
-    /// The one that was dialled, from 1 on.
+    /// Machine that was dialled, from 1 on.
     dialled: u16,
-    /// The one that has dialled, as soon as it has said so.
+    /// Machine that dialled, once its first frame has arrived.
     dialler: Option<u16>,
-    /// What it has said until then.
+    /// Bytes received until then.
     first: Vec<u8>,
-    /// Whoever dialled, and whoever was dialled.
+    /// Dialling end and dialled end.
     ends: [End; 2],
 }
 
 struct Relay {
     poll: Poll,
     timers: Timers,
-    /// By machine, where others reach it, and where it listens.
+    /// Listeners by machine, with the address that the machine itself listens at.
     listeners: Vec<(TcpListener, SocketAddr)>,
     delays: Delays,
     connections: BTreeMap<usize, Connection>,
@@ -94,7 +94,7 @@ struct Relay {
     scratch: Vec<u8>,
 }
 
-/// The thread.
+/// Handle of the relay's thread.
 pub struct Links {
     stop: Arc<AtomicBool>,
     waker: Waker,
@@ -102,10 +102,11 @@ pub struct Links {
 }
 
 impl Links {
-    /// Passes on what is said to these listeners: where they are reached, and where they listen.
+    /// Relays the connections of these listeners: the address at which a machine is reached, and
+    /// the address at which it listens.
     ///
     /// # Errors
-    /// The system refuses what is needed.
+    /// The system refuses a resource.
     pub fn start(
         listeners: Vec<(std::net::TcpListener, SocketAddr)>,
         delays: Delays,
@@ -129,7 +130,7 @@ impl Links {
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
             if let Err(error) = relay.run(&stopped) {
-                eprintln!("claret: messages between machines are not passed on: {error}");
+                eprintln!("claret: the relay between the machines has failed: {error}");
             }
         })?;
         Ok(Self { stop, waker, thread: Some(thread) })
@@ -187,7 +188,7 @@ impl Relay {
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
-            // Nobody there yet: whoever has dialled notices, and tries again.
+            // No process listens there yet: the dialling machine notices, and tries again.
             let Ok(other) = std::net::TcpStream::connect(address) else { continue };
             other.set_nonblocking(true)?;
             let number = self.count;
@@ -216,7 +217,7 @@ impl Relay {
         }
     }
 
-    /// Reads what one end has said, for the other one.
+    /// Reads bytes from one end, for the other one.
     fn receive(&mut self, end: usize) {
         let (number, side) = (end / 2, end % 2);
         loop {
@@ -246,7 +247,8 @@ impl Relay {
             }
             Delays::Machines(delays_us) => {
                 if connection.dialler.is_none() && side == 0 {
-                    // The first frame says who it is; nothing is passed on before that is known.
+                    // The first frame identifies the machine; nothing is passed on before it is
+                    // complete.
                     if let Some(bytes) = &said {
                         connection.first.extend_from_slice(bytes);
                         let Ok(Some((hello, _))) = decode_hello(&connection.first) else { return };
@@ -261,25 +263,26 @@ impl Relay {
                 now_ns + delay_us.unwrap_or(0) * 1_000
             }
         };
-        // A delay that was made shorter lets nothing overtake.
+        // A delay that was reduced must not reorder bytes.
         let at_ns = at_ns.max(connection.ends[1 - side].last_ns);
         connection.ends[1 - side].last_ns = at_ns;
         connection.ends[1 - side].coming.push_back((at_ns, said));
         self.timers.add(at_ns, 2 * number + (1 - side));
     }
 
-    /// What has arrived at one end by now is written.
+    /// Writes the bytes that have arrived at one end by now.
     fn deliver(&mut self, end: usize) {
         let now_ns = self.timers.now_ns();
         let Some(connection) = self.connections.get_mut(&(end / 2)) else { return };
         let own = &mut connection.ends[end % 2];
-        // Timers are a little early at times; what has waited behind those is due as well.
+        // Timers sometimes fire slightly early; bytes that have waited behind those are due as
+        // well.
         while let Some((at_ns, _)) = own.coming.front()
             && *at_ns <= now_ns + TOGETHER_NS
         {
             match own.coming.pop_front() {
                 Some((_, Some(bytes))) => own.unsent.extend_from_slice(&bytes),
-                // One end is closed, and with it the other one.
+                // One end is closed, so the other one is closed too.
                 _ => {
                     self.connections.remove(&(end / 2));
                     return;
@@ -370,7 +373,7 @@ mod tests {
         let (mut near, _) = own.accept().unwrap();
         let mut heard = [0];
         near.read_exact(&mut heard).unwrap();
-        // A round trip for the handshake, and half of one.
+        // A round trip for the handshake, and half of one for the message.
         assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
         let began = Instant::now();
         far.write_all(b"slow").unwrap();

@@ -1,5 +1,5 @@
-//! Single commands as fast as they go: processor time per operation beside `redis-server`, and
-//! throughput and latency of replicated ones beside `etcd`.
+//! Throughput of single commands: processor time per operation compared with `redis-server`, and
+//! throughput and latency of replicated commands compared with `etcd`.
 
 use crate::args::{OpsArgs, OpsPeer};
 use crate::control::Control;
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 pub const KEYS: u64 = 10_000;
 /// Digits of a key or member, as `redis-benchmark` writes them.
 const DIGITS: usize = 12;
-/// What is written.
+/// Value of writes.
 pub const VALUE: &[u8] = b"0123456789abcdef";
 /// Load before each measurement, in nanoseconds.
 pub const WARMUP_NS: u64 = 300_000_000;
 
-/// A key, or a member with another prefix.
+/// Name of a key, or of a member with another prefix.
 pub fn key(prefix: &str, number: u64) -> String {
     format!("{prefix}:{number:0width$}", width = DIGITS)
 }
@@ -117,13 +117,13 @@ fn hammer(server: &Server, machines: &[SocketAddr], load: &Load<'_>) -> io::Resu
     Ok(Sample::new(&hammer.recorder, load.pipeline, elapsed_ns, costs))
 }
 
-/// Who is measured.
+/// Server under measurement.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// With the numbers of workers and shards.
+    /// Claret, with the numbers of workers and shards.
     Claret(u16, u16),
     Redis,
-    /// With the load generator.
+    /// etcd, with the path of the load generator.
     Etcd(PathBuf),
 }
 
@@ -141,10 +141,10 @@ impl Contestant {
         }
     }
 
-    /// Removes what other cells left, and writes all keys where they are wanted.
+    /// Removes the data of other cells, and writes all keys if the cell needs them.
     fn prepare(&self, keys: bool) -> io::Result<()> {
         if matches!(self.kind, Kind::Etcd(_)) {
-            // No cell removes keys or makes others, so they are written once, at the start.
+            // No cell removes keys or creates others, so they are written once, at the start.
             return Ok(());
         }
         let mut control = Control::connect(self.server.address())?;
@@ -157,8 +157,8 @@ impl Contestant {
         control.load((0..KEYS).take_while(|_| keys).map(set))
     }
 
-    /// One run. With fewer connections than machines it matters to which they go, so each machine
-    /// is the first one for an equal part of the run.
+    /// Carries out one run. With fewer connections than machines the choice of machines matters, so
+    /// each machine is the first one for an equal part of the run.
     fn measure(&self, load: &Load<'_>) -> io::Result<Sample> {
         let mut machines = self.server.addresses();
         let parts = if (load.clients as usize) < machines.len() { machines.len() } else { 1 };
@@ -206,7 +206,7 @@ fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Contesta
     Ok(contestants)
 }
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 15] = [
     "server",
     "workers",
@@ -225,7 +225,7 @@ pub const COLUMNS: [&str; 15] = [
     "foreign_cpus",
 ];
 
-/// What all servers do in turns, by its place in what was asked for.
+/// Parameters that all servers are measured with in turns, by their indices in the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
     command: usize,
@@ -250,7 +250,7 @@ fn cells(args: &OpsArgs) -> Vec<Cell> {
 /// Runs the bench.
 ///
 /// # Errors
-/// A server cannot be started or fails, or cannot do what was asked for.
+/// A server cannot be started or fails, or does not support an option.
 pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
     if let Some(why) = args.impossible() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -262,7 +262,7 @@ pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
     let cells = cells(args);
     let servers = args.sizes.len() + usize::from(args.vs.is_some());
     let bar = progress(args.fsync.len() * cells.len() * args.runs as usize * servers);
-    // Beside etcd every command meets all keys: there they are never removed.
+    // For the comparison with etcd all commands use all keys: they are never removed.
     let all_keys = args.vs == Some(OpsPeer::Etcd);
     for fsync in &args.fsync {
         let contestants = start(args, fsync, program)?;
@@ -360,7 +360,7 @@ fn add_rows(
         report.rows.push(row);
         match contestant.kind {
             Kind::Claret(workers, shards) => {
-                // The other server comes first in every cell.
+                // The other server is measured first in every cell.
                 let other = other.filter(|(known, _)| *known == cell).map(|(_, figures)| figures);
                 let label = format!("fsync_{fsync}_{workers}x{shards}");
                 add_ratios(args, cell, &label, other, figures, report);
@@ -370,8 +370,8 @@ fn add_rows(
     }
 }
 
-/// Redis is compared by its processor time over Claret's, and etcd by what its clients see:
-/// Claret's figures over its own.
+/// Adds ratios: Redis' processor time over Claret's; for etcd, the figures that clients see,
+/// Claret's over etcd's.
 fn add_ratios(
     args: &OpsArgs,
     cell: Cell,

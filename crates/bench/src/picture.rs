@@ -1,17 +1,18 @@
-//! What the pictures of all benches have in common, so that one is read like another.
+//! Common style of the pictures of all benches.
 
 use plotters::chart::{ChartBuilder, ChartContext, SeriesLabelPosition};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
-/// Whatever goes wrong while something is drawn.
+/// Any error while drawing.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// The font of everything.
+/// Font of all text.
 pub const FONT: &str = "sans-serif";
-/// The size of what stands at axes.
+/// Size of the text at axes.
 pub const LABEL: u32 = 12;
-/// The colours of lines, the first ones first. Distinct without colours too: lines are labelled.
+/// Colours of lines, in the order of use. Lines are also distinct without colours: they are
+/// labelled.
 pub const COLOURS: [RGBColor; 9] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
@@ -24,12 +25,12 @@ pub const COLOURS: [RGBColor; 9] = [
     RGBColor(227, 119, 194),
 ];
 
-/// The colour of the line with this number.
+/// Colour of the line with this number.
 pub fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
-/// One figure of a picture, with room for its title and for what stands at its axes.
+/// One figure of a picture, with margins for its title and axis labels.
 pub fn figure<'a, 'b, DB: DrawingBackend>(
     area: &'a DrawingArea<DB, Shift>,
     title: &str,
@@ -39,12 +40,12 @@ pub fn figure<'a, 'b, DB: DrawingBackend>(
     chart
 }
 
-/// The mark of a line in the legend.
+/// Mark of a line in the legend.
 pub fn mark((x, y): (i32, i32), style: impl Into<ShapeStyle>) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 18, y)], style)
 }
 
-/// Draws which line is which.
+/// Draws the legend.
 pub fn legend<'a, DB, CT>(
     chart: &mut ChartContext<'a, DB, CT>,
     corner: SeriesLabelPosition,
@@ -64,7 +65,7 @@ where
     Ok(())
 }
 
-/// A coordinate as short as it can be said.
+/// Shortest text of a coordinate.
 pub fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -77,6 +78,6 @@ mod tests {
     #[test]
     fn coordinates_are_said_without_noughts() {
         assert_eq!([0.25, 100.0, 0.0, 1.2345].map(short), ["0.25", "100", "0", "1.234"]);
-        assert_eq!(colour(0), colour(COLOURS.len()), "after the last the first again");
+        assert_eq!(colour(0), colour(COLOURS.len()), "colours repeat");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers as child processes, and what processes cost.
+//! Servers as child processes, and the resource usage of processes.
 
 use crate::control::Control;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a server may take to become ready.
+/// Time limit for a server to become ready.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a Claret server is started.
+/// Options of a Claret server.
 #[derive(Clone, Debug)]
 pub struct ClaretOptions {
     /// The binary.
@@ -26,7 +26,7 @@ pub struct ClaretOptions {
     pub workers: u16,
     /// `always`, `everysec` or `none`.
     pub durability: String,
-    /// Machines that each hold a replica of every shard; 1 for a server that is alone.
+    /// Machines that each hold a replica of every shard; 1 for a standalone server.
     pub replicas: u16,
 }
 
@@ -34,37 +34,37 @@ pub struct ClaretOptions {
 pub(crate) struct Machine {
     child: Child,
     address: SocketAddr,
-    /// Where it tells its metrics, if it does.
+    /// Address of its metrics page, if it has one.
     metrics: Option<SocketAddr>,
-    /// Where it serves clients of ZooKeeper's protocol, if it does.
+    /// Address for clients of ZooKeeper's protocol, if it has one.
     zookeeper: Option<SocketAddr>,
     /// Held open so that the server can write to it.
     _stdout: Option<BufReader<ChildStdout>>,
     _dir: TempDir,
 }
 
-/// A server that ends with this value, with a data directory that goes with it: one process, or
-/// several that are one cluster.
+/// A running server, stopped when the value is dropped, and its data directory, which is removed
+/// then: one process, or several that are one cluster.
 pub struct Server {
     machines: Vec<Machine>,
 }
 
 impl Server {
-    /// A server that was started by somebody else.
+    /// Wraps a server that was started elsewhere.
     pub(crate) fn of(machines: Vec<Machine>) -> Self {
         Self { machines }
     }
 
-    /// One more machine that belongs to it.
+    /// Adds a machine to the server.
     pub(crate) fn add(&mut self, machine: Machine) {
         self.machines.push(machine);
     }
 
-    /// Starts Claret with its data in new directories under `parent`. In a cluster the leads are
+    /// Starts Claret with its data in new directories under `parent`. In a cluster the leaders are
     /// spread evenly.
     ///
     /// # Errors
-    /// It does not become ready; the end of what it wrote is told.
+    /// It does not become ready; the error contains the end of its output.
     pub fn claret(options: &ClaretOptions, parent: &Path) -> io::Result<Self> {
         if options.replicas == 1 {
             let machines = vec![Machine::claret(options, &[], parent)?];
@@ -89,7 +89,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until every machine sees that all shards are led.
+    /// Waits until every machine sees a leader of every shard.
     ///
     /// # Errors
     /// That takes too long.
@@ -111,7 +111,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until all shards are led, and lets each machine lead as many as the others.
+    /// Waits until all shards have leaders, and balances the leaders over the machines.
     fn spread_leads(&self, options: &ClaretOptions) -> io::Result<()> {
         self.wait_for_leaders()?;
         let mut control = Control::connect(self.address())?;
@@ -157,36 +157,36 @@ impl Server {
         }
     }
 
-    /// Where it, or the first of its machines, listens.
+    /// Address of the server, or of its first machine.
     pub fn address(&self) -> SocketAddr {
         self.machines[0].address
     }
 
-    /// Where its machines listen.
+    /// Addresses of its machines.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.machines.iter().map(|machine| machine.address).collect()
     }
 
-    /// Where its machines serve clients of ZooKeeper's protocol, as far as they do.
+    /// Addresses of its machines for clients of ZooKeeper's protocol, as far as they have one.
     pub(crate) fn zookeeper_addresses(&self) -> Vec<SocketAddr> {
         self.machines.iter().filter_map(|machine| machine.zookeeper).collect()
     }
 
-    /// Ends one of its machines at once, as a crash would.
+    /// Kills one of its machines, as a crash would.
     pub(crate) fn kill(&mut self, machine: usize) {
         self.machines[machine].end();
     }
 
-    /// Its processes.
+    /// Process IDs of its machines.
     pub fn processes(&self) -> Vec<u32> {
         self.machines.iter().map(|machine| machine.child.id()).collect()
     }
 
-    /// The metrics of its machines that have no labels or one, added up. The name of one with a
+    /// Metrics of its machines that have no labels or one, added up. The name of a metric with a
     /// label has the label's value after a colon.
     ///
     /// # Errors
-    /// One does not tell them.
+    /// A machine's metrics cannot be read.
     pub fn metrics(&self) -> io::Result<BTreeMap<String, u64>> {
         let mut sums = BTreeMap::new();
         for address in self.machines.iter().filter_map(|machine| machine.metrics) {
@@ -197,27 +197,27 @@ impl Server {
         Ok(sums)
     }
 
-    /// Memory that its processes hold, in bytes.
+    /// Resident memory of its processes, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.processes().iter().map(|process| resident_bytes(&process.to_string())).sum()
     }
 
-    /// Processor time that it has used, in microseconds.
+    /// Processor time that its processes have used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
     }
 }
 
 impl Machine {
-    /// A process whose data lie in `dir`.
+    /// Wraps a process whose data is in `dir`.
     pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
         Self { child, address, metrics: None, zookeeper: None, _stdout: None, _dir: dir }
     }
 
-    /// A Claret server, started with these flags besides.
+    /// Starts a Claret server with additional flags.
     ///
     /// # Errors
-    /// It does not become ready; the end of what it wrote is told.
+    /// It does not become ready; the error contains the end of its output.
     pub(crate) fn claret(
         options: &ClaretOptions,
         flags: &[&str],
@@ -261,7 +261,7 @@ impl Machine {
 
 impl Machine {
     fn end(&mut self) {
-        // Its data are thrown away: there is nothing to end properly.
+        // Its data are thrown away: a clean shutdown is not needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -273,7 +273,7 @@ impl Drop for Machine {
     }
 }
 
-/// The page of metrics at an address.
+/// Reads the metrics page at an address.
 fn page(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -284,10 +284,10 @@ fn page(address: SocketAddr) -> io::Result<String> {
         return Ok(text);
     }
     let first = text.lines().next().unwrap_or_default();
-    Err(io::Error::other(format!("the server does not tell its metrics: {first}")))
+    Err(io::Error::other(format!("the server's metrics cannot be read: {first}")))
 }
 
-/// The name and the value in a line of a page of metrics.
+/// Name and value in a line of a metrics page.
 fn metric(line: &str) -> Option<(String, u64)> {
     let (name, value) = line.strip_prefix("claret_")?.rsplit_once(' ')?;
     let value = value.parse().ok()?;
@@ -301,19 +301,19 @@ fn unknown() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// The address of something besides in the line that a server writes when it is ready.
+/// Address of an additional protocol in the line that a server prints when it is ready.
 fn address_of(what: &str, line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.rsplit_once(&format!("{what} on "))?;
     rest.split([',', '\n']).next()?.trim().parse().ok()
 }
 
-/// The address in the line that a server writes when it is ready.
+/// Address in the line that a server prints when it is ready.
 fn ready_address(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("claret is ready on ")?.split_whitespace().next()?.parse().ok()
 }
 
 /// Processor time that a process (`self` for this one) has used in all its threads, in
-/// microseconds; 0 where `/proc` does not tell.
+/// microseconds; 0 where `/proc` does not have it.
 pub fn cpu_us(process: &str) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name in parentheses may hold anything; user and system time are fields 14 and 15.
@@ -322,7 +322,7 @@ pub fn cpu_us(process: &str) -> u64 {
     ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Memory that a process holds, in bytes; 0 where `/proc` does not tell.
+/// Resident memory of a process, in bytes; 0 where `/proc` does not have it.
 pub fn resident_bytes(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -378,8 +378,8 @@ mod tests {
         }
         assert!(cpu_us("self") > before);
         assert!(machine_cpu_us() >= cpu_us("self"));
-        assert_eq!(cpu_us("nobody"), 0);
+        assert_eq!(cpu_us("no-process"), 0);
         assert!(resident_bytes("self") > 1 << 20);
-        assert_eq!(resident_bytes("nobody"), 0);
+        assert_eq!(resident_bytes("no-process"), 0);
     }
 }

@@ -5,7 +5,7 @@
 pub struct Rng([u64; 4]);
 
 impl Rng {
-    /// A generator whose numbers follow from `seed`.
+    /// Creates a generator whose numbers follow from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
         Self(std::array::from_fn(|_| {
@@ -17,7 +17,7 @@ impl Rng {
         }))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -31,22 +31,22 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, which must not be 0. The bias is below bound / 2^64.
+    /// Draws a number below `bound`, which must not be 0. The bias is below bound / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 to 1, without 1.
+    /// Draws a number from 0 to 1, without 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with probability `share`.
+    /// Returns true with probability `share`.
     pub fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }
 
-    /// An index drawn with the given weights.
+    /// Draws an index with the given weights.
     pub fn weighted(&mut self, weights: &[f64]) -> usize {
         let mut left = self.unit() * weights.iter().sum::<f64>();
         for (index, weight) in weights.iter().enumerate() {
@@ -68,8 +68,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over `count` ranks, the first being the most probable. `exponent` 0 is
-    /// uniform.
+    /// Creates a distribution over `count` ranks, the first being the most probable. `exponent` 0
+    /// is uniform.
     pub fn new(count: usize, exponent: f64) -> Self {
         let weights: Vec<f64> = (1..=count).map(|rank| (rank as f64).powf(-exponent)).collect();
         let mean = weights.iter().sum::<f64>() / count as f64;

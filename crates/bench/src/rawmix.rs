@@ -17,13 +17,13 @@ use std::io;
 use std::path::Path;
 use wire::resp::ClientReply;
 
-/// Members of all sets together in the beginning, if that gives each at least [`PRELOAD_MIN`].
+/// Initial members of all sets together, if each then has at least [`PRELOAD_MIN`].
 const PRELOADED: u32 = 100_000;
-/// Fewest members of each set in the beginning.
+/// Minimum number of initial members of each set.
 const PRELOAD_MIN: u32 = 10;
 const POOL_SMALL: u32 = 100;
 
-/// The sets and what is done with them.
+/// The sets and the operations on them.
 #[derive(Clone, Debug)]
 pub struct RawMix {
     popularity: Zipf,
@@ -40,7 +40,7 @@ pub struct RawMix {
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     key: u64,
-    /// The element to add; `None` to ask for the size.
+    /// Element to add; `None` to read the size.
     element: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ pub struct Transaction {
 }
 
 impl RawMix {
-    /// The mix that the options describe.
+    /// Creates the mix that the options describe.
     pub fn new(args: &RawmixArgs) -> Self {
         let (preload, pool) = match args.elements {
             Elements::Pool100 => (PRELOAD_MIN, Some(POOL_SMALL)),
@@ -73,7 +73,7 @@ impl RawMix {
         }
     }
 
-    /// What tells rows of different mixes apart.
+    /// Fields that distinguish rows of different mixes.
     fn fields(&self, args: &RawmixArgs) -> Map<String, Value> {
         fields([
             ("keys", Value::from(args.keys)),

@@ -1,8 +1,8 @@
-//! What happened in the measured window.
+//! Events of the measured window.
 
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told apart, in nanoseconds.
+/// Upper bound of recorded latencies, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
 /// Counts and latencies of one cell.
@@ -17,12 +17,12 @@ pub struct Recorder {
     pub given_up: u64,
     /// Committed transactions by second of the window.
     pub by_second: Vec<u64>,
-    /// From the first byte of the first attempt to the commit, in nanoseconds.
+    /// Times from the first byte of the first attempt to the commit, in nanoseconds.
     pub latency: Histogram<u64>,
 }
 
 impl Recorder {
-    /// Counts from `from_ns` on.
+    /// Creates a recorder that counts from `from_ns` on.
     ///
     /// # Panics
     /// Never: the bounds of the histogram are valid.
@@ -38,7 +38,7 @@ impl Recorder {
         }
     }
 
-    /// A transaction that began at `started_ns` has committed.
+    /// Records the commit of a transaction that began at `started_ns`.
     pub fn commit(&mut self, kind: usize, started_ns: u64, now_ns: u64) {
         let Some(since_ns) = now_ns.checked_sub(self.from_ns) else { return };
         self.committed[kind] += 1;
@@ -50,22 +50,22 @@ impl Recorder {
         self.by_second[second] += 1;
     }
 
-    /// An attempt was aborted.
+    /// Records an aborted attempt.
     pub fn abort(&mut self, kind: usize, now_ns: u64) {
         self.aborted[kind] += u64::from(now_ns >= self.from_ns);
     }
 
-    /// A transaction was given up.
+    /// Records a transaction that was given up.
     pub fn give_up(&mut self, now_ns: u64) {
         self.given_up += u64::from(now_ns >= self.from_ns);
     }
 
-    /// All committed transactions.
+    /// Number of committed transactions.
     pub fn commits(&self) -> u64 {
         self.committed.iter().sum()
     }
 
-    /// All aborted attempts.
+    /// Number of aborted attempts.
     pub fn aborts(&self) -> u64 {
         self.aborted.iter().sum()
     }

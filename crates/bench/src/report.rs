@@ -1,17 +1,18 @@
-//! Rows, ratios, and how they are shown.
+//! Rows and ratios of a report, and their output.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// What a bench found: one document.
+/// Result of a bench: one document.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// One object per cell.
     pub rows: Vec<Map<String, Value>>,
     /// Figures that compare rows; `null` where one side was not measured.
     pub ratios: Map<String, Value>,
-    /// Lines for people below the table; the document has what they say among the further results.
+    /// Lines of text below the printed table; the document has the same facts among the further
+    /// results.
     #[serde(skip)]
     pub notes: Vec<String>,
     /// Further results that belong to no single row.
@@ -19,7 +20,7 @@ pub struct Report {
     pub more: Map<String, Value>,
 }
 
-/// Named values as part of a row.
+/// Builds part of a row from named values.
 pub fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -38,7 +39,7 @@ pub fn number(row: &Map<String, Value>, field: &str) -> Option<f64> {
     row.get(field)?.as_f64()
 }
 
-/// A number rounded to four significant digits, so that reports can be read.
+/// Rounds a number to four significant digits, so that reports are readable.
 pub fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { Value::from(0) } else { Value::Null };
@@ -62,7 +63,7 @@ pub fn ratio(over: Option<f64>, under: Option<f64>) -> Value {
 }
 
 impl Report {
-    /// The report for people: the given columns of all rows, then the ratios and the notes.
+    /// Report as text: the given columns of all rows, then the ratios and the notes.
     pub fn table(&self, columns: &[&str]) -> String {
         let text = |value: Option<&Value>| match value {
             None | Some(Value::Null) => "-".to_owned(),

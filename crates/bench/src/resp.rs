@@ -23,7 +23,7 @@ pub fn word(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a word that is a prefix and a number, such as `user:17`.
+/// Writes a word that consists of a prefix and a number, such as `user:17`.
 pub fn numbered(out: &mut Vec<u8>, prefix: &[u8], number: u64) {
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(number).as_bytes();
@@ -41,7 +41,7 @@ pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|bytes| word(out, bytes));
 }
 
-/// Bytes that are no RESP2 reply.
+/// Error for bytes that are no RESP2 reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server sent bytes that are no reply")]
 pub struct NoReply;
@@ -50,7 +50,7 @@ fn line_number(line: &[u8]) -> Result<i64, NoReply> {
     std::str::from_utf8(line).ok().and_then(|digits| digits.parse().ok()).ok_or(NoReply)
 }
 
-/// How many bytes the reply at the beginning of `buffer` has; `None` if not all of it is there.
+/// Length in bytes of the reply at the beginning of `buffer`; `None` if it is incomplete.
 ///
 /// # Errors
 /// The bytes are no reply.
@@ -81,7 +81,7 @@ pub fn frame_len(buffer: &[u8]) -> Result<Option<usize>, NoReply> {
 pub struct Frame<'a>(pub &'a [u8]);
 
 impl Frame<'_> {
-    /// The text of an error.
+    /// Text of an error reply.
     pub fn error(&self) -> Option<&str> {
         let text = self.0.strip_prefix(b"-")?;
         Some(std::str::from_utf8(text).unwrap_or("error that is no text").trim_end())
@@ -92,7 +92,7 @@ impl Frame<'_> {
         matches!(self.0, b"*-1\r\n" | b"$-1\r\n")
     }
 
-    /// The reply as a value.
+    /// Decodes the reply into a value.
     pub fn decode(&self) -> ClientReply {
         let decoded = ReplyDecoder::new().next(self.0, &ReplyLimits::default());
         decoded.ok().flatten().map_or(ClientReply::Nil, |(reply, _)| reply)

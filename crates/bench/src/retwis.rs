@@ -1,8 +1,8 @@
 //! Retwis, a social network: posts go to the timelines of all followers in one transaction, and
-//! what many have reposted is reposted again.
+//! posts with many reposts are reposted more often.
 //!
 //! Records: `user:u` hash, `users:0` set, `followers:u` and `following:u` sets, `posts:u` set,
-//! `post:p` hash, `reposts:p` set of who reposted, `timeline:u` sorted set by time.
+//! `post:p` hash, `reposts:p` set of the users that reposted it, `timeline:u` sorted set by time.
 
 use crate::args::RetwisArgs;
 use crate::conditions;
@@ -18,19 +18,19 @@ use std::io;
 use std::path::Path;
 use wire::resp::ClientReply;
 
-/// Posts that exist in the beginning, per hundred users.
+/// Posts that exist at the beginning, per hundred users.
 const POSTS_PER_HUNDRED: usize = 25;
-/// Posts of a timeline that are looked at.
+/// Index of the last post of a timeline that is viewed.
 const SHOWN: &str = "9";
-/// Members in one command while loading.
+/// Members per command while loading.
 const MEMBERS_MAX: usize = 500;
 
-/// Shares of what users decide to do, and how often they repost what they see.
+/// Shares of the users' actions, and the mean number of reposts.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
-    /// New user, follow, post, look at the timeline.
+    /// Weights of the actions: new user, follow, post, view of the timeline.
     actions: [f64; 4],
-    /// Mean number of reposts after a look at the timeline.
+    /// Mean number of reposts after a view of the timeline.
     reposts: f64,
 }
 
@@ -57,7 +57,7 @@ pub struct Transaction {
     time: u64,
     /// Posts that a timeline named.
     seen: Vec<u64>,
-    /// How often a shown post was reposted.
+    /// Number of reposts of a shown post.
     reposts: i64,
 }
 
@@ -67,13 +67,13 @@ impl Transaction {
     }
 }
 
-/// A user in front of a screen.
+/// A user's visit to the timeline.
 #[derive(Clone, Debug, Default)]
 struct Visit {
     user: u64,
     /// Posts that are still to be shown.
     to_show: VecDeque<u64>,
-    /// Posts that were shown, with how often each was reposted.
+    /// Posts that were shown, with the number of reposts of each.
     shown: Vec<(i64, u64)>,
     to_repost: Vec<u64>,
 }
@@ -89,7 +89,7 @@ pub struct Retwis {
 }
 
 impl Retwis {
-    /// Empties the server, and makes the users, their links and some posts.
+    /// Empties the server, and creates the users, their links and some posts.
     ///
     /// # Errors
     /// The server fails.
@@ -143,7 +143,7 @@ impl Retwis {
             }
             1 => {
                 let (follower, followed) = (rng.below(self.users), rng.below(self.users));
-                // Half of these take a link back, so that the graph keeps its size.
+                // Half of these remove a link again, so that the graph keeps its size.
                 Deed::Follow { follower, followed, undo: rng.chance(0.5) }
             }
             2 => {
@@ -154,7 +154,7 @@ impl Retwis {
         }
     }
 
-    /// After the whole timeline was shown: the most reposted posts are reposted, a geometrically
+    /// Chooses reposts after the whole timeline was shown: the most reposted posts, a geometrically
     /// distributed number of them.
     fn decide_reposts(&mut self, client: usize, rng: &mut Rng) {
         let stop = 1.0 / (1.0 + self.mix.reposts);
@@ -214,7 +214,7 @@ fn numbers(reply: Option<&ClientReply>) -> Vec<u64> {
     }
 }
 
-/// A field of the reply of `HGETALL`.
+/// Value of a field of the reply of `HGETALL`.
 fn field(reply: Option<&ClientReply>, name: &str) -> Option<u64> {
     let Some(ClientReply::Array(items)) = reply else { return None };
     let pair = items.chunks(2).find(|pair| pair[0] == ClientReply::Bulk(name.into()))?;
@@ -360,7 +360,7 @@ pub fn run(args: &RetwisArgs, program: &Path) -> io::Result<Report> {
     ]);
     let mut report =
         conditions::run(&args.common, program, &fields, |control, load: Option<Retwis>| {
-            // The network lives on from cell to cell.
+            // The network persists from cell to cell.
             match load {
                 Some(mut load) => {
                     load.visits.clear();

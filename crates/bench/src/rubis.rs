@@ -21,7 +21,7 @@ use wire::resp::ClientReply;
 const USERS: u64 = 5_000;
 const CATEGORIES: u64 = 40;
 const REGIONS: u64 = 62;
-/// Bids on an item in the beginning: a number below this, by zipf.
+/// Exclusive upper bound of the number of initial bids on an item, which is drawn by zipf.
 const BIDS_BEFORE: usize = 20;
 const BIDS_BEFORE_EXPONENT: f64 = 1.2;
 /// Share of searches that are by category; the others are by region.
@@ -29,8 +29,8 @@ const BY_CATEGORY: f64 = 0.9;
 /// Items on a page of search results.
 const PAGE: &[u8] = b"25";
 
-/// Weights of what users decide to do, in the order of [`KINDS`]. Every bid is preceded by a view
-/// of the same item, as a transaction of its own.
+/// Weights of the users' actions, in the order of [`KINDS`]. Every bid is preceded by a view of the
+/// same item, as a transaction of its own.
 const BID_HEAVY: [f64; 8] = [0.5, 2.0, 1.0, 1.0, 86.0, 4.5, 3.0, 2.0];
 const READ_HEAVY: [f64; 8] = [0.36, 1.44, 2.05, 2.05, 10.4, 42.8, 28.5, 2.06];
 
@@ -54,7 +54,7 @@ enum Deed {
 pub struct Transaction {
     deed: Deed,
     phase: u8,
-    /// The auction was closed before the bid came.
+    /// Whether the auction was closed before the bid arrived.
     refused: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Rubis {
     users: u64,
     bids: u64,
     comments: u64,
-    /// What each client does next, after the view that precedes it.
+    /// Next transaction of each client, after the view that precedes it.
     next: Vec<Option<Transaction>>,
 }
 
@@ -81,7 +81,7 @@ fn key_number(number: u64) -> String {
 }
 
 impl Rubis {
-    /// The site that the options describe, before anything is in the store.
+    /// Creates the site that the options describe, with an empty store.
     fn new(args: &RubisArgs) -> Self {
         let longest_ns = (args.auction_seconds * 1e9) as u64;
         Self {
@@ -94,7 +94,7 @@ impl Rubis {
         }
     }
 
-    /// Empties the server, and makes the users and the items with some bids.
+    /// Empties the server, and creates the users and the items with some bids.
     ///
     /// # Errors
     /// The server fails.
@@ -123,7 +123,7 @@ impl Rubis {
         Ok(site)
     }
 
-    /// What a user decides to do.
+    /// Chooses a user's next action.
     fn choose(&mut self, client: usize, now_ns: u64, rng: &mut Rng) -> Deed {
         match rng.weighted(&self.weights) {
             0 => {
@@ -218,7 +218,7 @@ fn push_close(ops: &mut Ops, number: u64, item: &Item) {
     }
 }
 
-/// The first step of a transaction.
+/// Adds the first step of a transaction.
 fn push_first(ops: &mut Ops, deed: &Deed) {
     match *deed {
         Deed::NewUser { user } => push_user(ops, user),

@@ -8,7 +8,7 @@ use crate::workload::{Op, Ops, Shape, Workload};
 use std::collections::VecDeque;
 use wire::resp::ClientReply;
 
-/// How operations reach the server.
+/// Interface by which operations reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// Each operation by itself, one after another; no transaction.
@@ -17,8 +17,9 @@ pub enum Api {
     Pipelined,
     /// `TXN BEGIN BLIND` with the first operation, each operation awaited, `TXN COMMIT` awaited.
     Interactive,
-    /// What the client library does: `TXN BEGIN` and writes travel with the next read or with the
-    /// commit, reads are awaited, transactions that only read say so and do not await the commit.
+    /// As the client library: `TXN BEGIN` and writes are sent with the next read or with the
+    /// commit, reads are awaited, read-only transactions are declared as such and do not await the
+    /// commit.
     Client,
     /// `MULTI`, the operations and `EXEC` in one write.
     Oneshot,
@@ -27,7 +28,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// The name in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -40,10 +41,10 @@ impl Api {
     }
 }
 
-/// When an aborted transaction is tried again.
+/// Retry policy of aborted transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// Attempts after which it is given up.
+    /// Attempts after which the transaction is given up.
     pub attempts_max: u32,
     /// Upper bound of the first pause, in nanoseconds; it doubles with every attempt.
     pub base_ns: u64,
@@ -52,29 +53,30 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// The policy for transactions that queue at locks: soon, and for ever.
+    /// Policy for transactions that queue at locks: retry soon, without limit.
     pub const PATIENT: Self = Self { attempts_max: u32::MAX, base_ns: 100_000, cap_ns: 10_000_000 };
-    /// The policy for locks that refuse at once: 320 retries, as in the study. Its pauses were
-    /// chosen for the best throughput of that condition.
+    /// Policy for locks that fail at once on conflict: 320 retries, as in the study. Its pauses
+    /// were chosen for the best throughput of that condition.
     pub const NO_WAIT: Self = Self { attempts_max: 321, base_ns: 200_000, cap_ns: 20_000_000 };
-    /// What programs around `WATCH` do: at once, and for ever.
+    /// Policy of typical programs that use `WATCH`: retry at once, without limit.
     pub const AT_ONCE: Self = Self { attempts_max: u32::MAX, base_ns: 0, cap_ns: 0 };
 
-    /// The pause before the next attempt: uniform up to the bound, so that those who met part.
+    /// Pause before the next attempt: uniform up to the bound, so that conflicting transactions
+    /// spread out.
     fn pause_ns(&self, attempt: u32, rng: &mut Rng) -> u64 {
         let bound_ns = self.base_ns.saturating_mul(1 << attempt.min(20)).min(self.cap_ns);
         if bound_ns == 0 { 0 } else { rng.below(bound_ns) }
     }
 }
 
-/// What an awaited reply is.
+/// Kind of an awaited reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// Something that says only that it was done.
+    /// A reply that only confirms completion.
     Done,
     /// The reply of a read.
     Read,
-    /// The reply that decides.
+    /// The reply that decides the outcome.
     Commit,
 }
 
@@ -94,17 +96,19 @@ struct Client<T> {
     attempts: u32,
     ops: Ops,
     cursor: usize,
-    /// The server knows of the transaction.
+    /// Whether the server knows the transaction.
     begun: bool,
     /// Writes that have not been sent.
     deferred: Vec<u8>,
     deferred_count: u32,
-    /// What ends the transaction before, sent with what comes next, and its number of replies.
+    /// Commands that end the previous transaction, sent with the next message, and their number of
+    /// replies.
     ending: (&'static [u8], u32),
     expected: VecDeque<Expected>,
     replies: Vec<ClientReply>,
     aborted: bool,
-    /// The abort came with the reply of the commit, so that the server has forgotten it.
+    /// Whether the abort came with the reply of the commit, so that the server has already ended
+    /// the transaction.
     over: bool,
     busy: bool,
 }
@@ -115,9 +119,9 @@ pub struct Runner<'w, W: Workload> {
     api: Api,
     retry: Retry,
     clients: Vec<Client<W::Txn>>,
-    /// What happened.
+    /// Measured events.
     pub recorder: Recorder,
-    /// How often a client has written and waited.
+    /// Number of times a client has written and waited.
     pub turns: u64,
 }
 
@@ -127,11 +131,11 @@ const COMMIT: &[u8] = b"*2\r\n$3\r\nTXN\r\n$6\r\nCOMMIT\r\n";
 const ABORT: &[u8] = b"*2\r\n$3\r\nTXN\r\n$5\r\nABORT\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
-/// How much longer a client pauses that was told to back off.
+/// Factor by which a client pauses longer when told to back off.
 const BUSY_FACTOR: u64 = 10;
 
 impl<'w, W: Workload> Runner<'w, W> {
-    /// Clients that begin when they first have their turn.
+    /// Creates clients that begin at their first turn.
     pub fn new(
         workload: &'w mut W,
         api: Api,
@@ -168,7 +172,7 @@ impl<'w, W: Workload> Runner<'w, W> {
         }
     }
 
-    /// Ends an aborted attempt and prepares the next one; the pause before it.
+    /// Ends an aborted attempt and prepares the next one; returns the pause before it.
     fn rollback(&mut self, number: usize, now_ns: u64) -> u64 {
         let client = &mut self.clients[number];
         let Some(txn) = client.txn.as_mut() else { return 0 };
@@ -199,7 +203,7 @@ impl<'w, W: Workload> Runner<'w, W> {
         client.reset();
     }
 
-    /// Continues until something must be awaited.
+    /// Continues until a reply must be awaited.
     fn advance(&mut self, number: usize, now_ns: u64, out: &mut Vec<u8>) {
         loop {
             let client = &mut self.clients[number];
@@ -284,7 +288,7 @@ impl<T> Client<T> {
         self.ops.list.get(self.cursor).is_some_and(|op| op.joined)
     }
 
-    /// Sends or defers what comes next; whether there is something to await.
+    /// Sends or defers the next operations; returns whether there is a reply to await.
     fn send(&mut self, api: Api, shape: Shape, out: &mut Vec<u8>) -> bool {
         if self.cursor == self.ops.list.len() {
             return false;
@@ -364,7 +368,8 @@ impl<T> Client<T> {
         true
     }
 
-    /// Sends what makes the transaction take effect; `false` if nothing need be awaited for that.
+    /// Sends the commands that make the transaction take effect; `false` if no reply must be
+    /// awaited for that.
     fn commit(&mut self, api: Api, shape: Shape, out: &mut Vec<u8>) -> bool {
         match api {
             Api::Plain | Api::Pipelined | Api::Oneshot => return false,

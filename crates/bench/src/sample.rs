@@ -1,4 +1,4 @@
-//! What one stretch of load gave and what it cost, whichever process made the load.
+//! Results and costs of one stretch of load, whichever process made the load.
 
 use crate::process::{cpu_us, machine_cpu_us};
 use crate::recorder::Recorder;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct Load<'a> {
     /// Name of the command.
     pub command: &'a str,
-    /// How many commands travel together.
+    /// Pipeline depth.
     pub pipeline: u32,
     /// Connections.
     pub clients: u32,
     /// Measured seconds, after the warm-up.
     pub seconds: f64,
-    /// Where random choices begin.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// What these processes, this process (the load) and the whole machine have used.
+    /// Reads the usage of these processes, of this process (the load) and of the whole machine.
     pub fn now(servers: &[u32]) -> Self {
         Self {
             servers_us: servers.iter().map(|id| cpu_us(&id.to_string())).sum(),
@@ -41,9 +41,9 @@ impl Costs {
 /// A measured stretch of load. A load generator in a process of its own writes it as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// Operations that were answered.
+    /// Number of answered operations.
     pub ops: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub elapsed_s: f64,
     /// Processor time of the servers.
     pub server_cpu_us: u64,
@@ -51,13 +51,13 @@ pub struct Sample {
     pub client_cpu_us: u64,
     /// Processor time of the whole machine.
     pub machine_cpu_us: u64,
-    /// Latencies in nanoseconds, each with how often it was seen.
+    /// Latencies in nanoseconds, each with its count.
     pub latency_ns: Vec<(u64, u64)>,
 }
 
 impl Sample {
-    /// What was recorded between two looks at the costs. Every commit stands for `together`
-    /// operations.
+    /// Builds a sample from a recording between two readings of the costs. Every commit stands for
+    /// `together` operations.
     pub fn new(
         recorder: &Recorder,
         together: u32,
@@ -75,7 +75,7 @@ impl Sample {
         }
     }
 
-    /// Takes in another stretch, as if this one had been longer.
+    /// Adds another stretch, as if this one had been longer.
     pub fn add(&mut self, other: Self) {
         self.ops += other.ops;
         self.elapsed_s += other.elapsed_s;
@@ -101,19 +101,19 @@ impl Sample {
         self.client_cpu_us as f64 / self.ops.max(1) as f64
     }
 
-    /// How many processors the load generator kept busy.
+    /// Number of processors that the load generator kept busy.
     pub fn client_cpus(&self) -> f64 {
         self.client_cpu_us as f64 / (self.elapsed_s * 1e6)
     }
 
-    /// How many processors were busy with something else.
+    /// Number of processors that were busy with other work.
     pub fn foreign_cpus(&self) -> f64 {
         let own_us = self.server_cpu_us + self.client_cpu_us;
         self.machine_cpu_us.saturating_sub(own_us) as f64 / (self.elapsed_s * 1e6)
     }
 
-    /// The latency that this share of the operations did not exceed, in microseconds; NaN when
-    /// there were none.
+    /// Latency that this share of the operations did not exceed, in microseconds; NaN when there
+    /// were none.
     pub fn latency_us(&self, share: f64) -> f64 {
         let total: u64 = self.latency_ns.iter().map(|(_, count)| count).sum();
         let wanted = ((total as f64 * share).ceil() as u64).max(1);

@@ -1,22 +1,22 @@
-//! A connection of a load generator: nothing blocks, and what cannot be sent at once is kept.
+//! Non-blocking connection of a load generator; unsent bytes are kept.
 
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
-/// A stream to a server, with what is to be sent on it and what has come.
+/// A stream to a server, with bytes to send and bytes received.
 pub struct Stream {
     stream: TcpStream,
-    /// Bytes that are sent by the next [`Stream::flush`].
+    /// Bytes that the next [`Stream::flush`] sends.
     pub out: Vec<u8>,
     written: usize,
-    /// Bytes that the server has sent and nobody has taken yet.
+    /// Bytes from the server that are not consumed yet.
     pub input: Vec<u8>,
 }
 
 impl Stream {
-    /// Connects to a server; whether it can be read or written is told to `poll` under `token`.
+    /// Connects to a server and registers the stream with `poll` under `token`.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -30,7 +30,7 @@ impl Stream {
         Ok(Self { stream, out: Vec::with_capacity(1024), written: 0, input: Vec::new() })
     }
 
-    /// Sends what is to be sent, as much as goes now.
+    /// Sends as many of the pending bytes as the socket takes.
     ///
     /// # Errors
     /// The connection is gone.
@@ -49,7 +49,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads what is there into `bytes`; tells how much it was, and `None` if there is nothing now.
+    /// Reads available data into `bytes`; returns its length, and `None` if there is nothing now.
     ///
     /// # Errors
     /// The connection is gone.
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Ends the connection without a word.
+    /// Closes the connection without a farewell.
     pub fn end(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }

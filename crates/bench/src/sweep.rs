@@ -7,29 +7,29 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 use std::io;
 
-/// Numbers of clients that are tried when none are given.
+/// Numbers of clients that are tried by default.
 const CLIENTS: [usize; 6] = [4, 16, 64, 128, 256, 384];
 /// Most clients in the cell beyond saturation.
 const OVERLOAD_CLIENTS_MAX: usize = 1_024;
-/// How far beyond saturation that cell is.
+/// Ratio of that cell's clients to the saturating number.
 const OVERLOAD_FACTOR: usize = 4;
 
-/// What one contestant reached.
+/// Results of one contestant.
 #[derive(Clone, Debug, Default)]
 pub struct Reached {
     /// Numbers of clients with transactions per second.
     pub cells: Vec<(usize, f64)>,
-    /// Throughput at several times the saturating number of clients, over the peak.
+    /// Throughput at several times the saturating number of clients, relative to the peak.
     pub overload: Option<f64>,
 }
 
 impl Reached {
-    /// Most transactions per second.
+    /// Peak throughput, in transactions per second.
     pub fn peak(&self) -> Option<f64> {
         self.cells.iter().map(|cell| cell.1).reduce(f64::max)
     }
 
-    /// The smallest number of clients that reaches nearly the peak.
+    /// Smallest number of clients that nearly reaches the peak.
     fn saturating(&self) -> Option<usize> {
         let enough = self.peak()? * 0.95;
         self.cells.iter().find(|cell| cell.1 >= enough).map(|cell| cell.0)
@@ -42,11 +42,11 @@ impl Reached {
     }
 }
 
-/// What all contestants reached.
+/// Results of all contestants.
 pub struct Outcome {
     /// A row for each cell.
     pub rows: Vec<Map<String, Value>>,
-    /// One for each contestant, in their order.
+    /// Results by contestant, in their order.
     pub reached: Vec<Reached>,
 }
 
@@ -91,7 +91,7 @@ pub fn sweep<W: Workload>(
     };
     for &clients in counts {
         for (who, reached) in reached.iter_mut().enumerate() {
-            // What another server does far beyond its peak is part of the picture.
+            // The behaviour of another server far beyond its peak is part of the picture.
             if !(to_peak && contestants[who].claret && reached.is_falling()) {
                 reached.cells.push((clients, cell(who, clients, &mut rows)?));
             }

@@ -1,5 +1,5 @@
-//! A queue of moments with a kernel timer under it, so that an emulated round trip ends within
-//! tens of microseconds of its time without anybody spinning.
+//! A queue of deadlines with a kernel timer under it, so that an emulated round trip ends within
+//! tens of microseconds of its time without busy waiting.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::time::{
@@ -11,41 +11,41 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::time::Instant;
 
-/// Moments that are due within this time of each other are handled together, in nanoseconds.
+/// Deadlines within this time of each other are handled together, in nanoseconds.
 pub const TOGETHER_NS: u64 = 10_000;
 
-/// Moments in nanoseconds since the queue was made, each with a number that says what is due.
+/// Deadlines in nanoseconds since the queue was created, each with a number that identifies it.
 pub struct Timers {
     epoch: Instant,
     due: BinaryHeap<Reverse<(u64, usize)>>,
     kernel: OwnedFd,
-    /// When the kernel's timer fires; `u64::MAX` when it does not.
+    /// Time at which the kernel's timer fires; `u64::MAX` when it is disarmed.
     armed_ns: u64,
 }
 
 impl Timers {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// The kernel gives no timer.
+    /// The kernel provides no timer.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let kernel = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self { epoch: Instant::now(), due: BinaryHeap::new(), kernel, armed_ns: u64::MAX })
     }
 
-    /// Nanoseconds since the queue was made.
+    /// Nanoseconds since the queue was created.
     pub fn now_ns(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// The descriptor that becomes readable when something is due.
+    /// Descriptor that becomes readable when a deadline is due.
     pub fn descriptor(&self) -> i32 {
         self.kernel.as_raw_fd()
     }
 
-    /// Another descriptor of the same timer, for somebody who wants to own it. Reading from it says
-    /// how often the timer has fired, if it has.
+    /// Duplicate of the timer's descriptor, for a caller that wants to own it. Reading from it
+    /// returns how often the timer has fired, if it has.
     ///
     /// # Errors
     /// There are too many descriptors.
@@ -53,12 +53,12 @@ impl Timers {
         self.kernel.try_clone()
     }
 
-    /// Remembers that `what` is due at a moment.
+    /// Schedules `what` for a moment.
     pub fn add(&mut self, at_ns: u64, what: usize) {
         self.due.push(Reverse((at_ns, what)));
     }
 
-    /// The next thing that is due by `now_ns`.
+    /// Takes the next entry that is due by `now_ns`.
     pub fn pop(&mut self, now_ns: u64) -> Option<usize> {
         let Reverse((at_ns, what)) = *self.due.peek()?;
         if at_ns > now_ns.saturating_add(TOGETHER_NS) {
@@ -68,7 +68,7 @@ impl Timers {
         Some(what)
     }
 
-    /// Sets the kernel's timer to the earliest moment, at the latest to `until_ns`.
+    /// Sets the kernel's timer to the earliest deadline, at the latest to `until_ns`.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,10 +1,10 @@
-//! What a load is made of, independent of how its operations reach the server.
+//! Definition of a load, independent of how its operations reach the server.
 
 use crate::random::Rng;
 use crate::resp;
 use wire::resp::ClientReply;
 
-/// What a transaction as a whole does.
+/// Kind of a transaction as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Exactly one operation.
@@ -18,27 +18,27 @@ pub enum Shape {
 /// One operation in [`Ops`].
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// Where its bytes end; they begin where those of the operation before end.
+    /// End of its bytes; they begin at the end of the operation before.
     pub end: usize,
-    /// Where its key is.
+    /// Position of its key.
     pub key: (usize, usize),
-    /// A read; otherwise a write whose reply nobody looks at.
+    /// Whether it is a read; otherwise it is a write whose reply is not needed.
     pub read: bool,
-    /// Sent together with the operation before it rather than after that one's reply.
+    /// Whether it is sent together with the operation before it rather than after that one's reply.
     pub joined: bool,
 }
 
 /// Operations as the bytes of commands.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
-    /// The commands one after another.
+    /// Commands one after another.
     pub bytes: Vec<u8>,
-    /// The operations in order.
+    /// Operations in order.
     pub list: Vec<Op>,
 }
 
 impl Ops {
-    /// Forgets all.
+    /// Removes all operations.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
@@ -59,58 +59,58 @@ impl Ops {
         self.list.push(Op { end: end_of_command, key: (start, end), read, joined: false });
     }
 
-    /// Adds a read, whose reply the next step is given.
+    /// Adds a read, whose reply is passed to the next step.
     pub fn read(&mut self, name: &str, key: (&str, u64), words: &[&[u8]]) {
         self.push(true, name, key, words);
     }
 
-    /// Adds a write whose reply nobody looks at.
+    /// Adds a write whose reply is not needed.
     pub fn write(&mut self, name: &str, key: (&str, u64), words: &[&[u8]]) {
         self.push(false, name, key, words);
     }
 
-    /// Lets the last operation travel with the one before it.
+    /// Sends the last operation together with the one before it.
     pub fn join(&mut self) {
         if let Some(last) = self.list.last_mut() {
             last.joined = true;
         }
     }
 
-    /// The bytes of an operation.
+    /// Bytes of an operation.
     pub fn command(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.list[index - 1].end };
         &self.bytes[start..self.list[index].end]
     }
 }
 
-/// A mix of transactions. Each is a program in steps: a step may look at the replies of the reads
-/// of the step before and adds the operations that come next.
+/// A mix of transactions. Each transaction is a program in steps: a step may use the replies of the
+/// previous step's reads and adds the next operations.
 pub trait Workload {
     /// A transaction in progress, with all random choices made, so that it can be run again.
     type Txn;
 
-    /// Whether steps look at replies; otherwise none are decoded.
+    /// Whether steps use replies; otherwise none are decoded.
     const LOOKS: bool;
 
     /// Names of the kinds of transactions.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// The next transaction of a client. `now_ns` is the client's clock.
+    /// Next transaction of a client. `now_ns` is the client's clock.
     fn begin(&mut self, client: usize, now_ns: u64, rng: &mut Rng) -> Self::Txn;
 
-    /// Which kind it is: an index into [`Workload::kinds`].
+    /// Kind of the transaction: an index into [`Workload::kinds`].
     fn kind(&self, txn: &Self::Txn) -> usize;
 
-    /// What it does as a whole.
+    /// Shape of the transaction as a whole.
     fn shape(&self, txn: &Self::Txn) -> Shape;
 
     /// Adds the operations of the next step; `false` when there is none.
     fn step(&mut self, txn: &mut Self::Txn, replies: &[ClientReply], ops: &mut Ops) -> bool;
 
-    /// Puts it back to its first step.
+    /// Resets the transaction to its first step.
     fn restart(&mut self, txn: &mut Self::Txn);
 
-    /// It has taken effect.
+    /// Handles the commit of a transaction.
     fn committed(&mut self, client: usize, txn: Self::Txn, now_ns: u64, rng: &mut Rng);
 }
 

@@ -1,16 +1,16 @@
-//! A lock that changes its recipe while it is used, as the model recommends.
+//! A lock that changes its recipe while it is in use, as the model recommends.
 //!
 //! Requests that use different recipes would not exclude each other, so all must change together.
-//! The lock's node holds an epoch and the recipe of that epoch, and each epoch has a child below
-//! which its lock is. Whoever has the lock may begin the next epoch: it makes the child, sets the
-//! data, and only then gives the lock back, all in its session's order. A client watches the data,
-//! and is told of the change before any answer that shows what came after it: a grant in an epoch
-//! that its session has heard the end of does not count. Requests that were waiting start again in
-//! the new epoch.
+//! The lock's node holds an epoch number and the recipe of that epoch, and each epoch has a child
+//! node below which its lock is. The lock's holder may begin the next epoch: it creates the child,
+//! sets the data, and only then releases the lock, all in its session's order. A client watches the
+//! data, and is notified of the change before any answer that shows a later state: a grant in an
+//! epoch does not count once the session has been notified of the epoch's end. Waiting requests
+//! start again in the new epoch.
 //!
-//! What the choice rests on is measured by the clients of this process together: the round trip of
-//! reads, that of releases, how long the lock is held, how often it is asked for, and, to begin with,
-//! how many requests the service answers: a recipe that polls asks for more the more wait.
+//! The clients of this process together measure the inputs of the choice: the round trip of reads
+//! and of releases, how long the lock is held, how often it is requested, and, at the beginning,
+//! the capacity of the service: a polling recipe sends more requests the more requests are waiting.
 
 use super::client::{Answer, Client, Counts, Heard, get};
 use super::forecast::{Capacity, cost_ms, eligible};
@@ -24,38 +24,41 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use wire::jute::{Ask, Change, Mode, Reply, Write};
 
-/// Grants between two looks at the model.
+/// Grants between two checks against the model.
 const LOOK_EVERY: u32 = 20;
-/// The model takes a processor for the better part of a second, which the lock's users may need: it is asked
-/// again when something has changed by this factor, or it could not say.
+/// A query of the model takes a processor for the better part of a second, which the lock's users
+/// may need: it is repeated only when an estimate has changed by this factor, or when the previous
+/// query had no result.
 const CHANGED: f64 = 1.3;
-/// Requests that the model looks ahead.
+/// Number of future requests that the model considers.
 const HORIZON: u32 = 200;
-/// Arrivals and services that estimates are made of.
+/// Arrivals and service times from which estimates are made.
 const WINDOW: usize = 50;
-/// A recipe must be better by so much to be worth a change.
+/// A change is worthwhile only if the new recipe's cost is at most this fraction of the current
+/// one's.
 const WORTH: f64 = 0.85;
-/// Requests that are sent at once to see how many the service answers, and how long that may take.
+/// Requests that are sent at once to measure the service's capacity, and the time limit of that
+/// measurement.
 const MANY: u32 = 300;
 const PATIENCE_NS: u64 = 60_000_000_000;
 /// Weight of the newest round trip in its average.
 const NEWEST: f64 = 0.1;
 
-/// Tags of what is asked besides the recipes' steps: looks at the lock's node by session, and
-/// everything whose answer does not matter.
+/// Tags of requests that are not steps of a recipe: reads of the lock's node, by session, and all
+/// requests whose answers do not matter.
 const LOOK: u64 = FOREIGN_TAGS;
 const TIMED_LOOK: u64 = FOREIGN_TAGS * 2;
 const OTHER: u64 = FOREIGN_TAGS * 3;
 const ONE_OF_MANY: u64 = OTHER + 1;
 
-/// What is known of the lock's use, in nanoseconds.
+/// Estimates of the lock's use, in nanoseconds.
 #[derive(Debug, Default)]
 struct Estimates {
     read_ns: f64,
     write_ns: f64,
     arrivals_ns: VecDeque<u64>,
     holds_ns: VecDeque<u64>,
-    /// Circumstances that the model was asked about last, if it could say.
+    /// Circumstances of the last query of the model, if it had a result.
     asked_about: Option<Setting>,
 }
 
@@ -70,7 +73,7 @@ fn keep(window: &mut VecDeque<u64>, value: u64) {
     }
 }
 
-/// Whether these circumstances are not those.
+/// Whether two sets of circumstances differ by more than [`CHANGED`].
 fn differ(these: &Setting, those: &Setting) -> bool {
     let figures = |of: &Setting| {
         let Timing { client_rtt, disk, .. } = &of.timing;
@@ -81,7 +84,7 @@ fn differ(these: &Setting, those: &Setting) -> bool {
 }
 
 impl Estimates {
-    /// The circumstances, if they have changed since this was asked last.
+    /// Current circumstances, if they have changed since the last query.
     fn news(&mut self, poll_ns: u64) -> Option<[Setting; 2]> {
         let settings = self.settings(poll_ns)?;
         if self.asked_about.as_ref().is_some_and(|known| !differ(&settings[0], known)) {
@@ -91,8 +94,9 @@ impl Estimates {
         Some(settings)
     }
 
-    /// The circumstances as far as they are known, if requests come a standard error more often than
-    /// estimated, and if they come more rarely; `None` until there are a few of everything.
+    /// Circumstances as far as they are known, once for requests that come a standard error more
+    /// often than estimated, and once for requests that come more rarely; `None` until there are a
+    /// few samples of everything.
     fn settings(&self, poll_ns: u64) -> Option<[Setting; 2]> {
         let (first, last) = (self.arrivals_ns.front()?, self.arrivals_ns.back()?);
         if self.arrivals_ns.len() < 10 || self.holds_ns.len() < 5 || last <= first {
@@ -116,20 +120,20 @@ impl Estimates {
             attachment: model::Attachment::Leader,
         };
         let setting = Setting::new(timing, between_ns / 1e6, held_ns / 1e6);
-        // With an end in sight it is known what a recipe says even while waits grow.
+        // With a finite number of requests a recipe has a prediction even while waits grow.
         let requests = Some(HORIZON);
         Some(Setting { poll_ms: poll_ns as f64 / 1e6, requests, ..setting })
     }
 }
 
-/// What to expect of each recipe, if a request comes so often.
+/// Expected cost of each recipe at a given rate of requests.
 #[derive(Debug)]
 struct Ranking {
     interarrival_ms: f64,
     choices: Vec<Choice>,
 }
 
-/// A request in a recipe's hands.
+/// A request that is handled by a recipe.
 #[derive(Clone, Copy, Debug)]
 struct Hand {
     request: usize,
@@ -144,25 +148,25 @@ pub struct Adaptive {
     base: String,
     poll_ns: u64,
     capacity: Capacity,
-    /// By epoch.
+    /// Recipe of each epoch.
     epochs: BTreeMap<u64, Algorithm>,
-    /// By session, the epoch that it knows to go on; `None` while it asks.
+    /// Current epoch as each session knows it; `None` while the session is reading it.
     known: Vec<Option<u64>>,
-    /// By session, requests that wait until it knows.
+    /// Requests of each session that wait until the session knows its epoch.
     waiting: Vec<VecDeque<usize>>,
-    /// By attempt: every time a request starts again it is a new one for the recipes.
+    /// Recipe of each attempt: a request that starts again is a new request for the recipes.
     hands: Vec<Option<Hand>>,
-    /// By request, its attempt, and when it had the lock.
+    /// Attempt of each request, and the time at which it got the lock.
     holds: BTreeMap<usize, (usize, u64)>,
-    /// By attempt, when it began to give the lock back.
+    /// Time at which each attempt began its release.
     leaving_ns: BTreeMap<usize, u64>,
     asked_ns: u64,
     estimates: Estimates,
     grants: u32,
-    /// How often each recipe gave the lock.
+    /// Number of grants by each recipe.
     used: BTreeMap<Algorithm, u32>,
     choices: Option<Receiver<[Ranking; 2]>>,
-    /// What is to be changed to, as soon as somebody gives the lock back.
+    /// Recipe to change to at the next release.
     wanted: Option<Algorithm>,
     heard: Vec<Heard>,
 }
@@ -173,7 +177,7 @@ fn set(path: &str, data: String, version: u64) -> Ask {
     Ask::Write(Write::Change(Change::SetData { path: path.into(), data, version }))
 }
 
-/// What the lock's node holds.
+/// Encodes the data of the lock's node.
 fn encode(epoch: u64, algorithm: Algorithm) -> String {
     format!("{epoch} {}", algorithm.name())
 }
@@ -183,9 +187,9 @@ fn decode(data: &[u8]) -> Option<(u64, Algorithm)> {
     Some((epoch.parse().ok()?, Algorithm::named(name)?))
 }
 
-/// Which recipe to change to from `current`, if that is worth it: the best of those that come into
-/// question, if it is better by enough for the requests that are looked ahead, or the service cannot
-/// carry the current one.
+/// Recipe to change to from `current`, if that is worthwhile: the best eligible recipe, if it is
+/// better by enough over the number of requests considered, or if the service cannot carry the
+/// current recipe.
 fn worth(
     choices: &[Choice],
     interarrival_ms: f64,
@@ -201,11 +205,11 @@ fn worth(
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
-/// The recipe of the first epoch, when it is not known yet how often the lock will be wanted: as fast as any
-/// while it is free, and none hands over sooner.
+/// Recipe of the first epoch, when it is not known yet how often the lock will be requested: as
+/// fast as any recipe while the lock is free, and no slower than any at handing over.
 const FIRST: Algorithm = Algorithm::AsyncQueueWatch;
 
-/// How many of these the service answers per second, if many are sent at once.
+/// Measures how many requests of a kind the service answers per second when many are sent at once.
 fn rate(client: &mut Client, what: impl Fn() -> Ask) -> io::Result<f64> {
     let begin_ns = client.now_ns();
     client.call(0, what())?.map_err(|code| io::Error::other(format!("{code:?}")))?;
@@ -226,10 +230,10 @@ fn rate(client: &mut Client, what: impl Fn() -> Ask) -> io::Result<f64> {
 }
 
 impl Adaptive {
-    /// A lock below a new node `base`, for the sessions of this client.
+    /// Creates a lock below a new node `base`, for the sessions of this client.
     ///
     /// # Errors
-    /// The nodes cannot be made.
+    /// The nodes cannot be created.
     pub fn new(mut client: Client, base: &str, poll_ns: u64, ephemeral: bool) -> io::Result<Self> {
         let timed = format!("{base}-timed");
         let begin_ns = client.now_ns();
@@ -251,7 +255,7 @@ impl Adaptive {
         for session in 0..sessions {
             let begin_ns = client.now_ns();
             let read = client.call(session, get(base, true))?;
-            read.map_err(|code| io::Error::other(format!("{base} was not read: {code:?}")))?;
+            read.map_err(|code| io::Error::other(format!("{base} could not be read: {code:?}")))?;
             estimates.read_ns = (client.now_ns() - begin_ns) as f64;
         }
         Ok(Self {
@@ -276,7 +280,7 @@ impl Adaptive {
         })
     }
 
-    /// How often the recipe was changed, and how often each gave the lock.
+    /// Number of recipe changes, and the number of grants by each recipe.
     pub fn history(&self) -> (u64, &BTreeMap<Algorithm, u32>) {
         (self.epochs.len() as u64 - 1, &self.used)
     }
@@ -289,7 +293,7 @@ impl Adaptive {
         self.client.close()
     }
 
-    /// Puts a request into the hands of its session's epoch, or lets it wait for that.
+    /// Starts a request in its session's epoch, or queues it until the session knows its epoch.
     fn start(&mut self, request: usize, session: usize) {
         let Some(epoch) = self.known[session] else {
             self.waiting[session].push_back(request);
@@ -302,7 +306,7 @@ impl Adaptive {
         self.recipes.begin(&mut self.client, attempt, session, algorithm, &base);
     }
 
-    /// A session knows which epoch it is: what waits in older ones starts again.
+    /// Sets the epoch that a session knows; requests of the session in older epochs start again.
     fn learn(&mut self, session: usize, epoch: u64, algorithm: Algorithm) {
         self.epochs.insert(epoch, algorithm);
         self.known[session] = Some(epoch);
@@ -339,23 +343,24 @@ impl Adaptive {
                     return Ok(());
                 }
                 let (epoch, algorithm) = decode(data.as_deref().unwrap_or_default())
-                    .ok_or_else(|| io::Error::other("the lock's node holds something else"))?;
+                    .ok_or_else(|| io::Error::other("the lock's node has unexpected data"))?;
                 self.learn(answer.session, epoch, algorithm);
                 Ok(())
             }
             (_, Ok(_)) => Ok(()),
-            (_, Err(code)) => Err(io::Error::other(format!("an epoch was not begun: {code:?}"))),
+            (_, Err(code)) => Err(io::Error::other(format!("an epoch could not begin: {code:?}"))),
         }
     }
 
-    /// Passes on what the recipes tell, as far as it still counts.
+    /// Passes on the recipes' events, as far as they still count.
     fn pass_on(&mut self, mut from_recipes: Vec<Told>, told: &mut Vec<Told>) {
         for one in from_recipes.drain(..) {
             match one {
                 Told::Granted { request: attempt, token } => {
                     let Some(hand) = self.hands[attempt] else { continue };
                     if self.known[hand.session] != Some(hand.epoch) {
-                        // The session has heard that this epoch is over, and not yet what is next.
+                        // The session was notified that this epoch is over, and does not know the
+                        // next one yet.
                         self.hands[attempt] = None;
                         self.recipes.leave(&mut self.client, attempt);
                         self.start(hand.request, hand.session);
@@ -379,18 +384,19 @@ impl Adaptive {
         }
     }
 
-    /// Asks the model every so often, beside the loop, and takes its answer when it is there.
+    /// Queries the model from time to time in another thread, and takes the result once it is
+    /// there.
     fn look(&mut self) {
         if let Some(choices) = &self.choices {
             let Ok(choices) = choices.try_recv() else { return };
             self.choices = None;
             let Some((_, &current)) = self.epochs.last_key_value() else { return };
-            // A few requests that came close together are no reason.
+            // A few requests in quick succession are no reason to change.
             let [often, rarely] = choices
                 .map(|one| worth(&one.choices, one.interarrival_ms, &self.capacity, current));
             self.wanted = often.filter(|_| often == rarely);
             if often != rarely {
-                // More requests tell how often they come.
+                // With more samples the request rate will be known better.
                 self.estimates.asked_about = None;
             }
             return;
@@ -410,7 +416,7 @@ impl Adaptive {
                 let interarrival_ms = setting.interarrival_ms;
                 Ranking { interarrival_ms, choices: choices.unwrap_or_default() }
             });
-            // Nobody listens any more if the run is over.
+            // The receiver is gone if the run is over.
             let _ = sender.send(choices);
         });
     }
@@ -428,10 +434,10 @@ impl Locker for Adaptive {
 
     fn release(&mut self, request: usize) {
         let now_ns = self.client.now_ns();
-        let (attempt, since_ns) = self.holds.remove(&request).expect("it has the lock");
+        let (attempt, since_ns) = self.holds.remove(&request).expect("the request holds the lock");
         keep(&mut self.estimates.holds_ns, now_ns - since_ns);
         self.look();
-        let hand = self.hands[attempt].expect("who holds is in somebody's hands");
+        let hand = self.hands[attempt].expect("a holder has a recipe");
         let newest = self.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
         if self.known[hand.session] == Some(hand.epoch)
             && hand.epoch == newest
@@ -499,11 +505,11 @@ mod tests {
         let chosen = worth(&busy, 100.0, Algorithm::TasWatch).unwrap();
         assert_ne!(chosen, Algorithm::SyncQueue, "which is unsafe");
         assert_eq!(worth(&busy, 100.0, chosen), None, "there is nothing better");
-        // What is asked for too often is asked for too often in every way; some are less slow.
+        // An overloaded lock is overloaded with every recipe; some recipes are less slow.
         let overloaded = choices(50.0, 60.0);
         assert!(overloaded.iter().all(|choice| choice.prediction.growth_ms_per_request.is_some()));
         assert!(worth(&overloaded, 50.0, Algorithm::TasWatch).is_some());
-        // Nearly the same everywhere while nobody waits.
+        // Without waiters all recipes cost nearly the same.
         assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
     }
 
@@ -513,7 +519,7 @@ mod tests {
         let small = Capacity { reads_per_s: 100.0, writes_per_s: 10_000.0 };
         assert_ne!(worth(&busy, 100.0, &small, Algorithm::AsyncQueue), None);
         assert_ne!(worth(&busy, 100.0, &small, Algorithm::SyncTas), Some(Algorithm::AsyncQueue));
-        // Nothing is won by a lock that asks for little and whose queue grows for ever.
+        // A lock that sends few requests and whose queue grows for ever is no improvement.
         let tiny = Capacity { reads_per_s: 1.0, writes_per_s: 1.0 };
         let stable: Vec<_> =
             busy.iter().filter(|one| one.prediction.state == State::Stable).collect();
@@ -524,8 +530,8 @@ mod tests {
 
     #[test]
     fn a_lock_near_its_limit_is_judged_by_the_requests_that_come_and_not_by_all_that_ever_will() {
-        // The queue that polls is critical, and tries that wait for their answers are not; of the next two
-        // hundred requests these wait longer nevertheless.
+        // The polling queue is critical, and test-and-set with synchronous calls is not; over the
+        // next two hundred requests the latter waits longer nevertheless.
         let near = choices(40.0, 16.3);
         let of = |algorithm: Algorithm| {
             let found = near.iter().find(|one| one.prediction.algorithm == algorithm);
@@ -565,7 +571,7 @@ mod tests {
         estimates.write_ns *= 1.2;
         assert!(estimates.news(1_000_000).is_none());
         estimates.write_ns *= 1.2;
-        assert!(estimates.news(1_000_000).is_some(), "by little and little it is another one");
+        assert!(estimates.news(1_000_000).is_some(), "small changes add up");
         (0..20).for_each(|_| keep(&mut estimates.holds_ns, 20_000_000));
         assert!(estimates.news(1_000_000).is_some());
     }

@@ -1,6 +1,6 @@
-//! How far the model is from what was measured (`claret bench locks --report`): by way to take the
-//! lock and by service, over the points that have a mean which means something; and, for each point
-//! that is further away than a fifth, what its own figures say about why.
+//! Agreement between the model and the measurements (`claret bench locks --report`), by algorithm
+//! and service, over the points with a meaningful mean; and, for each point with an error above a
+//! fifth, the possible reasons that its own figures show.
 
 use super::draw::luck_ms;
 use super::{locks, resume};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 10] = [
     "algorithm",
     "backend",
@@ -24,21 +24,21 @@ pub const COLUMNS: [&str; 10] = [
     "unexplained",
 ];
 
-/// An error from here on is looked into.
+/// Errors from here on are examined.
 const FAR: f64 = 0.2;
-/// Processors that others kept busy, from which on nothing is believed.
+/// Number of processors busy with other work from which on no measurement is trusted.
 const FOREIGN_CPUS: f64 = 0.5;
-/// Loads from which on a lock is so near its limit that a little more of anything is a lot of
-/// waiting.
+/// Load from which on a lock is so near its limit that a small increase of anything causes long
+/// waits.
 const NEAR_LIMIT: f64 = 0.8;
-/// A mean that is so many times the median is one of two kinds of waits.
+/// Ratio of mean to median from which on waits are of two kinds.
 const UNEVEN: f64 = 2.0;
-/// A part of what is expected, from which on the service's own time decides.
+/// Fraction of the expected latency from which on the service's own time dominates.
 const OWN_TIME: f64 = 0.25;
 
 type Row = Map<String, Value>;
 
-/// The way of a row, or, if it is about no lock, what was measured.
+/// Algorithm of a row, or, for a row that is not about a lock, the measured quantity.
 fn way(row: &Row) -> String {
     match text(row, "measure").as_str() {
         "lock" => text(row, "algorithm"),
@@ -46,35 +46,35 @@ fn way(row: &Row) -> String {
     }
 }
 
-/// The error of a row that counts: one with a prediction, of a lock that is stable or of something
-/// that is no lock.
+/// Error of a row that counts: a row with a prediction that is about a stable lock or about no
+/// lock.
 fn error(row: &Row) -> Option<f64> {
     let is_stable =
         matches!(row.get("state"), None | Some(Value::Null)) || text(row, "state") == "stable";
     number(row, "error").filter(|_| is_stable)
 }
 
-/// The same without what the draw of requests has to do with it.
+/// Error of a row that counts, without the luck of its draw of requests.
 fn error_luck_apart(row: &Row) -> Option<f64> {
     error(row)?;
     let expected = number(row, "predicted_ms")? + luck_ms(row)?;
     Some(number(row, "mean_ms")? / expected - 1.0)
 }
 
-/// What in a row's own figures may explain that it is far from what was expected.
+/// Reasons in a row's own figures that may explain a large error.
 pub fn reasons(row: &Row) -> Vec<String> {
     let mut reasons = Vec::new();
     let mean = number(row, "mean_ms").unwrap_or(f64::NAN);
     let predicted = number(row, "predicted_ms").unwrap_or(f64::NAN);
     if let Some(cpus) = number(row, "foreign_cpus").filter(|cpus| *cpus > FOREIGN_CPUS) {
-        reasons.push(format!("others kept {cpus} processors busy"));
+        reasons.push(format!("other programs kept {cpus} processors busy"));
     }
     if let Some(load) = number(row, "load").filter(|load| *load > NEAR_LIMIT) {
         reasons.push(format!("near its limit, at a load of {load}"));
     }
     match number(row, "mean_95_ms") {
         Some(half) if (mean - predicted).abs() <= half => {
-            reasons.push(format!("its own 95 % interval is {half} ms to both sides"));
+            reasons.push(format!("its 95 % interval is +/- {half} ms"));
         }
         None if row.contains_key("mean_95_ms") => {
             let requests = number(row, "requests").unwrap_or_default();
@@ -84,7 +84,7 @@ pub fn reasons(row: &Row) -> Vec<String> {
     }
     if let Some(luck) = luck_ms(row).filter(|luck| luck.abs() > FAR / 2.0 * predicted) {
         let (ms, way) = (luck.abs().round(), if luck > 0.0 { "longer" } else { "shorter" });
-        reasons.push(format!("these requests wait {ms} ms {way} than others, whatever the lock"));
+        reasons.push(format!("this draw of requests waits {ms} ms {way} than average at any lock"));
     }
     if let Some(p50) = number(row, "p50_ms").filter(|p50| *p50 * UNEVEN < mean) {
         reasons.push(format!("two kinds of waits: half of them below {p50} ms"));
@@ -93,12 +93,14 @@ pub fn reasons(row: &Row) -> Vec<String> {
     let own = number(row, "base_write_ms").unwrap_or_default() * scale;
     if own > OWN_TIME * predicted {
         let percent = (own / predicted * 100.0).round();
-        reasons.push(format!("a write without added delays is {percent} % of what is expected"));
+        reasons.push(format!(
+            "a write without added delays takes {percent} % of the expected latency"
+        ));
     }
     reasons
 }
 
-/// The value that this share of the values does not exceed.
+/// Smallest value that is not exceeded by this share of the values.
 fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -106,7 +108,7 @@ fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.max(1) - 1).copied()
 }
 
-/// The middle of the values, between the two that are in the middle if they are even.
+/// Median of the values; of an even number of values, the mean of the middle two.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -136,7 +138,7 @@ fn line(algorithm: &str, backend: &str, rows: &[&Row]) -> Row {
     ])
 }
 
-/// A point that is far from what was expected, with what tells it from others.
+/// A point with a large error, with the figures that set it apart.
 fn far_point(row: &Row) -> Row {
     let told = locks::COLUMNS.map(|field| (field, row.get(field).cloned().unwrap_or(Value::Null)));
     let mut point = fields(told);
@@ -144,7 +146,7 @@ fn far_point(row: &Row) -> Row {
     point
 }
 
-/// The same for people.
+/// One line of text for a point with a large error.
 fn says(row: &Row) -> String {
     let at = |field: &str| text(row, field);
     let percent = error(row).unwrap_or(f64::NAN) * 100.0;
@@ -168,9 +170,9 @@ fn says(row: &Row) -> String {
     )
 }
 
-/// What rows that were measured say about the model.
+/// Builds the report on the model from measured rows.
 pub fn of(rows: &[Row]) -> Report {
-    // Rows that can have no error, such as those of the smoke test, say nothing about it.
+    // Rows that can have no error, such as those of the smoke test, say nothing about the model.
     let rows: Vec<&Row> = rows.iter().filter(|row| row.contains_key("error")).collect();
     let mut groups: BTreeMap<(String, String), Vec<&Row>> = BTreeMap::new();
     let mut services: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
@@ -193,10 +195,10 @@ pub fn of(rows: &[Row]) -> Report {
     report
 }
 
-/// The same for the rows of a file.
+/// Builds the report from the rows of a file.
 ///
 /// # Errors
-/// It cannot be read, has a line that is no row, or none that has an error.
+/// The file cannot be read, has a line that is no row, or has no row with an error.
 pub fn of_file(path: &Path) -> io::Result<Report> {
     let rows = resume::read(path)?;
     if !rows.iter().any(|row| row.contains_key("error")) {
@@ -210,7 +212,7 @@ pub fn of_file(path: &Path) -> io::Result<Report> {
 mod tests {
     use super::*;
 
-    /// A lock's row, measured so much beside what was expected, on an idle machine.
+    /// A lock's row with this error, measured on an idle machine.
     fn row(algorithm: &str, backend: &str, error: f64) -> Row {
         fields([
             ("experiment", "E8".into()),
@@ -253,7 +255,7 @@ mod tests {
             row("sync-tas", "claret", 0.12),
             row("sync-tas", "zookeeper", 0.3),
             row("async-tas", "claret", -0.04),
-            // Neither of these has a mean that means something.
+            // Neither of these rows has a meaningful mean.
             with(row("async-tas", "claret", 4.0), "state", "overloaded"),
             with(row("etcd-mutex", "etcd", 0.0), "error", Value::Null),
         ]);
@@ -279,12 +281,15 @@ mod tests {
             assert_eq!(reasons.len(), 1, "{reasons:?}");
             assert!(reasons[0].contains(expected), "{reasons:?}");
         };
-        says(with(far(), "foreign_cpus", 1.7), "others kept 1.7 processors busy");
+        says(with(far(), "foreign_cpus", 1.7), "other programs kept 1.7 processors busy");
         says(with(far(), "load", 0.91), "near its limit, at a load of 0.91");
-        says(with(far(), "mean_95_ms", 90), "95 % interval is 90 ms");
+        says(with(far(), "mean_95_ms", 90), "95 % interval is +/- 90 ms");
         says(with(far(), "mean_95_ms", Value::Null), "one run of 1000 requests");
         says(with(far(), "p50_ms", 101), "half of them below 101 ms");
-        says(with(with(far(), "scale", 5), "base_write_ms", 20), "is 50 % of what is expected");
+        says(
+            with(with(far(), "scale", 5), "base_write_ms", 20),
+            "takes 50 % of the expected latency",
+        );
     }
 
     #[test]
@@ -317,7 +322,7 @@ mod tests {
         std::fs::write(&path, "{\"operation\":\"get\"}\n").unwrap();
         let none = of_file(&path).unwrap_err();
         assert!(none.to_string().contains("no row has a prediction"), "{none}");
-        // Somebody is still measuring: the last line is not whole.
+        // The measurement is still running: the last line is incomplete.
         let line = serde_json::to_string(&row("sync-tas", "claret", 0.1)).unwrap();
         std::fs::write(&path, format!("{line}\n{}", &line[..40])).unwrap();
         assert_eq!(found(&of_file(&path).unwrap(), "all", "all")["points"], 1);

@@ -1,4 +1,4 @@
-//! What `claret bench smoke` and `claret bench locks` are told on the command line.
+//! Command-line options of `claret bench smoke` and `claret bench locks`.
 
 use super::backend::{Attach, Backend};
 use super::experiments::Experiment;
@@ -10,8 +10,8 @@ use model::Algorithm;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The recipes that there are, by the model's names, the choice among them, the lock that Claret
-/// itself knows, processes that keep it, and the lock of etcd's library.
+/// All algorithms: the recipes by the model's names, the choice among them, Claret's own lock,
+/// processes that keep it, and the lock of etcd's library.
 pub const ALGORITHMS: [&str; 15] = [
     "sync-queue",
     "sync-queue-relist",
@@ -30,14 +30,14 @@ pub const ALGORITHMS: [&str; 15] = [
     ETCD_MUTEX,
 ];
 
-/// The recipe that rests on the order of a session's answers and of what it is told.
+/// The recipe that relies on the order between a session's answers and its notifications.
 pub const ASYNC_QUEUE_WATCH: &str = Algorithm::AsyncQueueWatch.name();
-/// The choice among the recipes, while they are used.
+/// The adaptive choice among the recipes.
 pub const ADAPTIVE_RECIPE: &str = "adaptive-recipe";
 /// The lock of etcd's own client library.
 pub const ETCD_MUTEX: &str = "etcd-mutex";
 
-/// Another service to measure in the same run.
+/// Another service that is measured in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SmokePeer {
     /// Apache ZooKeeper, of the Debian package `zookeeper`.
@@ -46,10 +46,10 @@ pub enum SmokePeer {
     Etcd,
 }
 
-/// Claret, and the other services if there are to be any.
+/// Claret, and the other requested services.
 ///
 /// # Errors
-/// One cannot be started here.
+/// A service cannot be started here.
 pub fn backends(vs: &[SmokePeer], program: &Path) -> io::Result<Vec<Backend>> {
     let mut backends = vec![Backend::Claret];
     for peer in vs {
@@ -65,7 +65,7 @@ pub fn backends(vs: &[SmokePeer], program: &Path) -> io::Result<Vec<Backend>> {
     Ok(backends)
 }
 
-/// A time in milliseconds, from a number with a unit.
+/// Parses a number with a unit as a time in milliseconds.
 pub fn parse_ms(text: &str) -> Result<f64, String> {
     parse_duration(text).map(|duration| duration.as_secs_f64() * 1e3)
 }
@@ -84,16 +84,18 @@ pub struct SmokeArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,3",
         value_parser = clap::value_parser!(u16).range(1..=5))]
     pub servers: Vec<u16>,
-    /// Other services to measure beside, in turns, separated by commas.
+    /// Other services to compare with, measured in turns, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub vs: Vec<SmokePeer>,
     /// Operations of each kind and round.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub requests: u32,
-    /// How often all is measured; in a round the services take turns with every operation.
+    /// Repetitions of the whole measurement; within a round the services are measured in turns,
+    /// operation by operation.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
-    /// Operations of each kind before anything is measured: programs get faster while they run.
+    /// Warm-up operations of each kind before the measurement, since programs get faster while they
+    /// run.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub warmup: u32,
     /// Bytes of data in a node.
@@ -105,21 +107,21 @@ pub struct SmokeArgs {
     /// Round trip to add between servers.
     #[arg(long, default_value = "0", value_parser = parse_ms)]
     pub server_rtt: f64,
-    /// Which server the session is at.
+    /// Server that the session is connected to.
     #[arg(long, value_enum, default_value = "leader")]
     pub attach: Attach,
-    /// Operations that are under way at a time when throughput is measured, separated by commas.
+    /// Numbers of concurrent operations for the throughput measurement, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "256,1024",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub outstanding: Vec<u32>,
-    /// Shards of Claret, over all of which its tree is spread.
+    /// Shards of Claret; its tree is spread over all of them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub shards: u16,
-    /// Clients that hand a lock to each other, separated by commas.
+    /// Numbers of clients that hand a lock to each other, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "8,32",
         value_parser = clap::value_parser!(u32).range(2..=1_000))]
     pub waiters: Vec<u32>,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// Print one JSON document instead of a table.
@@ -130,18 +132,18 @@ pub struct SmokeArgs {
 /// Options of `locks`.
 #[derive(Clone, Debug, Args)]
 pub struct LocksArgs {
-    /// Experiments of the study by name, separated by commas. What is said besides replaces what an
-    /// experiment says about it.
+    /// Experiments of the study by name, separated by commas. Other options override an
+    /// experiment's parameters.
     #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
     pub experiment: Vec<Experiment>,
-    /// Services, separated by commas; they run at the same time and are measured in turns.
+    /// Services, separated by commas; all of them run at the same time and are measured in turns.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
-    /// Ways to take the lock, separated by commas [default: the seven recipes]. grant is Claret's own
-    /// lock, over the Redis protocol, whose next holders are known beforehand with successor, which
-    /// servers keep for their clients with near, each client with retained, and clients in two
-    /// processes hand on among themselves with cohort; and etcd-mutex that of etcd's library: each
-    /// is measured there only.
+    /// Algorithms of the lock, separated by commas [default: the seven recipes]. grant is Claret's
+    /// own lock, over the Redis protocol; successor is grant with successors named in advance; with
+    /// near, servers keep the lock for their clients; with retained, each client keeps it; with
+    /// cohort, clients in two processes hand it on among themselves. etcd-mutex is the lock of
+    /// etcd's library. Each of these is measured on its own service only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,
     /// Servers of each service [default: 3].
@@ -162,60 +164,60 @@ pub struct LocksArgs {
     /// Poll intervals of the asynchronous recipes, separated by commas [default: 10ms].
     #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
     pub poll: Vec<f64>,
-    /// Clients, each with a session, to which requests go in turn [default: 32].
+    /// Clients, each with a session; requests are assigned to them in turn [default: 32].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     pub clients: Option<u32>,
     /// Requests of each run [default: 1000].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub requests: Option<u32>,
-    /// Which server sessions are at.
+    /// Server that sessions are connected to.
     #[arg(long, value_enum, default_value = "leader")]
     pub attach: Attach,
-    /// All times are divided by this while it runs, and results multiplied by it. Keep a log write
-    /// and an operation's processor time far below the divided round trips.
+    /// All times are divided by this factor during the run, and results multiplied by it. Keep a
+    /// log write and an operation's processor time far below the divided round trips.
     #[arg(long, default_value_t = 5.0, value_parser = parse_above_zero)]
     pub scale: f64,
-    /// Runs of each point, each with other random choices [default: 5].
+    /// Runs of each point, each with another seed [default: 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
-    /// Operations of each kind on a service before anything is measured there: programs get faster while
-    /// they run.
+    /// Warm-up operations of each kind on a service before its first measurement, since programs
+    /// get faster while they run.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub warmup: u32,
-    /// Where random choices begin.
+    /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How times between requests are spread.
+    /// Distribution of the times between requests.
     #[arg(long, value_enum, default_value = "poisson")]
     pub arrivals: Arrivals,
-    /// Instead of a stream of requests, so many clients, separated by commas, of which each asks
-    /// again after a pause (--think).
+    /// Closed loop instead of a stream of requests: numbers of clients, separated by commas; each
+    /// client requests the lock again after a pause (--think).
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2_000))]
     pub closed: Vec<u32>,
-    /// Mean pause of a client with --closed; it is exponential.
+    /// Mean of the exponential pause of a client with --closed.
     #[arg(long, default_value = "0", value_parser = parse_ms)]
     pub think: f64,
-    /// Nodes of locks stay when their session ends, instead of going with it.
+    /// Create the nodes of locks as persistent nodes instead of ephemeral ones.
     #[arg(long)]
     pub persistent: bool,
-    /// A run ends so long after the last request has come, not divided by --scale; what has not
-    /// had the lock by then is counted as unfinished.
+    /// Time limit of a run after its last request has arrived, not divided by --scale; requests
+    /// without the lock by then are counted as unfinished.
     #[arg(long, default_value = "60s", value_parser = parse_ms)]
     pub limit: f64,
-    /// Rows are appended to this file as they are measured, one JSON object a line, and points that
-    /// it has are not measured again.
+    /// Append each row to this file as it is measured, one JSON object per line, and skip points
+    /// that the file already has.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Measure nothing: say how far the model is from the rows of such a file. --plot draws them.
+    /// Measure nothing: report the model's errors on the rows of such a file. --plot draws them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "dry_run"])]
     pub report: Option<PathBuf>,
-    /// Draw what was measured beside what the model predicts into this file (SVG).
+    /// Draw the measurements and the model's predictions into this file (SVG).
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Say which points would be measured and how long that takes, and measure none.
+    /// Print the points that would be measured and the duration, and measure nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// Print one JSON document instead of a table.
@@ -223,13 +225,13 @@ pub struct LocksArgs {
     pub json: bool,
 }
 
-/// The recipes among them, on nodes, which need nothing else.
+/// Algorithms that are recipes on nodes, which need no other support by the service.
 pub fn recipes() -> Vec<&'static str> {
     let is_one = |name: &&str| recipe(name).is_some_and(Algorithm::needs_nodes_only);
     ALGORITHMS.into_iter().filter(is_one).collect()
 }
 
-/// The way with this name; none for the choice among them.
+/// Recipe with this name; `None` for the adaptive choice.
 pub fn recipe(name: &str) -> Option<Algorithm> {
     Algorithm::named(name)
 }

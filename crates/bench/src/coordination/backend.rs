@@ -1,4 +1,4 @@
-//! The services that are compared, and the links to them and between their servers.
+//! Services under comparison, and the links to them and between their servers.
 
 use super::zookeeper;
 use crate::control::Control;
@@ -13,28 +13,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is tried to start servers at ports that were free.
+/// Attempts to start servers at ports that were free.
 const ATTEMPTS: usize = 4;
-/// Distances that clients of one run can have from the servers.
+/// Number of distances from the servers that clients of one run can have.
 pub const DISTANCES: usize = 3;
 
 /// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
-    /// This binary, with one shard if nothing else is said.
+    /// This binary, by default with one shard.
     Claret,
     /// Apache ZooKeeper, of the Debian package.
     Zookeeper,
     /// etcd, of the Debian package; needs the program claret-etcd-load beside this one.
     Etcd,
-    /// None: what is measured is about the network alone.
+    /// No service: the measurement is about the network alone.
     #[value(skip)]
     Network,
 }
 
 impl Backend {
-    /// Its name on the command line and in rows.
+    /// Name on the command line and in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claret => "claret",
@@ -44,10 +44,10 @@ impl Backend {
         }
     }
 
-    /// Whether it can be started here.
+    /// Checks that the service can be started here.
     ///
     /// # Errors
-    /// It cannot; what is to be installed or built is told.
+    /// It cannot be started; the error names the package or program that is missing.
     pub fn is_installed(self, program: &Path) -> io::Result<()> {
         match self {
             Self::Claret | Self::Network => Ok(()),
@@ -60,67 +60,68 @@ impl Backend {
     }
 }
 
-/// What clients speak.
+/// Protocol of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// That by which the service has nodes: ZooKeeper's, or etcd's own.
+    /// Protocol of the service's nodes: ZooKeeper's, or etcd's own.
     Nodes,
-    /// That of Redis, as Claret does.
+    /// Redis protocol, which Claret speaks too.
     Redis,
 }
 
-/// Which server sessions are connected to.
+/// Servers that sessions are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attach {
-    /// The one that orders writes.
+    /// The leader, which orders writes.
     Leader,
-    /// All of them, in turn.
+    /// All servers, in turn.
     Any,
 }
 
-/// What services are started with.
+/// Resources with which services are started.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
     /// This binary.
     pub program: &'a Path,
-    /// Where data directories are made.
+    /// Parent directory of the data directories.
     pub dir: &'a Path,
-    /// Shards of Claret, over all of which its tree is spread.
+    /// Shards of Claret; its tree is spread over all of them.
     pub shards: u16,
 }
 
-/// At which addresses servers listen for each other, and at which they are reached.
+/// Addresses at which servers listen for each other, and at which they are reached.
 pub struct LineUp {
-    /// Where they listen.
+    /// Addresses at which servers listen.
     pub listens: Vec<SocketAddr>,
-    /// Where others reach them: the beginning of a line, or where they listen.
+    /// Addresses at which peers reach them: the near end of a line, or the listening address.
     pub reached: Vec<SocketAddr>,
 }
 
-/// Where the servers are reached by one protocol.
+/// Addresses of the servers for one protocol.
 struct Doors {
-    /// Where clients connect that are next to the servers.
+    /// Addresses for clients next to the servers.
     near: Vec<SocketAddr>,
-    /// Where clients connect that are not: by distance, then by server.
+    /// Addresses for distant clients: by distance, then by server.
     far: Vec<Vec<SocketAddr>>,
 }
 
-/// A service that ends with this value, with links to it and inside it that can be made longer.
+/// A running service that is stopped when the value is dropped, with links to it and between its
+/// servers whose delay can be set.
 pub struct Ensemble {
-    /// Which service.
+    /// Kind of service.
     pub backend: Backend,
     server: Server,
-    /// By protocol, that of nodes and, if it is spoken, of Redis.
+    /// Addresses by protocol: nodes and, if the service speaks it, Redis.
     doors: Vec<Doors>,
-    /// Which server orders writes.
+    /// Index of the server that orders writes.
     leader: usize,
     to_clients: Arc<Lines>,
     between: Option<Arc<Lines>>,
     round_trips_ns: [u64; DISTANCES],
-    /// Whether it has done enough to be as fast as it gets.
+    /// Whether the service is warmed up.
     pub is_warm: bool,
-    /// What has sessions with it, if this process cannot.
+    /// Program that holds the sessions, if this process cannot.
     load_program: Option<PathBuf>,
     /// Processor time that such a program has used, in microseconds.
     pub elsewhere_us: u64,
@@ -131,7 +132,7 @@ fn listener() -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// So many listeners, no two with the same port.
+/// Opens `count` listeners with distinct ports.
 fn listeners(count: usize) -> io::Result<Vec<TcpListener>> {
     (0..count).map(|_| listener()).collect()
 }
@@ -141,11 +142,11 @@ fn addresses(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
 }
 
 impl Ensemble {
-    /// Starts a service of so many servers. If `stretched`, they reach each other over lines, whose
-    /// relay takes some tens of microseconds of its own.
+    /// Starts a service of `count` servers. If `stretched`, they reach each other over lines, whose
+    /// relay adds some tens of microseconds of its own.
     ///
     /// # Errors
-    /// It does not start.
+    /// The service does not start.
     pub fn start(
         backend: Backend,
         count: usize,
@@ -154,7 +155,7 @@ impl Ensemble {
     ) -> io::Result<Self> {
         for _ in 1..ATTEMPTS {
             match Self::try_to_start(backend, count, stretched, host) {
-                // Between the choice of a port and its use somebody else can take it.
+                // Another process can take a port between its choice and its use.
                 Err(error) if error.to_string().contains("in use") => {}
                 done => return done,
             }
@@ -229,12 +230,12 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// The program that has sessions with it, if this process cannot.
+    /// Program that holds the sessions, if this process cannot.
     pub fn load_program(&self) -> Option<&Path> {
         self.load_program.as_deref()
     }
 
-    /// How many servers there are.
+    /// Number of servers.
     pub fn servers(&self) -> usize {
         self.doors[0].near.len()
     }
@@ -242,7 +243,7 @@ impl Ensemble {
     /// Sets the round trips of clients, by distance, and between servers, in nanoseconds.
     ///
     /// # Errors
-    /// The servers were not started for that.
+    /// The servers were started without lines.
     pub fn stretch(&mut self, clients_ns: [u64; DISTANCES], servers_ns: u64) -> io::Result<()> {
         match &self.between {
             Some(lines) => {
@@ -265,8 +266,8 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Where a session connects, by its number: to the leader or to all servers in turn, and at its
-    /// distance. Who is next to the servers takes no detour.
+    /// Address that a session connects to, by its number: the leader's, or all servers' in turn, at
+    /// the session's distance. Sessions next to the servers connect without a relay.
     ///
     /// # Panics
     /// The service does not speak the protocol.
@@ -288,13 +289,14 @@ impl Ensemble {
         }
     }
 
-    /// Where `count` sessions connect that are all at the first distance.
+    /// Addresses that `count` sessions at the first distance connect to.
     pub fn entrances(&self, count: usize, attach: Attach) -> Vec<SocketAddr> {
         let at = |session| self.entrance(Protocol::Nodes, session, attach, 0);
         (0..count).map(at).collect()
     }
 
-    /// Log entries that its leader has proposed so far; `None` if it does not tell.
+    /// Number of log entries that its leader has proposed so far; `None` if the service does not
+    /// report it.
     ///
     /// # Errors
     /// It does not answer.
@@ -304,27 +306,27 @@ impl Ensemble {
         Ok(fields.get("log_appends").and_then(|count| count.parse().ok()))
     }
 
-    /// Its processes.
+    /// Process IDs of the service.
     pub fn processes(&self) -> Vec<u32> {
         self.server.processes()
     }
 
-    /// Memory that they hold, in bytes.
+    /// Resident memory of its processes, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.server.resident_bytes()
     }
 
-    /// Processor time that they have used, in microseconds.
+    /// Processor time that its processes have used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         self.server.cpu_us()
     }
 
-    /// Ends the leader at once.
+    /// Kills the leader.
     pub fn kill_leader(&mut self) {
         self.server.kill(self.leader);
     }
 
-    /// Where clients connect that are next to a server.
+    /// Address for clients next to a server.
     ///
     /// # Panics
     /// The service does not speak the protocol.
@@ -332,13 +334,13 @@ impl Ensemble {
         self.doors[protocol as usize].near[server]
     }
 
-    /// The servers that do not order writes.
+    /// Servers that do not order writes.
     pub fn followers(&self) -> Vec<usize> {
         (0..self.servers()).filter(|server| *server != self.leader).collect()
     }
 }
 
-/// Starts Claret, all of whose shards the first machine leads.
+/// Starts Claret with the first machine as the leader of all shards.
 fn claret(count: usize, line_up: &LineUp, host: Host<'_>) -> io::Result<Server> {
     let Host { program, dir, shards } = host;
     let options = ClaretOptions {
@@ -350,7 +352,7 @@ fn claret(count: usize, line_up: &LineUp, host: Host<'_>) -> io::Result<Server> 
         replicas: count as u16,
     };
     let over = shards.to_string();
-    // All its clients have one address.
+    // All its clients come from one address.
     let unlimited = "--zookeeper-connections-per-address";
     let zookeeper = ["--zookeeper-port", "0", "--zookeeper-shards", &over, unlimited, "0"];
     if count == 1 {
@@ -376,10 +378,10 @@ fn claret(count: usize, line_up: &LineUp, host: Host<'_>) -> io::Result<Server> 
     Ok(server)
 }
 
-/// What a server answers to a word of four letters.
+/// Sends a four-letter command to a server and returns the answer.
 ///
 /// # Errors
-/// It cannot be reached.
+/// The server cannot be reached.
 pub fn ask_word(address: SocketAddr, word: [u8; 4]) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;

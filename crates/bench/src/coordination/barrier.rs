@@ -1,7 +1,7 @@
-//! Barriers (E16): how long it takes until all parties go on, from the moment at which the last one
-//! comes. The recipe on nodes: everybody creates a node and lists all of them behind it; whoever
-//! sees that all are there creates the node that all others wait for. Claret's own barrier
-//! (`BARRIER.WAIT`) is one request of everybody.
+//! Barriers (E16): time until all parties go on, from the arrival of the last one. With the recipe
+//! on nodes every party creates a node and then lists all of them; the party that sees all of them
+//! creates the node that the others wait for. Claret's own barrier (`BARRIER.WAIT`) takes one
+//! request per party.
 
 use super::client::{Answer, Client, Heard, exists, list};
 use super::operations::quantile;
@@ -18,7 +18,7 @@ use std::time::Instant;
 use wire::jute::{Code, Mode, Reply};
 use wire::resp::ClientReply;
 
-/// Its name in rows; that of the recipe is none.
+/// Name of the own barrier in rows; rows of the recipe have none.
 pub const NAME: &str = "barrier";
 
 const CREATED: u64 = 0;
@@ -26,7 +26,7 @@ const LISTED: u64 = 1;
 const WATCHED: u64 = 2;
 const OPENED: u64 = 3;
 
-/// Lets all sessions of a client meet, and tells how long each waited after the last has come, in
+/// Lets all sessions of a client meet and returns how long each waited after the last arrival, in
 /// nanoseconds.
 fn meet(client: &mut Client, base: &str) -> io::Result<Vec<u64>> {
     let parties = client.sessions();
@@ -70,8 +70,8 @@ fn opened(client: &mut Client, answer: &Answer, parties: usize, gate: &str) -> i
     }
 }
 
-/// A row of a point, with as many parties as it has clients. The recipe takes two writes, one after
-/// the other; `native_ms` is what the model says of a service that knows barriers.
+/// Measures a row of a point, with as many parties as it has clients. The recipe takes two writes
+/// in sequence; `native_ms` is the model's prediction for a service with barriers of its own.
 ///
 /// # Errors
 /// The service fails.
@@ -90,10 +90,10 @@ pub fn measure(
     Ok(row(point, &waited_ns, 2.0 * write_ms, native_ms))
 }
 
-/// The same with Claret's own barrier, by clients that connect here.
+/// Measures Claret's own barrier, with clients that connect here.
 ///
 /// # Errors
-/// A server cannot be reached, or answers something that must not be.
+/// A server cannot be reached, or sends an invalid answer.
 pub fn measure_own(
     entrances: &[SocketAddr],
     point: &Point,
@@ -114,13 +114,15 @@ pub fn measure_own(
             for (_, reply) in run.hear()? {
                 waited_ns.push(begin.elapsed().as_nanos() as u64);
                 let ClientReply::Int(generation) = reply else {
-                    return Err(io::Error::other(format!("a barrier answers {reply:?}")));
+                    return Err(io::Error::other(format!(
+                        "an unexpected answer to a barrier: {reply:?}"
+                    )));
                 };
                 generations.push(generation);
             }
         }
         if generations.iter().any(|one| *one != generations[0]) || generations[0] <= last {
-            return Err(io::Error::other("those who met were told of different generations"));
+            return Err(io::Error::other("parties of one barrier got different generations"));
         }
         last = generations[0];
     }
@@ -133,7 +135,7 @@ fn invalid(error: model::Invalid) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// What the model says of a service that knows barriers, on average.
+/// Mean that the model predicts for a service with barriers of its own.
 fn native_ms(point: &Point, timing: &Timing) -> io::Result<f64> {
     let party = Party { late: Law::zero(), rtt: timing.client_rtt.clone() };
     let parties = vec![party; point.clients as usize];

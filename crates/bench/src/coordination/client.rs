@@ -1,9 +1,9 @@
-//! A client of ZooKeeper's protocol that holds many sessions in one thread: the same code against
-//! Claret and against ZooKeeper.
+//! A client of ZooKeeper's protocol that holds many sessions in one thread: the same code for
+//! Claret and for ZooKeeper.
 //!
-//! Requests are sent without waiting for what was asked before, answers come back in the order of
-//! the requests of their session, and watches in between. There is no going back to a session whose
-//! connection is lost: a measurement during which that happens is worthless, so it is an error.
+//! Requests are sent without waiting for earlier answers; answers arrive in the order of their
+//! session's requests, with watch notifications in between. A session whose connection is lost is
+//! not resumed: a measurement in which that happens is worthless, so it is an error.
 
 use crate::stream::Stream;
 use crate::timers::Timers;
@@ -22,56 +22,56 @@ use wire::jute::{
 
 const TIMER: Token = Token(usize::MAX);
 const READ_BYTES: usize = 64 << 10;
-/// How long a server may take to begin or end a session, and for an answer that is waited for.
+/// Time limit for the begin and end of a session and for an awaited answer.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Signs of life are spread over the time between two of a session, as those of so many programs.
+/// Pings are spread over the ping interval, like those of as many separate programs.
 const PING_SLICES: usize = 64;
-/// So many sessions begin at the same time. Servers accept no more connections at once than some
-/// tens, and end those that ask for no session for a while.
+/// Sessions that begin at the same time. Servers accept no more than some tens of connections at
+/// once, and close connections that request no session for a while.
 const BEGUN_TOGETHER: usize = 32;
-/// The longest sleep: somebody may have pressed Ctrl-C.
+/// Longest sleep, so that Ctrl-C is noticed.
 const IDLE_NS: u64 = 100_000_000;
 
-/// Sessions end when nothing was heard of their clients for so long.
+/// Time without any message from the client after which its session ends.
 pub const SESSION_TIMEOUT_MS: i32 = 30_000;
 
-/// What was heard.
+/// An event for the caller of [`Client::wait`].
 #[derive(Debug)]
 pub enum Heard {
     /// The answer to a request.
     Answer(Answer),
     /// A watch was triggered.
     Event {
-        /// Of this session.
+        /// Session of the watch.
         session: usize,
-        /// What has happened.
+        /// Event that triggered it.
         event: Event,
     },
-    /// A moment that was asked for has come.
+    /// A reminder ([`Client::remind`]) is due.
     Due(usize),
-    /// A session's connection is gone; only if that is expected ([`Client::expect_loss`]).
+    /// A session's connection is lost; reported only if that is expected ([`Client::expect_loss`]).
     Lost(usize),
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
-    /// The session that has asked.
+    /// Session of the request.
     pub session: usize,
-    /// What the request was given to tell it by.
+    /// Caller's tag of the request.
     pub tag: u64,
-    /// The change that was made, or the latest one that the server knows.
+    /// Zxid of the change, or of the latest change that the server knows.
     pub zxid: Zxid,
-    /// What was found out, or why not.
+    /// Reply, or the error code.
     pub result: Result<Reply, Code>,
 }
 
-/// What was sent and received so far, by all sessions.
+/// Messages of all sessions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Requests that change something, whether they were refused or not.
+    /// Requests that change something, including refused ones.
     pub writes: u64,
-    /// Requests that do not.
+    /// Requests that change nothing.
     pub reads: u64,
     /// Answers and notifications.
     pub heard: u64,
@@ -80,7 +80,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What has come since `before`.
+    /// Counts since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             writes: self.writes - before.writes,
@@ -98,25 +98,25 @@ impl Counts {
 
 struct Session {
     stream: Stream,
-    /// Number and operation of requests that are not answered yet, and what to tell them by.
+    /// Number, operation and tag of each unanswered request.
     asked: VecDeque<(i32, Op, u64)>,
     last_xid: i32,
-    /// Set as soon as the server has begun the session.
+    /// ID of the session, once the server has begun it.
     id: Option<SessionId>,
-    /// The server has ended it, or the connection is gone.
+    /// Whether the server has ended the session or the connection is gone.
     ended: bool,
 }
 
-/// Sessions with the loop that serves them.
+/// Sessions and the event loop that serves them.
 pub struct Client {
     poll: Poll,
     events: Events,
     timers: Timers,
     sessions: Vec<Session>,
-    /// Sessions that have something to send.
+    /// Sessions with data to send.
     dirty: Vec<usize>,
     counts: Counts,
-    /// Time between the signs of life of one slice of the sessions and the next.
+    /// Time between the pings of two consecutive slices of the sessions.
     ping_every_ns: u64,
     next_ping_ns: u64,
     ping_slice: usize,
@@ -133,10 +133,11 @@ impl Client {
         Self::connect_for(servers, SESSION_TIMEOUT_MS)
     }
 
-    /// The same with another timeout, of which the server may make what it likes.
+    /// Begins a session at each of these servers, with a requested time-out that the server may
+    /// adjust.
     ///
     /// # Errors
-    /// As for [`Client::connect`].
+    /// See [`Client::connect`].
     pub fn connect_for(servers: &[SocketAddr], timeout_ms: i32) -> io::Result<Self> {
         let (poll, timers) = (Poll::new()?, Timers::new()?);
         let descriptor = timers.descriptor();
@@ -165,7 +166,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits until every session has begun for which there is a connection.
+    /// Waits until a session has begun on every connection.
     fn wait_for_beginnings(&mut self) -> io::Result<()> {
         let until_ns = self.now_ns() + PATIENCE_NS;
         let mut nothing = Vec::new();
@@ -201,42 +202,41 @@ impl Client {
         Ok(())
     }
 
-    /// Nanoseconds since the client was made.
+    /// Nanoseconds since the client was created.
     pub fn now_ns(&self) -> u64 {
         self.timers.now_ns()
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// What was sent and received so far, by requests and not by pings.
+    /// Messages sent and received so far, without pings.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// From now on a session may be lost.
+    /// Allows sessions to be lost from now on.
     pub fn expect_loss(&mut self) {
         self.may_be_lost = true;
     }
 
-    /// Closes a session's connection without a word, as a client that dies does. Its session goes
-    /// on until the server notices.
+    /// Closes a session's connection without a close request, like a client that dies. The session
+    /// goes on until the server notices.
     pub fn drop_connection(&mut self, session: usize) {
         let session = &mut self.sessions[session];
         session.ended = true;
         session.stream.end();
     }
 
-    /// Asks for something; `tag` comes back with the answer. It is sent by the next
-    /// [`Client::wait`].
+    /// Queues a request; `tag` comes back with the answer. The next [`Client::wait`] sends it.
     ///
     /// # Panics
-    /// The protocol has no words for it, which is a fault of the caller.
+    /// The protocol cannot express the request, which is a bug of the caller.
     pub fn ask(&mut self, session: usize, tag: u64, what: Ask) {
         let is_write = matches!(what, Ask::Write(_));
-        let Kind::One(op) = what.kind() else { panic!("several operations are never asked for") };
+        let Kind::One(op) = what.kind() else { panic!("only single operations are requested") };
         let own = &mut self.sessions[session];
         if own.ended {
             return;
@@ -246,7 +246,7 @@ impl Client {
         let request = Request { xid, what };
         let out = &mut own.stream.out;
         let before = out.len();
-        request.encode(out).expect("the request can be said");
+        request.encode(out).expect("the request can be encoded");
         self.counts.bytes += (out.len() - before) as u64;
         own.asked.push_back((xid, op, tag));
         self.counts.writes += u64::from(is_write);
@@ -254,16 +254,15 @@ impl Client {
         self.dirty.push(session);
     }
 
-    /// Lets [`Heard::Due`] be heard at a moment.
+    /// Schedules a [`Heard::Due`] event.
     pub fn remind(&mut self, at_ns: u64, what: usize) {
         self.timers.add(at_ns, what);
     }
 
-    /// Sends what was asked, and waits until something is heard, at most until a moment.
+    /// Sends the queued requests and waits for an event, at most until `until_ns`.
     ///
     /// # Errors
-    /// A session was lost, a server answers what cannot be understood, or somebody has pressed
-    /// Ctrl-C.
+    /// A session was lost, a server sends an invalid answer, or Ctrl-C was pressed.
     pub fn wait(&mut self, until_ns: u64, heard: &mut Vec<Heard>) -> io::Result<()> {
         while heard.is_empty() {
             self.turn(until_ns, heard)?;
@@ -274,10 +273,10 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what was asked without waiting for anything.
+    /// Sends the queued requests without waiting for anything.
     ///
     /// # Errors
-    /// As for [`Client::wait`].
+    /// See [`Client::wait`].
     pub fn send(&mut self) -> io::Result<()> {
         let mut nothing = Vec::new();
         for session in std::mem::take(&mut self.dirty) {
@@ -286,10 +285,10 @@ impl Client {
         Ok(())
     }
 
-    /// Ends all sessions, and with them their ephemeral nodes, and waits for that.
+    /// Ends all sessions, and with them their ephemeral nodes, and waits until that is done.
     ///
     /// # Errors
-    /// As for [`Client::wait`], and if it takes too long.
+    /// See [`Client::wait`]; also if it takes too long.
     pub fn close(mut self) -> io::Result<()> {
         self.may_be_lost = true;
         for session in 0..self.sessions.len() {
@@ -360,7 +359,7 @@ impl Client {
         for (number, session) in sessions.skip(self.ping_slice).step_by(PING_SLICES) {
             if session.id.is_some() && !session.ended {
                 let ping = Request { xid: PING_XID, what: Ask::Ping };
-                ping.encode(&mut session.stream.out).expect("a ping can be said");
+                ping.encode(&mut session.stream.out).expect("a ping can be encoded");
                 self.dirty.push(number);
             }
         }
@@ -430,7 +429,7 @@ impl Client {
             return Ok(());
         }
         let Some((xid, op, tag)) = session.asked.pop_front() else {
-            return Err(io::Error::other("the server answers what nobody has asked"));
+            return Err(io::Error::other("the server sends an answer without a request"));
         };
         if xid != header.xid {
             return Err(io::Error::other("the server answers out of order"));
@@ -439,7 +438,7 @@ impl Client {
         let result = match header.err {
             0 => Ok(read_reply(op, body).map_err(io::Error::other)?),
             err => Err(code(err).ok_or_else(|| {
-                io::Error::other(format!("the server refuses with the unknown number {err}"))
+                io::Error::other(format!("the server answers with the unknown error code {err}"))
             })?),
         };
         heard.push(Heard::Answer(Answer { session: number, tag, zxid: header.zxid, result }));
@@ -460,17 +459,17 @@ impl Client {
     }
 }
 
-/// Reading a node's data, with a watch or without.
+/// Request for a node's data, with or without a watch.
 pub fn get(path: &str, watch: bool) -> Ask {
     Ask::Read { read: Read::Data(path.into()), watch }
 }
 
-/// Asking whether there is a node, with a watch or without.
+/// Request whether a node exists, with or without a watch.
 pub fn exists(path: &str, watch: bool) -> Ask {
     Ask::Read { read: Read::Exists(path.into()), watch }
 }
 
-/// Listing a node's children.
+/// Request for a node's children.
 pub fn list(path: &str) -> Ask {
     Ask::Read { read: Read::Children { path: path.into(), stat: false }, watch: false }
 }

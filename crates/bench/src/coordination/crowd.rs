@@ -1,10 +1,10 @@
-//! `claret bench crowd`: many sessions at one service that do little, and what they cost.
+//! `claret bench crowd`: cost of many mostly idle sessions at one service.
 //!
-//! Who runs a coordination service knows it by its crowds: thousands of programs that hold a session
-//! and an ephemeral node each, watch a few nodes, and say nothing but that they are there, until
-//! something changes that all of them watch. One number of each is what a machine is bought for:
-//! memory for a session, a node and a watch, processor time for signs of life, and how long it takes
-//! until the last one has heard of a change.
+//! In production a coordination service serves crowds: thousands of programs, each with a session
+//! and an ephemeral node, that watch a few nodes and send nothing but heartbeats until a node
+//! changes that all of them watch. A machine is sized by a few numbers: memory per session, node
+//! and watch, processor time of heartbeats, and the time until the last session is notified of a
+//! change.
 
 use super::args::{SmokePeer, backends};
 use super::backend::{Attach, Backend};
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use wire::jute::{Ask, Lasts, Mode};
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 12] = [
     "servers",
     "backend",
@@ -42,15 +42,15 @@ pub const COLUMNS: [&str; 12] = [
     "close_s",
 ];
 
-/// What the answers are told by that all sessions wait for.
+/// Tag of the answers that all sessions wait for.
 const ONE_OF_ALL: u64 = 1;
 
-/// How often a session sends a sign of life, in seconds: three times in the time that it is given.
+/// Seconds between the heartbeats of a session: three within its time-out.
 const HEARTBEAT_S: f64 = SESSION_TIMEOUT_MS as f64 / 3e3;
-/// Files that a process has open besides its connections.
+/// Files that a process has open in addition to its connections.
 const FILES_BESIDE: u64 = 256;
 
-/// Another service that has crowds of sessions.
+/// Another service that can be measured with many sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CrowdPeer {
     /// Apache ZooKeeper, of the Debian package `zookeeper`.
@@ -63,27 +63,28 @@ pub struct CrowdArgs {
     /// Sessions.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=11_000))]
     pub sessions: u32,
-    /// Ephemeral nodes, which belong to the sessions in turn.
+    /// Ephemeral nodes, assigned to the sessions in turn.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub ephemerals: u32,
-    /// Watches. The first of each session is on one node that all watch, the others are on ephemeral
-    /// nodes of other sessions.
+    /// Watches. The first watch of each session is on one node that all sessions watch, the others
+    /// are on ephemeral nodes of other sessions.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub watches: u32,
-    /// How often the node is changed that all watch; between changes all watch it again.
+    /// Number of changes of the node that all sessions watch; all of them watch it again in
+    /// between.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub changes: u32,
-    /// For how long nothing but signs of life is sent while processor time is measured. A session
-    /// sends one every ten seconds.
+    /// Seconds of heartbeats only, during which processor time is measured. A session sends a
+    /// heartbeat every ten seconds.
     #[arg(long, default_value_t = 20.0, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Servers of each service; sessions go to all of them in turn.
+    /// Servers of each service; sessions are spread over them in turn.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
     pub servers: u16,
-    /// Another service to measure after this one.
+    /// Another service to measure after Claret.
     #[arg(long, value_enum)]
     pub vs: Option<CrowdPeer>,
-    /// Where the servers' data directories are made.
+    /// Parent directory of the servers' data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
     /// Print one JSON document instead of a table.
@@ -91,11 +92,11 @@ pub struct CrowdArgs {
     pub json: bool,
 }
 
-/// The sessions of one service, and what they do together.
+/// Sessions of one service and their joint actions.
 struct Crowd<'a> {
     args: &'a CrowdArgs,
     client: Client,
-    /// The node under which everything is.
+    /// Node that is the parent of all others.
     base: String,
 }
 
@@ -108,7 +109,7 @@ impl Crowd<'_> {
         format!("{}/e-{number}", self.base)
     }
 
-    /// Asks for `count` things, told by their number, in the sessions in turn; gives the
+    /// Sends `count` requests, tagged by their number, in the sessions in turn; returns the
     /// nanoseconds until all are answered.
     fn all(&mut self, count: u32, ask: impl Fn(&Self, u32) -> Ask) -> io::Result<u64> {
         let begin_ns = self.client.now_ns();
@@ -120,7 +121,7 @@ impl Crowd<'_> {
         while missing > 0 {
             self.wait(&mut heard)?;
             for heard in heard.drain(..) {
-                // The answer to a change may come after all have heard of it.
+                // The answer to a change may arrive after all notifications of it.
                 let Heard::Answer(Answer { tag: ONE_OF_ALL, result, .. }) = heard else { continue };
                 result.map_err(|code| io::Error::other(format!("refused: {code:?}")))?;
                 missing -= 1;
@@ -151,7 +152,7 @@ impl Crowd<'_> {
         })
     }
 
-    /// Says nothing but that the sessions are there.
+    /// Sends nothing but heartbeats for a while.
     fn rest(&mut self) -> io::Result<()> {
         let until_ns = self.client.now_ns() + (self.args.seconds * 1e9) as u64;
         let mut heard = Vec::new();
@@ -162,8 +163,8 @@ impl Crowd<'_> {
         Ok(())
     }
 
-    /// Changes the node that all watch; gives the nanoseconds after which each of them has heard
-    /// of it.
+    /// Changes the node that all sessions watch; returns the nanoseconds until the notification of
+    /// each.
     fn change(&mut self) -> io::Result<Vec<u64>> {
         let watchers = self.args.sessions.min(self.args.watches) as usize;
         let begin_ns = self.client.now_ns();
@@ -183,7 +184,7 @@ impl Crowd<'_> {
     }
 }
 
-/// Lets this process have as many connections as there are to be sessions.
+/// Raises this process' limit of open files to the number of sessions.
 fn allow(sessions: u32) -> io::Result<()> {
     let (limit, needed) = (getrlimit(Resource::Nofile), u64::from(sessions) + FILES_BESIDE);
     if limit.current.is_some_and(|current| current < needed) {
@@ -212,7 +213,7 @@ fn measure(
     let base = services.name("crowd");
     let ensemble = services.ensemble(backend, args.servers, false)?;
     let mut resident_bytes = vec![ensemble.resident_bytes()];
-    say("sessions begin");
+    say("beginning sessions");
     let client = Client::connect(&ensemble.entrances(args.sessions as usize, Attach::Any))?;
     let mut crowd = Crowd { args, client, base };
     for path in [crowd.base.clone(), crowd.hot()] {
@@ -220,17 +221,17 @@ fn measure(
         made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
     }
     resident_bytes.push(ensemble.resident_bytes());
-    say("ephemeral nodes are made");
+    say("creating ephemeral nodes");
     let create_ns = crowd.make_ephemerals()?;
     resident_bytes.push(ensemble.resident_bytes());
-    say("all watch");
+    say("setting watches");
     let watch_ns = crowd.watch()?;
     resident_bytes.push(ensemble.resident_bytes());
-    say("nobody says anything");
+    say("measuring idle sessions");
     let before_us = ensemble.cpu_us();
     crowd.rest()?;
     let rest_us = ensemble.cpu_us().saturating_sub(before_us);
-    say("something changes");
+    say("changing the watched node");
     let (mut times, mut lasts, before_us) = (Vec::new(), Vec::new(), ensemble.cpu_us());
     for _ in 0..args.changes {
         let mut heard_ns = crowd.change()?;
@@ -238,7 +239,7 @@ fn measure(
         times.append(&mut heard_ns);
     }
     let change_us = ensemble.cpu_us().saturating_sub(before_us);
-    say("sessions end");
+    say("ending sessions");
     let begun = Instant::now();
     crowd.client.close()?;
     let close_s = begun.elapsed().as_secs_f64();
@@ -260,8 +261,9 @@ fn measure(
     Ok(row)
 }
 
-/// What there is, and what each of it has added to the memory of a service: `resident_bytes` is that
-/// of nothing, with the sessions, with their nodes, and with the watches.
+/// Counts, and the memory that each session, node and watch has added to a service:
+/// `resident_bytes` is measured with nothing, with the sessions, with their nodes, and with the
+/// watches.
 fn memory(args: &CrowdArgs, resident_bytes: &[u64]) -> Map<String, Value> {
     let counts = [
         ("sessions", "session_bytes", args.sessions),
@@ -284,7 +286,7 @@ fn memory(args: &CrowdArgs, resident_bytes: &[u64]) -> Map<String, Value> {
 /// Runs the bench.
 ///
 /// # Errors
-/// A service cannot be started or fails, this process may not have so many connections, or Ctrl-C
+/// A service cannot be started or fails, this process may not open enough connections, or Ctrl-C
 /// was pressed.
 pub fn run(args: &CrowdArgs, program: &Path) -> io::Result<Report> {
     stop::listen()?;

@@ -1,31 +1,31 @@
-//! What chance has to do with a run: a hundred requests near a lock's limit wait a third more or less
-//! than a hundred others, only because of when they come and how long each holds the lock.
+//! Influence of chance on a run: near a lock's limit a hundred requests may wait a third more or
+//! less than another hundred, only because of their arrival times and holding times.
 //!
-//! All ways and services are given the same requests, which follow from the seed. So it can be said
-//! what these would wait at a lock that is handed over in turn and as slowly as the row's is
-//! expected to be (Lindley's recursion), and what requests wait there on average. The difference is
-//! the *luck* of the draw. Taken away from a mean it leaves what the way and the service have to do
-//! with it: a control variate, as simulations use them (Law and Kelton, "Simulation Modeling and
-//! Analysis", chapter 11).
+//! All algorithms and services are given the same requests, which follow from the seed. Two mean
+//! waits can therefore be computed for a lock that is handed over in turn and as slowly as the
+//! row's lock is expected to be: that of these very requests (Lindley's recursion), and that of
+//! requests in general. The difference is the *luck* of the draw. A mean without it shows the
+//! effect of the algorithm and the service alone: a control variate, as simulations use them (Law
+//! and Kelton, "Simulation Modeling and Analysis", chapter 11).
 
 use super::generator::{Arrivals, Load, arrivals, services};
 use crate::report::{number, text};
 use model::turns::{Notice, RUN_MAX, Turns};
 use serde_json::{Map, Value};
 
-/// A lock that is handed over in turn, and the requests that it is given. Times are milliseconds.
+/// A lock that is handed over in turn, and its requests. Times are milliseconds.
 struct Drawn {
     interarrival_ms: f64,
     service_ms: f64,
-    /// For how much longer than it is held a request occupies the lock.
+    /// Time for which a request occupies the lock in addition to holding it.
     overhead_ms: f64,
     requests: u32,
     seeds: std::ops::Range<u64>,
     scale: f64,
 }
 
-/// By how many milliseconds the requests of a row wait longer than others would on average; `None` if
-/// it is about no lock in an open loop.
+/// Milliseconds that the requests of a row wait longer than the average draw; `None` if the row is
+/// not about a lock in an open loop.
 pub fn luck_ms(row: &Map<String, Value>) -> Option<f64> {
     let closed = row.get("closed").is_some_and(|closed| *closed == Value::Bool(true));
     if text(row, "measure") != "lock" || text(row, "arrivals") != "poisson" || closed {
@@ -48,7 +48,7 @@ pub fn luck_ms(row: &Map<String, Value>) -> Option<f64> {
 }
 
 impl Drawn {
-    /// What these requests wait on average.
+    /// Mean wait of these requests.
     fn wait_ms(&self) -> f64 {
         let load = |seed| Load {
             requests: self.requests as usize,
@@ -65,7 +65,7 @@ impl Drawn {
         waits.sum::<f64>() / (self.seeds.end - self.seeds.start) as f64 * self.scale / 1e6
     }
 
-    /// What so many requests wait on average, over all that could be drawn.
+    /// Expected mean wait of as many requests, over all possible draws.
     fn expected_ms(&self) -> Option<f64> {
         let Self { interarrival_ms, service_ms, .. } = *self;
         let overheads = vec![(self.overhead_ms, 1.0)];
@@ -74,8 +74,8 @@ impl Drawn {
     }
 }
 
-/// What the requests of a load wait on average, if the lock is free to begin with and each occupies it
-/// for so much longer than it holds it.
+/// Mean wait of a load's requests, if the lock is free at the beginning and each request occupies
+/// it for `overhead_ns` longer than it holds it.
 fn mean_wait_ns(load: &Load, overhead_ns: f64) -> f64 {
     let (mut free_ns, mut waited_ns) = (0.0_f64, 0.0);
     for (came, holds) in arrivals(load).into_iter().zip(services(load)) {
@@ -122,7 +122,7 @@ mod tests {
             ("seed", 1.into()),
             ("seeds", 2.into()),
         ]);
-        assert!(luck_ms(&row).unwrap().abs() < 3.0, "who comes alone waits for nobody");
+        assert!(luck_ms(&row).unwrap().abs() < 3.0, "a lone request does not wait");
         for (field, other) in [("closed", true.into()), ("measure", Value::from("create_sync"))] {
             let mut row = row.clone();
             row.insert(field.into(), other);

@@ -1,5 +1,5 @@
-//! Round trips by themselves: how they are spread (E0), and how long it takes to wait for several of
-//! them (E1). Threads of this process echo what comes over lines.
+//! Round trips by themselves: their distribution (E0), and the time to wait for several of them
+//! (E1). Threads of this process echo data over lines.
 
 use super::plan::{Measure, Point};
 use crate::links::{Delays, Lines, Links};
@@ -15,10 +15,11 @@ use std::time::Instant;
 
 /// Bars of a density.
 const BARS: usize = 60;
-/// The tail that is added to a line: a Pareto law of this index, from a tenth of the round trip on.
+/// Tail that is added to a line: a Pareto distribution of this index, from a tenth of the round
+/// trip on.
 const TAIL_INDEX: f64 = 2.0;
 
-/// Far ends that echo, with lines to them. Their threads end with the connections.
+/// Echoing far ends, with lines to them. Their threads end with the connections.
 struct Echoes {
     lines: Arc<Lines>,
     near: Vec<TcpStream>,
@@ -46,9 +47,9 @@ impl Echoes {
         Ok(Self { lines, near, _links: links })
     }
 
-    /// Says something to all and waits until all have answered: by far end, how long that took, in
-    /// nanoseconds. The lines must differ in length for the order to be seen, so each answer is
-    /// read by a thread of its own.
+    /// Sends a message to all far ends, waits for all answers, and returns the nanoseconds that
+    /// each took. The delays of the lines must differ for the order to be observed, so each answer
+    /// is read by a thread of its own.
     fn ask_all(&mut self, delays_ns: &[u64]) -> io::Result<Vec<u64>> {
         for (line, delay_ns) in delays_ns.iter().enumerate() {
             self.lines.set_round_trip(line, *delay_ns);
@@ -79,15 +80,15 @@ fn echo(listener: &TcpListener) {
     while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
 }
 
-/// How long a line is the next time: the round trip that was asked for and, if that is not nought, a
-/// heavy tail.
+/// Draws the next delay of a line: the requested round trip and, if that is not zero, a heavy tail.
 fn next_ns(rng: &mut Rng, round_trip_ms: f64) -> u64 {
     let least_ms = round_trip_ms / 10.0;
     let tail_ms = least_ms * ((1.0 - rng.unit()).powf(-1.0 / TAIL_INDEX) - 1.0);
     ((round_trip_ms + tail_ms.min(round_trip_ms)) * 1e6) as u64
 }
 
-/// The greatest distance between how samples, in growing order, are spread and a law.
+/// Largest distance between the empirical distribution of sorted samples and a distribution
+/// function.
 fn distance(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     let count = sorted.len() as f64;
     let off = |(rank, value): (usize, &f64)| {
@@ -97,8 +98,8 @@ fn distance(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     sorted.iter().enumerate().map(off).fold(0.0, f64::max)
 }
 
-/// Distances (Kolmogorov and Smirnov) of samples from the laws of the textbook, each fitted by its
-/// moments, and of every second sample from the others.
+/// Kolmogorov-Smirnov distances of samples from textbook distributions, each fitted by its moments,
+/// and of every second sample from the others.
 fn distances(samples_ms: &[f64]) -> Map<String, Value> {
     let mut sorted = samples_ms.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -121,7 +122,7 @@ fn distances(samples_ms: &[f64]) -> Map<String, Value> {
     ])
 }
 
-/// Shares of samples by where they lie, without the longest hundredth.
+/// Density of the samples, without the longest hundredth.
 fn density(sorted_ms: &[f64]) -> Value {
     let last = sorted_ms[(sorted_ms.len() * 99 / 100).min(sorted_ms.len() - 1)];
     let first = sorted_ms[0];
@@ -147,10 +148,10 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// Rows of a point that is about round trips: in the experiment's milliseconds.
+/// Measures the rows of a point that is about round trips, in the experiment's milliseconds.
 ///
 /// # Errors
-/// The system refuses what is needed, or Ctrl-C was pressed.
+/// The system refuses a resource, or Ctrl-C was pressed.
 pub fn measure(point: &Point) -> io::Result<Vec<Map<String, Value>>> {
     match point.measure {
         Measure::Replies => replies(point),
@@ -181,14 +182,14 @@ fn round_trips(point: &Point) -> io::Result<Vec<Map<String, Value>>> {
     Ok(vec![row])
 }
 
-/// For 2, 4 and 6 followers: one reply, those that a majority needs, and all. What is predicted
-/// follows from the replies of the single followers, as they were measured.
+/// Measures for 2, 4 and 6 followers the time to one reply, to those of a majority, and to all. The
+/// prediction follows from the measured replies of the single followers.
 fn replies(point: &Point) -> io::Result<Vec<Map<String, Value>>> {
     let mut rows = Vec::new();
     for followers in [2usize, 4, 6] {
         let mut echoes = Echoes::start(followers)?;
         let mut rng = Rng::new(point.seed);
-        // By follower, and by how many replies there are.
+        // By follower, and by number of replies.
         let mut single = vec![Vec::new(); followers];
         let mut fastest = vec![Vec::new(); followers];
         for _ in 0..point.requests {

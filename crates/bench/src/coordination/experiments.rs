@@ -1,4 +1,4 @@
-//! The study's experiments, and what each says about the parameters of its points.
+//! Experiments of the study, and the parameters that each gives its points.
 
 use super::args::{ASYNC_QUEUE_WATCH, ETCD_MUTEX, recipes};
 use super::plan::Measure;
@@ -17,43 +17,43 @@ pub enum Experiment {
     E1,
     /// Smoke test: single operations, one by one and all at once.
     E2,
-    /// Pipelined creates over both round trips.
+    /// Pipelined creates over a grid of both round trips.
     E3,
-    /// Creates one by one over both round trips.
+    /// Sequential creates over a grid of both round trips.
     E4,
-    /// Heat maps: locks over both round trips.
+    /// Heat maps: locks over a grid of both round trips.
     E5,
-    /// Locks over the round trip between servers, clients 50 ms away.
+    /// Locks over the round trip between servers, with clients 50 ms away.
     E6,
-    /// The plan of E8 to E11: which points they have. It measures nothing.
+    /// Plan of E8 to E11: the positions of their points. Measures nothing.
     E7,
-    /// Locks over the time they are held, clients 100 ms away.
+    /// Locks over the holding time, with clients 100 ms away.
     E8,
-    /// Locks over the time they are held, clients close by.
+    /// Locks over the holding time, with clients close by.
     E9,
-    /// Locks over the round trip of clients, held for a short time.
+    /// Locks over the round trip of clients, with a short holding time.
     E10,
     /// Locks over the round trip of clients, held for most of the time.
     E11,
-    /// The best way per quadrant, from E8 to E11.
+    /// Best algorithm per quadrant, from E8 to E11.
     E12,
-    /// Clients at three distances: who gets the lock.
+    /// Clients at three distances: fairness of the lock.
     E13,
-    /// More and more clients: what a lock costs, and when polling collapses.
+    /// More and more clients: cost of a lock, and the point at which polling collapses.
     E14,
-    /// A holder dies, one who waits dies, an answer is lost.
+    /// Failures: the holder dies, a waiter dies, an answer is lost.
     E15,
     /// Barriers: parties that wait for each other.
     E16,
-    /// The lock that Claret itself knows, beside recipes, where E8, E10 and E11 are stable for it.
+    /// Claret's own lock beside recipes, at the points of E8, E10 and E11 at which it is stable.
     E17,
 }
 
-/// What an experiment says about the parameters; the command line goes over it.
+/// Parameters of an experiment, which the command line overrides.
 pub struct Preset {
-    /// What is measured.
+    /// Kind of measurement.
     pub measure: Measure,
-    /// Ways to take the lock.
+    /// Algorithms of the lock.
     pub algorithms: Vec<&'static str>,
     /// Round trips of clients.
     pub client_ms: Vec<f64>,
@@ -65,9 +65,9 @@ pub struct Preset {
     pub interarrival_ms: Vec<f64>,
     /// Poll intervals.
     pub poll_ms: Vec<f64>,
-    /// Numbers of clients that ask again and again; none for a stream of requests.
+    /// Numbers of clients of a closed loop; empty for a stream of requests.
     pub closed: Vec<u32>,
-    /// Round trips of clients by thirds, instead.
+    /// Round trips of the three thirds of the clients; replaces `client_ms`.
     pub distances_ms: Vec<f64>,
     /// Requests of a run.
     pub requests: u32,
@@ -76,12 +76,12 @@ pub struct Preset {
 }
 
 impl Experiment {
-    /// Its name in the study.
+    /// Name in the study.
     pub fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// What it says, in one or several grids.
+    /// Parameters of the experiment, in one or several grids.
     pub fn presets(self) -> Vec<Preset> {
         if self != Self::E17 {
             return vec![self.preset()];
@@ -101,7 +101,7 @@ impl Experiment {
             ];
             Preset { algorithms, ..preset }
         };
-        // A round trip and the service must fit between two requests, with a log write.
+        // A round trip, the service and a log write must fit between two requests.
         let kept = Preset {
             algorithms: vec![
                 grants::NAME,
@@ -112,7 +112,7 @@ impl Experiment {
                 keepers::ADAPTIVE,
             ],
             client_ms: vec![0.2, 20.0],
-            // One user alone, whom a lock can stay with, and others.
+            // One client alone, which can keep the lock, and several clients.
             closed: vec![1, 8],
             ..custom()
         };
@@ -162,13 +162,13 @@ impl Experiment {
                 seeds: 1,
                 ..preset
             },
-            // Made of others.
+            // Composed of other experiments.
             Self::E7 | Self::E12 | Self::E17 => preset,
             of_something_else => of_something_else.without_load(preset),
         }
     }
 
-    /// The experiments that are not about requests for one lock.
+    /// Parameters of the experiments that are not about requests for one lock.
     fn without_load(self, preset: Preset) -> Preset {
         let preset = Preset { seeds: 1, ..preset };
         let grid = GRID_MS.to_vec();
@@ -207,7 +207,7 @@ impl Experiment {
         }
     }
 
-    /// The experiments that it consists of.
+    /// Experiments of which it consists.
     pub fn parts(self) -> Vec<Self> {
         match self {
             Self::E7 | Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
@@ -216,7 +216,7 @@ impl Experiment {
     }
 }
 
-/// What holds if nothing else is said.
+/// Default parameters without an experiment.
 pub fn custom() -> Preset {
     Preset {
         measure: Measure::Lock,

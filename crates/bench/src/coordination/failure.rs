@@ -1,7 +1,7 @@
-//! What becomes of a lock when somebody dies (E15). Clients die without a word: their connections
-//! close, and the service ends their sessions when it has heard nothing of them for long enough.
-//! `grants` is the same for the lock that the server itself knows, which has leases and no sessions,
-//! `leader` what the loss of a server costs.
+//! Behaviour of a lock when a client dies (E15). Clients die without closing their sessions: their
+//! connections close, and the service ends the sessions once it has received nothing from them for
+//! the time-out. `grants` does the same for the server's own lock, which has leases and no
+//! sessions; `leader` measures the cost of losing a server.
 
 pub mod grants;
 pub mod leader;
@@ -20,15 +20,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::jute::{Ask, Change, Write};
 
-/// The shortest session that both services grant.
+/// Shortest session time-out that both services grant.
 const TIMEOUT_MS: i32 = 4_000;
 const _: () = assert!(TIMEOUT_MS < SESSION_TIMEOUT_MS);
-/// When nothing more is expected of a session that has died.
+/// Time after which a dead session has no further effect.
 const OVER_NS: u64 = 3 * TIMEOUT_MS as u64 * 1_000_000;
-/// So long after a session could have ended somebody has it or nobody gets it.
+/// Time after a session's earliest end within which another client must have the lock; later grants
+/// do not count.
 const LATE_NS: u64 = 2_500_000_000;
 
-/// Clients at a lock.
+/// Clients of one lock.
 struct Scene {
     client: Client,
     recipes: Recipes,
@@ -37,7 +38,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// At a new lock.
+    /// Creates a scene with a new lock.
     fn new(
         entrances: &[SocketAddr],
         point: &Point,
@@ -49,7 +50,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// At a lock that is there.
+    /// Creates a scene with an existing lock.
     fn at(
         entrances: &[SocketAddr],
         point: &Point,
@@ -62,12 +63,13 @@ impl Scene {
         Ok(Self { client, recipes, algorithm, base: base.to_owned() })
     }
 
-    /// A client, who is a session, wants the lock.
+    /// Requests the lock for a client, which is a session.
     fn want(&mut self, who: usize) {
         self.recipes.begin(&mut self.client, who, who, self.algorithm, &self.base);
     }
 
-    /// Goes on for so long, or until somebody has the lock: who, and after how long.
+    /// Goes on for `for_ns` or until a client gets the lock; returns that client and the time it
+    /// took.
     fn next(&mut self, for_ns: u64) -> io::Result<Option<(usize, u64)>> {
         let begin_ns = self.client.now_ns();
         let (mut heard, mut told) = (Vec::new(), Vec::new());
@@ -93,7 +95,7 @@ impl Scene {
     }
 }
 
-/// What of a row is shown to people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 10] = [
     "experiment",
     "backend",
@@ -106,17 +108,17 @@ pub const COLUMNS: [&str; 10] = [
     "error",
     "held_ms",
 ];
-/// Clients at their usual places.
+/// Number of clients at their usual places.
 const CLIENTS: usize = 3;
-/// How long somebody is waited for who should not get the lock.
+/// Time for which the absence of a grant is observed.
 const MOMENT_NS: u64 = 300_000_000;
 
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// A row: what happens, whether nobody had a lock that another one held, and how long the next one
-/// waited for it, beside what is expected, both in milliseconds.
+/// Builds a row: the event, whether no client got a lock that another one held, and the wait of the
+/// next client beside the expected wait, both in milliseconds.
 fn row(
     story: &str,
     safe: bool,
@@ -136,9 +138,9 @@ fn row(
     ])
 }
 
-/// The rows of a point: the holder dies, one in the middle of the queue dies, one dies between its
-/// create and the answer, and one stands still for longer than its session lasts. What is expected
-/// is the session's timeout, and up to a tick more.
+/// Measures the rows of a point: the holder dies, a waiter in the middle of the queue dies, a
+/// client dies between its create and the answer, and a client is suspended for longer than its
+/// session lasts. The expected time is the session's time-out plus up to one tick.
 ///
 /// # Errors
 /// The service fails.
@@ -166,7 +168,7 @@ pub fn measure(
     ])
 }
 
-/// The one behind the holder has the lock when the holder's session has ended.
+/// The waiter behind the holder gets the lock once the holder's session has ended.
 fn holder_dies(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     scene.want(0);
     scene.must_get(0)?;
@@ -178,7 +180,7 @@ fn holder_dies(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     Ok((safe, then.map(|(_, waited_ns)| waited_ns)))
 }
 
-/// Nobody gets the lock, which the holder has still.
+/// No client gets the lock while the holder still has it.
 fn waiter_dies(mut scene: Scene) -> io::Result<bool> {
     scene.want(0);
     scene.must_get(0)?;
@@ -193,7 +195,7 @@ fn waiter_dies(mut scene: Scene) -> io::Result<bool> {
     Ok(wrong.is_none())
 }
 
-/// What somebody has left whose create was not answered does not stand in the way for ever.
+/// A node whose create was never answered does not block the lock for ever.
 fn answer_lost(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     scene.want(0);
     scene.client.send()?;
@@ -205,13 +207,13 @@ fn answer_lost(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     Ok((safe, then.map(|(_, waited_ns)| waited_ns)))
 }
 
-/// Somebody else gets the lock, and what the first one writes when it goes on is refused: its session has
-/// ended. That guards what is in the service itself, and nothing else.
+/// Another client gets the lock, and a write of the first client after it resumes is refused: its
+/// session has ended. This protects data in the service itself, and nothing else.
 fn holder_stands_still(still: &mut Scene, mut others: Scene) -> io::Result<(bool, Option<u64>)> {
     still.want(0);
     still.must_get(0)?;
     others.want(1);
-    // Nobody serves the first one's sessions meanwhile: it gives no sign of life.
+    // The first client's sessions are not served meanwhile, so it sends no heartbeat.
     let then = others.next(OVER_NS)?;
     let path = still.base.as_str().into();
     let data = Some(b"late".to_vec().into());

@@ -1,4 +1,4 @@
-//! What is told of the runs of a point.
+//! Figures from the runs of a point.
 
 use super::backend::Ensemble;
 use super::forecast::Forecast;
@@ -8,19 +8,20 @@ use super::plan::Point;
 use crate::report::{fields, ratio, rounded};
 use serde_json::{Map, Value};
 
-/// Student's t for a 95 % interval, by degrees of freedom from 1 on; further on as many as there are
-/// is as good as the normal one.
+/// Student's t for a 95 % interval, by degrees of freedom from 1 on; beyond the table the normal
+/// distribution is close enough.
 const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
 
-/// How equal these are: 1 if they all are, 1/n if one has all. (Jain's index.) `None` if there is
-/// nothing to share.
+/// Jain's fairness index of these shares: 1 if all are equal, 1/n if one has everything. `None` if
+/// there is nothing to share.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// Half of the 95 % interval of a mean of these; `None` for less than two.
+/// Half-width of the 95 % confidence interval of the mean of these values; `None` for fewer than
+/// two.
 pub fn interval(means: &[f64]) -> Option<f64> {
     let count = means.len() as f64;
     let mean = means.iter().sum::<f64>() / count;
@@ -30,8 +31,8 @@ pub fn interval(means: &[f64]) -> Option<f64> {
     Some(student * (square / freedom as f64 / count).sqrt())
 }
 
-/// By client, what counts for fairness: in a closed loop how often it had the lock, in an open one,
-/// in which everybody gets it as often as asked, its mean latency.
+/// Fairness measure of each client: in a closed loop its number of grants; in an open loop, in
+/// which every request is granted, its mean latency.
 fn shares(point: &Point, outcome: &Outcome) -> Vec<f64> {
     let clients = point.clients as usize;
     let (mut counts, mut sums) = (vec![0.0; clients], vec![0.0; clients]);
@@ -48,8 +49,8 @@ fn shares(point: &Point, outcome: &Outcome) -> Vec<f64> {
     means.map(|(sum, count)| sum / count).collect()
 }
 
-/// The figures of a lock, from all runs of its point, in the experiment's milliseconds. Without a
-/// forecast, what it would say is null.
+/// Figures of a lock from all runs of its point, in the experiment's milliseconds. Without a
+/// forecast, the predicted figures are null.
 pub fn of_lock(
     point: &Point,
     outcomes: &[Outcome],
@@ -69,7 +70,7 @@ pub fn of_lock(
     let mean = ms(served.iter().sum::<u64>() as f64 / served.len() as f64);
     let acquisitions = served.len() as f64;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
-    // A recipe's requests that change something are an entry each, also those that are refused.
+    // Each of a recipe's writes is one log entry, including refused ones.
     let writes = |outcome: &Outcome| outcome.log_entries.unwrap_or(outcome.counts.writes);
     let fair: Vec<f64> =
         outcomes.iter().filter_map(|outcome| jain(&shares(point, outcome))).collect();
@@ -120,7 +121,7 @@ pub fn of_lock(
     row
 }
 
-/// Processor time that others used while something was measured.
+/// Processor time that other programs used during a measurement.
 pub struct Watch {
     costs: crate::sample::Costs,
     elsewhere_us: u64,
@@ -128,14 +129,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts watching.
     pub fn begin(ensemble: &Ensemble) -> Self {
         let costs = crate::sample::Costs::now(&ensemble.processes());
         let elsewhere_us = ensemble.elsewhere_us;
         Self { costs, elsewhere_us, begun: std::time::Instant::now() }
     }
 
-    /// How many processors were busy with something else than the service and its load.
+    /// Number of processors busy with other work than the service and its load.
     pub fn foreign_cpus(&self, ensemble: &Ensemble) -> f64 {
         let after = crate::sample::Costs::now(&ensemble.processes());
         let recorder = crate::recorder::Recorder::new(1, 0);
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_all_has_one_part_of_n_and_equals_have_one() {
+    fn the_index_is_one_over_n_for_a_single_owner_and_one_for_equals() {
         assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
         assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert!((jain(&[1.0, 2.0]).unwrap() - 0.9).abs() < 1e-12);

@@ -1,5 +1,5 @@
-//! What the model expects of a point, from two figures that are measured just before: what a read
-//! and a write take without anything added.
+//! The model's prediction for a point, from figures that are measured just before it: the time of a
+//! read and of a write without added delays.
 
 use super::args::{ETCD_MUTEX, recipe};
 use super::backend::{Attach, Backend};
@@ -12,32 +12,33 @@ use model::recommend::{Available, Choice, Matters, rank};
 use model::turns::RUN_MAX;
 use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
 
-/// What the service takes without anything added, in real milliseconds.
+/// Times of the service without added delays, in real milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Base {
-    /// A read.
+    /// Time of a read.
     pub read_ms: f64,
-    /// A write.
+    /// Time of a write.
     pub write_ms: f64,
-    /// Reads per second that are answered when very many are asked at once.
+    /// Reads per second that are answered when very many are sent at once.
     pub reads_per_s: f64,
-    /// The same for writes.
+    /// Writes per second that are answered when very many are sent at once.
     pub writes_per_s: f64,
 }
 
-/// What is expected, in the experiment's milliseconds.
+/// Predicted figures, in the experiment's milliseconds.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Mean latency of the first requests, as many as there are in a run; of a run that is very long,
-    /// in the long run.
+    /// Mean latency of the first requests, as many as a run has; of a very long run, the long-run
+    /// mean.
     pub mean_ms: Option<f64>,
-    /// What 99 % do not exceed, in the run if that is known, else in the long run.
+    /// Latency that 99 % of the requests do not exceed, in the run if the model gives it, else in
+    /// the long run.
     pub p99_ms: Option<f64>,
-    /// The part of the time for which the lock is occupied.
+    /// Fraction of the time for which the lock is occupied.
     pub load: f64,
-    /// What that means.
+    /// State of the lock at this load.
     pub state: State,
-    /// By how much each request waits longer than the one before.
+    /// Growth of the wait from each request to the next.
     pub growth_ms: Option<f64>,
     /// Log entries per acquisition.
     pub writes: Option<f64>,
@@ -45,13 +46,13 @@ pub struct Forecast {
     pub messages: Option<f64>,
 }
 
-/// Network and disks of a point, in real milliseconds.
+/// Network and disk times of a point, in real milliseconds.
 ///
-/// Sessions at all servers in turn are on average (n - 1)/n server round trips away from the
-/// leader: for writes; and, with Claret, whose leader answers reads, for those as well.
+/// Sessions that are spread over all servers are on average (n - 1)/n server round trips away from
+/// the leader: for writes, and with Claret, whose leader answers reads, also for reads.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
     let client_ms = mean_client_ms(point) / point.scale + base.read_ms;
     let server_ms = point.server_rtt_ms / point.scale;
@@ -72,14 +73,14 @@ pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
         (Attach::Any, Backend::Claret) => {
             timing(client_ms + away_ms, server_ms, disk_ms, Attachment::Leader)
         }
-        // A follower's round trip that is that much shorter, and a commit that is as much longer.
+        // A follower's round trip is shorter by this much, and a commit longer by as much.
         (Attach::Any, Backend::Zookeeper | Backend::Etcd | Backend::Network) => {
             timing(client_ms, away_ms, disk_ms + server_ms - away_ms, Attachment::Follower)
         }
     }
 }
 
-/// The round trip of the average client, as it is in the experiment.
+/// Round trip of the average client in the experiment.
 pub fn mean_client_ms(point: &Point) -> f64 {
     match point.distances_ms.len() {
         0 => point.client_rtt_ms,
@@ -87,18 +88,18 @@ pub fn mean_client_ms(point: &Point) -> f64 {
     }
 }
 
-/// What an operation takes, in the experiment's milliseconds.
+/// Time of an operation, in the experiment's milliseconds.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn operation_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
     Ok(timing(point, base)?.latency(operation)?.mean_ms() * point.scale)
 }
 
-/// What an operation of a pipeline takes, in the experiment's milliseconds.
+/// Time per operation of a pipeline, in the experiment's milliseconds.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn pipelined_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
     let rate = match operation {
         Operation::Read => base.reads_per_s,
@@ -108,10 +109,10 @@ pub fn pipelined_ms(point: &Point, base: &Base, operation: Operation) -> Result<
     Ok(pipelined.per_operation_ms * point.scale)
 }
 
-/// The circumstances of the lock of a point, in real milliseconds.
+/// Circumstances of a point's lock, in real milliseconds.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     let timing = timing(point, base)?;
     let (interarrival_ms, service_ms) =
@@ -120,7 +121,7 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     Ok(Setting {
         poll_ms: point.poll_ms / point.scale,
         requests: (point.requests <= RUN_MAX).then_some(point.requests),
-        // Inside of a process nothing is said. Requests go to the clients in turn.
+        // Within a process nothing is sent. Requests go to the clients in turn.
         near_rtt_ms: 0.0,
         cohort: keepers::MEMBERS,
         same_user: if point.clients == 1 { 1.0 } else { 0.0 },
@@ -128,15 +129,15 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     })
 }
 
-/// What is expected of the lock of a point; nothing where the model does not know what happens.
+/// Prediction for the lock of a point; `None` where the model does not apply.
 ///
-/// That is so for a lock that servers keep, which moves to another server now and then, for etcd's own
-/// lock, and for recipes that read or watch there: reads ask the other
-/// servers, a list behind a create may be answered before it, and a watch that begins at a change
-/// which is no longer the latest one is served by a loop that wakes every 100 ms.
+/// The model does not apply to a lock that servers keep, which moves to another server now and
+/// then, to etcd's own lock, and to recipes that read or watch on etcd: reads ask the other
+/// servers, a list may be answered before the create sent ahead of it, and a watch that begins at a
+/// change which is no longer the latest one is served by a loop that wakes every 100 ms.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
     let writes_only = |algorithm| matches!(algorithm, Algorithm::SyncTas | Algorithm::AsyncTas);
     match recipe(&point.algorithm) {
@@ -151,11 +152,11 @@ pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
     }
 }
 
-/// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
-/// times in the time in which each client goes round once, unless the lock is free when it asks.
+/// Prediction for a lock. In a closed loop of m clients, m services and hand-overs take place in
+/// the time in which each client completes one cycle, unless the lock is free when requested.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast, Invalid> {
     let setting = setting(point, base)?;
     let scale = point.scale;
@@ -181,7 +182,8 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
             mean_ms: Some(mean_ms * scale),
             p99_ms: None,
             load,
-            // Whoever waits for its lock asks for no more: a closed loop is never overloaded.
+            // A client that waits for its lock sends no further requests: a closed loop is never
+            // overloaded.
             state: if load < 0.95 { State::Stable } else { State::Critical },
             growth_ms: None,
             writes: Some(cost.quorum_writes),
@@ -189,7 +191,7 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
         });
     }
     let predicted: Prediction = setting.predict(algorithm)?;
-    // Waits of requests that come at random are all that the model knows.
+    // The model only knows the waits of requests that arrive at random.
     let at_random = point.arrivals == Arrivals::Poisson;
     let run = predicted.run.filter(|_| at_random);
     let mean_ms = run.map(|run| run.mean_ms).or(predicted.mean_ms.filter(|_| at_random));
@@ -205,16 +207,16 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
     })
 }
 
-/// Which of its own locks Claret's clients should end with: one that stays, if nobody else wants it.
+/// Claret's own lock that clients should settle on: a retained one, if no other client wants it.
 fn own(point: &Point) -> Algorithm {
     if point.clients == 1 { Algorithm::Retained } else { Algorithm::Grant }
 }
 
-/// The same for a lock that changes its recipe: what the one that it should end with would do from
-/// the beginning.
+/// Prediction for a lock that changes its recipe: that of the final recipe, as if used from the
+/// beginning.
 ///
 /// # Errors
-/// A figure is no time.
+/// A figure is no valid time.
 pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
     let setting = setting(point, base)?;
     let choices = rank(&setting, Available::default(), Matters::Mean)?;
@@ -224,7 +226,7 @@ pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
     lock(point, base, best.map_or(Algorithm::AsyncQueueWatch, |choice| choice.prediction.algorithm))
 }
 
-/// How many requests a service answers per second if very many are sent at once.
+/// Requests per second that a service answers when very many are sent at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// Reads.
@@ -234,8 +236,8 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Whether a recipe asks for more than half of it, since the model counts no processors. If it is
-    /// not known how much it asks for, it is too much.
+    /// Whether a recipe needs more than half of the capacity, since the model does not account for
+    /// processors. A recipe whose need is unknown counts as exceeding it.
     pub fn is_exceeded_by(&self, prediction: &Prediction, interarrival_ms: f64) -> bool {
         let most_per_s = match prediction.algorithm {
             Algorithm::AsyncQueue | Algorithm::AsyncQueueWatch => self.reads_per_s,
@@ -247,16 +249,18 @@ impl Capacity {
     }
 }
 
-/// What the next requests cost with a recipe, in milliseconds each: as many as are looked ahead, or else
-/// in the long run. Near its limit a lock needs thousands of requests to be as slow as it can be.
+/// Cost per request of the next requests with a recipe, in milliseconds: over the number of
+/// requests considered, or else in the long run. Near its limit a lock needs thousands of requests
+/// to become as slow as it can be.
 pub fn cost_ms(prediction: &Prediction) -> f64 {
     let mean_ms = prediction.run.map(|run| run.mean_ms).or(prediction.mean_ms);
     mean_ms.unwrap_or(f64::INFINITY)
 }
 
-/// The recipes among these that a lock may change to, the best first: safe ones only; of those whose waits
-/// do not grow for ever, and then of the others, the ones first that the service can carry, the
-/// quickest first, and last the one that asks most.
+/// Recipes among these that a lock may change to, the best first. Only safe recipes are eligible.
+/// Recipes whose waits do not grow for ever come first; within each of these two groups, recipes
+/// that the service can carry come first, the quickest first, and the others last, the one with the
+/// most requests at the end.
 pub fn eligible<'a>(
     choices: &'a [Choice],
     interarrival_ms: f64,
@@ -343,7 +347,7 @@ mod tests {
         let point = point(&["--closed", "8", "--service", "10ms", "--scale", "1"]);
         let found = lock(&point, &BASE, Algorithm::SyncQueue).unwrap();
         assert_eq!(found.state, State::Critical);
-        // Eight times a service and a write, without the client's own.
+        // Eight services and writes, without the client's own.
         assert!((found.mean_ms.unwrap() - 7.0 * 111.5).abs() < 1e-6, "{found:?}");
     }
 

@@ -1,12 +1,12 @@
-//! Requests for one lock, from many clients, and what becomes of them.
+//! Generator of requests for one lock from many clients, and the record of their outcome.
 //!
-//! *Open loop*: requests come when they come, and none waits for another; its latency counts from
-//! the moment at which it was to come, so that a generator that is late does not hide it. *Closed
-//! loop*: each client asks again, a pause after its lock was given back. Arrivals, services and
-//! pauses follow from the seed alone, so that all algorithms and services get the same ones.
+//! *Open loop*: requests arrive at given times and none waits for another; latency counts from the
+//! scheduled arrival, so that a late generator does not hide it. *Closed loop*: each client
+//! requests the lock again, a pause after its last release. Arrivals, service times and pauses
+//! follow from the seed alone, so that all algorithms and services get the same ones.
 //!
-//! Every grant is checked: nobody may have the lock then, and its token must be larger than that of
-//! all grants before it.
+//! Every grant is checked: no other request may hold the lock, and the token must be larger than
+//! the tokens of all grants before.
 
 use super::client::Counts;
 use super::locker::{Locker, Told};
@@ -17,77 +17,77 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-/// How the times between requests are spread.
+/// Distribution of the times between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// At random: exponential times between them.
+    /// Random: exponential times.
     Poisson,
-    /// Always the same time between them.
+    /// Constant times.
     Constant,
 }
 
-/// What is asked of a locker. Times are nanoseconds.
+/// Load on a locker. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// How many requests there are.
+    /// Number of requests.
     pub requests: usize,
-    /// From how many clients.
+    /// Number of clients.
     pub clients: usize,
-    /// In an open loop, how requests come.
+    /// Distribution of arrivals in an open loop.
     pub arrivals: Arrivals,
-    /// Mean time between two of them.
+    /// Mean time between two arrivals.
     pub interarrival_ns: f64,
     /// In a closed loop, the mean pause of a client, which is exponential.
     pub closed_think_ns: Option<f64>,
     /// Mean time for which the lock is held; it is exponential.
     pub service_ns: f64,
-    /// So long after the last arrival (or the beginning, in a closed loop) it is enough.
+    /// Time limit after the last arrival (or after the beginning, in a closed loop).
     pub limit_ns: u64,
-    /// Where random choices begin.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// What became of the requests.
+/// Outcome of the requests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// By request, how long it took from its arrival until it had the lock; `None` if it never had.
+    /// Time from arrival to grant of each request; `None` without a grant.
     pub latency_ns: Vec<Option<u64>>,
-    /// By request, its client.
+    /// Client of each request.
     pub client: Vec<usize>,
-    /// By request that was given back, how long it took from its arrival until that was done.
+    /// Time from arrival to the completed release of each released request.
     pub cycle_ns: Vec<u64>,
     /// From the first arrival to the end.
     pub elapsed_ns: u64,
-    /// Time from a holder's leaving to the next one's entering, while somebody waited.
+    /// Times from a holder's release to the next grant, while a request was waiting.
     pub hand_off_ns: Vec<u64>,
-    /// What all this took.
+    /// Messages of the run.
     pub counts: Counts,
-    /// Log entries of the service meanwhile, where they are no matter of what was asked: a grant and
-    /// the release before it are one.
+    /// Log entries of the service during the run, where they cannot be derived from the requests: a
+    /// grant and the release before it share an entry.
     pub log_entries: Option<u64>,
-    /// What must never be, in words: two holders at a time, a token that does not grow.
+    /// Description of a violation: two holders at a time, or a token that does not grow.
     pub wrong: Option<String>,
 }
 
 impl Outcome {
-    /// Latencies of the requests that had the lock.
+    /// Latencies of the granted requests.
     pub fn served_ns(&self) -> impl Iterator<Item = u64> {
         self.latency_ns.iter().filter_map(|latency| *latency)
     }
 
-    /// How many requests never had it.
+    /// Number of requests that were never granted.
     pub fn unfinished(&self) -> usize {
         self.latency_ns.iter().filter(|latency| latency.is_none()).count()
     }
 }
 
-/// An exponential time with this mean.
+/// Draws an exponential time with this mean.
 pub fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.unit()).ln()
 }
 
-/// When requests come, from the beginning on, in nanoseconds.
+/// Arrival times of the requests, from the beginning on, in nanoseconds.
 pub fn arrivals(load: &Load) -> Vec<u64> {
     let mut rng = Rng::new(load.seed ^ 0xa11_17a15);
     let mut at_ns = 0.0;
@@ -102,13 +102,13 @@ pub fn arrivals(load: &Load) -> Vec<u64> {
     (0..load.requests).map(&mut next).collect()
 }
 
-/// How long each request holds the lock, in nanoseconds.
+/// Holding time of each request, in nanoseconds.
 pub fn services(load: &Load) -> Vec<u64> {
     let mut rng = Rng::new(load.seed ^ 0x5e_141ce5);
     (0..load.requests).map(|_| exponential(&mut rng, load.service_ns) as u64).collect()
 }
 
-/// What is to happen at a moment.
+/// Event of the generator at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Arrive { client: usize },
@@ -120,24 +120,24 @@ struct Run<'a, L> {
     load: &'a Load,
     services_ns: Vec<u64>,
     thinks: Rng,
-    /// What is to happen, the earliest first.
+    /// Pending events, the earliest first.
     acts: BinaryHeap<Reverse<(u64, Act)>>,
-    /// By request, when it came.
+    /// Arrival time of each request.
     came_ns: Vec<u64>,
     holder: Option<usize>,
     last_token: i64,
-    /// When the lock was left, if somebody was waiting then.
+    /// Time of the last release, if a request was waiting then.
     left_ns: Option<u64>,
     waiting: usize,
     given_back: usize,
     outcome: Outcome,
 }
 
-/// Lets these requests come and go.
+/// Runs the load on a locker.
 ///
 /// # Errors
-/// The service fails. That two had the lock at a time is no error here but
-/// [`Outcome::wrong`], and ends the run.
+/// The service fails. Two holders at a time are not an error here but [`Outcome::wrong`], and end
+/// the run.
 pub fn run<L: Locker>(locker: &mut L, load: &Load) -> io::Result<Outcome> {
     let begin_ns = locker.now_ns();
     let before = locker.counts();
@@ -224,7 +224,8 @@ impl<L: Locker> Run<'_, L> {
         match told {
             Told::Granted { request, token } => {
                 if let Some(holder) = self.holder {
-                    let what = format!("request {request} has the lock that {holder} has");
+                    let what =
+                        format!("request {request} was granted the lock that {holder} holds");
                     self.outcome.wrong.get_or_insert(what);
                 }
                 if token <= self.last_token {
@@ -302,7 +303,7 @@ mod tests {
         assert!((mean / 3e5 - 1.0).abs() < 0.03, "{mean}");
     }
 
-    /// A locker that gives the lock to whoever asks, on a clock that goes on with every look at it.
+    /// A locker that grants every request at once, on a clock that advances with every reading.
     #[derive(Default)]
     struct Careless {
         now_ns: std::cell::Cell<u64>,
@@ -344,7 +345,7 @@ mod tests {
         let mut careless = Careless { step: 1, ..Careless::default() };
         let busy = Load { requests: 200, limit_ns: 1_000_000, ..load(Arrivals::Poisson) };
         let outcome = run(&mut careless, &busy).unwrap();
-        assert!(outcome.wrong.unwrap().contains("has the lock that"));
+        assert!(outcome.wrong.unwrap().contains("was granted the lock that"));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Locks that the server itself knows: `LOCK.ACQUIRE` is answered when it is the request's turn,
-//! and `LOCK.RELEASE` hands the lock to the next one by the same log entry.
+//! The server's own locks: `LOCK.ACQUIRE` is answered when it is the request's turn, and
+//! `LOCK.RELEASE` hands the lock to the next request in the same log entry.
 //!
-//! A connection whose acquisition waits is served nothing else, so each request that is under way
-//! has a connection of its client for itself, from its acquisition to the answer to its release:
-//! two requests of one client stand in the server's queue like those of two, and the release of one
-//! never waits behind the other. A client has one connection to begin with. In an open loop it keeps
-//! one to spare, which is dialled in advance, since a connection over a line takes a round trip
-//! longer and a request must not pay for that.
+//! A connection with a waiting acquisition serves nothing else, so each request has a connection of
+//! its client for itself, from its acquisition to the answer to its release: two requests of one
+//! client stand in the server's queue like requests of two clients, and the release of one never
+//! waits behind the other. A client begins with one connection. In an open loop it keeps a spare
+//! one, which is dialled in advance, since connecting over a line takes another round trip that a
+//! request must not pay for.
 
 use super::client::Counts;
 use super::locker::{Locker, Told};
@@ -22,38 +22,40 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::resp::ClientReply;
 
-/// Its name on the command line and in the model.
+/// Name on the command line and in the model.
 pub const NAME: &str = "grant";
-/// The same, and those who are next are named in the log beforehand, so that a release is passed on at once.
+/// Name of the variant in which successors are named in the log in advance, so that a release is
+/// passed on at once.
 pub const SUCCESSOR: &str = "successor";
-/// The same, kept by the server that a client is connected with, for all of its clients.
+/// Name of the variant in which the server that a client is connected to keeps the lock for all of
+/// its clients.
 pub const NEAR: &str = "near";
 
 const TIMER: Token = Token(usize::MAX);
 const READ_BYTES: usize = 16 << 10;
-/// How long a server may take until it answers a new connection.
+/// Time limit for a server to answer a new connection.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// The longest sleep: somebody may have pressed Ctrl-C.
+/// Longest sleep, so that Ctrl-C is noticed.
 const IDLE_NS: u64 = 100_000_000;
-/// A lease longer than any critical section of a bench, in which nobody dies.
+/// Lease longer than any critical section of a bench in which no client dies.
 const LEASE_MS: &[u8] = b"86400000";
-/// The longest that a server which keeps the lock can promise.
+/// Longest lease that a server which keeps the lock can promise.
 const NEAR_LEASE_MS: &[u8] = b"21600000";
 
-/// What a connection's last command was, and so what its next reply is about.
+/// Last command of a connection, which its next reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// It was dialled and has not been answered yet.
+    /// Dialled and not answered yet.
     Greeting,
-    /// Nothing.
+    /// Idle.
     Idle,
-    /// A request waits for its turn.
+    /// Waiting for the lock on behalf of this request.
     Acquiring(usize),
-    /// It has the lock.
+    /// Holding the lock.
     Holding(usize),
-    /// It gives the lock back.
+    /// Releasing the lock.
     Releasing(usize),
-    /// It waits until somebody else wants the lock that a request has.
+    /// Waiting for other clients to want the lock that this request holds.
     Listening(usize),
 }
 
@@ -63,41 +65,42 @@ struct Connection {
     doing: Doing,
 }
 
-/// A locker by the commands of the server's own lock.
+/// A locker that uses the commands of the server's own lock.
 pub struct Grants {
     poll: Poll,
     events: Events,
     timers: Timers,
     key: Rc<[u8]>,
-    /// By client, where it connects.
+    /// Address that each client connects to.
     entrances: Vec<SocketAddr>,
-    /// Whether clients keep a connection to spare.
+    /// Whether clients keep a spare connection.
     spare: bool,
     connections: Vec<Connection>,
-    /// By client, its connections without a request.
+    /// Connections of each client without a request.
     idle: Vec<Vec<usize>>,
-    /// Requests that have come and were not sent yet, with their clients.
+    /// Requests that have arrived and were not sent yet, with their clients.
     wanted: Vec<(usize, usize)>,
-    /// By request, its connection, and its token once it has the lock.
+    /// Connection of each request, and its token once it holds the lock.
     requests: BTreeMap<usize, (usize, i64)>,
-    /// How many tokens a request is granted.
+    /// Number of tokens per grant.
     tokens: u32,
-    /// Whether servers keep the lock, and whether those who are next are named.
+    /// Whether servers keep the lock, and whether successors are named.
     near: bool,
     next: bool,
-    /// Requests whose clients want to hear of others, with their tokens, and those whose lock others want.
+    /// Requests whose clients are to be notified of other clients, with their tokens, and requests
+    /// whose lock other clients want.
     to_listen: Vec<(usize, i64)>,
     wanted_by_others: Vec<usize>,
-    /// Connections that have something to send.
+    /// Connections with data to send.
     dirty: Vec<usize>,
     counts: Counts,
     scratch: Vec<u8>,
 }
 
 impl Grants {
-    /// A lock that nobody has used, for clients that connect here, and waits until all are
-    /// connected. In an open loop, in which a client may have several requests at a time, `spare`
-    /// connections are kept.
+    /// Creates an unused lock for clients that connect here, and waits until all are connected. In
+    /// an open loop, in which a client may have several requests at a time, `spare` keeps spare
+    /// connections.
     ///
     /// # Errors
     /// A server cannot be reached, or does not answer.
@@ -142,38 +145,39 @@ impl Grants {
         Ok(grants)
     }
 
-    /// The same for requests that are granted several tokens each.
+    /// Requests several tokens per grant.
     #[must_use]
     pub fn with_tokens(self, tokens: u32) -> Self {
         Self { tokens, ..self }
     }
 
-    /// The same, and the servers keep the lock for their clients.
+    /// Lets servers keep the lock for their clients.
     #[must_use]
     pub fn near(self) -> Self {
         Self { near: true, ..self }
     }
 
-    /// The same, and those who are next are named in the log.
+    /// Lets successors be named in the log.
     #[must_use]
     pub fn named(self) -> Self {
         Self { next: true, ..self }
     }
 
-    /// Waits until others want the lock that a request has, over another connection of its client.
+    /// Waits, on another connection of its client, until other clients want the lock that a request
+    /// holds.
     pub fn listen(&mut self, request: usize) {
         if let Some((_, token)) = self.requests.get(&request) {
             self.to_listen.push((request, *token));
         }
     }
 
-    /// Requests whose lock others want since the last call.
+    /// Takes the requests whose lock other clients want since the last call.
     pub fn wanted_by_others(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.wanted_by_others)
     }
 
-    /// One more connection of a client. It greets, so that the line is known to be there; what is
-    /// asked of it meanwhile comes behind that.
+    /// Dials another connection of a client. Its greeting confirms that the line is up; commands
+    /// sent meanwhile queue behind it.
     fn dial(&mut self, client: usize) -> io::Result<usize> {
         let number = self.connections.len();
         let mut stream = Stream::dial(self.entrances[client], &self.poll, Token(number))?;
@@ -183,7 +187,7 @@ impl Grants {
         Ok(number)
     }
 
-    /// Sends a command that changes something; its reply is about what the connection does now.
+    /// Sends a write; its reply concerns what the connection is doing now.
     fn say(&mut self, number: usize, doing: Doing, words: &[&[u8]]) {
         let connection = &mut self.connections[number];
         let out = &mut connection.stream.out;
@@ -195,7 +199,7 @@ impl Grants {
         self.dirty.push(number);
     }
 
-    /// Sends an acquisition on a connection that has nothing else to do.
+    /// Sends an acquisition on an idle connection.
     fn ask_for(&mut self, request: usize, client: usize) -> io::Result<()> {
         let number = self.idle_of(client)?;
         let key = self.key.clone();
@@ -231,7 +235,8 @@ impl Grants {
         self.idle[client].pop().map_or_else(|| self.dial(client), Ok)
     }
 
-    /// Asks to be told on a connection that has nothing else to do. That changes nothing.
+    /// Asks on an idle connection to be notified of other clients, which changes nothing on the
+    /// server.
     fn ask_for_others(&mut self, request: usize, token: i64) -> io::Result<()> {
         let Some((number, _)) = self.requests.get(&request) else { return Ok(()) };
         let client = self.connections[*number].client;
@@ -301,7 +306,7 @@ impl Grants {
     ) -> io::Result<()> {
         let connection = &mut self.connections[number];
         let client = connection.client;
-        // The greeting's reply is the first one, whatever was asked since.
+        // The first reply is the greeting's, whatever was sent since.
         if matches!(reply, ClientReply::Status(text) if **text == *b"PONG") {
             if connection.doing == Doing::Greeting {
                 connection.doing = Doing::Idle;
@@ -327,7 +332,7 @@ impl Grants {
             (Doing::Listening(request), ClientReply::Int(count)) => {
                 connection.doing = Doing::Idle;
                 self.idle[client].push(number);
-                // Nought: it has given the lock back meanwhile.
+                // Zero: the lock has been released meanwhile.
                 if *count > 0 {
                     self.wanted_by_others.push(request);
                 }
@@ -380,10 +385,10 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::{Arc, Condvar, Mutex};
 
-    /// A server that knows one lock: who holds it is a number that grows with every grant.
+    /// A server with one lock: the holder is identified by a number that grows with every grant.
     #[derive(Default)]
     struct Lock {
-        /// Arrivals and grants so far; it is free when what was granted was given back.
+        /// Arrivals and grants so far; the lock is free when the last grant was released.
         came: i64,
         granted: i64,
         given_back: i64,
@@ -430,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Serves every connection in a thread that ends with it.
+    /// Serves each connection in a thread of its own.
     fn serve() -> (SocketAddr, Shared) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -457,13 +462,13 @@ mod tests {
         (address, shared)
     }
 
-    /// The next so many things that are told, in any order.
+    /// Waits for `count` events, in any order.
     fn hear(grants: &mut Grants, count: usize) -> Vec<Told> {
         let mut all = Vec::new();
         while all.len() < count {
             let mut told = Vec::new();
             grants.wait(grants.now_ns() + PATIENCE_NS, &mut told).unwrap();
-            assert!(!told.is_empty(), "nothing is told any more after {all:?}");
+            assert!(!told.is_empty(), "no further event after {all:?}");
             all.append(&mut told);
         }
         assert_eq!(all.len(), count, "{all:?}");
@@ -478,10 +483,10 @@ mod tests {
     fn requests_of_one_client_wait_side_by_side_and_its_release_is_not_held_up() {
         let (server, lock) = serve();
         let mut grants = Grants::connect(&[server], "/lock-1", true).unwrap();
-        assert_eq!(grants.counts(), Counts::default(), "a greeting counts for nothing");
+        assert_eq!(grants.counts(), Counts::default(), "a greeting is not counted");
         grants.acquire(0, 0);
         assert_eq!(next(&mut grants), Told::Granted { request: 0, token: 1 });
-        // The same client asks twice more: neither stands before the release.
+        // Two more requests of the same client: neither stands before the release.
         for request in 1..3 {
             grants.acquire(request, 0);
             while lock.0.lock().unwrap().came <= request as i64 {
@@ -499,7 +504,7 @@ mod tests {
         let counts = grants.counts();
         assert_eq!((counts.writes, counts.heard, counts.messages()), (6, 6, 12));
         assert!(grants.requests.is_empty());
-        assert_eq!(grants.idle[0].len(), grants.connections.len(), "all have nothing to do");
+        assert_eq!(grants.idle[0].len(), grants.connections.len(), "all connections are idle");
     }
 
     #[test]
@@ -535,15 +540,15 @@ mod tests {
         keepers.release(0);
         let said = keepers.counts();
         let then = [Told::Released { request: 0 }, granted(1, 100_001)];
-        assert_eq!(hear(&mut keepers, 2), then, "client 2 is of the same process");
-        assert_eq!(keepers.counts().writes, said.writes, "nothing is asked");
+        assert_eq!(hear(&mut keepers, 2), then, "client 2 belongs to the same process");
+        assert_eq!(keepers.counts().writes, said.writes, "nothing is sent");
         keepers.acquire(2, 1);
         while keepers.counts().heard < 2 {
             keepers.wait(keepers.now_ns() + 1_000_000, &mut Vec::new()).unwrap();
         }
         keepers.acquire(3, 4);
         keepers.release(1);
-        // Others are heard of, and one more of the cohort goes first.
+        // Other clients are reported, and one more member of the cohort goes first.
         let then = [Told::Released { request: 1 }, granted(3, 100_002)];
         assert_eq!(hear(&mut keepers, 2), then);
         keepers.release(3);
@@ -565,13 +570,13 @@ mod tests {
         };
         take(&mut keepers, 0);
         take(&mut keepers, 1);
-        assert_eq!(keepers.history(), (2, 0), "it went back");
-        // The second one came at once, if nothing came between; the eighth one is enough in any case.
+        assert_eq!(keepers.history(), (2, 0), "the lock was released");
+        // The second request is granted at once, if nothing intervenes; the eighth at the latest.
         (2..10).for_each(|request| take(&mut keepers, request));
         let (said, (asked, _)) = (keepers.counts().writes, keepers.history());
         (10..20).for_each(|request| take(&mut keepers, request));
         assert_eq!(keepers.history(), (asked, 20 - asked));
-        assert_eq!(keepers.counts().writes, said, "nothing is asked");
+        assert_eq!(keepers.counts().writes, said, "nothing is sent");
     }
 
     #[test]
@@ -579,7 +584,7 @@ mod tests {
         let mut grants = Grants::connect(&[serve().0], "/lock-1", false).unwrap();
         grants.acquire(0, 0);
         next(&mut grants);
-        // A lease that has ended: the server does not know the token any more.
+        // An expired lease: the server no longer knows the token.
         grants.requests.insert(0, (0, 99));
         grants.release(0);
         let error = grants.wait(grants.now_ns() + PATIENCE_NS, &mut Vec::new()).unwrap_err();

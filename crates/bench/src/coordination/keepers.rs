@@ -1,11 +1,12 @@
-//! Processes that keep the server's own lock when it is left, and hand it on among their clients, each
-//! under a token of its own, until somebody else wants it.
+//! Processes that keep the server's own lock after a release, and hand it on among their clients,
+//! each under a token of its own, until another process wants it.
 //!
-//! It is what the clients for Python and Rust do (`retained`), on the connections of [`super::grants`]:
-//! *retained* has a process for each client, *cohort* two for all of them, as if there were two regions
-//! in which the clients come to a service near them. Inside of a process nothing is said, and a hand-over
-//! takes no time. *Adaptive* has a process for each client, which keeps the lock while that pays and
-//! gives it back each time otherwise, as [`Keep`] says.
+//! The clients for Python and Rust do the same (`retained`), here on the connections of
+//! [`super::grants`]:
+//! *retained* has a process for each client, *cohort* two for all of them, like two regions whose
+//! clients each use a service nearby. Within a process nothing is sent, and a hand-over takes no
+//! time. *Adaptive* has a process for each client, which keeps the lock while that pays off and
+//! otherwise releases it each time, as [`Keep`] decides.
 
 use super::client::Counts;
 use super::grants::Grants;
@@ -14,22 +15,23 @@ use client::Keep;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// Names on the command line and in the model.
+/// Name of the variant with a process per client, on the command line and in the model.
 pub const RETAINED: &str = "retained";
-/// The same.
+/// Name of the variant with two processes, on the command line and in the model.
 pub const COHORT: &str = "cohort";
-/// The choice between keeping and giving back here; among recipes where there are only nodes.
+/// Name of the choice between keeping and releasing; on services with nodes only, of the choice
+/// among recipes.
 pub const ADAPTIVE: &str = "adaptive";
-/// How many processes the clients of a cohort are in.
+/// Number of processes that the clients of a cohort are spread over.
 const REGIONS: usize = 2;
-/// How many are let in after somebody else wants the lock.
+/// Number of members that are still admitted after another process wants the lock.
 pub const MEMBERS: u32 = 16;
-/// With how many tokens a grant comes.
+/// Number of tokens per grant.
 pub const TOKENS: u32 = adt::lock::TOKENS_OF_KEPT;
 
-/// What a process has of the lock.
+/// Grant of the lock to a process.
 struct Grant {
-    /// The request by which it was asked for.
+    /// Request that acquired the lock.
     request: usize,
     token: i64,
     used: u32,
@@ -41,17 +43,17 @@ struct Grant {
 struct Process {
     grant: Option<Grant>,
     asks: bool,
-    /// When it asked the server last, and when it gave the lock back.
+    /// Times of the last request to the server and of the last release.
     asked_ns: u64,
     left_ns: Option<u64>,
-    /// Nobody has been in since somebody left who was followed by nobody.
+    /// Whether the lock has been free since a release without a waiter in the process.
     idle: bool,
     keep: Keep,
     inside: Option<usize>,
     line: VecDeque<usize>,
 }
 
-/// How many processes there are for so many clients.
+/// Number of processes for this number of clients.
 pub fn processes(algorithm: &str, clients: usize) -> usize {
     if algorithm == COHORT { clients.min(REGIONS) } else { clients }
 }
@@ -61,16 +63,16 @@ pub struct Keepers {
     grants: Grants,
     adaptive: bool,
     processes: Vec<Process>,
-    /// By request for the lock as the server knows it, its process.
+    /// Process of each request to the server.
     asked: Vec<usize>,
-    /// By request, its process.
+    /// Process of each request.
     of: BTreeMap<usize, usize>,
     told: Vec<Told>,
     stays: u64,
 }
 
 impl Keepers {
-    /// Processes with these connections, each for itself.
+    /// Creates processes with these connections, each independent of the others.
     pub fn new(grants: Grants, processes: usize) -> Self {
         let mut all = Vec::new();
         all.resize_with(processes, Process::default);
@@ -78,19 +80,19 @@ impl Keepers {
         Self { grants, adaptive: false, processes: all, asked, of, told, stays: 0 }
     }
 
-    /// The same, which keep the lock while that pays.
+    /// Lets the processes keep the lock only while that pays off.
     #[must_use]
     pub fn adaptive(self) -> Self {
         Self { adaptive: true, ..self }
     }
 
-    /// How often the server was asked for the lock, and how often somebody had it without.
+    /// Number of requests to the server, and number of acquisitions without one.
     pub fn history(&self) -> (u64, u64) {
         let asked = self.asked.len() as u64;
         (asked, self.stays.saturating_sub(asked))
     }
 
-    /// Gives the lock back if it is time, lets the next one in, or asks for it.
+    /// Releases the lock if it is time, admits the next member, or requests the lock.
     fn go_on(&mut self, number: usize) {
         let now_ns = self.grants.now_ns();
         let process = &mut self.processes[number];
@@ -128,7 +130,7 @@ impl Keepers {
         }
     }
 
-    /// The server has told something to the processes.
+    /// Handles an event from the server.
     fn hear(&mut self, told: Told) {
         let Told::Granted { request, token } = told else { return };
         let number = self.asked[request];
@@ -138,7 +140,7 @@ impl Keepers {
         let asked_ns = process.asked_ns;
         let away_ns = process.left_ns.map_or(u64::MAX, |left_ns| asked_ns.saturating_sub(left_ns));
         process.keep.granted(away_ns, now_ns - asked_ns);
-        // Nobody is asked whether others want what goes back anyway.
+        // A lock that is about to be released needs no notification of other clients.
         let recalled = self.adaptive && !process.keep.keeps();
         process.grant = Some(Grant { request, token, used: 0, recalled, let_in: 0 });
         if !recalled {

@@ -1,45 +1,45 @@
-//! What the generator of load knows of a way to take locks.
+//! Interface between the load generator and the lock algorithms.
 //!
-//! Everything below it is one file per way: [`super::znodes`] has the recipes on nodes of
-//! ZooKeeper's protocol, [`super::grants`] the server's own lock, over the Redis protocol.
+//! Each algorithm family is one file: [`super::znodes`] has the recipes on nodes of ZooKeeper's
+//! protocol, [`super::grants`] the server's own lock, over the Redis protocol.
 
 use super::client::Counts;
 use std::io;
 
-/// What a locker tells.
+/// An event that a locker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A request has the lock.
+    /// A request has been granted the lock.
     Granted {
-        /// Which.
+        /// The request.
         request: usize,
-        /// The change by which it has it: whoever has the lock later has a larger one.
+        /// Fencing token of the grant: later grants have larger ones.
         token: i64,
     },
-    /// The lock was given back, as far as the service is concerned.
+    /// The release is complete at the service.
     Released {
-        /// By this request.
+        /// The request.
         request: usize,
     },
 }
 
-/// A way to take one lock, for many clients.
+/// An algorithm for one lock, used by many clients.
 pub trait Locker {
-    /// Nanoseconds on the clock that all moments are told by.
+    /// Nanoseconds on the clock of all reported times.
     fn now_ns(&self) -> u64;
 
-    /// A client wants the lock. Requests are numbered by the caller, each number once.
+    /// Requests the lock for a client. The caller numbers the requests, using each number once.
     fn acquire(&mut self, request: usize, client: usize);
 
-    /// Gives the lock back, which the request has.
+    /// Releases the lock that the request holds.
     fn release(&mut self, request: usize);
 
-    /// Goes on until there is something to tell, at most until a moment.
+    /// Runs until there is an event to report, at most until `until_ns`.
     ///
     /// # Errors
-    /// A session is lost or the service answers what it must not.
+    /// A session is lost or the service sends an invalid answer.
     fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()>;
 
-    /// What was sent and received so far.
+    /// Messages sent and received so far.
     fn counts(&self) -> Counts;
 }

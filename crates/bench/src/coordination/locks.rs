@@ -1,5 +1,5 @@
-//! `claret bench locks`: the points of a plan, one after the other, each beside what the model
-//! expects of it.
+//! `claret bench locks`: measures the points of a plan, one after the other, and sets each beside
+//! the model's prediction.
 
 use super::adaptive::Adaptive;
 use super::args::{ETCD_MUTEX, LocksArgs, recipe};
@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 22] = [
     "experiment",
     "backend",
@@ -53,42 +53,42 @@ pub const COLUMNS: [&str; 22] = [
     "unfinished",
 ];
 
-/// Operations over the Redis protocol whose mean is what it takes by itself.
+/// Operations over the Redis protocol whose mean is the service's base time.
 const BASE_OPERATIONS: usize = 40;
 
-/// Services that were started, and what they were given so far.
+/// Running services, and their use so far.
 pub struct Services<'a> {
     host: Host<'a>,
     started: BTreeMap<(Backend, u16, bool), Ensemble>,
-    /// Names of nodes are never used twice.
+    /// Counter that makes names of nodes unique.
     names: u64,
-    /// A run ends so long after its last request has come, in nanoseconds.
+    /// Time limit of a run after its last request has arrived, in nanoseconds.
     limit_ns: u64,
 }
 
 impl<'a> Services<'a> {
-    /// None so far.
+    /// Creates an empty set of services.
     pub fn new(program: &'a Path, dir: &'a Path, limit_ns: u64) -> Self {
         let host = Host { program, dir, shards: 1 };
         Self { host, started: BTreeMap::new(), names: 0, limit_ns }
     }
 
-    /// Claret has so many shards, over all of which its tree is spread.
+    /// Sets the number of Claret's shards; its tree is spread over all of them.
     pub fn over(mut self, shards: u16) -> Self {
         self.host.shards = shards;
         self
     }
 
-    /// The path of a node that there is not yet.
+    /// Path of a node that does not exist yet.
     pub fn name(&mut self, what: &str) -> String {
         self.names += 1;
         format!("/{what}-{}", self.names)
     }
 
-    /// A service, which is started if it is not there yet.
+    /// Returns the service, and starts it if it is not running yet.
     ///
     /// # Errors
-    /// It does not start.
+    /// The service does not start.
     pub fn ensemble(
         &mut self,
         backend: Backend,
@@ -104,15 +104,15 @@ impl<'a> Services<'a> {
         Ok(self.started.get_mut(&key).expect("it was started"))
     }
 
-    /// A service of one's own, to do with it what one likes.
+    /// Starts a separate service for exclusive use.
     ///
     /// # Errors
-    /// It does not start.
+    /// The service does not start.
     pub fn another(&self, backend: Backend, servers: u16) -> io::Result<Ensemble> {
         Ensemble::start(backend, usize::from(servers), false, self.host)
     }
 
-    /// Ends what none of these points need.
+    /// Stops the services that none of these points needs.
     fn keep_for(&mut self, points: &[&Point]) {
         self.started.retain(|(backend, servers, stretched), _| {
             let same = |point: &&Point| {
@@ -123,12 +123,13 @@ impl<'a> Services<'a> {
     }
 }
 
-/// Nanoseconds of the real run, from the experiment's milliseconds.
+/// Converts the experiment's milliseconds to nanoseconds of the real run.
 fn real_ns(point: &Point, ms: f64) -> u64 {
     (ms / point.scale * 1e6) as u64
 }
 
-/// Round trips of clients by distance. A line without a delay is a line all the same if `through`.
+/// Round trips of clients by distance. If `through`, clients connect through a line even without a
+/// delay.
 fn round_trips(point: &Point, through: bool) -> [u64; DISTANCES] {
     let mut all = [real_ns(point, point.client_rtt_ms); DISTANCES];
     for (own, ms) in all.iter_mut().zip(&point.distances_ms) {
@@ -137,7 +138,7 @@ fn round_trips(point: &Point, through: bool) -> [u64; DISTANCES] {
     if through { all.map(|ns| ns.min(1)) } else { all }
 }
 
-/// What the service of a point takes by itself, over the relays that the point uses.
+/// Measures the base times of a point's service, over the relays that the point uses.
 ///
 /// # Errors
 /// The service fails.
@@ -163,7 +164,7 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
     })
 }
 
-/// The same over the Redis protocol, by commands that have nothing to do with locks.
+/// Measures the base times over the Redis protocol, by commands that have nothing to do with locks.
 fn base_of_redis(ensemble: &Ensemble, key: &str) -> io::Result<Base> {
     let mut control = Control::connect(ensemble.entrance(Protocol::Redis, 0, Attach::Leader, 0))?;
     let mut mean_ms = |words: &[&str]| {
@@ -183,10 +184,10 @@ fn base_of_redis(ensemble: &Ensemble, key: &str) -> io::Result<Base> {
     })
 }
 
-/// Makes the links of a point's service as long as it says.
+/// Sets the delays of a point's links.
 ///
 /// # Errors
-/// The service was not started for that.
+/// The service was started without lines.
 pub fn stretch<'s>(services: &'s mut Services<'_>, point: &Point) -> io::Result<&'s mut Ensemble> {
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
     ensemble.stretch(round_trips(point, false), real_ns(point, point.server_rtt_ms))?;
@@ -197,7 +198,7 @@ fn invalid(error: model::Invalid) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Measures a point: its rows.
+/// Measures a point and returns its rows.
 fn measure(
     services: &mut Services<'_>,
     point: &Point,
@@ -222,7 +223,7 @@ fn measure(
     Ok(whole(point, rows))
 }
 
-/// Rows with the parameters of their point before what was found.
+/// Adds the parameters of the point to the front of its rows.
 fn whole(point: &Point, rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
     let whole = |mut row: Map<String, Value>| {
         let mut all = point.fields();
@@ -240,7 +241,7 @@ fn failures(
     let known =
         |algorithm: &Algorithm| algorithm.needs_nodes_only() || *algorithm == Algorithm::Grant;
     let algorithm = recipe(&point.algorithm).filter(known).ok_or_else(|| {
-        io::Error::other("what becomes of one way to take a lock is asked, and not of a choice")
+        io::Error::other("this measurement needs a single algorithm, not an adaptive choice")
     })?;
     let mut names: Vec<String> = (0..4).map(|_| services.name("failure")).collect();
     let mut name = || names.pop().unwrap_or_default();
@@ -304,7 +305,7 @@ fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<M
     Ok(row)
 }
 
-/// What clients speak for a way to take the lock.
+/// Protocol that an algorithm needs.
 fn protocol_of(algorithm: Option<Algorithm>) -> Protocol {
     match algorithm {
         Some(Algorithm::Grant | Algorithm::Successor | Algorithm::Retained | Algorithm::Cohort) => {
@@ -314,8 +315,8 @@ fn protocol_of(algorithm: Option<Algorithm>) -> Protocol {
     }
 }
 
-/// One run of a lock's point. What a lock that changes its recipe has chosen is added to `chosen`: how
-/// often each recipe gave the lock, and how often it was changed.
+/// Carries out one run of a lock's point. The choices of a lock that changes its recipe are added
+/// to `chosen`: the number of grants by each recipe, and the number of changes.
 fn one_run(
     services: &mut Services<'_>,
     point: &Point,
@@ -328,7 +329,7 @@ fn one_run(
     let clients = point.clients as usize;
     let algorithm = recipe(&point.algorithm);
     let near = point.algorithm == grants::NEAR;
-    // It chooses among Claret's own locks there, and among recipes elsewhere.
+    // On Claret it chooses among the own locks, elsewhere among recipes.
     let by_itself = point.keeps_while_it_pays();
     let protocol = if near || by_itself { Protocol::Redis } else { protocol_of(algorithm) };
     let places = keepers::processes(&point.algorithm, clients);
@@ -376,7 +377,7 @@ fn one_run(
     on_nodes(ensemble, &entrances, &task)
 }
 
-/// One run with nodes, by sessions of its own.
+/// Carries out one run on nodes, with sessions of its own.
 ///
 /// # Errors
 /// The service fails.
@@ -391,8 +392,8 @@ pub fn on_nodes(
     Ok(outcome)
 }
 
-/// One run with the service's own lock, by commands of the Redis protocol, with the log entries that
-/// the service has proposed meanwhile.
+/// Carries out one run on the service's own lock, by commands of the Redis protocol, and counts the
+/// log entries that the service proposes meanwhile.
 ///
 /// # Errors
 /// The service fails.
@@ -406,7 +407,7 @@ pub fn grants(
     granted(ensemble, locker, load)
 }
 
-/// What comes of a load on a locker by the server's own lock.
+/// Runs a load on a locker that uses the server's own lock.
 fn granted(ensemble: &Ensemble, mut locker: Grants, load: &Load) -> io::Result<Outcome> {
     let before = ensemble.log_entries()?;
     let mut outcome = generate(&mut locker, load)?;
@@ -414,14 +415,14 @@ fn granted(ensemble: &Ensemble, mut locker: Grants, load: &Load) -> io::Result<O
     Ok(outcome)
 }
 
-/// Processes that keep the lock, one at each of these entrances.
+/// Creates processes that keep the lock, one at each of these addresses.
 fn processes(entrances: &[SocketAddr], key: &str) -> io::Result<Keepers> {
-    // Who listens needs a connection besides the one that the lock was asked for over.
+    // Listening needs a connection in addition to the one that acquired the lock.
     let grants = Grants::connect(entrances, key, true)?.with_tokens(keepers::TOKENS);
     Ok(Keepers::new(grants, entrances.len()))
 }
 
-/// The same with them; how the lock was had is added to `chosen`.
+/// Runs a load on processes that keep the lock; adds to `chosen` how the lock was acquired.
 fn kept(
     ensemble: &Ensemble,
     mut locker: Keepers,
@@ -474,7 +475,7 @@ fn creates(
     ]))
 }
 
-/// Columns of the table for people that these options ask for.
+/// Columns of the printed table with these options.
 pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
     match args.experiment[..] {
         _ if args.report.is_some() => &agreement::COLUMNS,
@@ -486,14 +487,15 @@ pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
 /// Runs the bench.
 ///
 /// # Errors
-/// A service cannot be started or fails, two had a lock at a time, or Ctrl-C was pressed.
+/// A service cannot be started or fails, two requests held a lock at the same time, or Ctrl-C was
+/// pressed.
 pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     if let Some(file) = &args.report {
         if let Some(picture) = &args.plot {
             plot::draw(&Report { rows: resume::read(file)?, ..Report::default() }, picture)?;
         }
         return match agreement::of_file(file) {
-            // What has no prediction is drawn all the same.
+            // Rows without a prediction are drawn all the same.
             Err(error) if args.plot.is_some() && error.kind() == ErrorKind::InvalidData => {
                 Ok(Report { rows: resume::read(file)?, ..Report::default() })
             }
@@ -506,7 +508,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     }
     let plan = args.experiment.contains(&Experiment::E7);
     if plan && args.experiment.len() > 1 {
-        let what = "E7 is the plan of E8 to E11 and measures nothing: ask for it alone";
+        let what = "E7 is the plan of E8 to E11 and measures nothing: use it alone";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let points = points(args);

@@ -1,25 +1,26 @@
-//! The study of the price of coordination: `claret bench smoke`, `claret bench locks` and
-//! `claret bench crowd`.
+//! The study of the price of coordination: `claret bench smoke`, `claret bench locks` and `claret
+//! bench crowd`.
 //!
 //! Two versions of a paper on the cost of consensus measure locks on ZooKeeper under added delays.
-//! This repeats their experiments on Claret, and on ZooKeeper and etcd beside it, by the same code,
-//! with what [`model`] predicts beside the figures. `docs/study/` says how to repeat each of them.
+//! This module repeats their experiments on Claret, and on ZooKeeper and etcd for comparison, with
+//! the same code, and sets the predictions of [`model`] beside the figures. `docs/study/` describes
+//! how to repeat each experiment.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
-//! | [`nodes`] | what is needed of a service that has nodes, whatever it speaks |
-//! | [`recipes`], [`mirror`], [`znodes`] | the lock recipes on them |
-//! | [`tasks`], [`sessions`] | what a run's sessions do, in this process or in another program |
-//! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
-//! | [`keepers`] | processes that keep it, always or while that pays, and hand it on among their clients |
+//! | [`nodes`] | interface of a service with nodes, for any protocol |
+//! | [`recipes`], [`mirror`], [`znodes`] | the lock recipes on nodes |
+//! | [`tasks`], [`sessions`] | work of a run's sessions, in this process or in another program |
+//! | [`grants`] | the server's own lock, over the Redis protocol |
+//! | [`keepers`] | processes that keep it and hand it on among their clients |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
-//! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
-//! | [`crowd`] | many sessions that do little |
-//! | [`generator`] | requests that come and go, and the check that nobody overlaps |
-//! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
-//! | [`experiments`], [`plan`], [`resume`] | what is measured, and what was already |
-//! | [`forecast`], [`figures`], [`agreement`] | what is expected, what was found, and how far they are apart |
+//! | [`locker`] | interface between the generator and the lock algorithms |
+//! | [`crowd`] | many mostly idle sessions |
+//! | [`generator`] | arrival of requests, and the check of mutual exclusion |
+//! | [`backend`], [`zookeeper`] | the services, with links of adjustable delay |
+//! | [`experiments`], [`plan`], [`resume`] | points to measure, and points that are already measured |
+//! | [`forecast`], [`figures`], [`agreement`] | predictions, results, and their agreement |
 
 pub mod adaptive;
 mod agreement;
@@ -57,7 +58,7 @@ pub mod zookeeper;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A progress bar on standard error, in seconds that are expected.
+/// Creates a progress bar on standard error, in expected seconds.
 fn progress(expected_s: f64) -> ProgressBar {
     let bar = ProgressBar::new(expected_s.ceil() as u64);
     let style = ProgressStyle::with_template("{wide_bar} {elapsed} of about {len} s {msg}");

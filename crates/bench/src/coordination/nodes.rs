@@ -1,43 +1,43 @@
-//! What recipes and single operations need of a service that has nodes: sessions that ask, are
-//! answered and are told what happens.
+//! Interface of a service with nodes, as recipes and single operations need it: sessions that send
+//! requests and receive answers and notifications.
 //!
-//! ZooKeeper's protocol is one way to have them ([`Client`]). Another program can have others, and
-//! everything that is written for this trait runs there as it is ([`super::tasks`]).
+//! ZooKeeper's protocol is one implementation ([`Client`]). Another program can have another one,
+//! and all code that is written for this trait runs there unchanged ([`super::tasks`]).
 
 use super::client::{Answer, Client, Counts, Heard};
 use std::io::{self, ErrorKind};
 use wire::jute::{Ask, Code, Reply};
 
-/// How long an answer may take that is waited for.
+/// Time limit of an awaited answer.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Sessions of clients.
 pub trait Nodes {
-    /// Nanoseconds on the clock that all moments are told by.
+    /// Nanoseconds on the clock of all reported times.
     fn now_ns(&self) -> u64;
 
-    /// How many sessions there are.
+    /// Number of sessions.
     fn sessions(&self) -> usize;
 
-    /// Asks for something; `tag` comes back with the answer. It is sent by the next wait.
+    /// Queues a request; `tag` comes back with the answer. The next wait sends it.
     fn ask(&mut self, session: usize, tag: u64, what: Ask);
 
-    /// Lets [`Heard::Due`] be heard at a moment.
+    /// Schedules a [`Heard::Due`] event.
     fn remind(&mut self, at_ns: u64, what: usize);
 
-    /// Sends what was asked, and waits until something is heard, at most until a moment.
+    /// Sends the queued requests, and waits for an event, at most until `until_ns`.
     ///
     /// # Errors
-    /// A session was lost, or the service answers what cannot be understood.
+    /// A session was lost, or the service sends an invalid answer.
     fn wait(&mut self, until_ns: u64, heard: &mut Vec<Heard>) -> io::Result<()>;
 
-    /// What was sent and received so far.
+    /// Messages sent and received so far.
     fn counts(&self) -> Counts;
 
-    /// Asks for something and waits for the answer, in which nothing else is heard.
+    /// Sends a request and waits for its answer, discarding other events.
     ///
     /// # Errors
-    /// As for [`Nodes::wait`], and if the answer takes too long.
+    /// See [`Nodes::wait`]; also if the answer takes too long.
     fn call(&mut self, session: usize, what: Ask) -> io::Result<Result<Reply, Code>> {
         const TAG: u64 = u64::MAX;
         self.ask(session, TAG, what);

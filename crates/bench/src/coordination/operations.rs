@@ -1,4 +1,4 @@
-//! Single operations of a session, one by one or many at a time, and how long they take.
+//! Single operations of a session, one by one or many at a time, and their times.
 
 use super::client::Heard;
 use super::nodes::Nodes;
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use wire::jute::Ask;
 
-/// Operations that were timed.
+/// Times of operations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Timed {
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub elapsed_ns: u64,
-    /// By operation, from the request to the answer.
+    /// Time from the request to the answer of each operation.
     pub latency_ns: Vec<u64>,
 }
 
 impl Timed {
-    /// Takes in more of the same.
+    /// Adds more operations of the same kind.
     pub fn add(&mut self, other: Self) {
         self.elapsed_ns += other.elapsed_ns;
         self.latency_ns.extend(other.latency_ns);
     }
 
-    /// Time per operation, in milliseconds: what a pipeline saves is seen here.
+    /// Elapsed time per operation, in milliseconds, which shows the gain of a pipeline.
     pub fn per_operation_ms(&self) -> f64 {
         self.elapsed_ns as f64 / 1e6 / self.latency_ns.len().max(1) as f64
     }
@@ -33,13 +33,13 @@ impl Timed {
         sum as f64 / 1e6 / self.latency_ns.len().max(1) as f64
     }
 
-    /// The latency that this share of the operations did not exceed, in milliseconds.
+    /// Latency that this share of the operations did not exceed, in milliseconds.
     pub fn quantile_ms(&self, share: f64) -> f64 {
         quantile(&self.latency_ns, share) / 1e6
     }
 }
 
-/// The value that this share of the values does not exceed; NaN if there are none.
+/// Smallest value that is not exceeded by this share of the values; NaN if there are none.
 pub fn quantile(values: &[u64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -47,10 +47,10 @@ pub fn quantile(values: &[u64], share: f64) -> f64 {
     sorted.get(rank.max(1) - 1).map_or(f64::NAN, |value| *value as f64)
 }
 
-/// Asks for `count` things in a session, at most so many at a time, and waits for all answers.
+/// Sends `count` requests in a session, at most `outstanding` at a time, and waits for all answers.
 ///
 /// # Errors
-/// The service fails or refuses something.
+/// The service fails or refuses a request.
 pub fn each(
     client: &mut impl Nodes,
     session: usize,
@@ -61,12 +61,12 @@ pub fn each(
     asked(client, session, (count, 0), outstanding, ask, |_| None).map(|(timed, _)| timed)
 }
 
-/// The same with the times at which watches are triggered: `which` tells from a path which
-/// operation has triggered it. Waits for one event of each operation, which a service may tell
-/// before the answer or, as etcd does, long after it.
+/// Sends requests like [`each`] and records the times at which watches are triggered: `which`
+/// derives from a path the operation that has triggered it. Waits for one event per operation,
+/// which a service may send before the answer or, as etcd does, long after it.
 ///
 /// # Errors
-/// As for [`each`], and if events are missing.
+/// See [`each`]; also if events are missing.
 pub fn watched(
     client: &mut impl Nodes,
     session: usize,
@@ -78,7 +78,7 @@ pub fn watched(
     asked(client, session, (count, count), outstanding, ask, which)
 }
 
-/// Asks for `count` things and waits for as many answers and for `expected` events.
+/// Sends `count` requests and waits for as many answers and for `expected` events.
 fn asked(
     client: &mut impl Nodes,
     session: usize,

@@ -1,4 +1,4 @@
-//! Which points are measured: what the study's experiments say, and over that the command line.
+//! Points to measure: the parameters of the study's experiments, overridden by the command line.
 
 use super::args::{ADAPTIVE_RECIPE, ASYNC_QUEUE_WATCH, ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What is measured at a point.
+/// Kind of measurement at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -26,46 +26,46 @@ pub enum Measure {
     RoundTrips,
     /// Waiting for several replies.
     Replies,
-    /// What becomes of a lock when somebody dies.
+    /// Behaviour of a lock when a client dies.
     Failure,
     /// Parties that wait for each other.
     Barrier,
 }
 
 impl Measure {
-    /// Whether it is about lock recipes.
+    /// Whether the measurement is about lock recipes.
     fn locks(self) -> bool {
         matches!(self, Self::Lock | Self::Failure)
     }
 
-    /// Whether it is about the network alone.
+    /// Whether the measurement is about the network alone.
     pub fn is_network(self) -> bool {
         matches!(self, Self::RoundTrips | Self::Replies)
     }
 }
 
-/// One point: everything that decides what is measured. Times are milliseconds before they are
-/// divided by the scale.
+/// One point: all parameters of a measurement. Times are milliseconds before the division by the
+/// scale.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The experiment that it belongs to.
+    /// Experiment that the point belongs to.
     pub experiment: String,
-    /// What is measured.
+    /// Kind of measurement.
     pub measure: Measure,
-    /// On which service.
+    /// Service.
     pub backend: Backend,
-    /// With how many servers.
+    /// Number of servers.
     pub servers: u16,
-    /// Whether servers talk to each other over a relay; so they do if any point of the plan adds to
+    /// Whether servers reach each other over a relay; they do if any point of the plan adds to
     /// their round trips.
     pub stretched: bool,
-    /// Where sessions are.
+    /// Servers that sessions are connected to.
     pub attach: Attach,
-    /// How the lock is taken.
+    /// Algorithm of the lock.
     pub algorithm: String,
     /// Round trip that is added between clients and servers.
     pub client_rtt_ms: f64,
-    /// Round trips of clients by thirds, instead; empty if all are the same.
+    /// Round trips of the three thirds of the clients, instead; empty if all are the same.
     pub distances_ms: Vec<f64>,
     /// Round trip that is added between servers.
     pub server_rtt_ms: f64,
@@ -75,11 +75,11 @@ pub struct Point {
     pub interarrival_ms: f64,
     /// Poll interval.
     pub poll_ms: f64,
-    /// How requests come.
+    /// Distribution of arrivals.
     pub arrivals: Arrivals,
-    /// Whether clients ask in turn with themselves instead.
+    /// Whether clients run in a closed loop instead.
     pub closed: bool,
-    /// Mean pause of a client then.
+    /// Mean pause of a client in the closed loop.
     pub think_ms: f64,
     /// Clients, each with a session.
     pub clients: u32,
@@ -87,16 +87,16 @@ pub struct Point {
     pub requests: u32,
     /// Runs.
     pub seeds: u32,
-    /// Seed of the first one.
+    /// Seed of the first run.
     pub seed: u64,
-    /// What times are divided by.
+    /// Divisor of all times.
     pub scale: f64,
     /// Whether nodes end with their sessions.
     pub ephemeral: bool,
 }
 
 impl Point {
-    /// Its parameters as a row begins with them.
+    /// Parameters as the first fields of a row.
     ///
     /// # Panics
     /// Never: a point is plain data.
@@ -107,17 +107,17 @@ impl Point {
         }
     }
 
-    /// Whether the lock is Claret's own, which its clients keep while that pays.
+    /// Whether the lock is Claret's own and its clients keep it while that pays off.
     pub fn keeps_while_it_pays(&self) -> bool {
         self.algorithm == keepers::ADAPTIVE && self.backend == Backend::Claret
     }
 
-    /// Whether a row is one of this point.
+    /// Whether a row belongs to this point.
     pub fn has(&self, row: &Map<String, Value>) -> bool {
         self.fields().iter().all(|(name, value)| row.get(name) == Some(value))
     }
 
-    /// About how long it takes to measure, in seconds, if nothing waits for long.
+    /// Approximate duration of the measurement, in seconds, if no request waits for long.
     pub fn expected_s(&self) -> f64 {
         let requests = f64::from(self.requests);
         let write_ms = self.client_rtt_ms + self.server_rtt_ms;
@@ -135,7 +135,7 @@ impl Point {
         f64::from(self.seeds) * (run_ms / self.scale / 1e3 + 0.5)
     }
 
-    /// In a few words.
+    /// Short description of the point.
     pub fn says(&self) -> String {
         let Self { experiment, algorithm, client_rtt_ms, server_rtt_ms, service_ms, .. } = self;
         let backend = self.backend.name();
@@ -149,7 +149,7 @@ fn or<T: Clone>(asked: &[T], preset: Vec<T>) -> Vec<T> {
     if asked.is_empty() { preset } else { asked.to_vec() }
 }
 
-/// The points that were asked for, services in turns.
+/// Requested points, with the services in turns.
 pub fn points(args: &LocksArgs) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     let mut presets = Vec::new();
@@ -175,7 +175,7 @@ pub fn points(args: &LocksArgs) -> Vec<Point> {
     unique
 }
 
-/// Each of these points with each of some values.
+/// Combines each of these points with each of some values.
 fn vary<T>(points: Vec<Point>, values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
     let with = |point: &Point, value: &T| {
         let mut point = point.clone();
@@ -195,7 +195,7 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     };
     let backends = if measure.is_network() { vec![Backend::Network] } else { args.backend.clone() };
     let clients = args.clients.unwrap_or(32);
-    // A closed loop has as many clients as it says.
+    // A closed loop has its own number of clients.
     let closed: Vec<Option<u32>> = match or(&args.closed, preset.closed) {
         none if none.is_empty() => vec![None],
         some => some.into_iter().map(Some).collect(),
@@ -245,7 +245,7 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     points.extend(grid.into_iter().filter(is_possible));
 }
 
-/// Ways that only Claret has.
+/// Algorithms that only Claret has.
 const CLARETS: [&str; 6] = [
     grants::NAME,
     grants::SUCCESSOR,
@@ -255,9 +255,10 @@ const CLARETS: [&str; 6] = [
     keepers::COHORT,
 ];
 
-/// Whether a service has this way to take a lock: only Claret knows locks itself, and only etcd has
-/// the lock of its library; what changes its recipe is written for ZooKeeper's protocol, and so is what
-/// rests on the order of what is told and what is answered, which etcd does not keep.
+/// Whether a service has this algorithm: only Claret has locks of its own, and only etcd has the
+/// lock of its library. The adaptive choice among recipes is written for ZooKeeper's protocol. The
+/// recipe that relies on the order between notifications and answers does not work on etcd, which
+/// does not keep that order.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
         _ if CLARETS.contains(&algorithm) => backend == Backend::Claret,
@@ -267,14 +268,13 @@ pub fn has(backend: Backend, algorithm: &str) -> bool {
     }
 }
 
-/// Whether a point can be measured: sessions that die and barriers are those of ZooKeeper's protocol.
+/// Whether a point can be measured: dying sessions and barriers need ZooKeeper's protocol.
 fn is_possible(point: &Point) -> bool {
     let foreign = matches!(point.measure, Measure::Failure | Measure::Barrier);
     has(point.backend, &point.algorithm) && !(foreign && point.backend == Backend::Etcd)
 }
 
-/// The ways among those that were asked for that some of these services lack, by what is said of
-/// them in a report.
+/// Requested algorithms that some of these services lack, by the sentence about them in a report.
 pub fn left_out<'a>(
     asked: impl Iterator<Item = &'a str>,
     backends: &[Backend],
@@ -337,10 +337,10 @@ mod tests {
         assert_eq!(
             points_of(&["--experiment", "E7", "--backend", "claret"]).len(),
             points_of(&["--experiment", "E12", "--backend", "claret"]).len(),
-            "the plan has what is to be measured"
+            "the plan names the measurement"
         );
         let all = points_of(&["--experiment", "E12,E8", "--backend", "claret"]);
-        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 7, "E12 has E8 to E11, and none twice");
+        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 7, "E12 has the points of E8 to E11, each once");
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
         let by = |algorithm: &str, backend: Backend| {
             e17.iter().filter(|p| (p.algorithm.as_str(), p.backend) == (algorithm, backend)).count()
         };
-        // Of E8, E10 and E11 those that a grant is quick enough for.
+        // The points of E8, E10 and E11 at which a grant is quick enough.
         let each = 5 + 7 + 4;
         // One client alone, and eight, near and far.
         let kept = 2 * 2;

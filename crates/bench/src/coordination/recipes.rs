@@ -1,19 +1,22 @@
-//! The papers' lock recipes on nodes, as state machines: what is asked next after each answer. The
-//! same code runs against every service.
+//! The papers' lock recipes on nodes, as state machines: each answer determines the next request.
+//! The same code runs against every service.
 //!
-//! | recipe | the lock is had when | while it is not |
+//! | recipe | condition for holding the lock | action while waiting |
 //! |---|---|---|
-//! | sync-queue | the node before one's own is gone | it is watched |
-//! | sync-queue-relist | one's own node is the first of those that are there | the one before is watched, then all are listed again |
-//! | async-queue | the same | all are listed every poll interval; the first time behind the create, without waiting for it |
-//! | async-queue-watch | the same | all that come and go are told ([`super::mirror`]) |
-//! | sync-tas | the node could be created | try again as soon as that was refused |
-//! | async-tas | the same | try again every poll interval, whether an answer came or not |
-//! | tas-watch | the same | watch the node, try again when it is gone |
+//! | sync-queue | the node before the own node is gone | watch it |
+//! | sync-queue-relist | the own node is the first one | watch the node before it, then list again |
+//! | async-queue | as sync-queue-relist | list every poll interval, first right behind the create |
+//! | async-queue-watch | as sync-queue-relist | follow notifications ([`super::mirror`]) |
+//! | sync-tas | the node could be created | try again as soon as the create was refused |
+//! | async-tas | as sync-tas | try again every poll interval, whether an answer has arrived or not |
+//! | tas-watch | as sync-tas | watch the node, try again when it is gone |
 //!
-//! In the papers' form of sync-queue, somebody whose predecessor is gone before it could be watched
-//! waits for ever; here it lists again. What is unsafe in it is left as it is: a predecessor that
-//! has died while it waited is taken for one that has had the lock.
+//! The first list of async-queue is sent without waiting for the create. async-queue-watch is
+//! notified of all creations and deletions.
+//!
+//! In the papers' form of sync-queue, a waiter whose predecessor is gone before it could be watched
+//! waits for ever; here it lists again. The unsafe part of the recipe is left unchanged: a
+//! predecessor that died while waiting is taken for one that has held the lock.
 
 use super::client::{Answer, Heard, exists, list};
 use super::locker::Told;
@@ -29,9 +32,9 @@ use wire::jute::{
     Write,
 };
 
-/// What the names of nodes in a queue begin with.
+/// Prefix of the names of nodes in a queue.
 const PREFIX: &str = "c-";
-/// The node that is the lock, for test and set.
+/// Name of the node that is the lock of the test-and-set recipes.
 const HELD: &str = "held";
 
 /// Steps, in the lowest bits of a request's tag.
@@ -42,43 +45,44 @@ const DELETE: u64 = 3;
 const WATCH: u64 = 4;
 const STEP_BITS: u32 = 3;
 
-/// Tags from here on are not those of recipes.
+/// First tag that does not belong to a recipe.
 pub const FOREIGN_TAGS: u64 = 1 << 40;
 
-/// Where a request is.
+/// Stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It has asked for something whose answer decides what comes next, or asks every so often.
+    /// Waiting for the answer that decides the next step, or polling.
     Asking,
-    /// It waits for a watch.
+    /// Waiting for a watch.
     Watching,
-    /// It has the lock.
+    /// Holding the lock.
     Holding,
-    /// It has given it back.
+    /// Releasing the lock.
     Leaving,
-    /// It does not want it any more; what is on its way may still give it to it.
+    /// Cancelled; a request in flight may still acquire the lock.
     Cancelled,
 }
 
-/// One attempt to get a lock.
+/// One attempt to acquire a lock.
 #[derive(Clone, Debug)]
 struct Attempt {
     session: usize,
     algorithm: Algorithm,
     base: String,
     stage: Stage,
-    /// The name of its node in the queue.
+    /// Name of its node in the queue.
     node: Option<Blob>,
-    /// The change that created its node.
+    /// Zxid of its node's creation.
     token: i64,
-    /// When it polls next.
+    /// Time of the next poll.
     poll_ns: u64,
-    /// Something has happened to the node that it is about to watch, before it was told that it does.
+    /// Whether the node that it is about to watch has already changed, before the answer to the
+    /// watch request.
     fired: bool,
 }
 
 impl Attempt {
-    /// The queue that its node is in: the session and the node below which it is.
+    /// Queue that contains its node: the session and the parent node.
     fn queue(&self) -> (usize, Blob) {
         (self.session, self.base.as_str().into())
     }
@@ -88,15 +92,15 @@ impl Attempt {
 #[derive(Debug)]
 pub struct Recipes {
     attempts: Vec<Option<Attempt>>,
-    /// Who waits for something to happen to a node, by session.
+    /// Attempts that wait for a change of a node, by session and node.
     watchers: BTreeMap<(usize, Blob), Vec<usize>>,
-    /// Queues that are told, by session and the node that they are below.
+    /// Mirrored queues, by session and parent node.
     mirrors: BTreeMap<(usize, Blob), Mirror>,
     poll_ns: u64,
     ephemeral: bool,
 }
 
-/// A node that is to be created, which everybody may do everything with.
+/// Request to create a node that all clients may use in every way.
 pub fn create(path: &str, data: &[u8], mode: Mode) -> Ask {
     let anyone = Identity { scheme: "world".into(), id: "anyone".into() };
     Ask::Write(Write::Change(Change::Create(Create {
@@ -108,23 +112,23 @@ pub fn create(path: &str, data: &[u8], mode: Mode) -> Ask {
     })))
 }
 
-/// Deleting a node, whatever its version.
+/// Request to delete a node, whatever its version.
 pub fn delete(path: &str) -> Ask {
     Ask::Write(Write::Change(Change::Delete { path: path.into(), version: -1 }))
 }
 
-/// Makes a node for good that others will lie below.
+/// Creates a persistent node that will be the parent of others.
 ///
 /// # Errors
-/// It cannot be made.
+/// The node cannot be created.
 pub fn make(nodes: &mut impl Nodes, path: &str) -> io::Result<()> {
     make_with(nodes, path, b"")
 }
 
-/// The same, with this in it.
+/// Creates a persistent node with this data.
 ///
 /// # Errors
-/// It cannot be made.
+/// The node cannot be created.
 pub fn make_with(nodes: &mut impl Nodes, path: &str, data: &[u8]) -> io::Result<()> {
     let made = nodes.call(0, create(path, data, Mode::default()))?;
     made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
@@ -144,12 +148,12 @@ fn unexpected(what: &str, code: Code) -> io::Error {
     io::Error::other(format!("{what} was refused: {code:?}"))
 }
 
-/// The number at the end of a name.
+/// Sequence number at the end of a name.
 fn sequence(name: &[u8]) -> Option<u64> {
     std::str::from_utf8(name).ok()?.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// The node that is before `own` among these, if one is.
+/// Node immediately before `own` among these, if there is one.
 fn before<'a>(own: &Blob, names: &'a [Blob]) -> Option<&'a Blob> {
     let own = sequence(own)?;
     let numbered = names.iter().filter_map(|name| Some((sequence(name)?, name)));
@@ -157,8 +161,8 @@ fn before<'a>(own: &Blob, names: &'a [Blob]) -> Option<&'a Blob> {
 }
 
 impl Recipes {
-    /// No requests so far; `poll_ns` is the poll interval, and `ephemeral` says whether nodes end
-    /// with their sessions.
+    /// Creates an empty set of requests; `poll_ns` is the poll interval, and `ephemeral` says
+    /// whether nodes end with their sessions.
     pub fn new(poll_ns: u64, ephemeral: bool) -> Self {
         let (attempts, watchers, mirrors) = Default::default();
         Self { attempts, watchers, mirrors, poll_ns, ephemeral }
@@ -168,7 +172,7 @@ impl Recipes {
         self.attempts.get_mut(request)?.as_mut()
     }
 
-    /// A session wants the lock below the node `base`, in this way.
+    /// Begins a session's request for the lock below the node `base` with this algorithm.
     pub fn begin(
         &mut self,
         client: &mut impl Nodes,
@@ -220,13 +224,13 @@ impl Recipes {
         client.ask(attempt.session, tag(request, CREATE), create(&path, b"", mode));
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     ///
     /// # Panics
-    /// The request does not have it.
+    /// The request does not hold it.
     pub fn leave(&mut self, client: &mut impl Nodes, request: usize) {
-        let attempt = self.attempt(request).expect("only who has come leaves");
-        assert_eq!(attempt.stage, Stage::Holding, "only who has the lock gives it back");
+        let attempt = self.attempt(request).expect("a released request exists");
+        assert_eq!(attempt.stage, Stage::Holding, "only the holder releases the lock");
         attempt.stage = Stage::Leaving;
         let own = attempt.node.clone();
         let name = own.as_deref().map_or(HELD.into(), String::from_utf8_lossy);
@@ -234,8 +238,8 @@ impl Recipes {
         client.ask(attempt.session, tag(request, DELETE), delete(&path));
     }
 
-    /// A request that does not have the lock wants it no more. That is done when it is told to be
-    /// released, if anything has to be undone.
+    /// Cancels a request that does not hold the lock. If anything has to be undone, the
+    /// cancellation is complete once the release is reported.
     pub fn cancel(&mut self, client: &mut impl Nodes, request: usize) {
         let Some(attempt) = self.attempt(request) else { return };
         attempt.stage = Stage::Cancelled;
@@ -247,14 +251,14 @@ impl Recipes {
         }
     }
 
-    /// A moment has come that was asked for: a request that still waits polls.
+    /// Handles a reminder: a request that still waits polls.
     fn due(&mut self, client: &mut impl Nodes, request: usize) {
         let poll_ns = self.poll_ns;
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.stage != Stage::Asking {
             return;
         }
-        // In time with the first one, however late this one is.
+        // Polls keep the rhythm of the first one, however late this one is.
         attempt.poll_ns = (attempt.poll_ns + poll_ns).max(client.now_ns());
         client.remind(attempt.poll_ns, request);
         let attempt = attempt.clone();
@@ -266,10 +270,10 @@ impl Recipes {
         }
     }
 
-    /// Something was heard.
+    /// Handles an event.
     ///
     /// # Errors
-    /// The service refuses what it must not refuse.
+    /// The service refuses a request that it must not refuse.
     pub fn hear(
         &mut self,
         client: &mut impl Nodes,
@@ -285,8 +289,8 @@ impl Recipes {
         Ok(())
     }
 
-    /// A request has the lock, or does not want it any more: a queue is not told to a session of which nobody
-    /// waits.
+    /// Handles the end of a request's wait: a queue is no longer mirrored in a session without
+    /// waiting requests.
     fn waits_no_more(&mut self, client: &mut impl Nodes, request: usize, attempt: &Attempt) {
         let queue = attempt.queue();
         let told = attempt.algorithm == Algorithm::AsyncQueueWatch;
@@ -298,7 +302,7 @@ impl Recipes {
         }
     }
 
-    /// Something has happened that a session has watched.
+    /// Handles an event of a watch.
     fn event(
         &mut self,
         client: &mut impl Nodes,
@@ -324,7 +328,7 @@ impl Recipes {
         }
     }
 
-    /// Whoever is the first of a queue that is told has the lock, if that is one of the session's own.
+    /// Grants the lock to the first request of a mirrored queue, if it belongs to the session.
     fn first_has_it(
         &mut self,
         client: &mut impl Nodes,
@@ -340,7 +344,8 @@ impl Recipes {
         }
     }
 
-    /// The node of a request is there: what is told of its queue says when its turn comes.
+    /// Handles the creation of a request's node: from now on the mirrored queue shows when its turn
+    /// comes.
     fn joined(&mut self, client: &mut impl Nodes, request: usize, told: &mut Vec<Told>) {
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.algorithm != Algorithm::AsyncQueueWatch || attempt.stage != Stage::Asking {
@@ -355,14 +360,14 @@ impl Recipes {
         self.first_has_it(client, &queue, told);
     }
 
-    /// What a request has watched, or is about to, has changed.
+    /// Handles a change of the node that a request has watched, or is about to watch.
     fn fire(&mut self, client: &mut impl Nodes, request: usize, told: &mut Vec<Told>) {
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.stage != Stage::Watching {
             attempt.fired = attempt.stage == Stage::Asking;
             return;
         }
-        // The papers' queue believes that this is its turn.
+        // The papers' queue takes this for its turn.
         if attempt.algorithm == Algorithm::SyncQueue {
             return grant(request, attempt, told);
         }
@@ -374,10 +379,10 @@ impl Recipes {
         }
     }
 
-    /// An answer to a request of a recipe.
+    /// Handles an answer to a request of a recipe.
     ///
     /// # Errors
-    /// The service refuses what it must not refuse.
+    /// The service refuses a request that it must not refuse.
     pub fn answer(
         &mut self,
         client: &mut impl Nodes,
@@ -401,11 +406,11 @@ impl Recipes {
                         let path = format!("{}/{HELD}", attempt.base);
                         self.watch(client, request, answer.session, &path);
                     }
-                    // Its next try is on its way, or will be.
+                    // The next try is in flight, or will be.
                     _ => {}
                 }
             }
-            // A try that was sent before the good one was answered.
+            // A try that was sent before the successful one was answered.
             (CREATE, Err(Code::NodeExists)) => {}
             (LIST, Ok(Reply::Children(names, _))) => {
                 self.listed(client, request, &names, told);
@@ -431,7 +436,7 @@ impl Recipes {
             }
             (_, Err(code)) => return Err(unexpected("a step of a recipe", code)),
             (_, Ok(reply)) => {
-                return Err(io::Error::other(format!("an answer to something else: {reply:?}")));
+                return Err(io::Error::other(format!("an answer that fits no request: {reply:?}")));
             }
         }
         Ok(())
@@ -464,7 +469,7 @@ impl Recipes {
         }
     }
 
-    /// Asks for a node and to be told what happens to it.
+    /// Requests a watch on a node.
     fn watch(&mut self, client: &mut impl Nodes, request: usize, session: usize, path: &str) {
         self.watchers.entry((session, path.into())).or_default().push(request);
         if let Some(attempt) = self.attempt(request) {
@@ -474,7 +479,7 @@ impl Recipes {
     }
 }
 
-/// A request's node was created.
+/// Handles the creation of a request's node.
 fn created(
     client: &mut impl Nodes,
     request: usize,
@@ -497,7 +502,7 @@ fn created(
         return Ok(());
     }
     if attempt.stage != Stage::Asking {
-        return Err(io::Error::other("a lock was given to a request that had it"));
+        return Err(io::Error::other("a lock was granted to a request that held it"));
     }
     grant(request, attempt, told);
     Ok(())

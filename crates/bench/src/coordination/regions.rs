@@ -1,21 +1,22 @@
-//! Which way to lock is best where (E12): by quadrant of round trip and contention, from the rows of
-//! E8 to E11 that are not overloaded.
+//! Best algorithm by region (E12): quadrants of round trip and contention, from the rows of E8 to
+//! E11 that are not overloaded.
 
 use super::plan::Point;
 use crate::report::{rounded, text};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Round trips of clients from here on are high, in milliseconds.
+/// Round trip of clients from which on it counts as high, in milliseconds.
 const FAR_MS: f64 = 25.0;
-/// Parts of the time between requests for which the lock is held: from here on it is contended.
+/// Fraction of the time between requests for which the lock is held, from which on it counts as
+/// contended.
 const CONTENDED: f64 = 0.25;
 
-/// What a way is judged by, and whether less of it is better.
+/// Measures of an algorithm, and whether smaller values are better.
 const MEASURES: [(&str, bool); 4] =
     [("mean_ms", true), ("p99_ms", true), ("jain", false), ("writes_per_acquisition", true)];
 
-/// Rows by point, then by way.
+/// Rows by point, then by algorithm.
 type Points<'a> = BTreeMap<String, BTreeMap<String, &'a Map<String, Value>>>;
 
 fn quadrant(row: &Map<String, Value>) -> Option<String> {
@@ -27,8 +28,8 @@ fn quadrant(row: &Map<String, Value>) -> Option<String> {
     Some(format!("{far} round trip, {contended} contention"))
 }
 
-/// By service and quadrant, the best way for each measure and how the others compare with it: the
-/// geometric mean over the points at which all of them are known.
+/// Best algorithm of each service and quadrant for each measure, and the ratios of the others to
+/// it: the geometric mean over the points at which all of them are known.
 pub fn of(rows: &[Map<String, Value>]) -> Map<String, Value> {
     let considered = |row: &&Map<String, Value>| {
         ["E8", "E9", "E10", "E11"].contains(&text(row, "experiment").as_str())
@@ -61,7 +62,7 @@ pub fn of(rows: &[Map<String, Value>]) -> Map<String, Value> {
     regions
 }
 
-/// Ways with their mean ratio to the best one, the best first.
+/// Algorithms with their mean ratio to the best one, the best first.
 fn ranking(points: &Points<'_>, measure: &str, less: bool) -> Option<Value> {
     let most = points.values().map(BTreeMap::len).max()?;
     let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -81,7 +82,7 @@ fn ranking(points: &Points<'_>, measure: &str, less: bool) -> Option<Value> {
     Some(told.collect())
 }
 
-/// Whether points have the rows that regions are made of.
+/// Whether points have the rows from which regions are computed.
 pub fn is_about(points: &[Point]) -> bool {
     ["E8", "E9", "E10", "E11"]
         .iter()
@@ -121,7 +122,7 @@ mod tests {
         let found = of(&rows);
         assert_eq!(found.len(), 2);
         let far = &found["claret: high round trip, low contention"]["mean_ms"];
-        // Once twice as good, once half as good.
+        // Twice as good at one point, half as good at the other.
         assert_eq!(far.as_array().unwrap().len(), 2);
         assert_eq!(far[0][1], 1);
         assert_eq!(far[1][1], 1);

@@ -1,4 +1,4 @@
-//! Rows in a file, one JSON object a line, so that a long measurement can be gone on with.
+//! Rows in a file, one JSON object per line, so that a long measurement can be resumed.
 
 use super::plan::Point;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Rows that a file has, and the file to append more to.
+/// Existing rows of a file, and the file to append to.
 #[derive(Debug, Default)]
 pub struct Rows {
     known: Vec<Map<String, Value>>,
@@ -14,11 +14,11 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// What is in a file, which is made if it is not there; without one, nothing. A last line that
-    /// is not whole, because somebody was stopped while writing it, is written over.
+    /// Opens a file, creating it if necessary, and reads its rows; without a path, starts empty. An
+    /// incomplete last line, left by an interrupted write, is overwritten.
     ///
     /// # Errors
-    /// It cannot be read or written, or has a line that is no row.
+    /// The file cannot be read or written, or has a line that is no row.
     pub fn open(path: Option<&Path>) -> io::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let mut options = OpenOptions::new();
@@ -34,13 +34,13 @@ impl Rows {
         self.known.iter().any(|row| point.has(row))
     }
 
-    /// The rows of these points, in the order of the file.
+    /// Rows of these points, in the order of the file.
     pub fn of(&self, points: &[Point]) -> Vec<Map<String, Value>> {
         let wanted = |row: &&Map<String, Value>| points.iter().any(|point| point.has(row));
         self.known.iter().filter(wanted).cloned().collect()
     }
 
-    /// Appends rows that were measured, all at once.
+    /// Appends rows in one write.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -56,17 +56,17 @@ impl Rows {
     }
 }
 
-/// The rows of a file that nobody writes to from here. A last line that is not whole is passed over.
+/// Reads the rows of a file without opening it for writing. An incomplete last line is skipped.
 ///
 /// # Errors
-/// It cannot be read, or has a line that is no row.
+/// The file cannot be read, or has a line that is no row.
 pub fn read(path: &Path) -> io::Result<Vec<Map<String, Value>>> {
     let file = File::open(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     whole_lines(&file, path).map(|(rows, _)| rows)
 }
 
-/// The rows in the lines of a file that are whole, and how many bytes those lines have.
+/// Rows in the complete lines of a file, and the number of bytes of those lines.
 fn whole_lines(file: &File, path: &Path) -> io::Result<(Vec<Map<String, Value>>, u64)> {
     let (mut rows, mut whole_bytes, mut line) = (Vec::new(), 0, String::new());
     let mut reader = BufReader::new(file);
@@ -107,7 +107,7 @@ mod tests {
         let mut row = points[2].fields();
         row.insert("mean_ms".into(), 1.5.into());
         rows.add(&[row.clone()]).unwrap();
-        // Somebody was stopped in the middle of the next row.
+        // The next row's write was interrupted.
         let mut text = fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"experiment\":\"cus");
         fs::write(&path, &text).unwrap();

@@ -1,7 +1,8 @@
-//! Sections: the lock, what is done under it, and its release in one request (`LOCK.SECTION`).
+//! Sections: acquisition, action and release of a lock in one request (`LOCK.SECTION`).
 //!
-//! Each client counts up by one under the lock, and again as soon as it is answered. Every number must
-//! come back once: a section that was not carried out alone, or carried out twice, would show.
+//! Each client increments a counter under the lock, and again as soon as it is answered. Every
+//! number must be returned exactly once: a section that was not carried out alone, or was carried
+//! out twice, would show.
 
 use super::operations::Timed;
 use super::stop;
@@ -14,16 +15,16 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use wire::resp::ClientReply;
 
-/// Its name in rows.
+/// Name in rows.
 pub const NAME: &str = "section";
 
 const READ_BYTES: usize = 16 << 10;
-/// The longest sleep: somebody may have pressed Ctrl-C.
+/// Longest sleep, so that Ctrl-C is noticed.
 const IDLE: Duration = Duration::from_millis(100);
 
 struct Client {
     stream: Stream,
-    /// When its section was asked for.
+    /// Time of its section's request.
     asked: Option<Instant>,
 }
 
@@ -63,12 +64,12 @@ impl Run {
         client.stream.flush()
     }
 
-    /// Ends the connections.
+    /// Closes the connections.
     pub fn end(&mut self) {
         self.clients.iter().for_each(|client| client.stream.end());
     }
 
-    /// Waits for replies, and gives them with the numbers of their clients.
+    /// Waits for replies, and returns them with the numbers of their clients.
     pub fn hear(&mut self) -> io::Result<Vec<(usize, ClientReply)>> {
         stop::check()?;
         match self.poll.poll(&mut self.events, Some(IDLE)) {
@@ -96,10 +97,10 @@ impl Run {
     }
 }
 
-/// Carries out so many sections on a lock that nobody has used, by clients that connect here.
+/// Carries out `count` sections on an unused lock, with clients that connect here.
 ///
 /// # Errors
-/// A server cannot be reached, or answers something that must not be.
+/// A server cannot be reached, or sends an invalid answer.
 pub fn run(entrances: &[SocketAddr], node: &str, count: usize) -> io::Result<Timed> {
     let mut run = Run::connect(entrances)?;
     let (lock, counter) = (format!("{{{node}}}"), format!("{{{node}}}:count"));
@@ -117,7 +118,9 @@ pub fn run(entrances: &[SocketAddr], node: &str, count: usize) -> io::Result<Tim
             match reply {
                 ClientReply::Int(one) if numbers.insert(one) => {}
                 other => {
-                    return Err(io::Error::other(format!("a section answers {other:?}")));
+                    return Err(io::Error::other(format!(
+                        "an unexpected answer to a section: {other:?}"
+                    )));
                 }
             }
             if asked < count {

@@ -1,5 +1,5 @@
-//! The sessions of a run, in this process or, for a service whose protocol it does not speak, in
-//! another program, which gets its tasks one a line and answers one a line.
+//! Sessions of a run: in this process or, for a service whose protocol it does not speak, in
+//! another program, which reads one task per line and answers each with one line.
 
 use super::backend::Ensemble;
 use super::client::Client;
@@ -13,18 +13,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often somebody looks whether Ctrl-C was pressed.
+/// Interval of the checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Sessions that can be given tasks.
+/// Sessions that carry out tasks.
 pub enum Sessions {
-    /// Those of this process.
+    /// Sessions of this process.
     Here(Box<Client>),
-    /// Those of a program that this one has started.
+    /// Sessions of a program that this process has started.
     Elsewhere(Program),
 }
 
-/// A program that has sessions.
+/// A program with sessions.
 pub struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 impl Sessions {
-    /// Begins a session of a service at each of these places.
+    /// Begins a session of a service at each of these addresses.
     ///
     /// # Errors
     /// A server cannot be reached, or the program cannot be started.
@@ -43,7 +43,7 @@ impl Sessions {
         })
     }
 
-    /// Has a task done.
+    /// Carries out a task.
     ///
     /// # Errors
     /// The service fails, or Ctrl-C was pressed.
@@ -54,8 +54,8 @@ impl Sessions {
         }
     }
 
-    /// Ends all of them. Gives the processor time, in microseconds, that another program has used
-    /// for them.
+    /// Ends all sessions. Returns the processor time, in microseconds, that another program has
+    /// used for them.
     ///
     /// # Errors
     /// A server does not answer.
@@ -87,12 +87,12 @@ impl Program {
             }
         });
         let mut program = Self { child, stdin, lines };
-        // It says a line as soon as all sessions have begun.
+        // The program writes a line as soon as all sessions have begun.
         program.line()?;
         Ok(program)
     }
 
-    /// The next line that it says.
+    /// Reads the program's next line.
     fn line(&mut self) -> io::Result<String> {
         loop {
             stop::check()?;
@@ -107,7 +107,7 @@ impl Program {
         }
     }
 
-    /// Why it has ended.
+    /// Reason why the program has ended.
     fn failure(&mut self) -> io::Error {
         let mut said = String::new();
         if let Some(stderr) = &mut self.child.stderr {
@@ -129,7 +129,7 @@ impl Program {
 
     fn close(mut self) -> io::Result<u64> {
         let used_us = cpu_us(&self.child.id().to_string());
-        // It ends its sessions when it is told nothing more.
+        // The program ends its sessions at the end of its input.
         drop(self.stdin.take());
         let status = self.child.wait()?;
         if status.success() { Ok(used_us) } else { Err(self.failure()) }
@@ -138,7 +138,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended, or nobody wants to know what it would say.
+        // The program has ended, or its output is no longer needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! `claret bench smoke`: single operations, pipelines of them, and a lock that nobody else or many
-//! others want, on services that run at the same time and take turns.
+//! `claret bench smoke`: single operations, pipelines of them, and a lock with and without
+//! contention, on services that run at the same time and are measured in turns.
 
 use super::args::{ETCD_MUTEX, SmokeArgs, backends};
 use super::backend::{Attach, Backend, Protocol};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 9] = [
     "servers",
     "backend",
@@ -31,11 +31,11 @@ pub const COLUMNS: [&str; 9] = [
     "predicted_ms",
 ];
 
-/// The recipe of client libraries, which all services have.
+/// Recipe of client libraries, which all services have.
 const RECIPE: &str = "sync-queue-relist";
 
-/// Pipelines of sets: of one node at the top of the tree, and of several in turn, which may be at different
-/// shards.
+/// Pipelines of sets: of one node at the top of the tree, and of several in turn, which may be on
+/// different shards.
 const SETS: [(&str, usize); 2] = [("set-pipelined", 1), ("set-names-pipelined", 8)];
 
 /// Operations that are measured in turns, by their place in [`OPERATIONS`], on one service.
@@ -43,7 +43,7 @@ struct Turns {
     sessions: Sessions,
     base: String,
     data: usize,
-    /// How often nodes at the top were made.
+    /// Number of top-level nodes created so far.
     tops: usize,
 }
 
@@ -53,7 +53,7 @@ impl Turns {
         Ok(Self { sessions, base, data, tops: 0 })
     }
 
-    /// Sets data so often, of so many nodes at the top of the tree in turn.
+    /// Sets data `count` times, of several top-level nodes in turn.
     fn set(
         &mut self,
         names: usize,
@@ -67,8 +67,8 @@ impl Turns {
         self.sessions.carry_out(&task)?.timed()
     }
 
-    /// Does an operation so often, at most so many at a time; deletes of ephemeral nodes come with
-    /// the notifications about them.
+    /// Carries out an operation `count` times, at most `outstanding` at a time; deletes of
+    /// ephemeral nodes include the notifications of them.
     fn take(
         &mut self,
         operation: usize,
@@ -81,12 +81,12 @@ impl Turns {
     }
 }
 
-/// How many are under way at a time.
+/// Modes with their number of concurrent operations.
 fn modes() -> [(&'static str, usize); 2] {
     [("sync", 1), ("async", usize::MAX)]
 }
 
-/// A point of a smoke test.
+/// Point of a smoke test.
 fn point(args: &SmokeArgs, backend: Backend, servers: u16) -> Point {
     Point {
         experiment: "smoke".into(),
@@ -114,7 +114,8 @@ fn point(args: &SmokeArgs, backend: Backend, servers: u16) -> Point {
     }
 }
 
-/// What the model expects; nothing of reads at etcd over long links, where the leader asks others.
+/// The model's prediction; null for reads on etcd over long links, where the leader asks other
+/// servers.
 fn predicted(point: &Point, base: &Base, mode: &str, operation: Operation) -> Value {
     let asks_others = point.backend == Backend::Etcd && point.server_rtt_ms > 0.0;
     if asks_others && operation == Operation::Read {
@@ -142,7 +143,7 @@ fn row(point: &Point, mode: &str, operation: &str, timed: &Timed) -> Map<String,
     ])
 }
 
-/// The operations of the smoke test at a point of a larger plan.
+/// Measures the operations of the smoke test at a point of a larger plan.
 ///
 /// # Errors
 /// The service fails.
@@ -180,13 +181,13 @@ struct Contestant {
     point: Point,
     base: Base,
     turns: Turns,
-    /// By mode and operation.
+    /// Times by mode and operation.
     timed: BTreeMap<(usize, usize), Timed>,
-    /// By number under way: creates and deletes.
+    /// Times of creates and deletes, by number of concurrent operations.
     pipelined: BTreeMap<(u32, &'static str), Timed>,
-    /// By way to take the lock and number of clients.
+    /// Outcomes by algorithm and number of clients.
     locks: BTreeMap<(&'static str, u32), Vec<Outcome>>,
-    /// By number of clients: the lock, something done under it and its release in one request.
+    /// Times of sections by number of clients: acquisition, action and release in one request.
     sections: BTreeMap<u32, Timed>,
 }
 
@@ -237,7 +238,8 @@ impl Contestant {
     }
 }
 
-/// Without others, lock and unlock one after the other; with others, from one holder to the next.
+/// Row of a lock: without contention the time of acquisition plus release, with contention the
+/// hand-over time.
 fn lock_row(point: &Point, way: &str, clients: u32, outcomes: &[Outcome]) -> Map<String, Value> {
     let all = |of: fn(&Outcome) -> &Vec<u64>| -> Vec<u64> {
         outcomes.iter().flat_map(|outcome| of(outcome).iter().copied()).collect()
@@ -258,8 +260,8 @@ fn lock_row(point: &Point, way: &str, clients: u32, outcomes: &[Outcome]) -> Map
     row
 }
 
-/// Starts the service of a point, if it is not there yet, and lets it do each operation so often: programs
-/// get faster while they run.
+/// Starts the service of a point, if it is not running yet, and carries out each operation `count`
+/// times, since programs get faster while they run.
 ///
 /// # Errors
 /// The service fails.
@@ -283,13 +285,13 @@ pub fn warm_up(
     turns.sessions.close().map(|_| ())
 }
 
-/// The ways to take the lock that a service has: the recipe of client libraries, and its own.
+/// Lock algorithms of a service: the recipe of client libraries, and its own locks.
 fn ways(backend: Backend) -> impl Iterator<Item = &'static str> {
     let ways = [RECIPE, grants::NAME, ETCD_MUTEX].into_iter();
     ways.filter(move |way| plan::has(backend, way))
 }
 
-/// How often the lock is taken.
+/// Number of acquisitions.
 fn acquisitions(point: &Point, clients: u32) -> usize {
     (point.requests as usize / 4).max(clients as usize)
 }
@@ -349,7 +351,7 @@ pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
     let bar = crate::sweep::progress(steps as usize);
     for servers in &args.servers {
         let mut services = Services::new(program, &args.dir, 60_000_000_000).over(args.shards);
-        bar.set_message(format!("{servers} servers are started"));
+        bar.set_message(format!("starting {servers} servers"));
         let mut contestants = Vec::new();
         for backend in &backends {
             let point = point(args, *backend, *servers);
@@ -415,8 +417,8 @@ fn take_turns(
     Ok(())
 }
 
-/// For each measured thing, the others' times over Claret's; and by service, what waiting for each
-/// answer costs.
+/// Ratios of the other services' times to Claret's, per measurement; and, per service, the cost of
+/// waiting for each answer.
 fn ratios(rows: &[Map<String, Value>]) -> Map<String, Value> {
     let mut ratios = Map::new();
     let text = |row: &Map<String, Value>, field: &str| {
@@ -436,7 +438,7 @@ fn ratios(rows: &[Map<String, Value>]) -> Map<String, Value> {
             (text(row, "operation"), text(row, "mode"), text(row, "backend"));
         let servers = row.get("servers").cloned().unwrap_or(Value::Null);
         let at = |backend: &str, mode: &str| mean(&servers, backend, &operation, mode);
-        // A lock of its own is compared as what users of the service have, not with a recipe.
+        // A service's own lock is compared by its use, not as a recipe.
         let common = operation.trim_start_matches(&format!("{ETCD_MUTEX}-")).to_owned();
         if backend != "claret" {
             let own = format!("{}-{common}", grants::NAME);

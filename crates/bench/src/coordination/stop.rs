@@ -1,5 +1,5 @@
-//! Ctrl-C: a measurement ends where it is, with an error, so that whatever it has started ends with
-//! it.
+//! Ctrl-C: a measurement ends with an error wherever it is, so that all servers that it has started
+//! end too.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, ErrorKind};
@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on these signals do not end the process but are seen by [`check`]: whoever ends at once
-/// leaves the servers behind that it has started. All that is waited for ends by itself.
+/// Makes these signals visible to [`check`] instead of ending the process: a process that ends at
+/// once would leave its servers running. All waits end by themselves.
 ///
 /// # Errors
 /// The system refuses.
@@ -21,10 +21,10 @@ pub fn listen() -> io::Result<()> {
     Ok(())
 }
 
-/// An error if somebody wants it to end.
+/// Checks for a signal.
 ///
 /// # Errors
-/// Somebody does.
+/// A signal was received.
 pub fn check() -> io::Result<()> {
     match STOP.get() {
         Some(stop) if stop.load(Ordering::Relaxed) => {

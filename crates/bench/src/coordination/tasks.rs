@@ -1,6 +1,6 @@
-//! What the sessions of a service are to do, as a value, and what came of it: so that another
-//! program can do it, which speaks a protocol that this one does not, and all services are measured
-//! by the same code.
+//! Work for the sessions of a service, as a value, and its result: so that another program, which
+//! speaks a protocol that this one does not, can do it, and all services are measured by the same
+//! code.
 
 use super::args::recipe;
 use super::client::{exists, get, list};
@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use wire::jute::{Ask, Change, Lasts, Mode, Write};
 
-/// Operations whose mean is what a service takes by itself.
+/// Operations whose mean is the base time of a service.
 const BASE_OPERATIONS: usize = 40;
-/// Operations of a pipeline that tells how many it can do at most.
+/// Operations of a pipeline that measures the capacity of a service.
 const BASE_PIPELINE: usize = 1_000;
 /// Bytes of data in the nodes of creates that are measured.
 const CREATE_BYTES: usize = 25;
 
-/// Where [`OPERATIONS`] has the creation of nodes that stay.
+/// Index in [`OPERATIONS`] of the creation of persistent nodes.
 pub const CREATE: usize = 0;
-/// Where it has their deletion.
+/// Index in [`OPERATIONS`] of their deletion.
 pub const DELETE: usize = 4;
-/// Where it has the deletion that is watched, and behind it the notice.
+/// Index in [`OPERATIONS`] of the watched deletion, which its notification follows.
 const DELETE_WATCHED: usize = 7;
 
-/// The operations of the smoke test, in the order of the published tool, which lists no children.
+/// Operations of the smoke test, in the order of the published tool, which lists no children.
 pub const OPERATIONS: [(&str, Operation); 9] = [
     ("create-permanent", Operation::Write),
     ("set", Operation::Write),
@@ -41,65 +41,65 @@ pub const OPERATIONS: [(&str, Operation); 9] = [
     ("watch-notification", Operation::Write),
 ];
 
-/// Something to do.
+/// A unit of work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    /// Writes and reads one by one below a new node, of the first session; and, if that is asked
-    /// for, pipelines of both.
+    /// Sequential writes and reads below a new node, in the first session; and optionally pipelines
+    /// of both.
     Base {
         /// The node.
         node: String,
-        /// Whether there are to be pipelines.
+        /// Whether pipelines are measured.
         pipelined: bool,
     },
-    /// Creates below a new node, of one session after the other.
+    /// Creates below a new node, in one session after the other.
     Creates {
         /// The node.
         node: String,
-        /// How many each session makes in a round.
+        /// Number of creates per session and round.
         count: usize,
-        /// Rounds.
+        /// Number of rounds.
         rounds: u32,
-        /// How many are under way at a time.
+        /// Number of concurrent operations.
         outstanding: usize,
     },
-    /// A node for good that others will lie below.
+    /// Creation of a persistent node that will be the parent of others.
     Make {
-        /// Its path.
+        /// Path of the node.
         node: String,
     },
-    /// An operation of the smoke test; deletes of ephemeral nodes come with the notifications about
+    /// An operation of the smoke test; deletes of ephemeral nodes include the notifications of
     /// them.
     Operation {
-        /// The node below which the nodes lie.
+        /// Parent of the nodes.
         base: String,
-        /// By its place in [`OPERATIONS`].
+        /// Index in [`OPERATIONS`].
         operation: usize,
-        /// How often.
+        /// Number of operations.
         count: usize,
-        /// How many are under way at a time.
+        /// Number of concurrent operations.
         outstanding: usize,
         /// Bytes of data in a node.
         data: usize,
     },
-    /// Sets of the data of some nodes in turn, at the top of the tree.
+    /// Sets of the data of several top-level nodes in turn.
     Names {
-        /// What their paths begin with; there are none of them yet.
+        /// Prefix of their paths; none of them exists yet.
         base: String,
-        /// How many nodes.
+        /// Number of nodes.
         names: usize,
-        /// How many sets.
+        /// Number of sets.
         count: usize,
-        /// How many are under way at a time.
+        /// Number of concurrent operations.
         outstanding: usize,
         /// Bytes of data in a node.
         data: usize,
     },
     /// Requests for a lock.
     Lock {
-        /// The way to take it, by name.
+        /// Name of the algorithm.
         way: String,
-        /// The new node below which it lies.
+        /// New node below which the lock is.
         node: String,
         /// Poll interval.
         poll_ns: u64,
@@ -110,43 +110,47 @@ pub enum Task {
     },
 }
 
-/// What came of a task.
+/// Result of a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Done {
-    /// Operations, by what they are.
+    /// Times of operations, by kind.
     Timed(Vec<(usize, Timed)>),
     /// Requests for a lock.
     Lock(Outcome),
 }
 
 impl Done {
-    /// The operations that were to be done.
+    /// Returns the times of operations.
     ///
     /// # Errors
-    /// It was another task.
+    /// The task was of another kind.
     pub fn timed(self) -> io::Result<Vec<(usize, Timed)>> {
         match self {
             Self::Timed(timed) => Ok(timed),
-            Self::Lock(_) => Err(io::Error::other("operations were asked for, not a lock")),
+            Self::Lock(_) => {
+                Err(io::Error::other("the task is about a lock, not about operations"))
+            }
         }
     }
 
-    /// What became of the requests for a lock.
+    /// Returns the outcome of the requests for a lock.
     ///
     /// # Errors
-    /// It was another task.
+    /// The task was of another kind.
     pub fn outcome(self) -> io::Result<Outcome> {
         match self {
             Self::Lock(outcome) => Ok(outcome),
-            Self::Timed(_) => Err(io::Error::other("a lock was asked for, not operations")),
+            Self::Timed(_) => {
+                Err(io::Error::other("the task is about operations, not about a lock"))
+            }
         }
     }
 }
 
-/// Does it.
+/// Carries out the task.
 ///
 /// # Errors
-/// The service fails, or the task says what nobody can do.
+/// The service fails, or the task is impossible.
 pub fn carry_out(nodes: &mut impl Nodes, task: &Task) -> io::Result<Done> {
     match task {
         Task::Base { node, pipelined } => base(nodes, node, *pipelined).map(Done::Timed),
@@ -178,7 +182,7 @@ pub fn carry_out(nodes: &mut impl Nodes, task: &Task) -> io::Result<Done> {
     }
 }
 
-/// A write, a read, and pipelines of them, by their places in this list.
+/// Measures a write, a read, and pipelines of them, by their places in this list.
 fn base(nodes: &mut impl Nodes, node: &str, pipelined: bool) -> io::Result<Vec<(usize, Timed)>> {
     make(nodes, node)?;
     let child = |number: usize| create(&format!("{node}/{number}"), b"", Mode::default());
@@ -216,7 +220,7 @@ fn creates(
     Ok(timed)
 }
 
-/// Writing a node's data, whatever its version.
+/// Request to write a node's data, whatever its version.
 pub fn set(path: &str, data: &[u8]) -> Ask {
     Ask::Write(Write::Change(Change::SetData {
         path: path.into(),

@@ -17,7 +17,7 @@ pub struct Znodes<'a, N> {
 }
 
 impl<'a, N: Nodes> Znodes<'a, N> {
-    /// A lock below a new node `base`, for these sessions.
+    /// Creates a lock below a new node `base`, for these sessions.
     ///
     /// # Errors
     /// The node cannot be created.

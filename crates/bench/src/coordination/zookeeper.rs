@@ -1,4 +1,4 @@
-//! ZooKeeper beside Claret: the Debian package's classes, each server a process of its own.
+//! ZooKeeper for comparison: the Debian package's classes, each server a process of its own.
 
 use super::backend::{LineUp, ask_word};
 use crate::process::{Machine, PATIENCE, Server};
@@ -9,18 +9,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Where the Debian package has the server's classes; what they need is named in the archive.
+/// Path of the server's classes in the Debian package; the archive names its dependencies.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar";
-/// Without it, the server says nothing about what goes wrong.
+/// Logging library, without which the server reports no errors.
 const LOGGING: &str = "/usr/share/java/slf4j-simple.jar";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-/// Sessions may be from two to twenty of them long: four seconds to forty, as Claret's.
+/// Tick: session time-outs may be from two to twenty ticks: four seconds to forty, as Claret's.
 const TICK_MS: u32 = 2_000;
 
-/// Whether it can be started here.
+/// Checks that ZooKeeper can be started here.
 ///
 /// # Errors
-/// It cannot; where to get it is told.
+/// It cannot be started; the error names the package.
 pub fn is_installed() -> io::Result<()> {
     if !Path::new(CLASSES).is_file() {
         let why = "zookeeper: not installed (it is in the Debian package zookeeper)";
@@ -29,11 +29,11 @@ pub fn is_installed() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts servers with their data in new directories under `parent`. Every log record is forced to
-/// the disk before it is acknowledged. `line_up` says at which addresses they reach each other.
+/// Starts servers with their data in new directories under `parent`. Every log record is flushed to
+/// disk before it is acknowledged. `line_up` has the addresses at which they reach each other.
 ///
 /// # Errors
-/// It is not installed, or does not become ready; the end of what it wrote is told.
+/// ZooKeeper is not installed, or does not become ready; the error contains the end of its output.
 pub fn start(count: usize, line_up: &LineUp, parent: &Path) -> io::Result<Server> {
     is_installed()?;
     let mut held = Vec::new();
@@ -54,7 +54,7 @@ pub fn start(count: usize, line_up: &LineUp, parent: &Path) -> io::Result<Server
         let mut text = settings(*client, &data);
         if count > 1 {
             for (other, (_, elects)) in ports.iter().enumerate() {
-                // A server listens where it is told that it is, and finds others at their lines.
+                // A server listens at its own address, and reaches its peers at their lines.
                 let at = if other == number { &line_up.listens } else { &line_up.reached };
                 let (id, quorum) = (other + 1, at[other].port());
                 text += &format!("server.{id}={}:{quorum}:{elects}\n", Ipv4Addr::LOCALHOST);
@@ -86,7 +86,7 @@ pub fn start(count: usize, line_up: &LineUp, parent: &Path) -> io::Result<Server
     Ok(server)
 }
 
-/// What a server's file of settings says, whether it is alone or not.
+/// Contents of a server's configuration file, in an ensemble or alone.
 fn settings(client: u16, data: &Path) -> String {
     format!(
         "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=10\ndataDir={}\nclientPort={client}\n\
@@ -102,24 +102,24 @@ fn wait_until_ready(server: &Server) -> io::Result<()> {
     while !server.addresses().into_iter().all(|address| mode(address).is_ok()) {
         super::stop::check()?;
         if start.elapsed() > 2 * PATIENCE {
-            return Err(io::Error::other("it serves nobody"));
+            return Err(io::Error::other("the server has not started"));
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     Ok(())
 }
 
-/// What a server is: `standalone`, `leader` or `follower`.
+/// Role of a server: `standalone`, `leader` or `follower`.
 fn mode(address: SocketAddr) -> io::Result<String> {
     let said = ask_word(address, *b"srvr")?;
     let mode = said.lines().find_map(|line| line.strip_prefix("Mode: "));
-    mode.map(str::to_owned).ok_or_else(|| io::Error::other("it does not serve yet"))
+    mode.map(str::to_owned).ok_or_else(|| io::Error::other("the server is not ready yet"))
 }
 
-/// Which of the servers leads the others.
+/// Index of the leader.
 ///
 /// # Errors
-/// None does.
+/// No server leads.
 pub fn leader(server: &Server) -> io::Result<usize> {
     let leads = |address: &SocketAddr| {
         mode(*address).is_ok_and(|mode| matches!(mode.as_str(), "standalone" | "leader"))

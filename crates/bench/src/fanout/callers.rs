@@ -1,4 +1,5 @@
-//! Application clients that dispatch all commands of a step at once, each with one request at a time.
+//! Application clients that dispatch all commands of a step at once, each with one request at a
+//! time.
 
 use crate::driver::{Fleet, Turn};
 use crate::random::Rng;
@@ -7,13 +8,13 @@ use crate::resp::Frame;
 use crate::workload::{Ops, Workload};
 use wire::resp::ClientReply;
 
-/// What one client is about.
+/// State of one client.
 struct Caller<T> {
-    /// The request, and when it began.
+    /// Current request, and the time at which it began.
     request: Option<(T, u64)>,
-    /// What it has sent.
+    /// Commands that it has sent.
     ops: Ops,
-    /// How many replies have come, and those of reads.
+    /// Number of replies so far, and the replies of reads.
     come: usize,
     replies: Vec<ClientReply>,
     rng: Rng,
@@ -24,16 +25,16 @@ pub struct Callers<W: Workload> {
     workload: W,
     callers: Vec<Caller<W::Txn>>,
     think_ns: u64,
-    /// How many requests more are measured, or are to come before that.
+    /// Number of requests still to be measured, or still to be awaited before the measurement.
     left: u64,
-    /// Commands that were answered.
+    /// Number of answered commands.
     pub commands: u64,
-    /// What was seen.
+    /// Measured results.
     pub recorder: Recorder,
 }
 
 impl<W: Workload> Callers<W> {
-    /// So many clients, each of which pauses for up to `think_ns` before each request.
+    /// Creates `clients` clients, each of which pauses for up to `think_ns` before each request.
     pub fn new(workload: W, clients: usize, think_ns: u64, seed: u64) -> Self {
         let caller = |client| Caller {
             request: None,
@@ -47,7 +48,7 @@ impl<W: Workload> Callers<W> {
         Self { workload, callers, think_ns, left: u64::MAX, commands: 0, recorder }
     }
 
-    /// Counts from `from_ns` on, for so many requests of all clients together.
+    /// Counts from `from_ns` on, for this number of requests of all clients together.
     pub fn measure(&mut self, from_ns: u64, requests: u64) {
         self.recorder = Recorder::new(self.workload.kinds().len(), from_ns);
         self.left = requests;

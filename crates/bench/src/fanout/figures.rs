@@ -1,31 +1,31 @@
-//! What one cell has shown, and its row.
+//! Results of one cell, and its row.
 
 use super::{Cell, Load};
 use crate::recorder::Recorder;
 use crate::report::{fields, rounded};
 use serde_json::{Map, Value};
 
-/// What was seen and what it cost.
+/// Results and costs.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// How long was measured.
+    /// Duration of the measurement.
     pub elapsed_s: f64,
-    /// Commands that were answered.
+    /// Number of answered commands.
     pub commands: u64,
-    /// Messages between machines that somebody's request is the reason of.
+    /// Messages between machines that clients' requests caused.
     pub messages: u64,
     /// Bytes between machines.
     pub bytes: u64,
-    /// Entries of logs.
+    /// Log entries.
     pub appends: u64,
-    /// What only real processes tell, by the name of the field.
+    /// Figures that only real processes have, by the name of the field.
     pub more: Map<String, Value>,
-    /// Requests.
+    /// Results of requests.
     pub recorder: Recorder,
 }
 
 impl Figures {
-    /// The latency that this share of the requests did not exceed, in microseconds.
+    /// Latency that this share of the requests did not exceed, in microseconds.
     pub fn latency_us(&self, share: f64) -> Option<f64> {
         let some = self.recorder.commits() > 0;
         some.then(|| self.recorder.latency.value_at_quantile(share) as f64 / 1e3)
@@ -36,7 +36,7 @@ impl Figures {
         self.recorder.commits() as f64 / self.elapsed_s
     }
 
-    /// The row of a cell.
+    /// Builds the row of a cell.
     pub fn row(&self, cell: &Cell<'_>, kinds: &[&str]) -> Map<String, Value> {
         let us = |share| self.latency_us(share).map_or(Value::Null, rounded);
         let per_op = |count: u64| rounded(count as f64 / self.commands.max(1) as f64);
@@ -57,7 +57,8 @@ impl Figures {
             ("bytes_per_op", per_op(self.bytes)),
             ("log_appends_per_op", per_op(self.appends)),
         ]);
-        // An application draws how many commands a request has: there is a field, and no number.
+        // An application draws the number of commands per request: the field exists without a
+        // number.
         let (fanout, zipf) = match cell.load {
             Load::Keys { fanout, zipf } => (fanout.into(), rounded(zipf)),
             Load::Retwis => (Value::Null, Value::Null),

@@ -1,17 +1,17 @@
-//! Requests of so many commands on random keys.
+//! Requests of a fixed number of commands on random keys.
 
 use crate::random::{Rng, Zipf};
 use crate::workload::{Ops, Shape, Workload};
 use wire::resp::ClientReply;
 
-/// What is written.
+/// Value of writes.
 const VALUE: &[u8] = b"0123456789abcdef";
 
 /// The load.
 pub struct Keys<'z> {
-    /// Which keys.
+    /// Distribution of the keys.
     pub zipf: &'z Zipf,
-    /// How many commands a request has.
+    /// Number of commands per request.
     pub fanout: u32,
     /// Share of commands that read.
     pub reads: f64,

@@ -1,8 +1,8 @@
-//! Requests that fan out: many commands over several shards, dispatched without waiting for replies,
-//! under each protocol that keeps their order.
+//! Requests that fan out: many commands over several shards, dispatched without waiting for
+//! replies, under each protocol that keeps their order.
 //!
-//! The same clients ([`callers`]) drive real processes, whose messages to each other are held up as a
-//! [`topology`] says, or the same state machines on [`virtual_time`].
+//! The same clients ([`callers`]) drive real processes, whose messages to each other are delayed
+//! according to a [`topology`], or the same state machines on [`virtual_time`].
 
 pub mod args;
 mod callers;
@@ -32,7 +32,7 @@ use std::io;
 use std::path::Path;
 use topology::Topology;
 
-/// Columns of the table for people.
+/// Columns of the printed table.
 pub const COLUMNS: [&str; 13] = [
     "order",
     "topology",
@@ -49,44 +49,44 @@ pub const COLUMNS: [&str; 13] = [
     "log_appends_per_op",
 ];
 
-/// What clients ask for.
+/// Kind of load.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// So many commands on keys of this popularity.
+    /// A fixed number of commands on keys of this popularity.
     Keys {
         /// Commands per request.
         fanout: u32,
-        /// How uneven the keys' popularity is.
+        /// Exponent of the keys' popularity.
         zipf: f64,
     },
     /// A social network.
     Retwis,
 }
 
-/// What is measured at once.
+/// Unit of measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell<'a> {
     /// The protocol.
     pub order: &'a str,
-    /// Where machines are.
+    /// Positions of the machines.
     pub topology: &'a Topology,
-    /// How many shards there are.
+    /// Number of shards.
     pub shards: u16,
-    /// What is asked for.
+    /// Kind of load.
     pub load: Load,
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
-    /// What is the same for all cells.
+    /// Options that are the same for all cells.
     pub args: &'a FanoutArgs,
 }
 
 impl Cell<'_> {
-    /// How many requests of all clients come before those that are measured.
+    /// Number of requests of all clients before the measurement.
     pub fn warmup(&self) -> u64 {
         self.measured().div_ceil(10)
     }
 
-    /// How many requests of all clients are measured.
+    /// Number of measured requests of all clients.
     pub fn measured(&self) -> u64 {
         u64::from(self.args.requests) * u64::from(self.clients)
     }
@@ -103,7 +103,7 @@ impl fmt::Display for Cell<'_> {
     }
 }
 
-/// The cells that are compared: all orders for each combination of the rest.
+/// Cells to compare: all orders for each combination of the other parameters.
 fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'a>>> {
     let orders: Vec<&str> =
         ORDERS.into_iter().filter(|order| args.order.iter().any(|asked| asked == order)).collect();
@@ -130,13 +130,13 @@ fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'
     compared
 }
 
-/// Real clusters by topology, shards and order; none on virtual time.
+/// Real clusters by topology, shards and order; empty on virtual time.
 type Clusters<'a> = BTreeMap<(&'a str, u16, &'a str), Cluster>;
 
-/// Keys' popularities that were needed so far, by their exponents' bits.
+/// Distributions of keys in use so far, by the bits of their exponents.
 type Zipfs = BTreeMap<u64, Zipf>;
 
-/// Measures a cell under the load that it asks for.
+/// Measures a cell under its load.
 fn measure(
     cell: &Cell<'_>,
     zipfs: &mut Zipfs,
@@ -169,13 +169,13 @@ fn measure_with<W: Workload>(
     Ok((figures, kinds))
 }
 
-/// The topologies that were asked for.
+/// Requested topologies.
 fn topologies(args: &FanoutArgs) -> Result<Vec<Topology>, String> {
     let named = |name: &String| Topology::named(name, args.delay);
     let topologies: Vec<Topology> = args.topology.iter().map(named).collect::<Result<_, _>>()?;
     let names: BTreeSet<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
     if names.len() < topologies.len() {
-        return Err("topology: two of them have the same name".to_owned());
+        return Err("topology: two topologies have the same name".to_owned());
     }
     Ok(topologies)
 }
@@ -183,7 +183,7 @@ fn topologies(args: &FanoutArgs) -> Result<Vec<Topology>, String> {
 /// Runs the bench.
 ///
 /// # Errors
-/// A server cannot be started or fails, or a topology makes no sense.
+/// A server cannot be started or fails, or a topology is invalid.
 pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let topologies = topologies(args).map_err(wrong)?;
@@ -220,7 +220,7 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
     Ok(report)
 }
 
-/// Starts what cells need that are compared, and ends what they do not.
+/// Starts the clusters that the compared cells need, and stops the others.
 fn start_clusters<'a>(
     program: &Path,
     group: &[Cell<'a>],
@@ -259,7 +259,7 @@ mod tests {
         run(&args, Path::new("no program is started")).unwrap()
     }
 
-    /// The median over that of `single`, by number of commands.
+    /// Median over that of `single`, by number of commands.
     fn normalized(report: &Report, order: &str) -> Vec<(u64, f64)> {
         let rows = report.rows.iter().filter(|row| row["order"] == order);
         let of = |row: &serde_json::Map<String, Value>| {
@@ -287,7 +287,8 @@ mod tests {
     #[test]
     fn handed_on_it_costs_one_delay_for_each_machine_that_the_order_comes_to() {
         let report = run_with(&["--fanout", "1,8,16,32"]);
-        // Three machines lead three shards each: one command in three stays where the one before it was.
+        // Three machines lead three shards each: one command in three stays on the shard of the one
+        // before it.
         let formula = |n: f64| (6.0 + (n - 1.0) * 2.0 / 3.0) / (4.0 * n);
         for (fanout, found) in normalized(&report, "chain") {
             let expected = if fanout == 1 { 1.0 } else { formula(fanout as f64) };

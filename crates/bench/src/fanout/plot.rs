@@ -1,6 +1,6 @@
-//! The figures of a report as one SVG: latency by the number of commands, alone and as a share of what
-//! `single` takes, latency by throughput, the share by how uneven keys are; each if the rows differ in
-//! it, with a line for each protocol.
+//! Figures of a report as one SVG: latency by the number of commands, absolute and relative to
+//! `single`, latency by throughput, and relative latency by the skew of the keys; each figure only
+//! if the rows differ in its parameter, with a line for each protocol.
 
 use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
 use crate::report::{Report, text};
@@ -14,13 +14,13 @@ use std::path::Path;
 
 /// Width and height of one figure.
 const SIZE: (u32, u32) = (620, 460);
-/// What tells lines apart, besides the protocol, if rows differ in it.
+/// Fields that distinguish lines, besides the protocol, if rows differ in them.
 const LABELS: [&str; 5] = ["topology", "shards", "zipf", "fanout", "clients"];
 
-/// What is drawn over what.
+/// Quantities on the axes of a figure.
 struct Figure {
     title: &'static str,
-    /// The rows must differ in it; its values are joined to a line and are no label.
+    /// Field in which the rows must differ; its values are joined to a line and are no label.
     varies: &'static str,
     x: &'static str,
     x_says: &'static str,
@@ -32,12 +32,12 @@ struct Figure {
 
 const FIGURES: [Figure; 4] = [
     Figure {
-        title: "Latency as a share of what single takes",
+        title: "Latency relative to single",
         varies: "fanout",
         x: "fanout",
         x_says: "commands per request",
         y: "normalized_p50",
-        y_says: "share of the median",
+        y_says: "ratio of medians",
         log: true,
     },
     Figure {
@@ -50,7 +50,7 @@ const FIGURES: [Figure; 4] = [
         log: true,
     },
     Figure {
-        title: "Latency by throughput, with more and more clients",
+        title: "Latency by throughput, with increasing numbers of clients",
         varies: "clients",
         x: "ops_per_s",
         x_says: "commands per second",
@@ -59,18 +59,18 @@ const FIGURES: [Figure; 4] = [
         log: false,
     },
     Figure {
-        title: "Gain by how uneven keys are",
+        title: "Relative latency by skew of the keys",
         varies: "zipf",
         x: "zipf",
         x_says: "exponent of the keys' popularity",
         y: "normalized_p50",
-        y_says: "share of the median of single",
+        y_says: "median relative to single",
         log: false,
     },
 ];
 
 type Rows = [Map<String, Value>];
-/// Lines by their names: points in the order of the rows.
+/// Lines by name: points in the order of the rows.
 type Lines = BTreeMap<String, Vec<(f64, f64)>>;
 
 fn differ(rows: &Rows, field: &str) -> bool {
@@ -78,7 +78,7 @@ fn differ(rows: &Rows, field: &str) -> bool {
 }
 
 impl Figure {
-    /// The lines of the rows that have both coordinates.
+    /// Lines of the rows that have both coordinates.
     fn lines(&self, rows: &Rows) -> Lines {
         let label = |field: &&&str| **field != self.varies && differ(rows, field);
         let labels: Vec<&str> = LABELS.iter().filter(label).copied().collect();
@@ -147,7 +147,7 @@ impl Figure {
             let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
             chart.draw_series(dots)?;
         }
-        // Shares fall with the number of commands, times grow with it.
+        // Relative latencies fall with the number of commands, absolute ones grow with it.
         let falls = self.y == "normalized_p50" && self.varies == "fanout";
         let corner =
             if falls { SeriesLabelPosition::LowerLeft } else { SeriesLabelPosition::UpperLeft };
@@ -155,13 +155,13 @@ impl Figure {
     }
 }
 
-/// From where to where an axis goes on which these values lie.
+/// Range of an axis that contains these values.
 fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
     least * 0.9..most * 1.2
 }
 
-/// The figures that these rows have enough for.
+/// Figures for which these rows have enough data.
 fn figures(rows: &Rows) -> Vec<&'static Figure> {
     let enough = |figure: &&Figure| {
         rows.iter().any(|row| row.get(figure.x).is_some_and(Value::is_number))

@@ -18,15 +18,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A cluster that ends with this value.
+/// A running cluster, stopped when the value is dropped.
 pub struct Cluster {
     server: Server,
-    /// Where clients connect.
+    /// Addresses that clients connect to.
     entrances: Vec<SocketAddr>,
     _links: Links,
 }
 
-/// What all machines together have counted.
+/// Counters of all machines, added up.
 struct Counted {
     metrics: BTreeMap<String, u64>,
     costs: Costs,
@@ -37,10 +37,11 @@ fn local_listener() -> io::Result<TcpListener> {
 }
 
 impl Cluster {
-    /// Starts a cluster of a topology; every shard is held and led as it says.
+    /// Starts a cluster of a topology, with the replicas and leader of every shard as the topology
+    /// says.
     ///
     /// # Errors
-    /// A server does not start, or the cluster does not become what was asked for.
+    /// A server does not start, or the cluster does not reach the requested state.
     pub fn start(
         options: &ClaretOptions,
         order: &str,
@@ -49,7 +50,7 @@ impl Cluster {
     ) -> io::Result<Self> {
         let (mut listeners, mut reached, mut bound) = (Vec::new(), Vec::new(), Vec::new());
         let machines = topology.delays_us().len();
-        // All at once, so that no two are the same.
+        // Bound all at once, so that no two are the same.
         let inner: io::Result<Vec<TcpListener>> = (0..machines).map(|_| local_listener()).collect();
         let inner = inner?;
         for inner in &inner {
@@ -101,7 +102,7 @@ impl Cluster {
         Ok(Counted { metrics: self.server.metrics()?, costs })
     }
 
-    /// Measures one cell, with data that these commands make.
+    /// Measures one cell, with data that the `setup` commands create.
     ///
     /// # Errors
     /// The cluster fails, or answers an error.
@@ -113,7 +114,7 @@ impl Cluster {
     ) -> io::Result<Figures> {
         if !setup.is_empty() {
             let mut control = Control::connect(self.entrances[0])?;
-            // What is loaded need not be in order, which takes long where it means to wait.
+            // Loading needs no order, which takes long with a protocol that waits.
             control.call(&["CLIENT", "ORDER", "OFF"])?;
             control.call(&["FLUSHALL"])?;
             control.load(setup.iter().cloned())?;
@@ -169,7 +170,7 @@ fn figures<W: Workload>(
     }
 }
 
-/// Says a `claret cluster` command.
+/// Runs a `claret cluster` command.
 fn told(program: &Path, url: &str, words: &[&str]) -> io::Result<()> {
     let done = Command::new(program)
         .arg("cluster")

@@ -1,9 +1,9 @@
-//! A social network whose requests dispatch as much at once as their data allow: what a command needs
-//! from another one's reply it waits for, and nothing else.
+//! A social network whose requests dispatch as many commands at once as their data allow: a command
+//! waits only for replies that it needs.
 //!
-//! The mix is that of the published study of pipelines over several shards. How many posts and
-//! followers there are follows from its latencies with one command after the other, divided by that of
-//! a single command: about a hundred commands for a timeline, 25 for a profile, 55 for a post.
+//! The mix is that of the published study of pipelines over several shards. The numbers of posts
+//! and followers follow from its latencies of sequential commands, divided by that of a single
+//! command: about a hundred commands for a timeline, 25 for a profile, 55 for a post.
 //!
 //! Records: `name:u` string, `user:u` hash, `auth:u` string, `followers:u` and `following:u` sets,
 //! `posts:u` and `timeline:u` lists of `post author`, newest first, `post:p` string.
@@ -14,15 +14,15 @@ use crate::workload::{Ops, Shape, Workload};
 use wire::resp::ClientReply;
 
 const USERS: u64 = 1_000;
-/// How many others each follows in the beginning.
+/// Number of users that each user follows at the beginning.
 const FOLLOWS: u64 = 50;
-/// Posts of each in the beginning, which a profile shows.
+/// Posts of each user at the beginning, which a profile shows.
 const PROFILE_POSTS: usize = 12;
 /// Posts that a timeline shows.
 const TIMELINE_POSTS: usize = 50;
 
 const KINDS: [&str; 7] = ["register", "login", "logout", "post", "profile", "follow", "timeline"];
-/// In the order of the kinds, in percent.
+/// Percentages of the kinds, in their order.
 const MIX: [f64; 7] = [1.0, 2.0, 2.0, 10.0, 15.0, 20.0, 50.0];
 
 const REGISTER: usize = 0;
@@ -50,12 +50,12 @@ pub struct Request {
 }
 
 impl Retwis {
-    /// The network in the beginning.
+    /// Creates the initial network.
     pub fn new() -> Self {
         Self { users: USERS, posts: USERS * PROFILE_POSTS as u64 }
     }
 
-    /// The commands that make it.
+    /// Commands that create it.
     pub fn setup() -> Vec<Vec<u8>> {
         let mut commands = Vec::new();
         let mut push = |words: &[&[u8]]| {
@@ -76,7 +76,7 @@ impl Retwis {
             let mut lists = [("posts", Vec::new()), ("timeline", Vec::new())];
             for number in 0..PROFILE_POSTS as u64 {
                 let post = user * PROFILE_POSTS as u64 + number;
-                push(&[b"SET", format!("post:{post}").as_bytes(), b"What there is to say"]);
+                push(&[b"SET", format!("post:{post}").as_bytes(), b"The text of the post"]);
                 lists[0].1.push(format!("{post} {user}").into_bytes());
             }
             for step in 1..=TIMELINE_POSTS as u64 {
@@ -107,7 +107,7 @@ fn texts(reply: Option<&ClientReply>) -> Vec<String> {
     }
 }
 
-/// Two commands for each post of a list: the post, and its author.
+/// Adds two commands for each post of a list: the post, and its author.
 fn show(ops: &mut Ops, list: Option<&ClientReply>) {
     for entry in texts(list) {
         let mut numbers = entry.split(' ').filter_map(|number| number.parse().ok());
@@ -166,7 +166,7 @@ impl Workload for Retwis {
             }
             (LOGIN, 0) => ops.read("GET", ("name:", user), &[]),
             (LOGIN, 1) => ops.read("HGET", ("user:", user), &[b"password"]),
-            // Whether it is right is decided first.
+            // The first step checks the password.
             (LOGIN, 2) => ops.write("SET", ("auth:", user), &[b"token"]),
             (LOGOUT, 0) => ops.read("GET", ("auth:", user), &[]),
             (LOGOUT, 1) => {
@@ -176,7 +176,7 @@ impl Workload for Retwis {
             (POST, 0) => ops.read("SMEMBERS", ("followers:", user), &[]),
             (POST, 1) => {
                 let entry = format!("{other} {user}").into_bytes();
-                ops.write("SET", ("post:", other), &[b"What there is to say"]);
+                ops.write("SET", ("post:", other), &[b"The text of the post"]);
                 ops.write("LPUSH", ("posts:", user), &[&entry]);
                 for follower in texts(replies.first()) {
                     let Ok(follower) = follower.parse() else { continue };

@@ -1,4 +1,4 @@
-//! Where machines are, and how long messages between them take.
+//! Positions of machines, and delays of messages between them.
 //!
 //! A topology is a small TOML file:
 //!
@@ -26,12 +26,12 @@
 //! "edge far" = 45000
 //! ```
 //!
-//! Sites that are named as regions of Google Cloud are as far from each other as was measured, where the
-//! file says nothing else. `gcp:us-east1/us-east1+europe-west1+asia-east1` is a topology without a file:
+//! Sites that are named like regions of Google Cloud have the measured delays, unless the file
+//! overrides them. `gcp:us-east1/us-east1+europe-west1+asia-east1` is a topology without a file:
 //! clients in the first region, a leader in each of the others.
 //!
-//! Every shard has three replicas: its leader and the followers, or other leaders where there are no
-//! followers. Without a gateway clients are next to the leaders.
+//! Every shard has three replicas: its leader and the followers, or other leaders where there are
+//! no followers. Without a gateway, clients are next to the leaders.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -40,12 +40,12 @@ use std::time::Duration;
 
 /// Replicas of each shard.
 const REPLICAS: usize = 3;
-/// A cluster is founded by no more machines.
+/// Maximum number of machines that found a cluster.
 const HOLDERS_MAX: usize = 5;
-/// Longest delay, in microseconds: beyond it machines think that others are gone.
+/// Longest delay, in microseconds: beyond it machines take others for failed.
 const DELAY_US_MAX: u64 = 300_000;
 
-/// What a machine is there for.
+/// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Role {
@@ -79,10 +79,10 @@ struct File {
 /// Machines by number, from 1 on: leaders, followers, gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// What it is called in rows.
+    /// Name in rows.
     pub name: String,
     roles: Vec<Role>,
-    /// One way, in microseconds, from row to column.
+    /// One-way delays in microseconds, from row to column.
     delays_us: Vec<Vec<u64>>,
 }
 
@@ -104,7 +104,8 @@ machines = [
 "far far" = 1000
 "#;
 
-/// Clients are 1 ms from leaders that are 45 ms from each other: the study's clients in data centres.
+/// Clients are 1 ms from leaders that are 45 ms from each other: the study's clients in data
+/// centres.
 const GEO: &str = r#"
 name = "geo"
 machines = [
@@ -117,13 +118,13 @@ one_way_us = { "apart apart" = 45000, "client apart" = 1000 }
 /// Round trips between regions, with sources.
 const GCP: &str = include_str!("gcp.csv");
 
-/// The table's rows, as their fields: the regions first, then each with its distances.
+/// Rows of the table, as their fields: the regions first, then each with its delays.
 fn rows() -> impl Iterator<Item = std::str::Split<'static, char>> {
     GCP.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(','))
 }
 
-/// How long a message takes from one region to another in microseconds: half of a round trip, which is
-/// taken to be as long in both directions.
+/// One-way delay from one region to another in microseconds: half of the round trip, which is
+/// assumed to be symmetric.
 fn between_regions_us(from: &str, to: &str) -> Option<u64> {
     let mut rows = rows();
     let column = rows.next()?.position(|region| region == to)?;
@@ -132,7 +133,7 @@ fn between_regions_us(from: &str, to: &str) -> Option<u64> {
     Some((round_trip_ms * 1000.0 / 2.0).round() as u64)
 }
 
-/// The topology `client/leader+leader+...` between regions.
+/// Topology `client/leader+leader+...` between regions.
 fn of_regions(name: &str, regions: &str) -> Result<Topology, String> {
     let (client, leaders) =
         regions.split_once('/').ok_or("topology: gcp:CLIENT/LEADER+LEADER+... names regions")?;
@@ -148,11 +149,11 @@ fn of_regions(name: &str, regions: &str) -> Result<Topology, String> {
 }
 
 impl Topology {
-    /// One of the built-in topologies, or that of a file. `datacenter` is how long messages take in the
-    /// topology of that name.
+    /// Returns a built-in topology, or reads one from a file. `datacenter` has `delay` between all
+    /// machines.
     ///
     /// # Errors
-    /// The file cannot be read, or makes no sense; says why.
+    /// The file cannot be read, or is invalid; the error says why.
     pub fn named(name: &str, delay: Duration) -> Result<Self, String> {
         match name {
             "datacenter" => Ok(Self::datacenter(delay.as_micros() as u64)),
@@ -170,7 +171,7 @@ impl Topology {
         }
     }
 
-    /// One data centre: three machines and a gateway, all as far from each other.
+    /// One data centre: three machines and a gateway, all equally far from each other.
     pub fn datacenter(delay_us: u64) -> Self {
         let roles = vec![Role::Leader, Role::Leader, Role::Leader, Role::Gateway];
         let row = |from| (0..4).map(|to| if from == to { 0 } else { delay_us }).collect();
@@ -203,7 +204,7 @@ impl Topology {
                 let found = known.iter().find_map(|name| file.one_way_us.get(name).copied());
                 let found = found.or_else(|| between_regions_us(a, b));
                 *delay_us = found.filter(|us| *us <= DELAY_US_MAX).ok_or_else(|| {
-                    format!("one_way_us says nothing of \"{a} {b}\" up to {DELAY_US_MAX}")
+                    format!("one_way_us has no delay of \"{a} {b}\" up to {DELAY_US_MAX}")
                 })?;
             }
         }
@@ -216,7 +217,7 @@ impl Topology {
         numbered.filter(|(_, has)| **has == role).map(|(number, _)| number).collect()
     }
 
-    /// By shard, the machines that hold it, the leader first.
+    /// Machines that hold each shard, the leader first.
     pub fn holders(&self, shards: u16) -> Vec<Vec<u16>> {
         let (leaders, followers) = (self.with(Role::Leader), self.with(Role::Follower));
         let of = |shard: u16| {
@@ -232,12 +233,12 @@ impl Topology {
         (0..shards).map(of).collect()
     }
 
-    /// How many machines hold something: those with the lowest numbers.
+    /// Number of machines that hold replicas: those with the lowest numbers.
     pub fn founders(&self) -> u16 {
         self.roles.iter().filter(|role| **role != Role::Gateway).count() as u16
     }
 
-    /// The machines that clients are next to.
+    /// Machines that clients are next to.
     pub fn entrances(&self) -> Vec<u16> {
         let gateways = self.with(Role::Gateway);
         if gateways.is_empty() { self.with(Role::Leader) } else { gateways }
@@ -278,7 +279,7 @@ mod tests {
         let cloud = Topology::named(name, Duration::ZERO).unwrap();
         assert_eq!((cloud.name.as_str(), cloud.founders(), cloud.entrances()), (name, 3, vec![4]));
         assert_eq!(cloud.delays_us()[3][..3], [150, 46_500, 92_450]);
-        assert_eq!(cloud.delays_us()[1][2], 127_400, "as the row of the first of them says");
+        assert_eq!(cloud.delays_us()[1][2], 127_400, "as in the row of the first region");
         let said = |name| Topology::named(name, Duration::ZERO).unwrap_err();
         assert!(said("gcp:here/us-east1").contains("'here': asia-east1 "));
         assert!(said("gcp:us-east1").contains("CLIENT/LEADER"));

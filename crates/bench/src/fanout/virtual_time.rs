@@ -1,4 +1,4 @@
-//! The same clients against the same servers, on virtual time.
+//! The fan-out clients and the real server code on virtual time.
 
 use super::Cell;
 use super::callers::Callers;
@@ -14,16 +14,16 @@ use wire::resp::{Limits, Parsed, Protocol, RequestDecoder, encode};
 
 /// Longest virtual time of a cell, in microseconds.
 const UNTIL_US: u64 = 86_400_000_000;
-/// Commands that are sent together while data are made.
+/// Maximum number of commands that are sent together while data are created.
 const TOGETHER_MAX: usize = 500;
 
 /// Clients of a lab.
 struct Drive<'l, F> {
     lab: &'l mut Lab,
     fleet: &'l mut F,
-    /// By client, how many replies it waits for.
+    /// Number of replies that each client awaits.
     awaited: Vec<u32>,
-    /// By client, what it sends when it has paused.
+    /// Commands that each client sends after its pause.
     held: Vec<Vec<Vec<String>>>,
 }
 
@@ -81,7 +81,7 @@ impl<F: Fleet> Drive<'_, F> {
     }
 }
 
-/// A client that makes the data of a cell, and is done when all of it is there.
+/// Runs a client that creates the data of a cell, until all of it is there.
 fn load(lab: &mut Lab, machine: u16, setup: &[Vec<u8>]) -> io::Result<()> {
     let client = lab.connect(machine);
     let off = ["client", "order", "off"].map(str::to_owned).to_vec();
@@ -104,7 +104,7 @@ fn load(lab: &mut Lab, machine: u16, setup: &[Vec<u8>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Measures one cell, with data that these commands make.
+/// Measures one cell, with data that the `setup` commands create.
 ///
 /// # Errors
 /// The simulated cluster fails.
@@ -125,7 +125,7 @@ pub fn measure<W: Workload>(
     for client in 0..cell.clients as usize {
         lab.connect(entrances[client % entrances.len()]);
     }
-    // The last client: it is not heard of again.
+    // The last client sends nothing more.
     if !setup.is_empty() {
         load(&mut lab, entrances[0], setup)?;
     }

@@ -1,6 +1,6 @@
-//! What becomes of the server's own lock when somebody dies. There are no sessions: a lock is held
-//! until its lease ends, whoever is there, and who waits is known by its connection. Leases are as
-//! long as the sessions of the recipes, so that figures compare.
+//! Behaviour of the server's own lock when a client dies. There are no sessions: a lock is held
+//! until its lease ends, whether its client is connected or not, and a waiter is identified by its
+//! connection. Leases are as long as the recipes' sessions, so that the figures are comparable.
 
 use super::{LATE_NS, MOMENT_NS, TIMEOUT_MS, ms, row};
 use crate::control::Control;
@@ -12,37 +12,39 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use wire::resp::ClientReply;
 
-/// Somebody has died so long ago before the next one comes.
+/// Time between a client's death and the arrival of the next client.
 const BEFORE: Duration = Duration::from_millis(200);
-/// Longer than any story.
+/// Longer than any scenario.
 const LONG_MS: i32 = 600_000;
 
-/// Somebody at a lock.
-struct Somebody {
+/// Client of a lock, with its connection.
+struct LockClient {
     connection: Control,
     key: String,
 }
 
-impl Somebody {
+impl LockClient {
     fn new(server: SocketAddr, key: &str) -> io::Result<Self> {
         Ok(Self { connection: Control::connect(server)?, key: key.to_owned() })
     }
 
-    /// Has the lock, and its token.
+    /// Acquires the lock and returns its token.
     fn acquire(&mut self, lease_ms: i32) -> io::Result<i64> {
         let lease_ms = lease_ms.to_string();
         match self.connection.call(&["LOCK.ACQUIRE", &self.key, "LEASE", &lease_ms])? {
             ClientReply::Int(token) => Ok(token),
-            other => Err(io::Error::other(format!("a lock is answered {other:?}"))),
+            other => {
+                Err(io::Error::other(format!("an unexpected answer to an acquisition: {other:?}")))
+            }
         }
     }
 
-    /// Waits for the lock, beside whoever goes on.
+    /// Waits for the lock in a thread of its own.
     fn wait(mut self) -> Waiting {
         let (sender, granted) = channel();
         std::thread::spawn(move || {
             let token = self.acquire(LONG_MS);
-            // Nobody listens any more if the story is over.
+            // The receiver is gone if the scenario is over.
             let _ = sender.send((token, Instant::now(), self));
         });
         Waiting(granted)
@@ -64,14 +66,14 @@ impl Somebody {
     }
 }
 
-type Granted = (io::Result<i64>, Instant, Somebody);
+type Granted = (io::Result<i64>, Instant, LockClient);
 
-/// Somebody who waits.
+/// A client that waits in another thread.
 struct Waiting(Receiver<Granted>);
 
 impl Waiting {
-    /// The grant, if it comes within so long.
-    fn granted(&self, within_ns: u64) -> io::Result<Option<(i64, Instant, Somebody)>> {
+    /// Returns the grant, if it arrives within `within_ns`.
+    fn granted(&self, within_ns: u64) -> io::Result<Option<(i64, Instant, LockClient)>> {
         match self.0.recv_timeout(Duration::from_nanos(within_ns)) {
             Ok((token, at, who)) => Ok(Some((token?, at, who))),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -80,9 +82,9 @@ impl Waiting {
     }
 }
 
-/// The rows of a point, as for recipes: the holder dies, one who waits dies, one dies before it is
-/// answered, and one stands still for longer than its lease. What is expected is what is left of the
-/// lease: a server cannot tell whether an answer that it has sent was read.
+/// Measures the rows of a point, as for recipes: the holder dies, a waiter dies, a client dies
+/// before it is answered, and a client is suspended for longer than its lease. The expected time is
+/// the rest of the lease: a server cannot tell whether an answer that it has sent was read.
 ///
 /// # Errors
 /// The service fails.
@@ -109,15 +111,15 @@ fn since_ms(begin: Instant, at: Instant) -> f64 {
     at.saturating_duration_since(begin).as_secs_f64() * 1e3
 }
 
-/// How long to wait for what must come.
+/// Time limit for a grant that must arrive.
 fn patience_ns() -> u64 {
     TIMEOUT_MS as u64 * 1_000_000 + LATE_NS
 }
 
 fn holder_dies(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)> {
-    let mut holder = Somebody::new(server, key)?;
+    let mut holder = LockClient::new(server, key)?;
     let first = holder.acquire(TIMEOUT_MS)?;
-    let next = Somebody::new(server, key)?.wait();
+    let next = LockClient::new(server, key)?.wait();
     let early = next.granted(MOMENT_NS)?;
     drop(holder);
     let died = Instant::now();
@@ -126,14 +128,14 @@ fn holder_dies(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)>
     Ok((safe, then.map(|(_, at, _)| since_ms(died, at))))
 }
 
-/// Who is behind somebody who has died gets nothing by that, and the lock when it is given back.
+/// A waiter behind a dead waiter gains nothing by that death, and gets the lock at its release.
 fn waiter_dies(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)> {
-    let mut holder = Somebody::new(server, key)?;
+    let mut holder = LockClient::new(server, key)?;
     let first = holder.acquire(LONG_MS)?;
-    let mut dies = Somebody::new(server, key)?;
+    let mut dies = LockClient::new(server, key)?;
     dies.connection.send(&["LOCK.ACQUIRE", key])?;
     std::thread::sleep(Duration::from_nanos(MOMENT_NS));
-    let next = Somebody::new(server, key)?.wait();
+    let next = LockClient::new(server, key)?.wait();
     let early = next.granted(MOMENT_NS)?.is_some();
     drop(dies);
     let wrong = early || next.granted(patience_ns())?.is_some();
@@ -145,22 +147,22 @@ fn waiter_dies(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)>
 }
 
 fn answer_lost(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)> {
-    let mut dies = Somebody::new(server, key)?;
+    let mut dies = LockClient::new(server, key)?;
     dies.connection.send(&["LOCK.ACQUIRE", key, "LEASE", &TIMEOUT_MS.to_string()])?;
     drop(dies);
     std::thread::sleep(BEFORE);
     let wanted = Instant::now();
-    let then = Somebody::new(server, key)?.wait().granted(patience_ns())?;
+    let then = LockClient::new(server, key)?.wait().granted(patience_ns())?;
     Ok((then.is_some(), then.map(|(_, at, _)| since_ms(wanted, at))))
 }
 
-/// Somebody else gets the lock when the lease is over, and what the first one writes under its token is
-/// refused as soon as the second one has written.
+/// Another client gets the lock when the lease is over, and a write of the first client under its
+/// token is refused as soon as the second client has written.
 fn holder_stands_still(server: SocketAddr, key: &str) -> io::Result<(bool, Option<f64>)> {
-    let mut still = Somebody::new(server, key)?;
+    let mut still = LockClient::new(server, key)?;
     let first = still.acquire(TIMEOUT_MS)?;
     let wanted = Instant::now();
-    let next = Somebody::new(server, key)?.wait();
+    let next = LockClient::new(server, key)?.wait();
     let Some((second, at, mut next)) = next.granted(patience_ns())? else {
         return Ok((false, None));
     };

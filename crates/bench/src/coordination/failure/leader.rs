@@ -1,5 +1,5 @@
-//! What the loss of the server that orders writes costs: how long until somebody can take a lock
-//! again, and whether one that is held stays held.
+//! Cost of losing the server that orders writes: the time until a client can take a lock again, and
+//! whether a held lock stays held.
 
 use super::{OVER_NS, Scene, TIMEOUT_MS, ms, row};
 use crate::control::Control;
@@ -13,15 +13,15 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use wire::resp::ClientReply;
 
-/// How long a service may take until it serves again.
+/// Time limit for a service to recover.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two attempts of somebody who cannot do anything yet.
+/// Pause between two attempts of a client while the service is down.
 const AGAIN: Duration = Duration::from_millis(20);
 const HELD: &str = "/held";
 
-/// The row of a point: the leader of a service dies, which was started for that. `mean_ms` is how
-/// long it takes until a client that comes then has a lock, `held_ms` how long until somebody gets
-/// one whose holder is not heard of any more, counted from when it was heard of last.
+/// Measures the row of a point: the leader of a service dies that was started for this purpose.
+/// `mean_ms` is the time until a client that arrives after the failure has a lock; `held_ms` is the
+/// time until a client gets a lock whose holder is silent, counted from that holder's last message.
 ///
 /// # Errors
 /// The service fails, or does not come back.
@@ -46,7 +46,7 @@ pub fn measure(
     Ok(row)
 }
 
-/// Tries until it succeeds: how long it took, and what came of it.
+/// Retries until an attempt succeeds; returns the time it took, and the result.
 fn until_served<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<(f64, T)> {
     let begin = Instant::now();
     loop {
@@ -80,7 +80,7 @@ fn of_recipe(
     let mut next = Scene::at(&[left], point, algorithm, HELD)?;
     next.want(0);
     if next.next(2 * OVER_NS)?.is_none() {
-        return Err(io::Error::other("nobody gets the lock of a client that is gone"));
+        return Err(io::Error::other("no client gets the lock of the dead holder"));
     }
     Ok((outage_ms, ms(heard.elapsed().as_nanos() as u64)))
 }
@@ -91,7 +91,9 @@ fn of_grants(ensemble: &mut Ensemble, left: SocketAddr) -> io::Result<(f64, f64)
         let words = ["LOCK.ACQUIRE", key, "LEASE", &lease_ms];
         match Control::connect(left)?.call(&words)? {
             ClientReply::Int(_) => Ok(()),
-            other => Err(io::Error::other(format!("a lock is answered {other:?}"))),
+            other => {
+                Err(io::Error::other(format!("an unexpected answer to an acquisition: {other:?}")))
+            }
         }
     };
     let heard = Instant::now();

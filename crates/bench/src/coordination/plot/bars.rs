@@ -1,4 +1,4 @@
-//! Bars beside each other, and how round trips are spread.
+//! Bar charts, and the distribution of round trips.
 
 use super::{Area, Row, range};
 use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, short};
@@ -8,8 +8,8 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use serde_json::Value;
 
-/// One bar: where it stands, to which colour it belongs, how high it is, what was expected, and whether
-/// something is wrong with what it shows.
+/// One bar: its place, its colour group, its height, the expected value, and whether the
+/// measurement behind it is invalid.
 #[derive(Debug, PartialEq)]
 pub struct Bar {
     pub place: String,
@@ -19,12 +19,12 @@ pub struct Bar {
     pub wrong: bool,
 }
 
-/// Bars beside each other, in places and, within those, in colours.
+/// A bar chart with groups of places and, within those, colours.
 #[derive(Debug, PartialEq)]
 pub struct Bars {
-    /// What values are.
+    /// Unit of the values.
     pub unit: &'static str,
-    /// Whether they are shares of one. Otherwise the axis is logarithmic.
+    /// Whether the values are shares of one. Otherwise the axis is logarithmic.
     pub shares: bool,
     pub bars: Vec<Bar>,
 }
@@ -40,8 +40,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
 }
 
 impl Bars {
-    /// Draws them; what was expected is a black stroke in a bar, and a cross stands where something is
-    /// wrong.
+    /// Draws the bars; a black stroke in a bar marks the expected value, and a cross marks an
+    /// invalid measurement.
     pub fn draw(&self, area: &Area<'_>, title: &str) -> Result<(), Failure> {
         let places = distinct(self.bars.iter().map(|bar| &bar.place));
         let x = 0.0..places.len() as f64;
@@ -50,7 +50,7 @@ impl Bars {
             return self.fill(&mut figure.build_cartesian_2d(x, 0.0..1.0)?, &places, 0.0);
         }
         let y = range(self.bars.iter().flat_map(|bar| [bar.value, bar.expected]).flatten());
-        // Above the bars there is room for the legend.
+        // Leaves room for the legend above the bars.
         let (floor, y) = (y.start, y.start..y.end * 2.5);
         self.fill(&mut figure.build_cartesian_2d(x, y.log_scale())?, &places, floor)
     }
@@ -108,7 +108,7 @@ impl Bars {
     }
 }
 
-/// Mean times of rows, each in a place and a colour. What is not safe is wrong.
+/// Mean times of rows, each in a place and a colour. Unsafe results are marked as invalid.
 fn times(rows: &[&Row], unit: &'static str, of: impl Fn(&Row) -> (String, String)) -> Bars {
     let bar = |row: &&Row| {
         let (place, group) = of(row);
@@ -119,26 +119,26 @@ fn times(rows: &[&Row], unit: &'static str, of: impl Fn(&Row) -> (String, String
     Bars { unit, shares: false, bars: rows.iter().map(bar).collect() }
 }
 
-/// The mean of each operation, for each service and mode.
+/// Mean of each operation, for each service and mode.
 pub fn operations(rows: &[&Row]) -> Bars {
     let group = |row: &Row| format!("{}, {}", text(row, "backend"), text(row, "mode"));
     times(rows, "time per operation, ms", |row| (text(row, "operation"), group(row)))
 }
 
-/// How long it takes until so many of several replies are there.
+/// Time until a given number of several replies has arrived.
 pub fn replies(rows: &[&Row]) -> Bars {
     let place = |row: &Row| format!("{} followers", text(row, "followers"));
     times(rows, "mean latency, ms", |row| (place(row), text(row, "wait_for")))
 }
 
-/// How long the next one waits for the lock when something goes wrong, by the way it is taken. What is
-/// wrong with it is that two had it.
+/// Wait of the next client for the lock in each failure scenario, by algorithm. A scenario in which
+/// two clients held the lock is marked as invalid.
 pub fn stories(rows: &[&Row]) -> Bars {
-    let unit = "until the next one has the lock, ms";
+    let unit = "time until the next grant, ms";
     times(rows, unit, |row| (text(row, "story"), text(row, "algorithm")))
 }
 
-/// Who gets the lock, by how far away clients are.
+/// Shares of the grants by the distance of the clients.
 pub fn shares(rows: &[&Row]) -> Bars {
     let mut bars = Vec::new();
     for row in rows {
@@ -159,7 +159,7 @@ pub fn shares(rows: &[&Row]) -> Bars {
     Bars { unit: "share of the grants", shares: true, bars }
 }
 
-/// How ways compare with the best one of a region, by what is asked of them.
+/// Ratios of the algorithms to the best one of a region, by measure.
 pub fn region(told: &Value) -> Bars {
     let mut bars = Vec::new();
     for (measure, ways) in told.as_object().into_iter().flatten() {
@@ -173,10 +173,10 @@ pub fn region(told: &Value) -> Bars {
             });
         }
     }
-    Bars { unit: "in parts of the best", shares: false, bars }
+    Bars { unit: "ratio to the best", shares: false, bars }
 }
 
-/// Draws how often which round trip was seen.
+/// Draws the frequency of each round trip.
 pub fn density(area: &Area<'_>, title: &str, row: &Row) -> Result<(), Failure> {
     let pair = |pair: &Value| Some((pair.get(0)?.as_f64()?, pair.get(1)?.as_f64()?));
     let bins: Vec<(f64, f64)> = row

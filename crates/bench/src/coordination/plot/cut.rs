@@ -1,11 +1,11 @@
-//! Latency along one parameter: measured as a line with dots, predicted as a broken one.
+//! Latency along one parameter: measured as a solid line with dots, predicted as a broken line.
 
 use super::{ALONG, Area, Row, by, differ, is_overloaded, range};
 use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
 use crate::report::number;
 use plotters::prelude::*;
 
-/// A line of a cut: what it is called, and its rows.
+/// Lines of a cut: their names, and their rows.
 fn lines<'a>(rows: &[&'a Row], along: &str) -> Vec<(String, Vec<&'a Row>)> {
     let mut lines = Vec::new();
     for (key, rows) in by(rows, &["algorithm", "measure"]) {
@@ -25,7 +25,8 @@ fn lines<'a>(rows: &[&'a Row], along: &str) -> Vec<(String, Vec<&'a Row>)> {
     lines
 }
 
-/// What is drawn along something: a field, what was expected of it, and what it is.
+/// A quantity that is drawn along a parameter: its field, the field of the prediction, and its
+/// label.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     pub field: &'static str,
@@ -33,10 +34,10 @@ pub struct Drawn {
     pub says: &'static str,
 }
 
-/// How long it takes.
+/// Latency of a request.
 pub const LATENCY: Drawn =
     Drawn { field: "mean_ms", expected: "predicted_ms", says: "mean latency, ms" };
-/// What a lock that is asked for all the time can do, and what it costs.
+/// Capacity of a lock under constant demand, and its cost.
 pub const CAPACITY: [Drawn; 2] = [
     Drawn { field: "acquisitions_per_s", expected: "", says: "acquisitions per second" },
     Drawn {
@@ -46,8 +47,8 @@ pub const CAPACITY: [Drawn; 2] = [
     },
 ];
 
-/// Draws something over a field, a line for each algorithm or, without one, for each measure, and for
-/// whatever else differs.
+/// Draws a quantity over a field, with a line for each algorithm or, without one, for each measure,
+/// and for each other field that differs.
 pub fn draw(
     area: &Area<'_>,
     title: &str,
@@ -92,8 +93,8 @@ pub fn draw(
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
-/// Draws where points lie: round trip of clients across, contention (the part of the time between
-/// requests for which the lock is held) upwards.
+/// Draws the positions of points: round trip of clients across, contention (the fraction of the
+/// time between requests for which the lock is held) upwards.
 pub fn plan(area: &Area<'_>, rows: &[&Row]) -> Result<(), Failure> {
     let across = |row: &Row| number(row, "client_rtt_ms");
     let upwards = |row: &Row| Some(number(row, "service_ms")? / number(row, "interarrival_ms")?);

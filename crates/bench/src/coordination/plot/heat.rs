@@ -1,4 +1,4 @@
-//! Latency over both round trips: a field of colours with its figure in each.
+//! Latency over both round trips: a grid of colours, each cell with its figure.
 
 use super::{Area, Row, is_overloaded};
 use crate::picture::{FONT, Failure, LABEL, figure, short};
@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-/// From pale to dark, by how far a value is on a logarithmic way through the range.
+/// Colour from pale to dark, by the position of a value on a logarithmic scale of the range.
 fn colour(value: f64, range: &Range<f64>) -> RGBColor {
     let way = (value / range.start).ln() / (range.end / range.start).ln();
     let way = way.clamp(0.0, 1.0);
@@ -15,7 +15,7 @@ fn colour(value: f64, range: &Range<f64>) -> RGBColor {
     RGBColor(mix(255.0, 127.0), mix(247.0, 0.0), mix(224.0, 30.0))
 }
 
-/// The values of a field in growing order, each once.
+/// Distinct values of a field in ascending order.
 fn steps(rows: &[&Row], field: &str) -> Vec<f64> {
     let mut values: Vec<f64> = rows.iter().filter_map(|row| number(row, field)).collect();
     values.sort_by(f64::total_cmp);
@@ -23,8 +23,8 @@ fn steps(rows: &[&Row], field: &str) -> Vec<f64> {
     values
 }
 
-/// Draws a field of the rows over both round trips. Where the lock is overloaded, the figure is
-/// absent, since there is none that means something.
+/// Draws a field of the rows over both round trips. The figure of an overloaded lock is left out,
+/// since it would be meaningless.
 pub fn draw(
     area: &Area<'_>,
     title: &str,

@@ -1,8 +1,9 @@
-//! Figures of the study as one SVG: what was measured and what the model expects, in one picture.
+//! Figures of the study as one SVG: measurements and predictions in one picture.
 //!
-//! Rows of an experiment that differ in both round trips become heat maps, those that differ in one
-//! thing a cut along it, operations bars, round trips a density. A mean of an overloaded lock says
-//! only how long somebody has measured: such points are left out of cuts, and hatched in maps.
+//! Rows of an experiment that differ in both round trips become heat maps, rows that differ in one
+//! parameter a cut along it, operations bars, round trips a density. The mean of an overloaded lock
+//! depends only on the length of the measurement: such points are left out of cuts, and hatched in
+//! maps.
 
 mod bars;
 mod cut;
@@ -32,35 +33,35 @@ fn is_overloaded(row: &Row) -> bool {
     text(row, "state") == "overloaded"
 }
 
-/// From where to where a logarithmic axis goes on which these values lie.
+/// Range of a logarithmic axis that contains these values.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let above = values.filter(|value| *value > 0.0);
     let (least, most) = above.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
     if least > most { 0.1..1.0 } else { least * 0.8..most * 1.25 }
 }
 
-/// What one panel shows.
+/// Contents of one panel.
 enum Panel<'a> {
     /// A cut along a field.
     Cut { title: String, along: &'static str, what: Drawn, rows: Vec<&'a Row> },
-    /// A map over both round trips of a field of the rows, coloured from least to most.
+    /// Map of a field of the rows over both round trips, coloured from least to most.
     Heat { title: String, field: &'static str, rows: Vec<&'a Row>, least: f64, most: f64 },
-    /// Things beside each other.
+    /// A bar chart.
     Bars { title: String, bars: Bars },
-    /// How round trips are spread.
+    /// Distribution of round trips.
     Density { title: String, row: &'a Row },
-    /// Where the points of the four cuts lie in the plane of round trip and contention.
+    /// Positions of the points of the four cuts in the plane of round trip and contention.
     Plan { rows: Vec<&'a Row> },
 }
 
-/// The four cuts through that plane.
+/// Names of the four cuts through that plane.
 const CUTS: [&str; 4] = ["E8", "E9", "E10", "E11"];
 
-/// What a cut can go along, the first that differs.
+/// Parameters that a cut can go along; the first one that differs is used.
 const ALONG: [&str; 6] =
     ["service_ms", "client_rtt_ms", "server_rtt_ms", "clients", "interarrival_ms", "poll_ms"];
 
-/// Rows by the values of these fields.
+/// Groups rows by the values of these fields.
 fn by<'a>(rows: &[&'a Row], fields: &[&str]) -> BTreeMap<Vec<String>, Vec<&'a Row>> {
     let mut groups: BTreeMap<Vec<String>, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -105,7 +106,7 @@ fn panels(report: &Report) -> Vec<Panel<'_>> {
         } else if rows.iter().any(|row| row.keys().any(|field| field.starts_with("share_at_"))) {
             panels.extend(by_service(bars::shares));
         } else if !rows.iter().any(|row| row.contains_key("mean_ms")) {
-            // Nothing of it was measured: it is a plan only.
+            // Nothing was measured here: it is only a plan.
         } else if differ(&rows, "client_rtt_ms") && differ(&rows, "server_rtt_ms") {
             heat_maps(&name, &rows, &mut panels);
         } else {
@@ -121,7 +122,8 @@ fn panels(report: &Report) -> Vec<Panel<'_>> {
     panels
 }
 
-/// Cuts through rows: each along one thing, all else being equal but for what lines are named by.
+/// Cuts through rows: each along one parameter, with all others equal except those that distinguish
+/// lines.
 fn cuts_of<'a>(name: &str, rows: &[&'a Row], panels: &mut Vec<Panel<'a>>) {
     let mut rest = rows.to_vec();
     for along in ALONG {
@@ -151,7 +153,7 @@ fn is_closed(row: &Row) -> bool {
     row.get("closed").is_some_and(|closed| *closed == true)
 }
 
-/// A parameter in a title.
+/// Text of a parameter in a title.
 fn says(row: &Row, field: &str) -> String {
     let value = number(row, field).map_or_else(|| text(row, field), short);
     match field.strip_suffix("_ms") {
@@ -251,7 +253,7 @@ mod tests {
             row("sync-tas", 3.0, 0.0, 90.0, "overloaded"),
         ]);
         assert!(cut.contains("sync-tas") && cut.contains("E5: claret"), "{cut}");
-        // Two points measured; the overloaded one is none.
+        // Two points were measured; the overloaded one is left out.
         assert_eq!(cut.matches("<circle").count(), 2);
         let heat = drawn(vec![
             row("sync-tas", 1.0, 0.0, 5.0, "stable"),
@@ -334,7 +336,7 @@ mod tests {
             with(row("sync-queue", 20.0, 0.0, 9.0, "stable"), &fields)
         };
         let strokes = |safe: bool| drawn(vec![story(safe)]).matches("<line ").count();
-        assert!(strokes(false) > strokes(true), "a cross says that two had it");
+        assert!(strokes(false) > strokes(true), "a cross marks two holders");
         let shares = ["share_at_100ms", "share_at_1ms", "share_at_20ms"];
         let shares = shares.map(|field| (field, 0.33.into()));
         let picture = drawn(vec![with(row("sync-tas", 0.0, 0.0, 9.0, "stable"), &shares)]);
