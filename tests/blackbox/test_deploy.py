@@ -368,7 +368,7 @@ def test_a_cluster_is_founded_with_the_files_that_init_writes(tmp_path):
     words = ["cluster", "init", *places, "--into", str(into), "--port", str(port)]
     made = json.loads(claret(*words, "--json"))["machines"]
     assert [machine["clients"] for machine in made] == [f"127.0.0.1:{port + n}" for n in range(3)]
-    assert "n1.toml is there already" in complaint(*words)
+    assert "n1.toml already exists" in complaint(*words)
     assert all(pathlib.Path(machine["config"]).stat().st_mode & 0o077 == 0 for machine in made)
     started = []
     try:
@@ -394,7 +394,7 @@ def test_files_for_machines_that_are_apart_ask_for_what_is_missing(tmp_path):
     assert 'announce = "10.0.0.1:6380"' in first and "[cluster.tls]" in first
     assert "/etc/claret/" in complaint("serve", "--config", str(tmp_path / "apart/n1.toml"))
     wrong = tmp_path / "wrong"
-    assert "'here' is no host:port" in complaint("cluster", "init", "here", "--into", str(wrong))
+    assert "'here' is not host:port" in complaint("cluster", "init", "here", "--into", str(wrong))
     assert not wrong.exists()
 
 

@@ -88,7 +88,7 @@ def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
 
     told = until(unled, 20, "all shards without a leader")
     assert [machine["leads"] for machine in told["machines"]] == [[], [], []]
-    assert status(survivor).startswith("NOBODY LEADS shard 0, shard 1, shard 2")
+    assert status(survivor).startswith("NO LEADER OF shard 0, shard 1, shard 2")
     code, text = page(ports[0], "/ready")
     assert code == 503 and "no leader" in text
     troubles = json.loads(page(ports[0], "/console.json")[1])["troubles"]

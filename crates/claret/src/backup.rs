@@ -1,7 +1,8 @@
-//! `claret backup` and `claret restore`: everything of one moment in a file, and back.
+//! `claret backup` and `claret restore`: save all data as of one moment into a file, and restore
+//! it.
 //!
-//! The cut is made and told by the servers, with a command that any Redis client could send:
-//! `BACKUP`. Any machine of a cluster may be asked.
+//! The servers make the cut and send it through a command that any Redis client could use:
+//! `BACKUP`. Any machine of a cluster may be addressed.
 
 use crate::serve::ServeArgs;
 use crate::target::Target;
@@ -21,23 +22,23 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use wire::backup::About;
 
-/// How often a backup is begun at most.
+/// Maximum number of attempts at a backup.
 const ATTEMPTS: u32 = 20;
-/// How long to wait before it is begun again.
+/// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Pieces that are asked for at once, each of another shard.
+/// Pieces that are requested concurrently, each from another shard.
 const PIECES: usize = 8;
-/// How often is told how far it is.
+/// Interval of progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `claret backup`.
 #[derive(Args, Debug)]
 pub struct BackupArgs {
-    /// The file; it must not be there yet.
+    /// File to write; it must not exist yet.
     file: PathBuf,
     #[command(flatten)]
     target: Target,
-    /// Read a backup instead of taking one, and say what is in it.
+    /// Read a backup instead of taking one, and describe its contents.
     #[arg(long, conflicts_with = "url")]
     verify: bool,
     /// Print one JSON document.
@@ -45,13 +46,14 @@ pub struct BackupArgs {
     json: bool,
 }
 
-/// Arguments of `claret restore`: those of `claret serve`, for whom the data directory is made.
+/// Arguments of `claret restore`: those of `claret serve`, which define the data directory to
+/// create.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The file that `claret backup` has written.
+    /// File that `claret backup` has written.
     file: PathBuf,
-    /// The new cluster is called like the one that the backup is of, no machine of which will ever
-    /// run again.
+    /// Give the new cluster the name of the backup's cluster, none of whose machines will ever run
+    /// again.
     #[arg(long)]
     same_name: bool,
     #[command(flatten)]
@@ -60,11 +62,11 @@ pub struct RestoreArgs {
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Why an attempt has failed.
+/// Reason for a failed attempt.
 enum Failure {
-    /// It may do to begin again.
+    /// A new attempt may succeed.
     Again(String),
-    /// It would not help.
+    /// A new attempt would fail too.
     For(String),
 }
 
@@ -115,7 +117,7 @@ fn take(args: &BackupArgs) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let contents = runtime.block_on(async {
-        // From the beginning: a signal that comes before anybody waits for it ends the process at once.
+        // Registered first: a signal before its registration ends the process at once.
         let stops = signal(SignalKind::interrupt());
         let mut stops = stops.map_err(|error| format!("signals cannot be received: {error}"))?;
         let client = args.target.connect().await?;
@@ -124,22 +126,22 @@ fn take(args: &BackupArgs) -> Result<String> {
     Ok(if args.json { json(&args.file, &contents) } else { page(&args.file, &contents) })
 }
 
-/// Takes a backup, and begins again if a leader changes meanwhile.
+/// Takes a backup, with a new attempt if a leader changes meanwhile.
 async fn take_from(client: &Client, file: &Path, stops: &mut Signal) -> Result<Contents> {
     let mut why = String::new();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
-            eprintln!("begins again: {why}");
+            eprintln!("trying again: {why}");
             tokio::time::sleep(PAUSE).await;
         }
         match attempt_to(client, file, stops).await {
-            // What was written is read back: a backup that cannot be read is none.
+            // The file is read back: a backup that cannot be read is no backup.
             Ok(()) => return inspect(file).map_err(|error| error.to_string()),
             Err(Failure::Again(reason)) => why = reason,
             Err(Failure::For(reason)) => return Err(reason),
         }
     }
-    Err(format!("there is no backup after {ATTEMPTS} attempts; the last one failed: {why}"))
+    Err(format!("no backup after {ATTEMPTS} attempts; the last error: {why}"))
 }
 
 async fn attempt_to(
@@ -147,18 +149,18 @@ async fn attempt_to(
     file: &Path,
     stops: &mut Signal,
 ) -> std::result::Result<(), Failure> {
-    // Nobody is to stand still for a backup that has no place.
+    // Writes must not stop for a backup that has no place.
     Backup::check_new(file)?;
     let cut = begin(client).await?;
     let fetched = fetch_into(client, &cut, file, stops).await;
-    // If this is lost, the servers forget the cut by themselves.
+    // If this request is lost, the servers drop the cut after a time-out.
     let end = Command::new("BACKUP").arg("END").arg(cut.number);
     let _ = client.send::<ClientReply>(end).await;
     fetched?.finish()?;
     Ok(())
 }
 
-/// Fetches everything into a file that is not finished yet, unless it is interrupted.
+/// Fetches everything into a temporary file, unless interrupted.
 async fn fetch_into(
     client: &Client,
     cut: &Cut,
@@ -177,7 +179,7 @@ async fn fetch_into(
 struct Cut {
     number: i64,
     about: About,
-    /// The shards, with their numbers of keys.
+    /// Shards of the cut, with their numbers of keys.
     shards: BTreeMap<u16, u64>,
 }
 
@@ -196,7 +198,7 @@ async fn ask(client: &Client, command: Command) -> std::result::Result<ClientRep
 async fn begin(client: &Client) -> std::result::Result<Cut, Failure> {
     let reply = ask(client, Command::new("BACKUP").arg("BEGIN")).await?;
     let cut = read_cut(reply);
-    cut.ok_or_else(|| Failure::For("this is no answer to BACKUP BEGIN".to_owned()))
+    cut.ok_or_else(|| Failure::For("the server's reply to BACKUP BEGIN is invalid".to_owned()))
 }
 
 fn read_cut(reply: ClientReply) -> Option<Cut> {
@@ -248,8 +250,9 @@ async fn fetch(
         }
         while let Some(done) = pieces.join_next().await {
             let (shard, reply) = done.map_err(|error| Failure::For(error.to_string()))?;
-            let (bytes, last) = read_piece(reply?)
-                .ok_or_else(|| Failure::For("this is no answer to BACKUP READ".to_owned()))?;
+            let (bytes, last) = read_piece(reply?).ok_or_else(|| {
+                Failure::For("the server's reply to BACKUP READ is invalid".to_owned())
+            })?;
             progress.took(bytes.len() as u64);
             backup.piece(ShardId(shard), bytes)?;
             if last {
@@ -270,14 +273,14 @@ fn read_piece(reply: ClientReply) -> Option<(Vec<u8>, bool)> {
     Some((bytes.to_vec(), *last == 1))
 }
 
-/// Tells on standard error how far a backup is.
+/// Progress of a backup on standard error.
 struct Progress {
     bytes: u64,
     shards: usize,
     ended: usize,
     began: Instant,
     told: Instant,
-    /// Over and over on one line.
+    /// Whether to overwrite a single line.
     on_line: bool,
 }
 
@@ -319,7 +322,7 @@ impl Progress {
     }
 }
 
-/// When a backup was taken, in UTC.
+/// Time of a backup, in UTC.
 fn when(taken_ms: u64) -> String {
     let taken = i64::try_from(taken_ms / 1000).ok();
     let taken = taken.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
@@ -329,7 +332,7 @@ fn when(taken_ms: u64) -> String {
 fn page(file: &Path, contents: &Contents) -> String {
     let Contents { about, bytes, keys, expiring, types, requests, .. } = contents;
     let of = match about.cluster.as_str() {
-        "" => "a server that was alone".to_owned(),
+        "" => "a standalone server".to_owned(),
         name => format!("the cluster '{name}'"),
     };
     let types: Vec<String> = types.iter().map(|(name, count)| format!("{count} {name}")).collect();

@@ -1,4 +1,4 @@
-//! `claret bench`: loads against servers of its own, compared in one run.
+//! `claret bench`: loads against servers that it starts itself, compared in one run.
 
 use bench::args::Bench;
 use clap::Args;
@@ -8,12 +8,12 @@ use std::process::ExitCode;
 /// Measures conditions, and other servers, side by side.
 ///
 /// Every condition gets a server of its own with fresh data; cells of different conditions take
-/// turns, so that a change in the machine's mood meets all of them. Rows tell what a transaction
-/// cost in round trips, messages to shards, log records and processor time, and how much of the
-/// machine others used meanwhile (foreign_cpus): compare costs, not only throughput, when that is
-/// not near 0. What it cost on all machines together is counted by the servers: entries proposed
-/// to logs (log_appends), fsyncs, and between machines requests with their answers
-/// (peer_requests), messages of the replicated logs (peer_raft) and system calls that sent
+/// turns, so that a change in the machine's performance affects all of them. Rows show the cost of
+/// a transaction in round trips, messages to shards, log records and processor time, and the
+/// processors that other programs used meanwhile (foreign_cpus): compare costs, not only
+/// throughput, when that is not near 0. The servers count the cost on all machines together:
+/// entries proposed to logs (log_appends), fsyncs, and between machines requests with their answers
+/// (peer_requests), messages of the replicated logs (peer_raft) and sending system calls
 /// (peer_sends). With --json exactly one document is printed: rows, and ratios of the peaks.
 ///
 /// Examples:

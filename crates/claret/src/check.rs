@@ -1,4 +1,4 @@
-//! `claret check`: was that history allowed?
+//! `claret check`: decides whether a recorded history was allowed.
 
 use clap::Args;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Arguments of `claret check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The history: JSON lines, or the dialogue form. See the documentation of the check crate.
+    /// History file: JSON lines, or the dialogue form. See the documentation of the check crate.
     history: PathBuf,
     /// Print one JSON document.
     #[arg(long)]

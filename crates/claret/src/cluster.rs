@@ -1,8 +1,8 @@
-//! `claret cluster`: look at a cluster, decide which machine leads what and which holds what, and
-//! let machines come and go.
+//! `claret cluster`: shows a cluster, decides which machine leads and holds which shard, and adds
+//! and removes machines.
 //!
-//! Everything is asked of the machines over the port for clients, with commands that any Redis
-//! client could send: `CLUSTER NODES`, `FAILOVER` and `SHARDMAP`.
+//! All requests go to the machines' client port, with commands that any Redis client could send:
+//! `CLUSTER NODES`, `FAILOVER` and `SHARDMAP`.
 
 mod init;
 mod shape;
@@ -17,9 +17,9 @@ use shape::{Held, Led, Levels};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a machine may take to hand everything over.
+/// Time limit for a machine to hand over all shards.
 const DRAIN_WAIT: Duration = Duration::from_secs(15);
-/// How often is looked how far it has come.
+/// Interval of the checks of its progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `claret cluster`.
@@ -38,28 +38,29 @@ pub struct ClusterArgs {
 enum Action {
     /// Write a configuration file for each machine of a new cluster.
     ///
-    /// The cluster is founded when these machines are started, with three or five of them as a rule:
-    /// it goes on as long as a majority does. Nothing is asked of any machine.
+    /// Starting these machines founds the cluster, usually with three or five of them: it stays
+    /// available as long as a majority does. No machine is contacted.
     Init(init::InitArgs),
-    /// Show the machines, which of them leads which shard, and which hold it.
+    /// Show the machines, and the leader and the replicas of each shard.
     Status,
-    /// Let a machine into the cluster: 4=host:port, where it listens for the others.
+    /// Admit a machine to the cluster: 4=host:port, the address at which it listens for its peers.
     ///
-    /// Start it with `claret serve --node 4 --join --cluster ...` then, naming it and at least one
-    /// machine that is there. It holds nothing before `rebalance --copies` or `move`.
+    /// Then start it with `claret serve --node 4 --join --cluster ...`, which names it and at least
+    /// one existing machine. It holds nothing before `rebalance --copies` or `move`.
     Add {
-        /// Number of the machine, which no other has or ever had, and its address.
+        /// Number of the machine, which no other machine has or ever had, and its address.
         #[arg(value_name = "NUMBER=HOST:PORT")]
         machine: String,
     },
-    /// Take a machine out of the cluster: others hold what it holds first.
+    /// Remove a machine from the cluster, after others have replaced its replicas.
     ///
-    /// It may be lost already. What is held once less because nobody is left to hold it stays so.
+    /// The machine may be lost already. A shard for which no other machine is available keeps one
+    /// replica less.
     Remove {
         /// Number of the machine.
         machine: u16,
     },
-    /// Let these machines hold a shard, and no others.
+    /// Place a shard on exactly these machines.
     Move {
         /// Number of the shard, or `map` for the shard map.
         shard: String,
@@ -69,45 +70,44 @@ enum Action {
     },
     /// Split a shard: a new one gets the upper half of its slots.
     ///
-    /// The new shard gets the next number and begins on the same machines; `move` and `rebalance`
-    /// may put it elsewhere afterwards. If a split of the shard is under way already, this waits for
-    /// that.
+    /// The new shard gets the next number and starts on the same machines; `move` and `rebalance`
+    /// may place it elsewhere afterwards. If a split of the shard is already in progress, this
+    /// command waits for it.
     Split {
         /// Number of the shard.
         shard: u16,
-        /// The first slot that the new shard gets, instead of half.
+        /// First slot of the new shard, instead of the middle.
         #[arg(long, value_name = "SLOT")]
         at: Option<u16>,
     },
-    /// Let a machine hand all leads over and stand back, before it is stopped, say.
+    /// Make a machine hand over all leads and take no new ones, for example before it is stopped.
     ///
-    /// Clients notice nothing but a pause of a few milliseconds. The machine goes on to hold its
-    /// replicas, and takes leads again after `undrain`, when it is started again, or when nobody
-    /// else can lead.
+    /// Clients only notice a pause of a few milliseconds. The machine keeps its replicas, and takes
+    /// leads again after `undrain`, after a restart, or when no other machine can lead.
     Drain {
         /// Number of the machine.
         machine: u16,
     },
-    /// Let a machine take leads again.
+    /// Allow a machine to take leads again.
     Undrain {
         /// Number of the machine.
         machine: u16,
     },
-    /// Let a machine take the lead of one shard.
+    /// Make a machine the leader of one shard.
     Lead {
         /// Number of the shard.
         shard: u16,
         /// Number of the machine.
         machine: u16,
     },
-    /// Let the cluster use all that this build can, after the last machine runs it.
+    /// Enable all features of this build, once the last machine runs it.
     ///
-    /// Machines of a newer build go on in the forms that the older ones read. This ends that: from
-    /// then on, nobody with an older build is let in, and there is no way back to it.
+    /// Machines of a newer build keep using the formats that older builds read. This command ends
+    /// that: from then on, machines with an older build are refused, and there is no way back.
     Upgrade,
-    /// Spread the leads of shards evenly over the machines that are connected.
+    /// Spread the leads of shards evenly over the connected machines.
     Rebalance {
-        /// Spread the shards themselves first, so many copies of each.
+        /// First spread the shards themselves, with this many copies of each.
         #[arg(long, value_name = "N")]
         copies: Option<usize>,
     },
@@ -128,7 +128,7 @@ struct Machine {
     id: String,
     address: String,
     connected: bool,
-    /// It is the one that was asked.
+    /// Whether it is the machine that was addressed.
     myself: bool,
     leads: Vec<Shard>,
 }
@@ -183,10 +183,10 @@ async fn run(args: &ClusterArgs) -> Result<String> {
         }
     }
     let machines = machines(&client).await?;
-    // A server that is alone has none, and not every user may ask.
+    // A standalone server has none, and some users may not run the command.
     let held = shape::holders(&client).await.unwrap_or_default();
     let levels = shape::levels(&client).await.ok();
-    // An older build does not tell.
+    // An older build does not report this.
     let led = shape::leads(&client).await.unwrap_or_default();
     if args.json {
         return Ok(json(&machines, &held, &led, levels.as_ref()));
@@ -199,18 +199,19 @@ async fn run(args: &ClusterArgs) -> Result<String> {
 fn new_machine(text: &str) -> Result<(MachineId, &str)> {
     let parts = text.split_once('=');
     let parts = parts.and_then(|(number, address)| Some((number.parse().ok()?, address)));
-    let (number, address) =
-        parts.ok_or_else(|| format!("'{text}' is no machine such as 4=10.0.0.4:7001"))?;
+    let (number, address) = parts.ok_or_else(|| {
+        format!("'{text}' does not name a machine: expected, for example, 4=10.0.0.4:7001")
+    })?;
     Ok((MachineId(number), address))
 }
 
-/// Connects with a machine of the cluster, as the user that the URL names.
+/// Connects to a machine of the cluster, as the URL's user.
 async fn connect_with(client: &Client, target: &Target, number: u16) -> Result<Client> {
     let all = machines(client).await?;
     let machine = all.iter().find(|machine| machine.machine == number);
     let machine = machine.ok_or_else(|| format!("there is no machine {number} in the cluster"))?;
     if !machine.connected {
-        return Err(format!("machine {number} is not connected with the machine that was asked"));
+        return Err(format!("machine {number} is not connected to the machine that was addressed"));
     }
     if machine.myself {
         return Ok(client.clone());
@@ -225,16 +226,16 @@ async fn say(client: &Client, command: Command) -> Result<String> {
 async fn machines(client: &Client) -> Result<Vec<Machine>> {
     let text = say(client, Command::new("CLUSTER").arg("NODES")).await?;
     let machines = parse(&text);
-    let mut machines =
-        machines.ok_or_else(|| format!("this is no answer to CLUSTER NODES: {text:?}"))?;
-    // A server that is alone has no map, and not every user may ask for it.
+    let mut machines = machines
+        .ok_or_else(|| format!("the server's reply to CLUSTER NODES is invalid: {text:?}"))?;
+    // A standalone server has no map, and some users may not run the command.
     if let Ok(map) = shape::map(client).await {
         number_as(&mut machines, &map);
     }
     Ok(machines)
 }
 
-/// Gives shards the numbers that they have in the map.
+/// Gives shards their numbers in the map.
 fn number_as(machines: &mut [Machine], map: &ShardMap) {
     for led in machines.iter_mut().flat_map(|machine| &mut machine.leads) {
         let begins = |range: &Option<(u16, u16)>| range.is_some_and(|(f, _)| f == led.first_slot);
@@ -284,7 +285,8 @@ async fn rebalance(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A shard that should be led by another machine that holds it, for the leads to be spread evenly.
+/// Next step towards an even spread of leads: a shard, and another machine that holds it and should
+/// lead it.
 fn next_move(machines: &[Machine], held: &[Held]) -> Option<(u16, u16)> {
     let connected = || machines.iter().filter(|machine| machine.connected);
     let moves = connected().flat_map(|from| from.leads.iter().map(move |led| (from, led.shard)));
@@ -337,7 +339,7 @@ fn json(machines: &[Machine], held: &[Held], led: &[Led], levels: Option<&Levels
     format!("{page:#}\n")
 }
 
-/// The worst that is so: shards that nobody leads, then machines that are lost.
+/// Most severe problems: shards without a leader, then lost machines.
 fn troubles(machines: &[Machine], led: &[Led]) -> String {
     let list = |names: Vec<String>| names.join(", ");
     let unled: Vec<String> =
@@ -350,7 +352,7 @@ fn troubles(machines: &[Machine], led: &[Led]) -> String {
     let mut text = String::new();
     if !unled.is_empty() {
         text.push_str(&format!(
-            "NOBODY LEADS {}: what is asked of it is refused with CLUSTERDOWN\n",
+            "NO LEADER OF {}: requests are refused with CLUSTERDOWN\n",
             list(unled)
         ));
     }
@@ -381,7 +383,7 @@ fn page(
     }
     for Led { name, leader, term, since_ms } in led {
         let name = name.strip_prefix("shard ").unwrap_or(name);
-        let leader = leader.map_or_else(|| "nobody".to_owned(), |machine| machine.to_string());
+        let leader = leader.map_or_else(|| "none".to_owned(), |machine| machine.to_string());
         let for_s = now_ms.saturating_sub(*since_ms) / 1000;
         page.push_str(&format!("{name:<8} {leader:<8} {term:<8} {for_s} s\n"));
     }
@@ -408,7 +410,7 @@ fn levels_line(levels: &Levels) -> String {
     let others: Vec<String> = understood
         .iter()
         .filter_map(|(machine, level)| Some((machine, level.filter(|level| level != used)?)))
-        .map(|(machine, level)| format!("machine {machine} understands {level}"))
+        .map(|(machine, level)| format!("machine {machine} supports {level}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     format!("\nlevel    {used}{others}\n")
@@ -444,7 +446,7 @@ mod tests {
         let led = [one("shard 0", Some(2), 1_000), one("shard 1", None, 61_000)];
         let held = [Held { learners: vec![4], ..held }];
         let text = page(&machines, &held, &led, Some(&levels), 91_000);
-        let top = "NOBODY LEADS shard 1: what is asked of it is refused with CLUSTERDOWN\n\
+        let top = "NO LEADER OF shard 1: requests are refused with CLUSTERDOWN\n\
                    NOT CONNECTED: 3\n";
         assert!(text.starts_with(top), "{text}");
         assert!(text.contains("\n0        2        7        90 s\n"), "{text}");

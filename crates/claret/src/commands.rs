@@ -1,5 +1,5 @@
-//! `claret commands`: the reference of all commands, from the table that executes them, and what
-//! there is of the commands of Redis and Valkey.
+//! `claret commands`: the reference of all commands, from the table that executes them, and the
+//! coverage of the commands of Redis and Valkey.
 
 use clap::Args;
 use engine::gateway::command_docs;
@@ -12,7 +12,7 @@ pub struct CommandsArgs {
     /// Print the page of the documentation.
     #[arg(long)]
     markdown: bool,
-    /// Print what there is of each command of Redis and Valkey, and why the others are absent.
+    /// Print the coverage of the commands of Redis and Valkey, and why the others are absent.
     #[arg(long, conflicts_with = "markdown")]
     differences: bool,
 }
@@ -23,7 +23,7 @@ pub fn main(args: &CommandsArgs) -> ExitCode {
         (true, _) => command_docs::markdown(),
         (false, true) => command_docs::differences(),
         (false, false) => {
-            eprintln!("say --markdown or --differences");
+            eprintln!("use --markdown or --differences");
             return ExitCode::from(2);
         }
     };

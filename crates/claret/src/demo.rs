@@ -1,4 +1,4 @@
-//! `claret demo`: why operations that commute need not wait for each other, in half a minute.
+//! `claret demo`: shows in half a minute why operations that commute need not wait for each other.
 
 use bench::demo::{self, DemoArgs};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,7 +34,7 @@ fn tell(args: &DemoArgs) -> io::Result<()> {
 fn look_around(address: SocketAddr) -> String {
     let port = address.port();
     format!(
-        "\nThe second server stays up. Look around, in another terminal:\n\n    \
+        "\nThe second server keeps running. Look around, in another terminal:\n\n    \
          redis-cli -p {port} TOPK.BEST best:1 3 WITHSCORES\n    \
          redis-cli -p {port} COUNTER.GET bids:1\n    \
          redis-cli -p {port} INFO transactions\n    \

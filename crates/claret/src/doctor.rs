@@ -1,4 +1,4 @@
-//! `claret doctor`: what is wrong or risky with this machine and configuration.
+//! `claret doctor`: reports errors and risks of this machine and its configuration.
 
 use crate::serve::ServeArgs;
 use clap::Args;
@@ -6,7 +6,8 @@ use server::doctor::{Finding, Verdict, examine};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Arguments of `claret doctor`: those of `claret serve`, whose configuration is looked at.
+/// Arguments of `claret doctor`: those of `claret serve`, which define the configuration to
+/// examine.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -16,7 +17,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Runs the command. The exit status is 1 if something does not work.
+/// Runs the command. The exit status is 1 if there are errors.
 pub fn main(args: &DoctorArgs) -> ExitCode {
     let findings = match args.serve.options() {
         Ok(options) => examine(&options),

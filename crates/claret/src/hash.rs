@@ -1,4 +1,4 @@
-//! `claret hash-password`: what a configuration can have in the place of a password.
+//! `claret hash-password`: computes the hash that a configuration can have instead of a password.
 
 use crate::target::first_line;
 use clap::Args;
@@ -26,7 +26,7 @@ pub fn main(args: &HashArgs) -> ExitCode {
 fn from_input() -> Result<String, String> {
     let mut input = std::io::stdin().lock();
     if input.is_terminal() {
-        eprintln!("password (it can be seen while it is typed; --password-file does without):");
+        eprintln!("password (visible while typing; --password-file avoids that):");
     }
     let mut line = String::new();
     input.read_line(&mut line).map_err(|error| error.to_string())?;

@@ -1,4 +1,5 @@
-//! The `claret` program: one subcommand per job. Each has its own file; here is only the list.
+//! The `claret` program: one subcommand per job, each in a file of its own; this file only lists
+//! them.
 
 mod backup;
 mod bench;
@@ -31,39 +32,39 @@ struct Cli {
 enum Job {
     /// Run a server.
     Serve(serve::ServeArgs),
-    /// Show in half a minute what operations that commute are good for.
+    /// Show in half a minute the benefit of operations that commute.
     ///
-    /// Plays the last minute of a popular auction twice over real sockets: with locks that know
-    /// only readers and writers, and with the commuting operations of the data types.
+    /// Plays the last minute of a popular auction twice over real sockets: with reader/writer
+    /// locks, and with the commuting operations of the data types.
     Demo(::bench::demo::DemoArgs),
-    /// Measure conditions, and other servers, side by side.
+    /// Measure conditions, and other servers, in comparison.
     Bench(bench::BenchArgs),
-    /// Run seeds under virtual time and let the checkers judge.
+    /// Run seeds under virtual time and check the histories.
     Sim(sim::SimArgs),
-    /// Judge a history file.
+    /// Check a history file.
     Check(check::CheckArgs),
     Model(model::ModelArgs),
     Probe(probe::ProbeArgs),
     /// Print the reference of all commands.
     Commands(commands::CommandsArgs),
-    /// Look at a cluster, and decide which machine leads what.
+    /// Show a cluster, and decide which machine leads which shard.
     Cluster(cluster::ClusterArgs),
-    /// Write everything that a server or a cluster has, as of one moment, into a file.
+    /// Save all data of a server or a cluster, as of one moment, into a file.
     ///
-    /// Clients go on; writes wait for some milliseconds. The user must be allowed to use BACKUP.
+    /// Clients continue; writes wait for some milliseconds. The user needs permission for BACKUP.
     Backup(backup::BackupArgs),
-    /// Make a data directory from a backup, for a server that is started then.
+    /// Create a data directory from a backup, for a server that is started afterwards.
     ///
-    /// Takes the flags and the file of `claret serve`, with which the server is to be started. For a
-    /// cluster it is said once for every machine, with the same backup. The directory must be empty.
+    /// Takes the flags and the file of `claret serve` with which the server will be started. For a
+    /// cluster, run it once per machine, with the same backup. The directory must be empty.
     Restore(backup::RestoreArgs),
-    /// Say what is wrong or risky with this machine and configuration.
+    /// Report errors and risks of this machine and its configuration.
     Doctor(doctor::DoctorArgs),
-    /// Make a `password_hash` for a user in a configuration file out of a password.
+    /// Compute the `password_hash` of a user in a configuration file from a password.
     HashPassword(hash::HashArgs),
 }
 
-/// Prints what a command has to say, or why it did not do what it was told to.
+/// Prints a command's result, or the reason for its failure.
 fn end(done: Result<String, String>) -> ExitCode {
     match done {
         Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
@@ -76,8 +77,8 @@ fn end(done: Result<String, String>) -> ExitCode {
 }
 
 /// Lets a panic of any thread end the process: the other threads must not go on with a broken
-/// invariant. The profile of releases says so too; that of development cannot, because tests need to
-/// unwind and share their builds with the program.
+/// invariant. The release profile is set to do so too; the development profile cannot be, because
+/// tests need to unwind and share their builds with the program.
 fn end_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

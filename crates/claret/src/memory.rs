@@ -1,15 +1,15 @@
-//! The allocator of the program, and what it knows.
+//! Allocator of the program, and its statistics.
 
 use tikv_jemalloc_ctl::{epoch, stats};
 
-/// jemalloc fragments less than the system's allocator when values of many sizes come and go, and
-/// can tell how much is in use.
+/// jemalloc fragments less than the system's allocator under allocations of many sizes, and reports
+/// the memory in use.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Bytes that the program has allocated.
 pub fn allocated_bytes() -> Option<u64> {
-    // The numbers are those of the last epoch.
+    // The statistics are those of the last epoch.
     epoch::advance().ok()?;
     stats::allocated::read().ok().map(|bytes| bytes as u64)
 }
@@ -24,7 +24,7 @@ mod tests {
         let block = std::hint::black_box(vec![1u8; 32 << 20]);
         let with_block = allocated_bytes().unwrap();
         drop(block);
-        // The test harness has threads of its own, which come and go.
+        // The test harness starts and ends threads of its own.
         assert!(with_block >= before + (30 << 20), "{before}, then {with_block}");
     }
 }

@@ -1,4 +1,4 @@
-//! `claret model`: what latency should we expect?
+//! `claret model`: predicts latencies.
 
 mod law;
 
@@ -15,20 +15,20 @@ use std::process::ExitCode;
 
 /// Predict latencies of replication and of locks from round trips, disks and load.
 ///
-/// A time is written as one of
+/// A time has one of these forms:
 ///
 ///   100ms, 500us, 0.2s    always the same; a number alone counts microseconds
-///   uniform:10ms-20ms     anything between, alike
-///   exp:5ms               without memory, with this mean
-///   normal:10ms,2ms       a bell with this centre and deviation, cut off at zero
-///   FILE                  measured: a number of milliseconds in each line, or two numbers,
-///                         milliseconds and how often
+///   uniform:10ms-20ms     uniform between the two
+///   exp:5ms               exponential with this mean
+///   normal:10ms,2ms       normal with this mean and deviation, cut off at zero
+///   FILE                  measured: one number of milliseconds per line, or two numbers,
+///                         milliseconds and their count
 ///   DATA                  a folder of claret probe: round trips of all pairs; for a disk, synced
 ///                         writes of all nodes
-///   DATA,FROM,TO          the same from one node to another
+///   DATA,FROM,TO          the same, from one node to another
 ///
-/// What is printed are milliseconds. Formulas, and what is approximate, are in the guide's page on
-/// the model.
+/// Results are in milliseconds. The guide's page on the model has the formulas and states which are
+/// approximate.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct ModelArgs {
@@ -38,28 +38,28 @@ pub struct ModelArgs {
 
 #[derive(Subcommand, Debug)]
 enum Question {
-    /// How long until an entry is committed by a majority, or a transaction by everybody?
+    /// Time to commit an entry on a majority, or a transaction on all servers.
     ///
     ///   claret model quorum --servers 5 --rtt uniform:10ms-20ms --disk 1ms
     ///   claret model quorum --rtt 1ms --rtt 80ms --disk exp:2ms    followers of different places
     #[command(verbatim_doc_comment)]
     Quorum(QuorumArgs),
-    /// What does a lock cost, with each algorithm?
+    /// Cost of a lock, with each algorithm.
     ///
     ///   claret model lock --rtt 100ms --disk 1ms --load 5 --service 50ms
     ///   claret model lock --rtt 100ms --load 5 --algorithm grant,async-tas --requests 1000 --json
     #[command(verbatim_doc_comment)]
     Lock(LockArgs),
-    /// Which lock algorithm should it be, and why?
+    /// Recommended lock algorithm, with reasons.
     ///
     ///   claret model recommend --rtt 100ms --load 5 --service 10ms
     ///   claret model recommend --rtt 20ms --server-rtt 40ms --load 12 --native --matters p99
     #[command(verbatim_doc_comment)]
     Recommend(RecommendArgs),
-    /// How long is the wait in a queue, in order of arrival and in random order?
+    /// Wait in a queue, served in order of arrival and in random order.
     ///
-    /// One server; customers come at random (Poisson), service is exponential: M/M/1. Test and set is
-    /// served at random, and the mean hides what that means for the unlucky.
+    /// One server; customers arrive at random (Poisson), service is exponential: M/M/1. Test and
+    /// set serves waiters in random order, whose long waits the mean hides.
     ///
     ///   claret model queue --load 18 --service 50ms
     #[command(verbatim_doc_comment)]
@@ -68,7 +68,7 @@ enum Question {
 
 #[derive(Args, Debug)]
 struct QueueArgs {
-    /// Customers per second.
+    /// Arrivals of customers per second.
     #[arg(long)]
     load: f64,
     /// Mean time of service.
@@ -81,10 +81,11 @@ struct QueueArgs {
 
 #[derive(Args, Debug)]
 struct QuorumArgs {
-    /// Servers, the leader among them; without it, one more than there are --rtt, or three.
+    /// Number of servers, including the leader; default: one more than the number of --rtt, or
+    /// three.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=999))]
     servers: Option<u32>,
-    /// Round trip between the leader and a follower; once for all of them, or once for each.
+    /// Round trip between the leader and a follower; given once for all of them, or once for each.
     #[arg(long, required = true, value_parser = parse_law)]
     rtt: Vec<Law>,
     /// One durable log write, on every server.
@@ -109,25 +110,26 @@ struct Circumstances {
     /// Servers.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=999))]
     servers: u32,
-    /// Clients are connected to a follower, which sends writes on to the leader.
+    /// Clients are connected to a follower, which forwards writes to the leader.
     #[arg(long)]
     follower: bool,
-    /// Requests for the lock per second, from all clients together; they come at random (Poisson).
+    /// Requests for the lock per second, from all clients together; they arrive at random
+    /// (Poisson).
     #[arg(long)]
     load: f64,
     /// Mean time in the critical section (exponential).
     #[arg(long, default_value = "1ms", value_parser = parse_ms)]
     service: f64,
-    /// Time between two polls, and between two tries that wait for no reply.
+    /// Poll interval, and time between two asynchronous attempts.
     #[arg(long, default_value = "10ms", value_parser = parse_ms)]
     poll: f64,
     /// Round trip between a client and a gateway near it (cohort).
     #[arg(long, default_value = "1ms", value_parser = parse_ms)]
     near_rtt: f64,
-    /// How many clients of a gateway have the lock before it lets it go (cohort).
+    /// Number of grants to clients of a gateway before it releases the lock (cohort).
     #[arg(long, default_value_t = 16)]
     cohort: u32,
-    /// Part of the requests that come from whoever had the lock last, from 0 to 1 (retained).
+    /// Fraction of the requests that come from the last holder, from 0 to 1 (retained).
     #[arg(long, default_value_t = 0.0)]
     same_user: f64,
     /// Print one JSON document.
@@ -142,8 +144,8 @@ struct LockArgs {
     /// Algorithms, separated by commas, or all.
     #[arg(long, value_delimiter = ',', default_value = "all", value_parser = parse_algorithms)]
     algorithm: Vec<Algorithms>,
-    /// Predict the first so many requests of a run that finds the lock free, too: the only answer
-    /// there is for an overloaded lock.
+    /// Also predict the first requests, this many, of a run that begins with a free lock: the only
+    /// possible prediction for an overloaded lock.
     #[arg(long)]
     requests: Option<u32>,
 }
@@ -152,32 +154,32 @@ struct LockArgs {
 struct RecommendArgs {
     #[command(flatten)]
     circumstances: Circumstances,
-    /// What is to be small.
+    /// Quantity to minimise.
     #[arg(long, value_enum, default_value = "mean")]
     matters: Measure,
-    /// The service itself knows locks; without this, there are nodes, versions and watches.
+    /// The service has locks of its own; without this, it has nodes, versions and watches.
     #[arg(long)]
     native: bool,
-    /// There are gateways near the clients that may hold a lock for them.
+    /// Gateways near the clients may hold a lock for them.
     #[arg(long, requires = "native")]
     gateway: bool,
-    /// All that is done under the lock is done in the store, which refuses old tokens.
+    /// All actions under the lock take place in the store, which refuses old tokens.
     #[arg(long, requires = "native")]
     fenced: bool,
     /// The critical section is a known list of operations on the store.
     #[arg(long, requires = "native")]
     section_in_store: bool,
-    /// Algorithms that no service has yet, too.
+    /// Include algorithms that no service has yet.
     #[arg(long, requires = "native")]
     designs: bool,
 }
 
-/// What is to be small.
+/// Quantity to minimise.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Measure {
     /// The mean latency.
     Mean,
-    /// What the slowest hundredth gets.
+    /// Latency of the slowest hundredth.
     P99,
     /// Log entries and messages per acquisition.
     ServerLoad,
@@ -214,7 +216,7 @@ fn document(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// Mean and quantiles of a moment.
+/// Mean and quantiles of a quantity.
 #[derive(Serialize)]
 struct Row {
     what: String,
@@ -348,7 +350,7 @@ fn table(predictions: &[Prediction], requests: Option<u32>) -> String {
             text += &format!("  {:.1}, {}", run.mean_ms, cell(run.p99_ms));
         }
         if let Some(growth) = one.growth_ms_per_request {
-            text += &format!("  (each waits {growth:.1} longer than the one before)");
+            text += &format!("  (each request waits {growth:.1} longer than the previous one)");
         }
         text.push('\n');
     }
@@ -378,7 +380,7 @@ fn recommend(args: &RecommendArgs) -> Result<String, String> {
     Ok(choices.iter().enumerate().map(|(place, choice)| reasons(place + 1, choice)).collect())
 }
 
-/// Where Claret has it, for people.
+/// Description of Claret's support of an algorithm.
 const fn in_claret(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Grant => "in Claret: LOCK.ACQUIRE, and lock in its clients",
@@ -386,7 +388,7 @@ const fn in_claret(algorithm: Algorithm) -> &'static str {
         Algorithm::Retained => "in Claret: retained in its clients, by LOCK.ACQUIRE ... TOKENS",
         Algorithm::Fused => "in Claret: LOCK.SECTION, and section in its clients",
         Algorithm::Successor => "in Claret: LOCK.ACQUIRE ... NEXT, and next in its clients",
-        Algorithm::Tentative => "a design: neither Claret nor others have it",
+        Algorithm::Tentative => "a design without an implementation",
         Algorithm::SyncQueue
         | Algorithm::SyncQueueRelist
         | Algorithm::AsyncQueue
@@ -430,7 +432,7 @@ fn queue(args: &QueueArgs) -> Result<String, String> {
         waits.iter().for_each(|wait_ms| text += &format!(" {wait_ms:9.1}"));
         text.push('\n');
     }
-    Ok(text + &format!("busy {:.3} of the time\n", queue.load()))
+    Ok(text + &format!("utilisation {:.3}\n", queue.load()))
 }
 
 fn reasons(place: usize, choice: &Choice) -> String {
@@ -438,7 +440,7 @@ fn reasons(place: usize, choice: &Choice) -> String {
     let expected = match (one.mean_ms, one.p99_ms) {
         (Some(mean), Some(p99)) => format!("mean {mean:.1} ms, p99 {p99:.1} ms"),
         (Some(mean), None) => format!("mean {mean:.1} ms"),
-        _ => "no latency that lasts".into(),
+        _ => "no stable latency".into(),
     };
     let limit = choice
         .limit_per_s
@@ -505,15 +507,15 @@ mod tests {
         let found = ask_json(&format!("{line} --json"));
         assert_eq!(found["best"], "grant");
         assert!(ask(line).unwrap().contains("LOCK.ACQUIRE"));
-        // What is passed on early needs fences.
+        // Early hand-over needs fences.
         assert_eq!(ask_json(&format!("{line} --fenced --json"))["best"], "successor");
-        // What nobody has is not recommended, unless somebody asks for designs.
+        // An algorithm without an implementation is not recommended, unless designs are included.
         let designs = ask(&format!("{line} --fenced --designs")).unwrap();
         assert!(designs.contains("tentative"), "{designs}");
         assert!(found["ranking"][0]["why"].as_array().unwrap().len() >= 2);
         let text = ask("recommend --rtt 100ms --load 5 --service 50ms --matters p99").unwrap();
         assert!(text.starts_with("1. async-queue"), "{text}");
-        assert!(text.contains("longer than the one before"), "{text}");
+        assert!(text.contains("longer than the previous one"), "{text}");
     }
 
     #[test]
@@ -526,7 +528,7 @@ mod tests {
         assert!((ms(0, "p999_ms") / 50.0 - 68.0).abs() < 0.5, "{}", ms(0, "p999_ms"));
         assert!((ms(1, "p999_ms") / 50.0 - 151.0).abs() < 0.5, "{}", ms(1, "p999_ms"));
         assert!(ms(1, "p50_ms") < ms(0, "p50_ms"));
-        assert!(ask("queue --load 20 --service 50ms").is_err(), "asked for all its time");
+        assert!(ask("queue --load 20 --service 50ms").is_err(), "an overloaded queue");
         assert_eq!(ask("queue --load 1 --service 50ms").unwrap().lines().count(), 4);
     }
 

@@ -1,4 +1,4 @@
-//! `claret probe`: how late can a correct node be?
+//! `claret probe`: measures the latency of correct nodes.
 
 mod agent;
 mod calibrate;
@@ -20,8 +20,8 @@ use std::sync::Mutex;
 
 /// Measure how synchronous a cluster is: which node is slow, since when, and why.
 ///
-/// Measurements are a folder of Parquet files, one for each caller and day, which every tool for
-/// data reads. What each analysis says is explained in the guide's page on synchrony.
+/// Measurements are a folder of Parquet files, one per caller and day, a format that all data tools
+/// read. The guide's page on synchrony explains each analysis.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     #[command(subcommand)]
@@ -33,9 +33,9 @@ enum Job {
     /// Measure: call the members of a group once a second, answer their calls, sample this host.
     ///
     /// Every node runs one, with the same file of peers: a line for each node, with its name and
-    /// address. Nothing is encrypted and nobody is asked for a password, so run it where only your
-    /// own machines can reach it. It measures until Ctrl-C, and every ten minutes what it has is
-    /// safe in a file. All agents may write to one folder.
+    /// address. There is no encryption and no authentication, so run it where only your own
+    /// machines can reach it. It measures until Ctrl-C, and writes its measurements to a file every
+    /// ten minutes. All agents may write to one folder.
     ///
     ///   echo "alpha 10.0.0.1:7400" > peers; echo "beta 10.0.0.2:7400" >> peers; ...
     ///   claret probe agent --peers peers --node alpha --dir data      on alpha
@@ -49,62 +49,62 @@ enum Job {
     ///   claret probe sample --dir data --seconds 60 --canary-ms 0     without the canary
     #[command(verbatim_doc_comment)]
     Sample(agent::SampleArgs),
-    /// Which time-outs, sizes and risks follow from measurements, each with what it rests on.
+    /// Derive time-outs, sizes and risks from measurements, each with its evidence.
     ///
-    ///   claret probe calibrate data                                   everything, for people
+    ///   claret probe calibrate data                                   everything, as text
     ///   claret probe calibrate data --target raft --once-in 90d       timers for a rarer mistake
     ///   claret probe calibrate data --target visigoth --risk 0.0001 --json
     #[command(verbatim_doc_comment)]
     Calibrate(calibrate::CalibrateArgs),
-    /// Try measured time-outs on a replicated log of the product's, on virtual time, under pauses and
-    /// latencies that are made up: how often it elects a leader although it has one, and how long it
-    /// is without one after a death, beside the defaults of etcd.
+    /// Try measured time-outs on Claret's replicated log, on virtual time, under synthetic pauses
+    /// and latencies: counts needless elections, and measures the time without a leader after a
+    /// crash, in comparison with the defaults of etcd.
     ///
     ///   claret probe rehearse                                         ten thousand hours
     ///   claret probe rehearse --law wide --members 5 --once-in 12h --json
     #[command(verbatim_doc_comment)]
     Rehearse(rehearse::RehearseArgs),
-    /// Make up data of which it is known what is to be found in them.
+    /// Generate data with known findings.
     ///
     ///   claret probe simulate --nodes 14 --group-size 7 --days 1 --slow 2 --seed 1 --dir data
     #[command(verbatim_doc_comment)]
     Simulate(SimulateArgs),
-    /// Take over what another program measured: CSV of time, source, destination and latency.
+    /// Import another program's measurements: CSV of time, source, destination and latency.
     ///
     /// The first line may name the columns, in any order; without names they are as above. An empty
     /// latency is a call without reply. All nodes are one group, and the calls of one source at one
-    /// time are a session. Lines that cannot be read are left out, counted and shown; what is used
-    /// although it is odd, such as a clock that went back, is counted too. Memory does not grow with
-    /// the file: what does not fit is sorted in files in the new folder.
+    /// time are a session. Unreadable lines are left out, counted and shown; lines that are used
+    /// although they are odd, such as after a backward step of the clock, are counted too. Memory
+    /// does not grow with the file: larger data are sorted in files in the new folder.
     ///
-    /// Instead of a file, a folder of round trip matrices will do: a file SOURCE.dat for each
+    /// Instead of a file, a folder of round trip matrices is accepted: a file SOURCE.dat for each
     /// source, with min/avg/max/mdev:TARGET in each line, in milliseconds, as ping prints it.
     ///
     ///   claret probe import calls.csv --dir data
     ///   claret probe import calls.csv --time-unit ms --latency-unit us --dir data
     #[command(verbatim_doc_comment)]
     Import(ImportArgs),
-    /// Make old days small: keep the calls that were late, and count all others.
+    /// Compact old days: keep late calls, and count all others.
     ///
-    /// Of each caller, callee and workload the calls above the 99th percentile of the day stay as they
-    /// are; of the others it is counted in windows of ten minutes how often each latency came, to 1.6 %.
-    /// What hosts were busy with becomes one row for ten minutes. The files of these days are
-    /// replaced: analyses that need calls one by one do not see them any more.
+    /// For each caller, callee and workload, the calls above the 99th percentile of the day stay
+    /// unchanged; the others become histograms of ten minutes, with latencies to 1.6 %. Resource
+    /// samples of hosts become one row per ten minutes. The files of these days are replaced:
+    /// analyses of single calls no longer see them.
     ///
-    ///   claret probe thin data                    days that are more than a week back
+    ///   claret probe thin data                    days more than a week ago
     ///   claret probe thin data --keep-days 0      all days before today
     #[command(verbatim_doc_comment)]
     Thin(thin::ThinArgs),
     /// Analyse a folder of measurements.
     ///
-    ///   claret probe analyze data             what matters, for people
+    ///   claret probe analyze data             key findings, as text
     ///   claret probe analyze data --json      everything: one document with a key per analysis
     #[command(verbatim_doc_comment)]
     Analyze(AnalyzeArgs),
-    /// Write one page with everything that matters, for a browser, without server and network.
+    /// Write one page with all key findings, for a browser, without server and network.
     ///
     ///   claret probe report data -o report.html
-    ///   claret probe report data -o report.html --json     and say what was written where
+    ///   claret probe report data -o report.html --json     and print a summary of the output
     ///   claret probe report data -o report.html --once-in 90d --risk 0.0001
     #[command(verbatim_doc_comment)]
     Report(report::ReportArgs),
@@ -115,7 +115,7 @@ struct SimulateArgs {
     /// Nodes.
     #[arg(long, default_value_t = 14)]
     nodes: u16,
-    /// Members of a group, from 3 to 9; several, separated by commas, take turns.
+    /// Members of a group, from 3 to 9; several values, separated by commas, are used in turns.
     #[arg(long, value_delimiter = ',', default_value = "7")]
     group_size: Vec<usize>,
     /// Days.
@@ -124,23 +124,23 @@ struct SimulateArgs {
     /// Nodes that are slow all the time.
     #[arg(long, default_value_t = 2)]
     slow: u16,
-    /// The seed: the same one makes the same files.
+    /// Seed; the same seed generates the same files.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Calls of each caller to each member on a day; 86,400 are one a second.
+    /// Calls of each caller to each member per day; 86,400 are one per second.
     #[arg(long, default_value_t = 86_400)]
     rounds: u32,
-    /// Pauses of each node in an hour, half a second long on average. With more than four, it is not
-    /// known how many members of a group are late, and s and T are not planted.
+    /// Pauses of each node per hour, half a second long on average. With more than four, the number
+    /// of late members per group is not known, and s and T are not planted.
     #[arg(long, default_value_t = 3.6)]
     pauses_per_hour: f64,
-    /// Leave out what hosts were busy with.
+    /// Leave out the resource samples of hosts.
     #[arg(long)]
     no_resources: bool,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = threads())]
     threads: usize,
-    /// Where the files go: a folder that is empty or does not exist.
+    /// Output folder, which must be empty or not exist.
     #[arg(long)]
     dir: PathBuf,
     /// Print one JSON document.
@@ -150,9 +150,9 @@ struct SimulateArgs {
 
 #[derive(Args, Debug)]
 struct ImportArgs {
-    /// The file, or a folder of matrices.
+    /// Input file, or folder of matrices.
     file: PathBuf,
-    /// Unit of the time, which is counted from 1970.
+    /// Unit of the time, counted from 1970.
     #[arg(long, value_enum, default_value = "s")]
     time_unit: Unit,
     /// Unit of the latency.
@@ -161,7 +161,7 @@ struct ImportArgs {
     /// Name of the deployment.
     #[arg(long, default_value = "imported")]
     deployment: String,
-    /// Where the files go: a folder that is empty or does not exist.
+    /// Output folder, which must be empty or not exist.
     #[arg(long)]
     dir: PathBuf,
     /// Print one JSON document.
@@ -195,27 +195,27 @@ impl Unit {
 
 #[derive(Args, Debug)]
 struct AnalyzeArgs {
-    /// The folder with the files.
+    /// Folder of measurements.
     data: PathBuf,
-    /// How much slower than the fastest a node must be before anybody should act on it.
+    /// Margin over the fastest node above which a slow node matters.
     #[arg(long, default_value = "1ms", value_parser = parse_ns)]
     floor: u64,
-    /// Above this, a call belongs to an episode.
+    /// Latency above which a call belongs to an episode.
     #[arg(long, default_value = "1s", value_parser = parse_ns)]
     episode_level: u64,
     /// Group size of the histograms of slow nodes.
     #[arg(long, default_value_t = 7)]
     histogram_size: u8,
-    /// Day (since 1970) and group of the day view, as DAY/GROUP; the first of the data if not given.
+    /// Day (since 1970) and group of the day view, as DAY/GROUP; default: the first of the data.
     #[arg(long, value_parser = parse_view)]
     day_view: Option<(i64, u16)>,
-    /// Two latencies: the day view tells how many calls are below the first and above the second.
+    /// Two latencies: the day view counts the calls below the first and above the second.
     #[arg(long, value_delimiter = ',', default_value = "1ms,10ms", value_parser = parse_ns)]
     cuts: Vec<u64>,
     /// Points of the scatter plots in the document.
     #[arg(long, default_value_t = 50_000)]
     scatter_points: usize,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = threads())]
     threads: usize,
     /// Print one JSON document.
@@ -223,7 +223,7 @@ struct AnalyzeArgs {
     json: bool,
 }
 
-/// As many threads as the machine has processors.
+/// Number of the machine's processors.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -254,7 +254,7 @@ pub fn main(args: &ProbeArgs) -> ExitCode {
     })
 }
 
-/// Shows on standard error how far a command is, where that is a terminal.
+/// Progress bar of a command on standard error, where that is a terminal.
 #[derive(Default)]
 struct Bar(Mutex<Option<ProgressBar>>);
 
@@ -387,7 +387,7 @@ mod tests {
             Job::Thin(args) => thin::thinned(args),
             Job::Analyze(args) => analyzed(args),
             Job::Report(args) => report::reported(args),
-            _ => Err("what runs on a cluster is tried in the black-box tests".to_owned()),
+            _ => Err("commands that need a cluster are tested in the black-box tests".to_owned()),
         }
     }
 

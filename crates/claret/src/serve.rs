@@ -1,4 +1,4 @@
-//! `claret serve`: run a server until it is told to stop.
+//! `claret serve`: runs a server until it is stopped.
 
 mod record;
 
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// What a server is told, by flags and by a file.
+/// Options of a server, from flags and a file.
 #[derive(Args, Debug, Default)]
 pub struct ServeArgs {
-    /// Configuration file (TOML); flags go over it.
+    /// Configuration file (TOML); flags override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Data directory [default: claret-data].
@@ -31,14 +31,14 @@ pub struct ServeArgs {
     /// TCP port [default: 6379]; 0 for any.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Serve clients that speak ZooKeeper's protocol on this port (2181 is usual); 0 for any.
+    /// Serve clients that speak ZooKeeper's protocol on this port (usually 2181); 0 for any.
     #[arg(long, value_name = "PORT")]
     zookeeper_port: Option<u16>,
-    /// Spread their nodes over this many shards, by top-level names, if nobody has used the tree before
-    /// [default: 1].
+    /// Spread their nodes over this many shards, by top-level names, if the tree has not been used
+    /// before [default: 1].
     #[arg(long, value_name = "N")]
     zookeeper_shards: Option<u16>,
-    /// Most connections of theirs from one address [default: 60]; 0 for no limit.
+    /// Maximum connections of theirs from one address [default: 60]; 0 for no limit.
     #[arg(long, value_name = "N")]
     zookeeper_connections_per_address: Option<usize>,
     /// Number of shards of a new data directory [default: one per core].
@@ -47,84 +47,84 @@ pub struct ServeArgs {
     /// Number of worker threads [default: one per core].
     #[arg(long, value_name = "N")]
     workers: Option<u16>,
-    /// When a write is acknowledged: always (on disk), everysec, none [default: always].
+    /// When a write is acknowledged: always (flushed to disk), everysec, none [default: always].
     #[arg(long, value_name = "WHEN")]
     durability: Option<Durability>,
     /// Concurrency control, for measurements [default: full].
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// How commands that a client sends without waiting for replies keep their order across shards:
-    /// constant, chain (as published, to compare with), single (each waits for the reply before it),
-    /// none [default: constant].
+    /// Protocol that keeps the order of a client's pipelined commands across shards: constant,
+    /// chain (as published, for comparison), single (each waits for the previous reply), none
+    /// [default: constant].
     #[arg(long, value_name = "NAME")]
     order: Option<String>,
-    /// How long an interactive transaction may send nothing while others wait for what it holds: 500ms,
-    /// 5s, 2m; 0 for no limit [default: 5s].
+    /// Idle time-out of an interactive transaction while others wait for its locks: 500ms, 5s, 2m;
+    /// 0 for no limit [default: 5s].
     #[arg(long, value_name = "TIME")]
     transaction_idle_timeout: Option<Period>,
-    /// How long an interactive transaction may last while others wait for what it holds; 0 for no limit
-    /// [default: 1m].
+    /// Maximum duration of an interactive transaction while others wait for its locks; 0 for no
+    /// limit [default: 1m].
     #[arg(long, value_name = "TIME")]
     transaction_timeout: Option<Period>,
-    /// Memory beyond which writes that grow are refused, such as 2gb; 0 for no limit [default:
-    /// three quarters of what there is].
+    /// Memory limit beyond which growing writes are refused, such as 2gb; 0 for no limit [default:
+    /// three quarters of the memory].
     #[arg(long, value_name = "SIZE")]
     maxmemory: Option<Bytes>,
-    /// Most client connections.
+    /// Maximum number of client connections.
     #[arg(long, value_name = "N")]
     maxclients: Option<usize>,
-    /// Serve /metrics, /health, /ready and /console (a page for people) on this port.
+    /// Serve /metrics, /health, /ready and /console (a web page) on this port.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
-    /// What may be done about slow machines of the cluster: off, propose, apply [default: propose].
+    /// Permitted action on slow machines of the cluster: off, propose, apply [default: propose].
     #[arg(long, value_name = "MODE")]
     synchrony: Option<Mode>,
-    /// Keep every measurement of how late the other machines are in this folder, for `claret probe
+    /// Keep all latency measurements of the other machines in this folder, for `claret probe
     /// analyze`.
     #[arg(long, value_name = "DIR")]
     synchrony_dir: Option<PathBuf>,
     /// Number of this machine in its cluster, from 1.
     #[arg(long, value_name = "N")]
     node: Option<u16>,
-    /// Where the machines of the cluster reach each other, this one included:
+    /// Addresses at which the machines of the cluster reach each other, including this one:
     /// 1=host:port,2=host:port,3=host:port.
     #[arg(long, value_name = "NODES")]
     cluster: Option<String>,
-    /// This machine comes to a cluster that is there already: see `claret cluster add`.
+    /// Join an existing cluster: see `claret cluster add`.
     #[arg(long)]
     join: bool,
     /// Name of the cluster [default: claret].
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
-    /// Where this machine listens for the others of the cluster, if that is not where they reach
-    /// it: host:port.
+    /// Address at which this machine listens for its peers, if it differs from the one at which
+    /// they reach it: host:port.
     #[arg(long, value_name = "ADDRESS")]
     peer_bind: Option<String>,
-    /// Where clients reach this machine of the cluster, if that is not where it listens:
-    /// host:port.
+    /// Address at which clients reach this machine of the cluster, if it differs from the one at
+    /// which it listens: host:port.
     #[arg(long, value_name = "ADDRESS")]
     announce: Option<String>,
-    /// Certificate of this machine for the other machines of the cluster (PEM); goes with
+    /// Certificate of this machine for the other machines of the cluster (PEM); requires
     /// --peer-tls-key and --peer-tls-ca.
     #[arg(long, value_name = "FILE")]
     peer_tls_cert: Option<PathBuf>,
     /// Private key that belongs to --peer-tls-cert (PEM).
     #[arg(long, value_name = "FILE")]
     peer_tls_key: Option<PathBuf>,
-    /// Authorities of which the other machines must show a certificate (PEM).
+    /// Authorities that must have signed the certificates of the other machines (PEM).
     #[arg(long, value_name = "FILE")]
     peer_tls_ca: Option<PathBuf>,
-    /// Name that the certificates of all machines are for [default: of each machine, the host at
-    /// which it is reached].
+    /// Name in the certificates of all machines [default: of each machine, the host at which it is
+    /// reached].
     #[arg(long, value_name = "NAME")]
     peer_tls_server_name: Option<String>,
-    /// What is written to standard error: error, warn, info, debug, trace [default: info].
+    /// Level of messages on standard error: error, warn, info, debug, trace [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
 }
 
 impl ServeArgs {
-    /// What flags and file amount to.
+    /// Combines the flags and the file.
     pub fn options(&self) -> Result<Options, ConfigError> {
         let file = match &self.config {
             Some(path) => Settings::from_file(path)?,
@@ -187,7 +187,7 @@ pub fn main(args: &ServeArgs) -> ExitCode {
     };
     log_to_stderr(&options.log_level);
     server::raise_descriptor_limit();
-    // Before anything is started, so that no signal ends the process half-way.
+    // Registered before anything is started, so that no signal ends the process half-way.
     let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP]) {
         Ok(signals) => signals,
         Err(error) => {
@@ -204,7 +204,7 @@ pub fn main(args: &ServeArgs) -> ExitCode {
     };
     let mut stdout = std::io::stdout();
     if writeln!(stdout, "{}", handle.ready_line()).and_then(|()| stdout.flush()).is_err() {
-        tracing::warn!("nobody reads the standard output");
+        tracing::warn!("the standard output has no reader");
     }
     let remote = handle.remote();
     let watching = std::thread::Builder::new()
@@ -219,7 +219,7 @@ pub fn main(args: &ServeArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Passes signals on; a second one to stop does not wait.
+/// Forwards signals; a second stop signal ends without waiting.
 fn watch(mut signals: Signals, remote: &server::Remote) {
     let mut stopping = false;
     for signal in signals.forever() {
@@ -238,7 +238,7 @@ fn watch(mut signals: Signals, remote: &server::Remote) {
     }
 }
 
-/// Writes events to standard error; `RUST_LOG` goes over `level`.
+/// Writes events to standard error; `RUST_LOG` overrides `level`.
 fn log_to_stderr(level: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()

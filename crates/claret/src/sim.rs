@@ -1,4 +1,4 @@
-//! `claret sim`: run seeds under virtual time and let the checkers judge.
+//! `claret sim`: runs seeds under virtual time and checks the histories.
 
 use clap::Args;
 use sim::{Focus, Plant, Report};
@@ -20,15 +20,15 @@ pub struct SimArgs {
     /// First of the seeds.
     #[arg(long, value_name = "N", default_value_t = 1)]
     first: u64,
-    /// Plant a bug, by name, or `all` to plant each in turn: the run succeeds if the checkers
-    /// notice.
+    /// Plant a bug, by name, or `all` to plant each in turn: the run succeeds if the checkers find
+    /// it.
     #[arg(long, value_name = "NAME")]
     plant: Option<String>,
     /// Run clusters whose clients send pipelines over several shards while leaders change, instead
     /// of everything.
     #[arg(long)]
     pipelines: bool,
-    /// Run clients that hold locks, stand still, leave, and write under their tokens, instead of
+    /// Run clients that hold locks, pause, leave, and write under their tokens, instead of
     /// everything.
     #[arg(long, conflicts_with = "pipelines")]
     locks: bool,
@@ -56,7 +56,7 @@ impl SimArgs {
 }
 
 thread_local! {
-    /// What this thread is simulating: an assertion of the product ends all of them.
+    /// Seed that this thread simulates, for the message of a failed assertion.
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -64,7 +64,7 @@ fn name_seeds_that_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if let Some(seed) = SEED.get() {
-            eprintln!("claret sim --seed {seed} ends with a panic:");
+            eprintln!("claret sim --seed {seed} panicked:");
         }
         before(panic);
     }));
@@ -80,7 +80,7 @@ pub fn main(args: &SimArgs) -> ExitCode {
             Some(plant) => planted(args, plant),
             None => {
                 let names: Vec<&str> = Plant::ALL.iter().map(|p| p.name()).collect();
-                eprintln!("no planted bug is called {name}; there are: all, {}", names.join(", "));
+                eprintln!("unknown planted bug {name}; known are: all, {}", names.join(", "));
                 ExitCode::from(2)
             }
         },
@@ -115,7 +115,7 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
                     if run.failure.is_some() {
                         found.fetch_min(seed, Ordering::Relaxed);
                     }
-                    // What a run leaves takes megabytes, and there may be many thousands.
+                    // A run's result takes megabytes, and there may be many thousands.
                     let mut shown = Report::default();
                     shown.add(&run);
                     let is_last = seed + 1 == seeds.end;
@@ -162,7 +162,7 @@ fn one(args: &SimArgs) -> ExitCode {
     if report.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A planted bug must be noticed: succeeds if some seed fails.
+/// Checks that a planted bug is found: succeeds if some seed fails.
 fn planted(args: &SimArgs, plant: Plant) -> ExitCode {
     let report = run_all(args, Some(plant), true);
     print(args, &report, Some(plant));
@@ -210,11 +210,11 @@ fn print(args: &SimArgs, report: &Report, plant: Option<Plant>) {
         report.cpu_us as f64 / 1e6,
         report.speed()
     ));
-    say("what went wrong:");
+    say("failures:");
     for (kind, count) in &report.faults {
         say(&format!("  {count} {kind}"));
     }
-    say("what was seen:");
+    say("observations:");
     for (kind, count) in &report.marks {
         say(&format!("  {count} {kind}"));
     }
@@ -227,6 +227,6 @@ fn print(args: &SimArgs, report: &Report, plant: Option<Plant>) {
 }
 
 fn say(text: &str) {
-    // A closed pipe is the reader's decision and no reason to complain.
+    // A closed pipe is the reader's decision and no error.
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -1,35 +1,35 @@
-//! Which server a tool talks to, and how: the same flags for all tools that connect to one.
+//! Server that a tool connects to: common flags of all tools that connect to one.
 
 use clap::Args;
 use client::{Client, Options, Tls};
 use std::path::{Path, PathBuf};
 
-/// What is asked if nothing is said.
+/// URL used by default.
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
-/// The variable that says it otherwise.
+/// Environment variable that overrides it.
 const URL_VARIABLE: &str = "CLARET_URL";
 
-/// A server, and what it takes to be let in.
+/// A server, and the credentials for it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Target {
     /// The server, or any machine of the cluster: redis://[user[:password]@]host:port, or rediss:// for
     /// TLS [default: the variable CLARET_URL, or redis://127.0.0.1:6379].
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
-    /// File whose first line is the password, which then need not stand in the URL.
+    /// File whose first line is the password, as an alternative to a password in the URL.
     #[arg(long, global = true, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Authorities that may have signed the server's certificate (PEM) [default: those that the system
-    /// trusts].
+    /// Authorities that may have signed the server's certificate (PEM) [default: those that the
+    /// system trusts].
     #[arg(long, global = true, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Certificate to show to the server (PEM); goes with --key.
+    /// Certificate to show to the server (PEM); requires --key.
     #[arg(long, global = true, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key that belongs to --cert (PEM).
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Name that the server's certificate is for, if that is not the host of the URL.
+    /// Name in the server's certificate, if it differs from the host of the URL.
     #[arg(long, global = true, value_name = "NAME")]
     tls_server_name: Option<String>,
 }
@@ -37,7 +37,7 @@ pub struct Target {
 type Result<T> = std::result::Result<T, String>;
 
 impl Target {
-    /// The URL, without a password that is in a file.
+    /// URL, without a password that is in a file.
     pub fn url(&self) -> String {
         let said = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok());
         said.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_URL.to_owned())
@@ -46,15 +46,15 @@ impl Target {
     /// Connects.
     ///
     /// # Errors
-    /// Says which server it is about; no password is in it.
+    /// The error names the server, without any password.
     pub async fn connect(&self) -> Result<Client> {
         self.connect_to(&self.url()).await
     }
 
-    /// Connects with another machine of the same cluster, as the same user.
+    /// Connects to another machine of the same cluster, as the same user.
     ///
     /// # Errors
-    /// As [`Target::connect`].
+    /// See [`Target::connect`].
     pub async fn connect_at(&self, address: &str) -> Result<Client> {
         self.connect_to(&at(&self.url(), address)).await
     }
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// The first line of a file.
+/// Reads the first line of a file.
 pub fn first_line(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -98,23 +98,23 @@ fn parts(url: &str) -> (&str, &str, &str) {
     }
 }
 
-/// The URL with a password, which it must not have already.
+/// Adds a password to a URL that must not have one already.
 fn with_password(url: &str, secret: &str) -> Result<String> {
     let (scheme, login, rest) = parts(url);
     let (user, old) = login.split_once(':').unwrap_or((login, ""));
     if !old.is_empty() {
-        return Err("the password is in the URL and in a file: leave it out of the URL".to_owned());
+        return Err("the password is in the URL and in a file: remove it from the URL".to_owned());
     }
     let secret: String = secret.bytes().map(encoded).collect();
     Ok(format!("{scheme}://{user}:{secret}@{rest}"))
 }
 
-/// A byte as it may stand in a URL.
+/// Percent-encodes a byte for a URL.
 fn encoded(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") }
 }
 
-/// The URL as it may be shown.
+/// URL without its password, for messages.
 fn without_password(url: &str) -> String {
     let (scheme, login, rest) = parts(url);
     match login.split_once(':').map_or(login, |(user, _)| user) {
@@ -123,8 +123,8 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// The URL with another host and port. Machines tell each other where clients reach them without TLS,
-/// so with TLS the port stays what it is.
+/// URL with another host and port. Machines announce their client addresses for connections without
+/// TLS, so with TLS the port stays unchanged.
 fn at(url: &str, address: &str) -> String {
     let (scheme, login, rest) = parts(url);
     let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

@@ -1,4 +1,5 @@
-//! The program as users and supervisors meet it: what it prints, how it stops, what a kill leaves.
+//! The program as users and supervisors see it: its output, its shutdown, and its state after a
+//! kill.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended already, unless the test failed.
+        // The process has ended already, unless the test failed.
         let _ = self.child.kill();
     }
 }
@@ -146,7 +147,7 @@ fn a_kill_in_the_middle_of_writes_loses_no_answer() {
             let mut value = String::new();
             client.read_line(&mut value).unwrap();
             let kept: u64 = value.trim().parse().unwrap();
-            // The last one may have happened without an answer.
+            // The last command may have taken effect without an answer.
             assert!(kept == answered || kept == answered + 1, "{kept} kept, {answered} answered");
             assert!(answered > 0);
         }
@@ -264,12 +265,12 @@ async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_
     assert!(held.require().is_ok() && !held.left().is_zero(), "its lease was begun anew");
     held.fenced::<()>(set("first")).await.unwrap();
 
-    // The next one waits in turn, and hears at once.
+    // The next request waits in turn, and is granted at once.
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.lock("lock", lease(60_000)).await }
     });
-    // One that is given up waits no more.
+    // A cancelled request leaves the queue.
     let given_up = tokio::time::timeout(
         Duration::from_millis(200),
         client.lock("lock", LockOptions::default()),
@@ -282,14 +283,14 @@ async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_
     assert!(next.token() > first);
     next.fenced::<()>(set("second")).await.unwrap();
 
-    // Whoever has lost it is stopped, and could not write either.
+    // The former holder is stopped, and could not write either.
     let stopped = held.run(std::future::pending::<()>()).await;
     assert!(matches!(stopped, Err(Error::LockLost(_))), "{stopped:?}");
     let late = held.fenced::<()>(set("late")).await;
     assert!(matches!(late, Err(Error::LockLost(_))), "{late:?}");
     assert!(held.require().is_err() && !held.release().await.unwrap());
 
-    // In a transaction the lock itself is looked at.
+    // In a transaction the lock itself is checked.
     let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
     next.require_in(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
@@ -305,7 +306,7 @@ async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_
 }
 
 #[tokio::test]
-async fn clients_in_rust_hand_a_lock_on_to_whoever_is_named() {
+async fn clients_in_rust_hand_a_lock_on_to_the_named_successor() {
     use client::{Client, Command as Words, Error, LockOptions, Share};
     use std::sync::atomic::{AtomicBool, Ordering};
     let temp = tempfile::tempdir().unwrap();
@@ -338,7 +339,7 @@ async fn clients_in_rust_hand_a_lock_on_to_whoever_is_named() {
     while !all_wait().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Whoever does not wait at all has no place among them.
+    // A request that does not wait is not in the queue.
     let at_once = LockOptions { timeout: Some(Duration::ZERO), ..options.clone() };
     let refused = client.lock("lock", at_once.clone()).await;
     assert!(matches!(refused, Err(Error::NotAcquired)));
@@ -350,7 +351,7 @@ async fn clients_in_rust_hand_a_lock_on_to_whoever_is_named() {
     let tokens: Vec<u64> = client.send(range).await.unwrap();
     assert!(tokens.len() == 40 && tokens.windows(2).all(|pair| pair[0] < pair[1]), "{tokens:?}");
 
-    // Nobody tells whether it is held.
+    // Whether such a lock is held cannot be queried.
     let lock = client.lock("lock", at_once).await.unwrap();
     let question = Words::new("LOCK.HELD").arg("lock").arg(lock.token());
     let told = client.send::<i64>(question).await;
@@ -360,7 +361,7 @@ async fn clients_in_rust_hand_a_lock_on_to_whoever_is_named() {
     assert!(matches!(&told, Err(Error::Refused(line)) if line.contains("fence")), "{told:?}");
     drop(tx);
 
-    // It is held alone, and not kept by a server. Whoever is elected can be asked for.
+    // Successors exclude shared locks and locks kept by a server. The elected leader can be queried.
     for options in [
         LockOptions { share: Share::Shared, ..options.clone() },
         LockOptions { share: Share::Limit(2), ..options.clone() },
@@ -395,7 +396,7 @@ async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
         let (client, options) = (client.clone(), named("ben"));
         async move { client.campaign("jobs", "b:2", options).await }
     });
-    // A look that is given up loses nothing.
+    // A cancelled observation loses nothing.
     let patience = tokio::time::timeout(Duration::from_millis(100), observation.next());
     assert!(patience.await.is_err());
     let version = ann.proclaim("a:9").await.unwrap();
@@ -433,7 +434,7 @@ async fn an_adaptive_lock_in_rust_stays_when_that_pays_and_goes_back_if_a_waiter
         client.retained("lock", RetainedOptions { adaptive: true, ..RetainedOptions::default() });
     let soon = LockOptions { timeout: Some(Duration::from_secs(5)), ..LockOptions::default() };
 
-    // Whoever is next gives up just when the lock is left to it.
+    // The next request is cancelled just when it gets the lock.
     let stay = kept.lock().await.unwrap();
     let next = tokio::spawn({
         let kept = kept.clone();
@@ -454,7 +455,7 @@ async fn an_adaptive_lock_in_rust_stays_when_that_pays_and_goes_back_if_a_waiter
 }
 
 #[tokio::test]
-async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
+async fn a_process_in_rust_keeps_a_lock_until_another_client_wants_it() {
     use client::{Client, Command as Words, Error, LockOptions, RetainedOptions};
     let temp = tempfile::tempdir().unwrap();
     let server = serve(&temp.path().join("data"), &["--shards", "2"]);
@@ -470,7 +471,7 @@ async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
     assert_eq!(in_vain, Some(Error::NotAcquired));
     drop(first);
 
-    // Tasks take turns, in the order in which they came, and nobody is sent anything for it.
+    // Tasks take turns, in the order of arrival, without any request to the server.
     let stays = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let tasks: Vec<_> = (0..8u64)
         .map(|n| {
@@ -484,7 +485,7 @@ async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(180)).await;
-    // Somebody else comes, and is let in after as many as there are in a cohort.
+    // Another client requests the lock, and gets it after a full cohort.
     let guest = other.lock("lock", LockOptions::default()).await.unwrap();
     let before = stays.lock().unwrap().len();
     assert!((3..=6).contains(&before), "{before}");
@@ -499,7 +500,7 @@ async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
     let stays = stays.lock().unwrap().clone();
     assert!(stays.is_sorted() && stays[before] > taken && stays.len() == 8);
 
-    // Nobody is in: whoever wants it has it at once. The last clone gives it back.
+    // No task holds the lock: another client gets it at once. The last clone gives it back.
     drop(other.lock("lock", LockOptions::default()).await.unwrap());
     drop(kept.lock().await.unwrap());
     drop(kept);

@@ -1,7 +1,7 @@
-//! `claret cluster init`: a configuration file for each machine that is to found a cluster.
+//! `claret cluster init`: a configuration file for each founding machine of a cluster.
 //!
-//! A cluster is founded by machines that are started with the same list of each other; there is
-//! nothing else to be done. So this writes the list, once for each of them, and says what to start.
+//! Machines that are started with the same list of peers found a cluster; nothing else is needed.
+//! So this command writes the list once for each of them, and prints the commands to start them.
 
 use super::Result;
 use clap::Args;
@@ -18,22 +18,22 @@ use std::path::{Path, PathBuf};
 /// Arguments of `claret cluster init`.
 #[derive(Args, Clone, Debug)]
 pub struct InitArgs {
-    /// Where the machines listen for each other, the first one's address first.
+    /// Addresses at which the machines listen for each other, the first machine's first.
     #[arg(required = true, value_name = "HOST:PORT")]
     machines: Vec<String>,
-    /// Directory for the files, which is made if it is not there.
+    /// Directory for the files; created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "claret-cluster")]
     into: PathBuf,
-    /// Name of the cluster; machines of clusters with other names are turned away.
+    /// Name of the cluster; machines of clusters with other names are refused.
     #[arg(long, value_name = "NAME", default_value = "claret")]
     name: String,
     /// Number of shards. They can be split later.
     #[arg(long, value_name = "N", default_value_t = SHARDS_DEFAULT)]
     shards: u16,
-    /// Port for clients. Machines on one host get this one and those after it.
+    /// Port for clients. Machines on one host use this port and the following ones.
     #[arg(long, value_name = "PORT", default_value_t = 6379)]
     port: u16,
-    /// Speak without encryption: for networks that are trusted.
+    /// Use no encryption: for trusted networks only.
     #[arg(long)]
     insecure: bool,
 }
@@ -42,17 +42,17 @@ pub struct InitArgs {
 struct Machine {
     number: u16,
     host: String,
-    /// Where it listens for clients, on this host and from elsewhere.
+    /// Addresses at which it listens for clients: on this host and from other hosts.
     bind: &'static str,
     port: u16,
-    /// The same with TLS.
+    /// Port for clients with TLS.
     tls_port: u16,
     is_local: bool,
     file: PathBuf,
 }
 
 impl Machine {
-    /// Where clients reach it.
+    /// Address for clients.
     fn clients(&self, tls: bool) -> String {
         let port = if tls { self.tls_port } else { self.port };
         match self.host.contains(':') {
@@ -62,7 +62,7 @@ impl Machine {
     }
 }
 
-/// Writes the files, or none of them; gives what is to be printed.
+/// Writes all files, or none of them; returns the text to print.
 pub fn init(args: &InitArgs, as_json: bool) -> Result<String> {
     let machines = machines(args)?;
     check(args)?;
@@ -72,13 +72,13 @@ pub fn init(args: &InitArgs, as_json: bool) -> Result<String> {
     let there = machines.iter().find(|machine| machine.file.exists());
     if let Some(machine) = there {
         let file = machine.file.display();
-        return Err(format!("{file} is there already: remove it, or choose another --into"));
+        return Err(format!("{file} already exists: remove it, or choose another --into"));
     }
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     std::fs::create_dir_all(&args.into).map_err(|error| failed(&args.into, error))?;
     for (machine, text) in machines.iter().zip(&texts) {
         if let Err(error) = write(&machine.file, text) {
-            // All or nothing, so that the next attempt is not refused.
+            // On failure no file is left, so that the next attempt is not refused.
             let written = machines.iter().take_while(|other| other.number <= machine.number);
             written.for_each(|other| drop(std::fs::remove_file(&other.file)));
             return Err(failed(&machine.file, error));
@@ -87,7 +87,7 @@ pub fn init(args: &InitArgs, as_json: bool) -> Result<String> {
     Ok(if as_json { document(args, &machines) } else { page(args, &machines) })
 }
 
-/// A file that only its owner reads: there is a password in it.
+/// Creates a file that only its owner can read: it contains a password.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     file.write_all(text.as_bytes())
@@ -95,7 +95,8 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
 
 fn password() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| format!("there are no random bytes: {error}"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| format!("the system provides no random bytes: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -103,7 +104,7 @@ fn machines(args: &InitArgs) -> Result<Vec<Machine>> {
     let mut hosts = Vec::new();
     for address in &args.machines {
         let parts = split_address(address);
-        let (host, _) = parts.ok_or_else(|| format!("'{address}' is no host:port"))?;
+        let (host, _) = parts.ok_or_else(|| format!("'{address}' is not host:port"))?;
         let address: Option<IpAddr> = host.parse().ok();
         let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         let bind = match (is_local, address.is_some_and(|address| address.is_ipv6())) {
@@ -112,7 +113,7 @@ fn machines(args: &InitArgs) -> Result<Vec<Machine>> {
             (false, true) => "::",
             (false, false) => "0.0.0.0",
         };
-        // All that is on the loopback interface shares the ports of this host.
+        // All machines on the loopback interface share the ports of this host.
         hosts.push((if is_local { "localhost" } else { host }, host, bind, is_local));
     }
     let mut machines: Vec<Machine> = Vec::new();
@@ -134,15 +135,15 @@ fn machines(args: &InitArgs) -> Result<Vec<Machine>> {
     Ok(machines)
 }
 
-/// A string as TOML writes it.
+/// Formats a string for TOML.
 fn quoted(text: &str) -> Result<String> {
     if text.chars().any(char::is_control) {
-        return Err(format!("{text:?} has characters that are no letters"));
+        return Err(format!("{text:?} has control characters"));
     }
     Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// Whether a server would take what is said about the cluster.
+/// Checks that a server would accept the settings of the cluster.
 fn check(args: &InitArgs) -> Result<()> {
     let nodes = (1_u16..).zip(&args.machines);
     let nodes = nodes.map(|(number, address)| (number.to_string(), address.clone()));
@@ -152,7 +153,7 @@ fn check(args: &InitArgs) -> Result<()> {
         nodes: nodes.collect(),
         ..ClusterSettings::default()
     };
-    // Certificates may still have to be made.
+    // The certificates may not exist yet.
     let (shards, insecure) = (Some(args.shards), Some(true));
     let settings = Settings { cluster, shards, insecure, ..Settings::default() };
     Options::resolve(settings).map(drop).map_err(|error| error.to_string())
@@ -168,14 +169,14 @@ fn text(args: &InitArgs, machine: &Machine, password: &str) -> Result<String> {
         true => std::path::absolute(args.into.join(format!("n{number}"))).unwrap_or_default(),
         false => PathBuf::from(format!("/var/lib/claret/n{number}")),
     };
-    let dir = quoted(dir.to_str().ok_or("--into is no text in UTF-8")?)?;
+    let dir = quoted(dir.to_str().ok_or("--into is not valid UTF-8")?)?;
     let (bind, port, shards) = (machine.bind, machine.port, args.shards);
     let mut text = format!(
-        "# Machine {number} of the cluster {name}. deploy/claret.toml has all settings there are.\n\
+        "# Machine {number} of the cluster {name}. deploy/claret.toml lists all settings.\n\
          dir = {dir}\nbind = \"{bind}\"\nport = {port}\nshards = {shards}\n"
     );
     if !machine.is_local {
-        let _ = writeln!(text, "# Of the user \"default\", on all machines.");
+        let _ = writeln!(text, "# Password of the user \"default\", on all machines.");
         let _ = writeln!(text, "password = \"{password}\"");
     }
     if args.insecure {
@@ -193,7 +194,7 @@ fn text(args: &InitArgs, machine: &Machine, password: &str) -> Result<String> {
     Ok(text)
 }
 
-/// For machines that are apart.
+/// Settings for machines on different hosts.
 const TLS_MACHINES: &str = "
 # How to make these: docs/guide/security.md.
 [cluster.tls]
@@ -202,7 +203,7 @@ key = \"/etc/claret/machine-key.pem\"
 ca = \"/etc/claret/machines-ca.pem\"
 ";
 
-/// And for their clients, which are served without TLS on the machine itself only.
+/// Settings for their clients, which are served without TLS on the machine itself only.
 const TLS_CLIENTS: &str = "cert = \"/etc/claret/cert.pem\"
 key = \"/etc/claret/key.pem\"
 ";
@@ -210,14 +211,14 @@ key = \"/etc/claret/key.pem\"
 fn page(args: &InitArgs, machines: &[Machine]) -> String {
     let apart = machines.iter().any(|machine| !machine.is_local);
     let mut page = String::from(match apart {
-        true => "Look through these files, copy each to its machine, and start them all:\n\n",
-        false => "Start all of these, each in a terminal of its own:\n\n",
+        true => "Check these files, copy each to its machine, and start all machines:\n\n",
+        false => "Run each of these commands in a terminal of its own:\n\n",
     });
     for machine in machines {
         let _ = writeln!(page, "    claret serve --config {}", machine.file.display());
     }
     let Some(first) = machines.first() else { return page };
-    // Without TLS a machine serves only who is on it.
+    // Without TLS a machine serves only clients on its own host.
     let (place, host) = match first.is_local || args.insecure {
         true => ("", first.clients(false)),
         false => (" on machine 1", format!("127.0.0.1:{}", first.port)),
@@ -225,7 +226,7 @@ fn page(args: &InitArgs, machines: &[Machine]) -> String {
     let user = if first.is_local { "" } else { "default:PASSWORD@" };
     let _ = write!(
         page,
-        "\nWhen a majority is up, this shows{place} who leads what:\n\n    \
+        "\nOnce a majority is up, this command shows the leaders{place}:\n\n    \
          claret cluster status --url redis://{user}{host}\n"
     );
     page

@@ -1,8 +1,8 @@
-//! Changes of the shard map: machines that come and go, shards that move.
+//! Changes of the shard map: machines that are added and removed, shards that move.
 //!
-//! A change is one new map. The leaders make the cluster what it says; this only waits until they
-//! have, and shows how far it is. So whatever interrupts it, the change goes on, and the same
-//! command looks on again.
+//! A change is one new map. The leaders bring the cluster into the state that it describes; this
+//! module only waits until they have, and shows the progress. So the change continues after any
+//! interruption, and the same command resumes watching it.
 
 use super::{Result, say};
 use client::{Client, Command};
@@ -13,75 +13,76 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How often is looked how far it has come.
+/// Interval of the checks of the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long machines that are to hold something may take to be connected.
+/// Time limit for machines that are to hold replicas to connect.
 const COME_WAIT: Duration = Duration::from_secs(5);
-/// Times that a change is tried if others change the map at the same time.
+/// Attempts at a change if others change the map at the same time.
 const ATTEMPTS: u32 = 10;
 
-/// A shard, or the map, and who holds it.
+/// A shard, or the map, and the machines that hold it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// What it is called.
+    /// Name of the shard.
     pub name: String,
-    /// The machine that leads it; 0 if that is not known.
+    /// Machine that leads it; 0 if unknown.
     pub leader: u16,
     /// The machines that vote.
     pub voters: Vec<u16>,
-    /// Those that are catching up.
+    /// Machines that are catching up.
     pub learners: Vec<u16>,
-    /// Those that voted before, while the voters change.
+    /// Voters of the old configuration, while the voters change.
     pub outgoing: Vec<u16>,
 }
 
-/// What the cluster uses, and what the builds of its machines understand.
+/// Feature level in use, and the levels that the machines' builds understand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Levels {
-    /// What is used.
+    /// Level in use.
     pub used: u16,
-    /// By machine what it understands; nothing if it is not connected.
+    /// Level that each machine understands; `None` for a machine that is not connected.
     pub understood: BTreeMap<u16, Option<u16>>,
 }
 
 impl Held {
-    /// Whether these machines hold it, and no others.
+    /// Whether exactly these machines hold it.
     fn is_by(&self, machines: &[MachineId]) -> bool {
         let numbers: Vec<u16> = machines.iter().map(|machine| machine.0).collect();
         self.voters == numbers && self.learners.is_empty() && self.outgoing.is_empty()
     }
 }
 
-/// The map that the cluster has.
+/// Current map of the cluster.
 pub async fn map(client: &Client) -> Result<ShardMap> {
     let text = say(client, Command::new("SHARDMAP")).await?;
     ShardMap::parse(&text).map_err(|error| error.to_string())
 }
 
-/// Who holds what.
+/// Machines that hold each shard.
 pub async fn holders(client: &Client) -> Result<Vec<Held>> {
     let text = say(client, Command::new("SHARDMAP").arg("HOLDERS")).await?;
-    parse(&text).ok_or_else(|| format!("this is no answer to SHARDMAP HOLDERS: {text:?}"))
+    parse(&text)
+        .ok_or_else(|| format!("the server's reply to SHARDMAP HOLDERS is invalid: {text:?}"))
 }
 
-/// Who leads a shard, as the machine that was asked knows it.
+/// Leader of a shard, as the addressed machine knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Led {
     /// Name of the shard.
     pub name: String,
     /// Number of the machine.
     pub leader: Option<u16>,
-    /// In which term, or the last one that is known.
+    /// Term of the leader, or the last known term.
     pub term: u64,
-    /// Since when that is so, in milliseconds since 1970.
+    /// Start of the lead, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
-/// Who leads what.
+/// Leaders of all shards.
 pub async fn leads(client: &Client) -> Result<Vec<Led>> {
     let text = say(client, Command::new("SHARDMAP").arg("LEADS")).await?;
     let led: Option<Vec<Led>> = text.lines().map(parse_led).collect();
-    led.ok_or_else(|| format!("this is no answer to SHARDMAP LEADS: {text:?}"))
+    led.ok_or_else(|| format!("the server's reply to SHARDMAP LEADS is invalid: {text:?}"))
 }
 
 fn parse_led(line: &str) -> Option<Led> {
@@ -93,7 +94,7 @@ fn parse_led(line: &str) -> Option<Led> {
     Some(Led { name: name.to_owned(), leader: (leader > 0).then_some(leader), term, since_ms })
 }
 
-/// What the cluster uses, and what each machine understands.
+/// Feature level in use, and the level that each machine understands.
 pub async fn levels(client: &Client) -> Result<Levels> {
     let used = map(client).await?.level.0;
     let text = say(client, Command::new("SHARDMAP").arg("LEVELS")).await?;
@@ -108,20 +109,20 @@ pub async fn levels(client: &Client) -> Result<Levels> {
         }
     };
     let understood: Option<BTreeMap<u16, Option<u16>>> = text.lines().map(line).collect();
-    let understood =
-        understood.ok_or_else(|| format!("this is no answer to SHARDMAP LEVELS: {text:?}"))?;
+    let understood = understood
+        .ok_or_else(|| format!("the server's reply to SHARDMAP LEVELS is invalid: {text:?}"))?;
     Ok(Levels { used, understood })
 }
 
-/// Lets the cluster use all that this build can.
+/// Enables all features of this build.
 pub async fn upgrade(client: &Client) -> Result<()> {
     let (before, newest) = (map(client).await?.level, Level::NEWEST);
     if before == newest {
-        eprintln!("the cluster uses level {newest} already");
+        eprintln!("the cluster already uses level {newest}");
         return Ok(());
     }
     change(client, |map| map.raised(newest)).await?;
-    eprintln!("the cluster uses level {newest} from now on, and used {before} before");
+    eprintln!("the cluster now uses level {newest} instead of {before}");
     Ok(())
 }
 
@@ -147,8 +148,8 @@ fn parse_line(line: &str) -> Option<Held> {
     Some(held)
 }
 
-/// Writes the map that `next` makes of the present one; tries again if somebody else was faster.
-/// Gives the map that the cluster has then.
+/// Writes the map that `next` derives from the current one; retries after a concurrent change.
+/// Returns the cluster's map afterwards.
 async fn change(
     client: &Client,
     next: impl Fn(&ShardMap) -> std::result::Result<ShardMap, engine::map::MapError>,
@@ -162,7 +163,7 @@ async fn change(
         wait_for_holders(client, &before, &after).await?;
         let set = Command::new("SHARDMAP").arg("SET").arg(after.to_string());
         let written = say(client, set).await;
-        // It may have been written by an attempt whose answer was lost.
+        // An attempt whose answer was lost may have written it.
         for _ in 0..5 {
             let now = map(client).await?;
             if now == after {
@@ -180,11 +181,11 @@ async fn change(
             return Err(error);
         }
     }
-    Err("others change the shard map all the time: try again later".to_owned())
+    Err("other clients keep changing the shard map: try again later".to_owned())
 }
 
-/// Refuses to let machines hold something that are not there, after a moment in which they may come:
-/// the shard would stand still, and the change could not be taken back.
+/// Refuses new holders that are not connected, after a short time for them to connect: otherwise
+/// the shard would stop, and the change could not be undone.
 async fn wait_for_holders(client: &Client, before: &ShardMap, after: &ShardMap) -> Result<()> {
     let changes = |shard: &ShardId| before.holders_of(*shard) != after.holders_of(*shard);
     let changed: Vec<ShardId> = after.all().filter(changes).collect();
@@ -202,7 +203,7 @@ async fn wait_for_holders(client: &Client, before: &ShardMap, after: &ShardMap) 
     Ok(())
 }
 
-/// Why a shard cannot go over to its new holders while only these machines are connected.
+/// Reason why a shard cannot move to its new holders while only these machines are connected.
 fn refusal(
     before: &ShardMap,
     after: &ShardMap,
@@ -213,14 +214,14 @@ fn refusal(
     let away: Vec<MachineId> = holders.iter().copied().filter(|m| !there.contains(&m.0)).collect();
     if let Some(machine) = away.iter().find(|machine| !before.places(**machine, shard)) {
         return Some(format!(
-            "machine {} is to hold {name}, and is not connected: start it, or take it out with \
+            "machine {} is to hold {name} but is not connected: start it, or remove it with \
              `claret cluster remove {0}`",
             machine.0
         ));
     }
     (2 * away.len() >= holders.len()).then(|| {
         format!(
-            "{name} would be held by machines of which no majority is connected; {} are not",
+            "{name} would be on machines of which no majority is connected; missing: {}",
             list(&away)
         )
     })
@@ -230,7 +231,7 @@ fn same(a: &ShardMap, b: &ShardMap) -> bool {
     ShardMap { epoch: b.epoch, ..a.clone() } == *b
 }
 
-/// Waits until everything is held by those that the map says.
+/// Waits until all shards are on the machines that the map assigns.
 async fn wait_for(client: &Client, wanted: &ShardMap) -> Result<()> {
     let (mut shown, mut begun) = (String::new(), None);
     loop {
@@ -246,13 +247,12 @@ async fn wait_for(client: &Client, wanted: &ShardMap) -> Result<()> {
         let total = *begun.get_or_insert(open.len());
         if open.is_empty() {
             if total > 0 {
-                eprintln!("{total} of {total} are where they are to be");
+                eprintln!("{total} of {total} are in place");
             }
             return Ok(());
         }
-        let line =
-            format!("{} of {total} are where they are to be; ", total.max(open.len()) - open.len());
-        let line = line + &format!("still on their way: {}", open.join(", "));
+        let line = format!("{} of {total} are in place; ", total.max(open.len()) - open.len());
+        let line = line + &format!("moving: {}", open.join(", "));
         if line != shown {
             eprintln!("{line}");
             shown = line;
@@ -261,51 +261,48 @@ async fn wait_for(client: &Client, wanted: &ShardMap) -> Result<()> {
     }
 }
 
-/// Lets a machine into the cluster.
+/// Admits a machine to the cluster.
 pub async fn add(client: &Client, machine: MachineId, address: &str) -> Result<()> {
     let known = map(client).await?;
     if known.machines.get(&machine).is_some_and(|known| known == address) {
-        eprintln!("machine {} is in the cluster already", machine.0);
+        eprintln!("machine {} is already in the cluster", machine.0);
         return Ok(());
     }
     change(client, |map| map.with(machine, address)).await?;
     eprintln!(
-        "machine {0} may come: start it with --node {0} --join, and then `claret cluster \
+        "machine {0} is admitted: start it with --node {0} --join, and then run `claret cluster \
          rebalance --copies N` or `claret cluster move` lets it hold shards",
         machine.0
     );
     Ok(())
 }
 
-/// Takes a machine out of the cluster, after everything on it is somewhere else.
+/// Removes a machine from the cluster, after its replicas have moved elsewhere.
 pub async fn remove(client: &Client, machine: MachineId) -> Result<()> {
     if !map(client).await?.machines.contains_key(&machine) {
-        eprintln!("machine {} is not in the cluster (any more)", machine.0);
+        eprintln!("machine {} is not in the cluster", machine.0);
         return Ok(());
     }
     let vacated = change(client, |map| map.vacated(machine)).await?;
     wait_for(client, &vacated).await?;
     change(client, |map| map.without(machine)).await?;
-    eprintln!(
-        "machine {} is not needed any more, and never comes back under that number",
-        machine.0
-    );
+    eprintln!("machine {} can be stopped; its number will never be used again", machine.0);
     Ok(())
 }
 
-/// Lets other machines hold a shard, or the map.
+/// Places a shard, or the map, on other machines.
 pub async fn place(client: &Client, shard: ShardId, machines: &[MachineId]) -> Result<()> {
     let wanted = change(client, |map| map.placed(shard, machines)).await?;
     wait_for(client, &wanted).await
 }
 
-/// Spreads shards evenly, so many copies of each.
+/// Spreads shards evenly, with this many copies of each.
 pub async fn spread(client: &Client, copies: usize) -> Result<()> {
     let wanted = change(client, |map| map.balanced(copies)).await?;
     wait_for(client, &wanted).await
 }
 
-/// Splits a shard, or looks on at a split that is under way, until the new shard is led.
+/// Splits a shard, or watches a split in progress, until the new shard has a leader.
 pub async fn split(client: &Client, shard: ShardId, at: Option<u16>) -> Result<()> {
     let wanted = change(client, |map| match map.splitting(shard) {
         Some((split, _)) if at.is_none_or(|at| at == split.at) => Ok(map.clone()),
@@ -316,13 +313,13 @@ pub async fn split(client: &Client, shard: ShardId, at: Option<u16>) -> Result<(
         return Err(format!("shard {} is not being split", shard.0));
     };
     let child = split.child;
-    eprintln!("shard {} gives the slots from {first} to {last} to shard {}", shard.0, child.0);
+    eprintln!("slots {first} to {last} of shard {} go to shard {}", shard.0, child.0);
     loop {
         let done = map(client).await?.origin(child).is_some_and(|split| split.done);
         let held = holders(client).await?;
         let led = held.iter().any(|held| held.name == name_of(child) && held.leader != 0);
         if done && led {
-            eprintln!("shard {} is there", child.0);
+            eprintln!("shard {} has a leader", child.0);
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -347,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_since_when_is_read() {
+    fn leaders_and_the_start_of_their_leads_are_read() {
         let led = parse_led("shard 3 leader 2 term 7 since_ms 1000").unwrap();
         let name = "shard 3".to_owned();
         assert_eq!(led, Led { name, leader: Some(2), term: 7, since_ms: 1_000 });

@@ -1,20 +1,20 @@
-//! How a time is written on the command line: a constant, a law, or what was measured.
+//! Notation of a time on the command line: a constant, a distribution, or measured values.
 
 use ::model::Law;
 use probe_data::law::{Of, weights};
 use std::path::Path;
 
-/// A time in milliseconds.
+/// Parses a time in milliseconds.
 pub fn parse_ms(text: &str) -> Result<f64, String> {
     bench::args::parse_duration(text).map(|duration| duration.as_secs_f64() * 1e3)
 }
 
-/// The law of a round trip.
+/// Parses the distribution of a round trip.
 pub fn parse_law(text: &str) -> Result<Law, String> {
     parse(text, Of::RoundTrip)
 }
 
-/// The law of a durable log write.
+/// Parses the distribution of a durable log write.
 pub fn parse_disk(text: &str) -> Result<Law, String> {
     parse(text, Of::DiskWrite)
 }
@@ -51,19 +51,19 @@ fn measured(text: &str, of: Of, no_time: &str) -> Result<Law, String> {
         return of_data(Path::new(folder), of, Some((from, to)));
     }
     let content = std::fs::read_to_string(text)
-        .map_err(|error| format!("{no_time}; as a file it cannot be read: {error}"))?;
+        .map_err(|error| format!("{no_time}; it cannot be read as a file either: {error}"))?;
     let lines = content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let bars = lines.map(|(number, line)| {
         bar(line).ok_or_else(|| {
             let at = number + 1;
-            format!("{text}:{at}: not a number of milliseconds, nor that and how often it came")
+            format!("{text}:{at}: not a number of milliseconds, nor a number and a count")
         })
     });
     let bars = bars.collect::<Result<Vec<(f64, f64)>, String>>()?;
     Law::histogram(&bars).map_err(|error| format!("{text}: {error}"))
 }
 
-/// A line of a file: milliseconds, and how often; once if that is not said.
+/// Parses a line of a file: milliseconds, and their count, by default one.
 fn bar(line: &str) -> Option<(f64, f64)> {
     let mut words =
         line.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());

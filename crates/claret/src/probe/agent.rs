@@ -1,4 +1,4 @@
-//! `claret probe agent` and `claret probe sample`: measuring.
+//! `claret probe agent` and `claret probe sample`: measurement.
 
 use ::probe::groups::Plan;
 use ::probe::message::PAYLOAD_BYTES;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What is sampled of a host.
+/// Options for sampling a host.
 #[derive(Args, Debug)]
 struct Host {
-    /// The process of the store, whose threads are sampled too.
+    /// Process of the store, whose threads are sampled too.
     #[arg(long)]
     pid: Option<u32>,
-    /// Disks whose columns are summed; without it, all.
+    /// Disks whose columns are summed; default: all.
     #[arg(long, value_delimiter = ',')]
     disk: Vec<String>,
-    /// Interfaces whose columns are summed; without it, all but the loopback.
+    /// Interfaces whose columns are summed; default: all but the loopback.
     #[arg(long, value_delimiter = ',')]
     interface: Vec<String>,
-    /// Time between two wakes of the canary, whose lateness is the stall of this host; 0 for none.
+    /// Interval of the canary's wake-ups, whose lateness is the stall of this host; 0 for none.
     #[arg(long, default_value_t = 1)]
     canary_ms: u64,
 }
@@ -47,45 +47,46 @@ pub struct AgentArgs {
     /// File with all nodes: a name and an address in each line, such as alpha 10.0.0.1:7400.
     #[arg(long)]
     peers: PathBuf,
-    /// Which of them this is.
+    /// Name of this node in that file.
     #[arg(long)]
     node: String,
-    /// Folder for the files.
+    /// Output folder.
     #[arg(long)]
     dir: PathBuf,
-    /// Measure for so long; without it, until Ctrl-C.
+    /// Duration of the measurement; default: until Ctrl-C.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Keep so many days before today call by call, and thin out what is older, as claret probe thin
-    /// does; without it, nothing is thinned out.
+    /// Keep single calls of this many days before today, and thin out older days as claret probe
+    /// thin does; by default, nothing is thinned out.
     #[arg(long, value_name = "DAYS")]
     keep_days: Option<u16>,
-    /// Time between two rounds of calls.
+    /// Interval of the rounds of calls.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     period_ms: u64,
-    /// Members of a group, from 3 to 9; several, separated by commas, take turns.
+    /// Members of a group, from 3 to 9; several values, separated by commas, are used in turns.
     #[arg(long, value_delimiter = ',', default_value = "7")]
     group_size: Vec<usize>,
-    /// The seed of groups, which are drawn again every day; all agents have the same.
+    /// Seed of the groups, which are drawn again every day; all agents need the same seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The name of the deployment; agents of another one are turned away.
+    /// Name of the deployment; agents of other deployments are refused.
     #[arg(long, default_value = "default")]
     deployment: String,
     /// Bytes of the payload of workloads D and E.
     #[arg(long, default_value_t = PAYLOAD_BYTES,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(::probe::message::PAYLOAD_BYTES_MAX)))]
     payload_bytes: u32,
-    /// Members call with different workloads at a time, so that not all sync their disks at once.
+    /// Members call with different workloads at the same time, so that not all sync their disks at
+    /// once.
     #[arg(long)]
     stagger: bool,
-    /// Workload B is not only a hash but a signature of it (Ed25519), as protocols with signatures need it.
+    /// Workload B includes an Ed25519 signature of the hash, as protocols with signatures need it.
     #[arg(long)]
     sign: bool,
     /// Listen here instead of at the node's address in the file of peers.
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Do not sample this host; `claret probe sample` can do so in a process of its own.
+    /// Do not sample this host; `claret probe sample` can do so in a separate process.
     #[arg(long)]
     no_sample: bool,
     #[command(flatten)]
@@ -98,19 +99,19 @@ pub struct AgentArgs {
 /// Arguments of `claret probe sample`.
 #[derive(Args, Debug)]
 pub struct SampleArgs {
-    /// Folder for the files.
+    /// Output folder.
     #[arg(long)]
     dir: PathBuf,
-    /// Sample for so long; without it, until Ctrl-C.
+    /// Duration of the sampling; default: until Ctrl-C.
     #[arg(long)]
     seconds: Option<u64>,
-    /// File with all nodes, as for agents whose measurements lie in the same folder.
+    /// File with all nodes, as for agents that write to the same folder.
     #[arg(long, requires = "node")]
     peers: Option<PathBuf>,
-    /// Which of them this is; without a file of peers, a name for this host.
+    /// Name of this node in that file; without a file of peers, any name for this host.
     #[arg(long)]
     node: Option<String>,
-    /// The name of the deployment.
+    /// Name of the deployment.
     #[arg(long, default_value = "default")]
     deployment: String,
     #[command(flatten)]
@@ -126,14 +127,14 @@ fn read_peers(path: &Path) -> Result<Peers, String> {
     Peers::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Set by SIGTERM and Ctrl-C.
+/// Flag that SIGTERM and Ctrl-C set.
 fn stop() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends the process as it would have done by itself.
+        // A second signal ends the process with its default action.
         let flags = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
-        flags.map_err(|error| format!("signals cannot be had: {error}"))?;
+        flags.map_err(|error| format!("signals cannot be received: {error}"))?;
     }
     Ok(stop)
 }
@@ -142,7 +143,7 @@ fn notice() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(|text| eprintln!("claret: {text}"))
 }
 
-/// `claret probe agent`.
+/// Runs `claret probe agent`.
 pub fn agent(args: &AgentArgs) -> Result<String, String> {
     let peers = read_peers(&args.peers)?;
     let node =
@@ -178,7 +179,7 @@ pub fn agent(args: &AgentArgs) -> Result<String, String> {
 
 fn page(summary: &Summary, args: &AgentArgs) -> String {
     let mut text = format!(
-        "{} rounds in {:.0} s, {} skipped, {} calls of others answered\n",
+        "{} rounds in {:.0} s, {} skipped, {} calls of other nodes answered\n",
         summary.rounds, summary.ran_s, summary.skipped_rounds, summary.answered
     );
     let rows: Vec<String> =
@@ -186,7 +187,7 @@ fn page(summary: &Summary, args: &AgentArgs) -> String {
     let dir = args.dir.display();
     text += &format!("rows: {}; written to {dir}\n", rows.join(", "));
     if summary.open_at_end > 0 {
-        text += &format!("{} calls were under way at the end: no rows\n", summary.open_at_end);
+        text += &format!("{} calls were in flight at the end: no rows\n", summary.open_at_end);
     }
     let lost = summary.written.rows_lost + summary.rows_dropped;
     if lost > 0 {
@@ -216,7 +217,7 @@ fn page(summary: &Summary, args: &AgentArgs) -> String {
     text
 }
 
-/// `claret probe sample`.
+/// Runs `claret probe sample`.
 pub fn sample(args: &SampleArgs) -> Result<String, String> {
     let (nodes, node) = match (&args.peers, &args.node) {
         (Some(path), Some(name)) => {

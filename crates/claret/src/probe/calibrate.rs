@@ -1,4 +1,4 @@
-//! `claret probe calibrate`: which time-outs, sizes and risks follow from measurements.
+//! `claret probe calibrate`: derives time-outs, sizes and risks from measurements.
 
 use super::{Bar, document};
 use ::probe::calibrate::accrual::Tuning;
@@ -14,14 +14,14 @@ mod page;
 /// Arguments of `claret probe calibrate`.
 #[derive(Args, Debug)]
 pub struct CalibrateArgs {
-    /// The folder with the files.
+    /// Folder of measurements.
     data: PathBuf,
-    /// What to calibrate; several, separated by commas.
+    /// Targets of the calibration, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
     target: Vec<Wish>,
     #[command(flatten)]
     wanted: WantedArgs,
-    /// The curve of false suspicions of every pair as well.
+    /// Include the curve of false suspicions of every pair.
     #[arg(long)]
     pairs: bool,
     /// Print one JSON document.
@@ -29,83 +29,84 @@ pub struct CalibrateArgs {
     json: bool,
 }
 
-/// What is wanted of what is calibrated: the same for the page of a report.
+/// Requirements of a calibration, also used for the page of a report.
 #[derive(Args, Debug)]
 pub struct WantedArgs {
-    /// Part of the rounds (Visigoth) or windows (Gamma) in which it may be otherwise.
+    /// Fraction of the rounds (Visigoth) or windows (Gamma) that may violate the assumption.
     #[arg(long, default_value_t = 0.001, value_parser = parse_part)]
     risk: f64,
     /// Length of a window.
     #[arg(long, default_value = "1d", value_parser = parse_span)]
     window: f64,
-    /// Crashes that are to be tolerated; without it, as many as a minority of a group has.
+    /// Crashes to tolerate; default: those of a minority of a group.
     #[arg(long)]
     crashes: Option<u8>,
-    /// Arbitrary faults beside crashes (Visigoth).
+    /// Arbitrary faults to tolerate in addition to crashes (Visigoth).
     #[arg(long, default_value_t = 1)]
     arbitrary: u8,
-    /// A group suspects its leader wrongly once in so long (raft); a node another one (accrual).
+    /// Mean time between a group's false suspicions of its leader (raft), or a node's of another
+    /// one (accrual).
     #[arg(long, default_value = "30d", value_parser = parse_span)]
     once_in: f64,
-    /// Members of a Raft group; without it, those of most groups in the data.
+    /// Members of a Raft group; default: the most frequent group size in the data.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
     members: Option<u8>,
-    /// Followers stand for election without asking first.
+    /// Followers stand for election without a pre-vote.
     #[arg(long)]
     no_pre_vote: bool,
-    /// A node crashes once in so long: what the cheapest election time-out is computed with.
+    /// Mean time between crashes of a node, for the cheapest election time-out.
     #[arg(long, default_value = "180d", value_parser = parse_span)]
     crash_every: f64,
-    /// What an election costs beside: time without service.
+    /// Time without service that an election costs in addition.
     #[arg(long, default_value = "1s", value_parser = parse_span)]
     election_cost: f64,
-    /// No heartbeat more often than this.
+    /// Minimum heartbeat interval.
     #[arg(long, default_value = "10ms", value_parser = parse_span)]
     heartbeat_min: f64,
-    /// How far the speeds of two clocks may differ, as a part (lease).
+    /// Maximum relative difference between the speeds of two clocks (lease).
     #[arg(long, default_value_t = 0.0005, value_parser = parse_part)]
     drift: f64,
-    /// Replicas must answer each other within these to be synchronous: 2 Delta (xft).
+    /// Times within which synchronous replicas answer each other: 2 Delta (xft).
     #[arg(long, value_delimiter = ',', default_value = "10ms,100ms,1s,10s", value_parser = parse_span)]
     two_delta: Vec<f64>,
     /// Probability that a replica has crashed (xft).
     #[arg(long, default_value_t = 1e-3, value_parser = parse_part)]
     crash_probability: f64,
-    /// Probability that it does something arbitrary (xft).
+    /// Probability that a replica behaves arbitrarily (xft).
     #[arg(long, default_value_t = 1e-6, value_parser = parse_part)]
     arbitrary_probability: f64,
-    /// A pause of heartbeats that accrual detectors accept.
+    /// Pause of heartbeats that accrual detectors accept.
     #[arg(long, default_value = "0s", value_parser = parse_span)]
     pause: f64,
-    /// The least standard deviation that they assume.
+    /// Minimum standard deviation that accrual detectors assume.
     #[arg(long, default_value = "100ms", value_parser = parse_span)]
     deviation_min: f64,
-    /// A reply after this is too late (hedge); without it, the median p95 of all pairs.
+    /// Time after which a reply is too late (hedge); default: the median p95 of all pairs.
     #[arg(long, value_parser = parse_span)]
     budget: Option<f64>,
-    /// The seed of what is resampled for intervals.
+    /// Seed of the resampling for confidence intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// What to calibrate.
+/// Target of a calibration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Wish {
-    /// Everything.
+    /// All targets.
     All,
-    /// How often each time-out suspects a node that is alive.
+    /// Rate of false suspicions of live nodes, by time-out.
     Suspicion,
-    /// How many nodes are right about others, by time-out.
+    /// Number of nodes that judge others correctly, by time-out.
     Gamma,
-    /// How many slow members to expect, by time-out, and how many replicas that takes.
+    /// Number of slow members to expect, by time-out, and of replicas needed for them.
     Visigoth,
-    /// How likely a group is consistent and available.
+    /// Probabilities that a group is consistent and available.
     Xft,
     /// Thresholds of accrual detectors.
     Accrual,
     /// Election time-out, heartbeat and lease.
     Raft,
-    /// When to ask a second replica, and who should lead.
+    /// Delay before a second replica is asked, and the recommended leader.
     Hedge,
 }
 
@@ -124,7 +125,7 @@ impl Wish {
     }
 }
 
-/// A time in seconds, with its unit.
+/// Parses a time with its unit, in seconds.
 pub(super) fn parse_span(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_s = match &text[number.len()..] {
@@ -154,13 +155,13 @@ fn ns(seconds: f64) -> u64 {
 }
 
 impl WantedArgs {
-    /// The same as options of a calibration of these.
+    /// Options of a calibration with these requirements.
     pub(super) fn options(&self, targets: Vec<Target>, pairs: bool) -> Result<Options, String> {
         let above_zero = |what: &str, seconds: f64| {
             if seconds > 0.0 { Ok(seconds) } else { Err(format!("{what} is above zero")) }
         };
         if self.crash_probability + self.arbitrary_probability >= 1.0 {
-            return Err("a replica is correct with some probability, too".into());
+            return Err("the probability of a correct replica must be above zero".into());
         }
         let per_s = 1.0 / above_zero("--once-in", self.once_in)?;
         Ok(Options {

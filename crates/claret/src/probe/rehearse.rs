@@ -1,9 +1,10 @@
-//! `claret probe rehearse`: do time-outs that follow from measurements do what they were chosen for?
+//! `claret probe rehearse`: tests whether measured time-outs have the intended effect.
 //!
-//! A law of pauses and latencies is made up. A probe measures under it, as the one in the server does;
-//! what follows from that is given to a replicated log of the product's, which lives under the same
-//! law, for many hours of virtual time. How often it elects a leader although it has one is compared
-//! with what was wanted, and how long it is without one after a death with the defaults of etcd.
+//! A synthetic distribution of pauses and latencies is chosen. A probe measures under it, like the
+//! server's own probe; the resulting time-outs are given to Claret's replicated log, which runs
+//! under the same distribution for many hours of virtual time. The number of needless elections is
+//! compared with the requirement, and the time without a leader after a crash with that of etcd's
+//! defaults.
 
 use super::{document, threads};
 use ::probe::calibrate::numeric::poisson_interval;
@@ -20,31 +21,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Arguments of `claret probe rehearse`.
 #[derive(Args, Debug)]
 pub struct RehearseArgs {
-    /// How machines stand still, and how far they are from each other.
+    /// Distribution of the machines' pauses and distances.
     #[arg(long, value_enum, default_value = "near")]
     law: Known,
-    /// Machines of the group.
+    /// Number of machines in the group.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=5))]
     members: u8,
-    /// A leader is suspected wrongly once in so long: what is wanted.
+    /// Required mean time between false suspicions of a leader.
     #[arg(long, default_value = "1d", value_parser = super::calibrate::parse_span)]
     once_in: f64,
-    /// Days of measurements, of one machine that asks each other one once a second.
+    /// Days of measurements, by one machine that sends each other one a request per second.
     #[arg(long, default_value_t = 45)]
     days: u64,
-    /// Hours of virtual time in which no machine dies, of all seeds together.
+    /// Hours of virtual time without crashes, over all seeds.
     #[arg(long, default_value_t = 10_000)]
     hours: u64,
-    /// How often a leader is killed after that, in all seeds together.
+    /// Crashes of a leader after that, over all seeds.
     #[arg(long, default_value_t = 1_000)]
     kills: u32,
-    /// Runs with other random numbers, which share hours and deaths.
+    /// Runs with different seeds, which share hours and crashes.
     #[arg(long, default_value_t = 40)]
     seeds: u32,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = threads())]
     threads: usize,
     /// Print one JSON document.
@@ -52,10 +53,10 @@ pub struct RehearseArgs {
     json: bool,
 }
 
-/// A law that has a name.
+/// A named distribution.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Known {
-    /// Machines in one place that stand still twenty times an hour, for 60 ms on average.
+    /// Machines in one place that pause twenty times an hour, for 60 ms on average.
     Near,
     /// As in the data of `claret probe simulate`: 3.6 pauses an hour, of half a second on average.
     Planted,
@@ -91,20 +92,20 @@ impl Known {
     }
 }
 
-/// What etcd does unless it is told otherwise: heartbeats every 100 ms, time-outs from a second on.
+/// Defaults of etcd: heartbeats every 100 ms, time-outs from a second on.
 const ETCD: Pace = Pace { tick_us: 100_000, heartbeat_ticks: 1, election_ticks: 10 };
 
-/// Time-outs as a group counts them.
+/// Converts time-outs to a group's units.
 fn pace(timers: &Timers) -> Pace {
     let pace = Pace::of_election((timers.election_timeout_ms * 1e3).ceil() as u64);
     let heartbeats = (timers.heartbeat_ms * 1e3 / pace.tick_us as f64) as usize;
     Pace { heartbeat_ticks: heartbeats.clamp(1, pace.election_ticks / 3), ..pace }
 }
 
-/// What a probe under the law has measured, and what follows.
+/// Simulates a probe's measurements under the distribution, and calibrates from them.
 fn measured(args: &RehearseArgs, law: &Law) -> Result<Report, String> {
     let mut collected = Collected::default();
-    // The pauses of the measurement are not those of the runs.
+    // The pauses of the measurement must differ from those of the runs.
     let seed = args.first ^ 0x70_72_6f_62_65;
     law.questions(seed, 0, args.days * 86_400, |to, lag_us, rtt_us| {
         collected.add(to as u16, lag_us, rtt_us);
@@ -116,10 +117,10 @@ fn measured(args: &RehearseArgs, law: &Law) -> Result<Report, String> {
         drift: f64::from(engine::limits::CLOCK_DRIFT_PERCENT_MAX as u32) / 100.0,
     };
     let report = collected.propose_for(in_use, 1.0 / args.once_in);
-    report.ok_or_else(|| "too little was measured: --days".to_owned())
+    report.ok_or_else(|| "too few measurements: increase --days".to_owned())
 }
 
-/// All seeds with one pace.
+/// Runs all seeds with one set of time-outs.
 fn lived(args: &RehearseArgs, law: &Law, pace: Pace) -> Result<Seen, String> {
     let seeds = u64::from(args.seeds.max(1));
     let next = AtomicU64::new(0);
@@ -199,12 +200,12 @@ fn told(args: &RehearseArgs, pace: Pace, seen: &Seen) -> Value {
 /// Runs the command.
 pub fn rehearsed(args: &RehearseArgs) -> Result<String, String> {
     if args.once_in <= 0.0 {
-        return Err("--once-in is longer than nothing".to_owned());
+        return Err("--once-in must be above zero".to_owned());
     }
     let law = args.law.law(args.members.into());
     let report = measured(args, &law)?;
     let Some(timers) = report.timers else {
-        return Err("no time-out up to 50 s is wrong so rarely".to_owned());
+        return Err("no time-out up to 50 s is wrong that rarely".to_owned());
     };
     let chosen = pace(&timers);
     let [ours, etcd] =
@@ -291,7 +292,8 @@ mod tests {
     fn a_measured_time_out_has_the_wanted_rate_and_is_faster_than_etcd_s() {
         let found = rehearse("--once-in 6h --days 10 --hours 600 --kills 40 --seeds 4 --json");
         let (ours, etcd) = (&found["calibrated"], &found["etcd"]);
-        // A hundred are wanted: 30 % are three standard deviations, and the measurement has its own.
+        // A hundred are expected: 30 % are three standard deviations, and the measurement has its
+        // own.
         let ratio = ours["observed_by_wanted"].as_f64().unwrap();
         assert!((0.5..2.0).contains(&ratio), "{found}");
         let mean = |of: &Value| of["outage_mean_ms"].as_f64().unwrap();

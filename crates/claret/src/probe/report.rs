@@ -13,30 +13,30 @@ use std::path::{Path, PathBuf};
 /// Arguments of `claret probe report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The folder with the files.
+    /// Folder of measurements.
     data: PathBuf,
-    /// The page; one that is there is replaced when the new one is whole.
+    /// Output page; an existing one is replaced once the new one is complete.
     #[arg(long, short)]
     output: PathBuf,
-    /// How much slower than the fastest a node must be before anybody should act on it.
+    /// Margin over the fastest node above which a slow node matters.
     #[arg(long, default_value = "1ms", value_parser = parse_ns)]
     floor: u64,
-    /// Group size of the histogram of slow nodes; without it, that of most groups in the data.
+    /// Group size of the histogram of slow nodes; default: the most frequent size in the data.
     #[arg(long)]
     histogram_size: Option<u8>,
     #[command(flatten)]
     wanted: WantedArgs,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = threads())]
     threads: usize,
-    /// Print one JSON document: what was written where.
+    /// Print one JSON document: a summary of the output.
     #[arg(long)]
     json: bool,
 }
 
-/// Writes a file so that whoever opens it finds the old or the new one, and never a part. It may be read
-/// by whoever may read other new files here, which is why it is not what data directories are written
-/// with.
+/// Writes a file atomically: readers find the old or the new one, never a part. The file gets the
+/// permissions of other new files here, which is why this is not the function that data directories
+/// are written with.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.unfinished", std::process::id()));
@@ -56,12 +56,12 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 pub fn reported(args: &ReportArgs) -> Result<String, String> {
     let said = |error: io::Error| format!("{}: {error}", args.output.display());
     if args.output.is_dir() || args.output.file_name().is_none() {
-        return Err(format!("{}: is a folder; -o names a file", args.output.display()));
+        return Err(format!("{}: is a folder; -o must name a file", args.output.display()));
     }
-    // Better now than after the analysis.
+    // Better to fail now than after the analysis.
     let parent = args.output.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
-        return Err(format!("{}: there is no such folder", parent.display()));
+        return Err(format!("{}: no such folder", parent.display()));
     }
     let wanted = args.wanted.options(Target::ALL.into(), false)?;
     let calibrated = calibrate(&args.data, &wanted, &Bar::default());

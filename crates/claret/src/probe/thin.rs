@@ -1,4 +1,4 @@
-//! `claret probe thin`: old days take less room.
+//! `claret probe thin`: compacts old days.
 
 use ::probe::schedule::epoch_of;
 use clap::Args;
@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Arguments of `claret probe thin`.
 #[derive(Args, Debug)]
 pub struct ThinArgs {
-    /// The folder with the files.
+    /// Folder of measurements.
     data: PathBuf,
-    /// Days before today that stay as they are.
+    /// Days before today that stay unchanged.
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     keep_days: u16,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = super::threads())]
     threads: usize,
     /// Print one JSON document.
@@ -23,7 +23,7 @@ pub struct ThinArgs {
     json: bool,
 }
 
-/// `claret probe thin`.
+/// Runs `claret probe thin`.
 pub fn thinned(args: &ThinArgs) -> Result<String, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     let today = epoch_of(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
@@ -35,17 +35,17 @@ pub fn thinned(args: &ThinArgs) -> Result<String, String> {
         return Ok(super::document(&json!(done)));
     }
     let mut text = if done.caller_days + done.host_days == 0 {
-        "no day is old enough, or all that are have been thinned out before\n".to_owned()
+        "no day is old enough, or all old days are already thinned out\n".to_owned()
     } else {
         sentence(&done)
     };
     for file in &done.excluded.files {
-        text += &format!("left as it is: {}\n", file.detail);
+        text += &format!("left unchanged: {}\n", file.detail);
     }
     Ok(text)
 }
 
-/// What was done, in one line.
+/// Result in one line.
 pub fn sentence(done: &Thinned) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
@@ -115,7 +115,7 @@ mod tests {
             let of = |found: &Value| found["raft"][key].as_f64().unwrap();
             of(&some) / of(&all)
         };
-        // What decides is late, and still there call by call.
+        // The calls that matter are late ones, which are kept.
         let election = ratio("election_timeout_ms");
         assert!((0.99..=1.01).contains(&election), "{election}: {}", some["raft"]);
         let days = ratio("observed_node_days");

@@ -1,8 +1,8 @@
-//! What a machine of a cluster measures of the others, in the files of `claret probe`.
+//! Recorder of a machine's measurements of the others, in the files of `claret probe`.
 //!
-//! A thread writes them, so that a slow disk makes nothing of the server late; what it cannot take is
-//! counted and lost. Measurements come when they are known, which may be some seconds late, and go into
-//! the files in the order of time.
+//! A thread writes them, so that a slow disk never delays the server; measurements that it cannot
+//! take are counted and lost. Measurements arrive when they are known, possibly some seconds late,
+//! and go into the files in the order of time.
 
 use probe::Sample;
 use probe::caller::Epoch;
@@ -15,21 +15,21 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// A question that was due so long ago has its answer or never gets it.
+/// Age after which a request has its answer or never gets it.
 const LATE_NS: i64 = 7_000_000_000;
-/// Measurements that wait for earlier ones; there are never so many, unless time jumps.
+/// Maximum number of measurements that wait for earlier ones; never reached unless time jumps.
 const HELD_MAX: usize = 1 << 16;
-/// Between two questions of a pair.
+/// Interval of the requests of a pair.
 const PERIOD_MS: u64 = 1_000;
 
-/// The measurements of one machine.
+/// Recorder of one machine.
 #[derive(Debug)]
 struct Recorder {
     to_files: Option<SyncSender<Message>>,
     writer: Option<JoinHandle<()>>,
-    /// What the writer waits for: it cannot begin before it knows the machines.
+    /// Parameters of the writer, which cannot begin before it knows the machines.
     begin: Option<Begin>,
-    /// By when they were due, group and callee.
+    /// Measurements by due time, group and callee.
     held: BTreeMap<(i64, u16, u16), Sample>,
     newest_ns: i64,
     day: Option<i64>,
@@ -37,7 +37,7 @@ struct Recorder {
     lost: u64,
 }
 
-/// How a writer begins.
+/// Parameters of a writer.
 #[derive(Debug)]
 struct Begin {
     dir: PathBuf,
@@ -46,7 +46,7 @@ struct Begin {
     messages: Receiver<Message>,
 }
 
-/// Begins to keep measurements.
+/// Begins recording.
 pub fn begin(to: RecordTo<'_>) -> Box<dyn Record> {
     let (to_files, messages) = sync_channel(WAITING_MAX);
     let (dir, deployment) = (to.dir.to_owned(), to.cluster.to_owned());
@@ -63,7 +63,7 @@ pub fn begin(to: RecordTo<'_>) -> Box<dyn Record> {
     })
 }
 
-/// What all files say alike.
+/// Metadata that all files share.
 fn metadata(deployment: String, node: u16, nodes: Vec<String>) -> Metadata {
     Metadata {
         version: meta::VERSION,
@@ -90,7 +90,7 @@ impl Recorder {
         let why = match to_files.try_send(message) {
             Ok(()) => return,
             Err(TrySendError::Full(_)) => "its disk is too slow",
-            Err(TrySendError::Disconnected(_)) => "nobody writes them",
+            Err(TrySendError::Disconnected(_)) => "the writing thread is gone",
         };
         self.lose(why);
     }
@@ -102,14 +102,14 @@ impl Recorder {
         self.lost += 1;
     }
 
-    /// Both groups have all machines.
+    /// Both groups contain all machines.
     fn epoch(&self, day: i64) -> Epoch {
         let all: Vec<u16> =
             (0..self.nodes.len()).filter_map(|node| u16::try_from(node).ok()).collect();
         Epoch { day, groups: vec![all.clone(), all], resting: Vec::new() }
     }
 
-    /// Gives what is older than a moment to the writer.
+    /// Passes measurements older than a moment to the writer.
     fn pass_on(&mut self, until_ns: i64) {
         while let Some(((due_ns, ..), _)) = self.held.first_key_value()
             && (*due_ns <= until_ns || self.held.len() > HELD_MAX)
@@ -143,7 +143,7 @@ impl Record for Recorder {
         if let Some(Begin { dir, deployment, keep_days, messages }) = self.begin.take() {
             let metadata = metadata(deployment, node_of(own), self.nodes.clone());
             let told = |text: &str| tracing::warn!("synchrony_dir: {text}");
-            tracing::info!("every measurement is kept in {}", dir.display());
+            tracing::info!("all measurements are kept in {}", dir.display());
             let files = Files::new(dir, metadata, Some(keep_days), Box::new(told));
             let writer = std::thread::Builder::new().name("measurements".to_owned());
             let writer = writer.spawn(move || drop(files.run(&messages)));
@@ -158,7 +158,7 @@ impl Record for Recorder {
 
     fn sample(&mut self, sample: Sample) {
         if sample.t_sched_ns < self.newest_ns.saturating_sub(10 * LATE_NS) {
-            // The clock was set back: what is held is older all the same.
+            // The clock was set back: the held measurements are older all the same.
             self.pass_on(i64::MAX);
             self.newest_ns = sample.t_sched_ns;
         }
@@ -169,14 +169,14 @@ impl Record for Recorder {
 }
 
 impl Drop for Recorder {
-    /// Everything is in the files before the server has ended.
+    /// Completes all files before the server ends.
     fn drop(&mut self) {
         self.pass_on(i64::MAX);
         drop(self.to_files.take());
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()
         {
-            tracing::error!("the thread that keeps measurements has panicked");
+            tracing::error!("the thread that writes measurements has panicked");
         }
         if self.lost > 0 {
             tracing::warn!("{} measurements were lost", self.lost);

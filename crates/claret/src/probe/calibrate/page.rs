@@ -1,14 +1,14 @@
-//! What calibration found, for people: what to set, and how sure that is.
+//! Text output of calibration: recommended settings, and their evidence.
 
 use ::probe::calibrate::suspicion::{Curve, Scope};
 use ::probe::calibrate::{Evidence, accrual, gamma, hedge, raft, visigoth, xft};
 use ::probe::sample::Workload;
 use probe_data::calibrate::{Data, Report};
 
-/// Pairs and leaders that are shown; the document has all.
+/// Pairs and leaders in the text; the document has all.
 const SHOWN: usize = 12;
 
-/// The whole page.
+/// Builds the whole page.
 pub fn page(report: &Report) -> String {
     let mut text = data(&report.data);
     let risk = report.inputs.risk;
@@ -20,7 +20,7 @@ pub fn page(report: &Report) -> String {
     report.raft.iter().for_each(|of| text += &raft(of));
     report.hedge.iter().for_each(|of| text += &hedge(of, &report.data.nodes));
     if !report.settings.is_empty() {
-        text += "\nIn the words of other systems\n";
+        text += "\nIn terms of other systems\n";
     }
     for one in &report.settings {
         let name = format!("{} {}", one.system, one.name);
@@ -49,7 +49,7 @@ fn data(data: &Data) -> String {
     }
     if let Some(thinned) = &data.thinned {
         text += &format!(
-            "{} calls of days that were thinned out: only Raft's timers rest on them as well\n",
+            "{} calls of thinned-out days: only Raft's timers use them too\n",
             thinned.calls
         );
     }
@@ -59,7 +59,7 @@ fn data(data: &Data) -> String {
     text
 }
 
-/// "1 (0.5 to 2, extrapolated)".
+/// Formats a value with its evidence: "1 (0.5 to 2, extrapolated)".
 fn with(value: Option<f64>, evidence: &Evidence) -> String {
     let Some(value) = value else { return "none".into() };
     let interval = match (evidence.low, evidence.high) {
@@ -74,7 +74,7 @@ fn with(value: Option<f64>, evidence: &Evidence) -> String {
     format!("{}{notes}", short(value))
 }
 
-/// Three digits.
+/// Formats a value with three digits.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -121,7 +121,7 @@ fn gamma(of: &gamma::OfSize, risk: f64) -> String {
     let gamma::OfSize { size, crashes, windows, .. } = of;
     let mut text = format!("\nGamma, groups of {size}, {windows} windows, risk {risk}\n");
     text += &format!(
-        "  {crashes} crashes need a weak Gamma of {}: time-out {} ms; the curve bends at {} ms\n",
+        "  {crashes} crashes need a weak Gamma of {}: time-out {} ms; knee of the curve at {} ms\n",
         crashes + 1,
         with(of.timeout_ms, &of.evidence),
         ms(of.knee_ms)
@@ -168,7 +168,7 @@ fn visigoth(of: &visigoth::OfSize, risk: f64) -> String {
         .map(|one| format!("{}: {}", one.slow, ms(one.timeout_ms)))
         .collect();
     text + &format!(
-        "  over whole windows, T for each number of slow ones: {} ms\n",
+        "  over whole windows, T for each number of slow members: {} ms\n",
         windows.join(", ")
     )
 }
@@ -208,7 +208,7 @@ fn accrual(of: &accrual::Report) -> String {
         ms(of.timeout_ms)
     );
     text += &format!(
-        "  {} days of one pair would certify that; there are {}\n",
+        "  {} days of one pair would certify that; the data has {}\n",
         short(of.needed_days),
         short(of.observed_days)
     );
@@ -234,13 +234,13 @@ fn raft(of: &raft::Report) -> String {
     );
     text += &format!("  election time-out {} ms\n", with(of.election_timeout_ms, &of.evidence));
     text += &format!(
-        "  {} node-days certify that without a model; there are {}\n",
+        "  {} node-days certify that without a model; the data has {}\n",
         short(of.needed_node_days),
         short(of.observed_node_days)
     );
     if !of.needs.enough {
         text += &format!(
-            "  too little to act on: a law that is fitted reaches as far from {} node-days on\n",
+            "  too little data: a fitted distribution extends that far from {} node-days on\n",
             short(of.needs.needed)
         );
     }
@@ -251,7 +251,7 @@ fn raft(of: &raft::Report) -> String {
             ms(timers.lease_ms)
         );
         text += &format!(
-            "  a crash is noticed after {} ms, at most {} ms; {} ms without a leader\n",
+            "  a crash is detected after {} ms, at most {} ms; {} ms without a leader\n",
             short(timers.detection_mean_ms),
             short(timers.detection_max_ms),
             ms(timers.outage_mean_ms)
@@ -265,7 +265,7 @@ fn raft(of: &raft::Report) -> String {
         short(rule.election_timeout_min_ms),
         ms(of.cheapest_timeout_ms)
     );
-    text += "        E ms  longer than a timer, a day        false suspicions a day\n";
+    text += "        E ms  pauses above E, a day        false suspicions a day\n";
     for point in of.curve.iter().step_by(3) {
         text += &format!(
             "  {:>10}  {:<33} {}\n",
