@@ -451,7 +451,7 @@ mod tests {
         assert!(text.starts_with(top), "{text}");
         assert!(text.contains("\n0        2        7        90 s\n"), "{text}");
         assert!(text.contains("\n1        nobody   7        30 s\n"), "{text}");
-        assert!(text.ends_with("\nlevel    2; machine 1 understands 3\n"), "{text}");
+        assert!(text.ends_with("\nlevel    2; machine 1 supports 3\n"), "{text}");
         assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
     }

@@ -18,7 +18,7 @@ pub struct CalibrateArgs {
     data: PathBuf,
     /// Targets of the calibration, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
-    target: Vec<Wish>,
+    target: Vec<Goal>,
     #[command(flatten)]
     wanted: WantedArgs,
     /// Include the curve of false suspicions of every pair.
@@ -91,7 +91,7 @@ pub struct WantedArgs {
 
 /// Target of a calibration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Wish {
+enum Goal {
     /// All targets.
     All,
     /// Rate of false suspicions of live nodes, by time-out.
@@ -110,7 +110,7 @@ enum Wish {
     Hedge,
 }
 
-impl Wish {
+impl Goal {
     fn targets(self) -> Vec<Target> {
         match self {
             Self::All => Target::ALL.into(),
