@@ -182,8 +182,8 @@ def test_a_peer_that_speaks_another_version_is_named_and_its_calls_are_told(agen
             threading.Thread(target=greet, args=(listener, greeting), daemon=True).start()
         agents.start("a", "--seconds", "6")
         out, errors = agents.running.pop("a").communicate(timeout=30)
-    assert f"b at 127.0.0.1:{ports[1]}: that agent is of another version" in errors
-    assert f"c at 127.0.0.1:{ports[2]}: that is not an agent of the probe" in errors
+    assert f"b at 127.0.0.1:{ports[1]}: the agent has another version" in errors
+    assert f"c at 127.0.0.1:{ports[2]}: the peer is not an agent of the probe" in errors
     told = json.loads(out)
     # Of three members two were never reached: no row is missing, and none is called an answer.
     assert told["rows"]["refused"] == 2 * told["rounds"] and told["rows"]["ok"] <= told["rounds"]

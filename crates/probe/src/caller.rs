@@ -1,13 +1,13 @@
-//! An agent as a caller: what is due, what is under way, and what became of each call.
+//! An agent as a caller: due calls, calls in flight, and the result of each.
 //!
-//! This is a state machine. It is told the time and what happened on connections, and says what to
-//! send and which rows to write down; sockets, clocks and files are somebody else's. Rows come out in
-//! the order in which they were due, each when its fate is settled, a minute after it was due at the
+//! This is a state machine. Its inputs are the time and events on connections, its outputs requests
+//! to send and rows to write; sockets, clocks and files are handled elsewhere. Rows come out in the
+//! order in which they were due, each when its result is settled, a minute after it was due at the
 //! latest.
 //!
-//! Nothing is left out in silence: whoever wakes up late sends what is overdue with its true lag;
-//! what is overdue by more than five seconds becomes a row of its own kind; a callee without a
-//! connection is a row; and what was under way at the end is counted.
+//! Nothing is left out silently: a caller that wakes up late sends overdue calls with their true
+//! lag; calls overdue by more than five seconds become rows of their own kind; a callee without a
+//! connection is a row; and calls in flight at the end are counted.
 
 mod clock;
 mod rounds;
@@ -27,52 +27,52 @@ use clock::Clock;
 use rounds::{Call, Fate, Round};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Incarnations that a file can name; later ones are all called the last.
+/// Incarnations that a file can name; all later ones share the last.
 const INCARNATIONS_MAX: usize = 255;
 
-/// How an agent calls.
+/// Configuration of a caller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its own number.
+    /// Number of this node.
     pub node: u16,
     /// All nodes.
     pub members: Vec<u16>,
     /// Sizes of groups.
     pub plan: Plan,
-    /// The seed of groups and phases.
+    /// Seed of groups and phases.
     pub seed: u64,
     /// The version of the member list.
     pub membership_version: u64,
-    /// Between two ticks.
+    /// Time between two ticks.
     pub period_ns: i64,
-    /// Members take different workloads at a time.
+    /// Whether members use different workloads at the same time.
     pub stagger: bool,
-    /// Callees of workload B sign what they have hashed.
+    /// Whether callees of workload B sign the hash.
     pub signs: bool,
-    /// The day that rows call 0.
+    /// Day that rows call 0.
     pub first_epoch: i64,
 }
 
-/// What is to be done.
+/// Output of the state machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output {
-    /// An epoch begins, with these groups; its rows come behind all rows of the one before.
+    /// An epoch begins, with these groups; its rows follow all rows of the previous one.
     Epoch(Epoch),
-    /// Send this.
+    /// Send this request.
     Send {
-        /// To whom.
+        /// Callee.
         to: u16,
-        /// What; the sender fills in when its first byte was handed to the kernel.
+        /// Request; the sender fills in the time at which its first byte was handed to the kernel.
         request: Request,
     },
-    /// Write this down.
+    /// Write this row.
     Row(Sample),
 }
 
 /// The groups of an epoch.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Epoch {
-    /// The day, counted since 1970.
+    /// Day, counted since 1970.
     pub day: i64,
     /// Members of each group.
     pub groups: Vec<Vec<u16>>,
@@ -80,22 +80,22 @@ pub struct Epoch {
     pub resting: Vec<u16>,
 }
 
-/// Counts of what happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Ticks, those that were skipped among them.
+    /// Number of ticks, including skipped ones.
     pub rounds: u64,
-    /// Ticks that were too late to be sent.
+    /// Number of ticks that were too late to be sent.
     pub skipped_rounds: u64,
     /// Rows by status.
     pub rows: [u64; 8],
     /// Steps of the wall clock.
     pub clock_steps: u64,
-    /// Calls that were under way at the end: neither answered nor given up.
+    /// Calls in flight at the end: neither answered nor given up.
     pub open_at_end: u64,
 }
 
-/// What is known of the connection to a callee.
+/// State of the connection to a callee.
 #[derive(Clone, Debug, Default)]
 struct Callee {
     connected: bool,
@@ -103,17 +103,18 @@ struct Callee {
     outstanding: usize,
 }
 
-/// The state machine.
+/// State machine of a caller.
 #[derive(Debug)]
 pub struct Caller {
     config: Config,
     clock: Clock,
     day: i64,
-    /// Whole periods that the wall clock was set back by within the epoch: rounds are not repeated.
+    /// Number of whole periods by which the wall clock was set back within the epoch: rounds are
+    /// not repeated.
     set_back: i64,
-    /// The next tick.
+    /// Next tick.
     round: u32,
-    /// The caller's group and its members; none if it rests.
+    /// Group of the caller and its members; `None` if it rests.
     group: Option<(u16, Vec<u16>)>,
     callees: BTreeMap<u16, Callee>,
     incarnations: Vec<(u16, u64)>,
@@ -144,27 +145,27 @@ impl Caller {
         caller
     }
 
-    /// Names every incarnation that rows point to: node and number.
+    /// Node and number of every incarnation that rows point to.
     pub fn incarnations(&self) -> &[(u16, u64)] {
         &self.incarnations
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The day whose ticks are due now.
+    /// Day whose ticks are due now.
     pub const fn day(&self) -> i64 {
         self.day
     }
 
-    /// What is to be done, in order.
+    /// Takes the outputs, in order.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
         self.outputs.drain(..)
     }
 
-    /// When the next tick is due, on the monotonic clock.
+    /// Due time of the next tick, on the monotonic clock.
     pub fn due_mono_ns(&self) -> i64 {
         self.clock.mono_of(self.due_wall_ns())
     }
@@ -190,7 +191,7 @@ impl Caller {
         self.outputs.push(Output::Epoch(Epoch { day, groups, resting }));
     }
 
-    /// Leaves out what was due before this moment: nobody was there to call.
+    /// Leaves out ticks that were due before this moment, when the caller was not running.
     fn catch_up(&mut self, wall_ns: i64) {
         let since = wall_ns - epoch_start_ns(self.day);
         let now = since.div_euclid(self.config.period_ns).max(0);
@@ -201,7 +202,7 @@ impl Caller {
         self.turn_epoch();
     }
 
-    /// Goes over to the next epoch if the next tick belongs to it.
+    /// Changes to the next epoch if the next tick belongs to it.
     fn turn_epoch(&mut self) {
         let day = epoch_of(self.due_wall_ns());
         if day > self.day {
@@ -209,7 +210,7 @@ impl Caller {
         }
     }
 
-    /// Looks at the clock: sends what is due, and gives up what was waited for long enough.
+    /// Handles the current time: sends due calls, and gives up calls whose time limit is over.
     pub fn wake(&mut self, now: Moment) {
         let step_ns = self.clock.look(now);
         if step_ns != 0 {
@@ -237,8 +238,8 @@ impl Caller {
         self.flush();
     }
 
-    /// The wall clock was set: what was under way meanwhile is marked, and ticks go on in the new
-    /// time without a round coming twice.
+    /// Handles a step of the wall clock: calls in flight are marked, and ticks go on in the new
+    /// time without repeating a round.
     fn stepped(&mut self, step_ns: i64, now: Moment) {
         self.counts.clock_steps += 1;
         let period_ns = self.config.period_ns;
@@ -254,7 +255,7 @@ impl Caller {
         if step_ns < 0 && ahead_ns > period_ns {
             self.set_back += ahead_ns / period_ns;
         } else if ahead_ns < -period_ns {
-            // Time that never was is not skipped by anybody.
+            // Time that never existed does not count as skipped.
             self.set_back = 0;
             let day = epoch_of(now.wall_ns);
             if day > self.day {
@@ -323,7 +324,7 @@ impl Caller {
         round.calls.iter_mut().find(|call| call.to == to).map(|call| (call, due_mono_ns))
     }
 
-    /// The first byte of a request was handed to the kernel.
+    /// Records that the first byte of a request was handed to the kernel.
     pub fn sent(&mut self, to: u16, request: &Request, mono_ns: i64) {
         let Some((call, due_mono_ns)) = self.call(to, Some(request.t_sched_ns), request.round)
         else {
@@ -335,7 +336,7 @@ impl Caller {
         }
     }
 
-    /// A reply has been read to its end.
+    /// Records that a reply has been read to its end.
     pub fn replied(&mut self, from: u16, reply: &Reply, mono_ns: i64) {
         let due_wall_ns = reply.request.t_sched_ns;
         let found = self.call(from, Some(due_wall_ns), reply.request.round);
@@ -358,8 +359,8 @@ impl Caller {
         }
     }
 
-    /// There is a connection, and the callee has said which life of it this is. If it is a new one,
-    /// what was not answered since was not answered because the callee was down.
+    /// Handles a new connection, on which the callee has announced its life. If the life is new,
+    /// calls that were not answered since were not answered because the callee was down.
     pub fn connected(&mut self, to: u16, incarnation: u64) {
         let index = self.incarnation(to, incarnation);
         let callee = self.callees.entry(to).or_default();
@@ -389,8 +390,8 @@ impl Caller {
         at as u8
     }
 
-    /// The connection is gone. What was under way on it will not be answered; whether the callee was
-    /// down will be known when there is a connection again.
+    /// Handles the loss of a connection. Calls in flight on it will not be answered; whether the
+    /// callee was down will be known at the next connection.
     pub fn disconnected(&mut self, to: u16) {
         let callee = self.callees.entry(to).or_default();
         (callee.connected, callee.outstanding) = (false, 0);
@@ -401,7 +402,7 @@ impl Caller {
         }
     }
 
-    /// Rows of the oldest rounds, as far as they are settled.
+    /// Emits rows of the oldest rounds, as far as they are settled.
     fn flush(&mut self) {
         while self.rounds.front().is_some_and(Round::is_settled) {
             let Some(round) = self.rounds.pop_front() else { break };
@@ -421,7 +422,7 @@ impl Caller {
         }
     }
 
-    /// Whether anything is under way that may still be answered within the deadline.
+    /// Whether any call in flight may still be answered within the deadline.
     pub fn is_waiting(&self, mono_ns: i64) -> bool {
         self.rounds.iter().any(|round| {
             let young = mono_ns - round.due_mono_ns < DEADLINE_NS;
@@ -429,8 +430,8 @@ impl Caller {
         })
     }
 
-    /// The end: rows of everything that is settled. What is still under way has no row, for nobody
-    /// knows whether it would have been answered; it is counted. A connection that is gone was gone.
+    /// Emits rows of all settled calls at the end. A call that is still in flight has no row, since
+    /// its answer is unknown; it is counted. A lost connection stays lost.
     pub fn finish(&mut self) {
         for round in std::mem::take(&mut self.rounds) {
             let mut round = round;

@@ -1,4 +1,4 @@
-//! Who is in a group with whom, for one epoch.
+//! Groups of nodes for one epoch.
 //!
 //! All nodes compute the same groups from the same member list, without a coordinator: a
 //! Fisher-Yates shuffle that is driven by the seed, the epoch and the version of the list, cut into
@@ -6,32 +6,32 @@
 
 use crate::random::{Numbers, seed_of};
 
-/// The fewest members of a group.
+/// Minimum number of members of a group.
 pub const SMALLEST: usize = 3;
-/// The most members of a group.
+/// Maximum number of members of a group.
 pub const LARGEST: usize = 9;
 
-/// The sizes of groups, taken in turn.
+/// Sizes of groups, used in turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan(Vec<usize>);
 
 impl Plan {
-    /// A plan; `None` if it is empty or a size is not from 3 to 9.
+    /// Creates a plan; `None` if it is empty or a size is not from 3 to 9.
     pub fn new(sizes: &[usize]) -> Option<Self> {
         let possible = sizes.iter().all(|size| (SMALLEST..=LARGEST).contains(size));
         (possible && !sizes.is_empty()).then(|| Self(sizes.to_vec()))
     }
 
-    /// Its sizes.
+    /// Sizes of the plan.
     pub fn sizes(&self) -> &[usize] {
         &self.0
     }
 }
 
-/// The groups of one epoch.
+/// Groups of one epoch.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Grouping {
-    /// The members of each group, ascending.
+    /// Members of each group, ascending.
     pub groups: Vec<Vec<u16>>,
     /// Nodes in no group: too few to be one, and too many for the last.
     pub resting: Vec<u16>,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_draws_the_same_and_another_epoch_draws_anew() {
+    fn all_nodes_draw_the_same_groups_and_each_epoch_draws_anew() {
         let plan = Plan::new(&[5]).unwrap();
         let mut shuffled = nodes(20);
         shuffled.reverse();

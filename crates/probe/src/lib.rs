@@ -1,24 +1,23 @@
-//! How late can a correct node be?
+//! Probe of the latency of correct nodes.
 //!
-//! Every time-out and every lease of a replicated store is a bet on that. The probe measures it:
-//! agents call the members of their group once a second, in an open loop, and write down each call.
-//! This crate is the part that needs nothing of the outside: what is written down, who calls whom
-//! and when.
+//! Every time-out and every lease of a replicated store is a bet on that latency. The probe
+//! measures it: agents call the members of their group once a second, in an open loop, and record
+//! each call. This crate is the part without IO: the recorded data, and the schedule of calls.
 //!
-//! | module | says |
+//! | module | contents |
 //! |---|---|
-//! | [`sample`] | what one call is, as a row of the table `rpc` |
-//! | [`caller`] | what an agent calls, and what became of it |
-//! | [`message`] | what agents say to each other |
-//! | [`peers`] | who takes part, and where |
-//! | [`groups`] | who is in a group with whom |
-//! | [`schedule`] | when is a call due, and what is it to do |
-//! | [`rank`] | what a quantile is, everywhere |
-//! | [`random`] | the same numbers everywhere, from a seed |
-//! | [`calibrate`] | which time-outs, sizes and risks follow from it |
-//! | [`proc`] | what Linux says about a host |
-//! | [`resources`] | what a host was busy with, as a row of the table `res` |
-//! | [`watch`] | which machine of a running cluster is slow, and which leads should leave it |
+//! | [`sample`] | one call, as a row of the table `rpc` |
+//! | [`caller`] | calls of an agent, and their results |
+//! | [`message`] | messages between agents |
+//! | [`peers`] | participants and their addresses |
+//! | [`groups`] | groups of nodes |
+//! | [`schedule`] | due time and workload of each call |
+//! | [`rank`] | the common definition of a quantile |
+//! | [`random`] | the same numbers on all nodes, from a seed |
+//! | [`calibrate`] | time-outs, sizes and risks that follow from measurements |
+//! | [`proc`] | Linux's statistics of a host |
+//! | [`resources`] | resource usage of a host, as a row of the table `res` |
+//! | [`watch`] | slow machines of a running cluster, and leads that should leave them |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
 

@@ -1,113 +1,113 @@
-//! What agents say to each other, in bytes.
+//! Binary messages between agents.
 //!
-//! | what | bytes |
+//! | message | bytes |
 //! |---|---|
 //! | preamble | 54, once in each direction of a connection |
 //! | request | 28, then the payload if its workload has one |
 //! | reply | the 28 of the request, then 16, then the payload |
 //!
-//! All numbers are little endian and all lengths fixed, so nothing that a stranger says makes anybody
-//! allocate. The callee's two moments in the reply are what makes pairing with the callee's own
-//! resources possible without any synchronised clock.
+//! All numbers are little endian and all lengths fixed, so no input from a stranger causes an
+//! allocation. The callee's two moments in the reply make it possible to pair calls with the
+//! callee's own resources without synchronised clocks.
 
 use crate::sample::Workload;
 
-/// Bytes of a request.
+/// Size of a request in bytes.
 pub const REQUEST_BYTES: usize = 28;
-/// Bytes of a reply.
+/// Size of a reply in bytes.
 pub const REPLY_BYTES: usize = 44;
-/// Bytes of a preamble.
+/// Size of a preamble in bytes.
 pub const PREAMBLE_BYTES: usize = 54;
-/// Bytes of the payload of workloads D and E, unless configured otherwise.
+/// Default size of the payload of workloads D and E in bytes.
 pub const PAYLOAD_BYTES: u32 = 51_200;
-/// No payload is larger.
+/// Maximum size of a payload in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 
-/// "cp" and the version of what is said here.
+/// Magic number "cp" and the protocol version.
 const MAGIC: u16 = 0x7063;
 const VERSION: u16 = 1;
 /// Flags of a request: a payload follows; the callee is to sign.
 const HAS_PAYLOAD: u8 = 1;
 const SIGNS: u8 = 2;
-/// The first two bytes of a request: "p", and the version.
+/// First two bytes of a request: "p", and the version.
 const REQUEST_MAGIC: u16 = 0x7001;
 
 /// One call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// What the callee is to do.
+    /// Workload of the callee.
     pub workload: Workload,
-    /// It is to sign the digest as well, which only workload B can ask for.
+    /// Whether it is to sign the digest as well, which only workload B can request.
     pub signs: bool,
-    /// The group, counted within the epoch.
+    /// Group, counted within the epoch.
     pub group: u32,
-    /// The caller's tick within the epoch.
+    /// Tick of the caller within the epoch.
     pub round: u32,
-    /// When it was due, on the caller's wall clock.
+    /// Due time, on the caller's wall clock.
     pub t_sched_ns: i64,
-    /// When it was sent, on the caller's monotonic clock.
+    /// Time of sending, on the caller's monotonic clock.
     pub t_send_ns: u64,
 }
 
-/// The answer to a call.
+/// Reply to a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reply {
-    /// The call.
+    /// Request of the call.
     pub request: Request,
-    /// When its header had been read, on the callee's wall clock.
+    /// Time at which the request's header had been read, on the callee's wall clock.
     pub t_rx_ns: i64,
-    /// Just before the reply was written, on the same clock.
+    /// Time just before the reply was written, on the same clock.
     pub t_tx_ns: i64,
 }
 
-/// What both ends say of themselves before anything else.
+/// Identification that both ends send first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Preamble {
-    /// Agents of another deployment are none of ours.
+    /// Hash of the deployment's name; agents of other deployments are refused.
     pub deployment: u64,
-    /// Who speaks.
+    /// Number of the sender.
     pub node: u16,
-    /// Drawn when the process began.
+    /// Random number drawn at the start of the process.
     pub incarnation: u64,
-    /// The version of the member list.
+    /// Version of the member list.
     pub membership: u64,
-    /// A hash of the member list.
+    /// Hash of the member list.
     pub members: u64,
-    /// Bytes of a payload.
+    /// Size of a payload in bytes.
     pub payload_bytes: u32,
     /// Nanoseconds between two ticks.
     pub period_ns: u64,
-    /// The seed of the groups.
+    /// Seed of the groups.
     pub seed: u64,
 }
 
-/// Why a connection is of no use.
+/// Reason to refuse a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mismatch {
-    /// It is not an agent.
+    /// The peer is not an agent.
     NotAnAgent,
-    /// It speaks another version.
+    /// The peer uses another protocol version.
     Version,
-    /// It belongs to another deployment.
+    /// The peer belongs to another deployment.
     Deployment,
-    /// It has another list of peers.
+    /// The peer has another list of peers.
     Members,
-    /// It was started with another payload, period or seed.
+    /// The peer was started with another payload, period or seed.
     Configuration,
-    /// It is not who it should be at that address.
+    /// The peer is not the node that should be at that address.
     Node,
 }
 
 impl Mismatch {
-    /// What it is, for people.
+    /// Description of the reason.
     pub const fn says(self) -> &'static str {
         match self {
-            Self::NotAnAgent => "that is not an agent of the probe",
-            Self::Version => "that agent is of another version",
-            Self::Deployment => "that agent belongs to another deployment",
-            Self::Members => "that agent has another file of peers",
-            Self::Configuration => "that agent has another payload, period or seed",
-            Self::Node => "that agent is another node than the file of peers says",
+            Self::NotAnAgent => "the peer is not an agent of the probe",
+            Self::Version => "the agent has another version",
+            Self::Deployment => "the agent belongs to another deployment",
+            Self::Members => "the agent has another file of peers",
+            Self::Configuration => "the agent has another payload, period or seed",
+            Self::Node => "the agent is not the node in the file of peers",
         }
     }
 }
@@ -123,7 +123,7 @@ impl Workload {
         matches!(self, Self::Disk | Self::All)
     }
 
-    /// Whether the callee hashes what it got.
+    /// Whether the callee hashes the request.
     pub const fn hashes(self) -> bool {
         matches!(self, Self::Crypto | Self::All)
     }
@@ -147,7 +147,7 @@ fn flags(workload: Workload, signs: bool) -> u8 {
 }
 
 impl Request {
-    /// Its bytes.
+    /// Encodes the request.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[0..2].copy_from_slice(&REQUEST_MAGIC.to_le_bytes());
@@ -160,7 +160,7 @@ impl Request {
         bytes
     }
 
-    /// The request in these bytes, if it is one.
+    /// Decodes a request, if the bytes are one.
     pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let workload = Workload::from_code(bytes[2])?;
         let known = u16_at(bytes, 0) == REQUEST_MAGIC;
@@ -177,7 +177,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Its bytes.
+    /// Encodes the reply.
     pub fn encode(&self) -> [u8; REPLY_BYTES] {
         let mut bytes = [0; REPLY_BYTES];
         bytes[..REQUEST_BYTES].copy_from_slice(&self.request.encode());
@@ -186,7 +186,7 @@ impl Reply {
         bytes
     }
 
-    /// The reply in these bytes, if it is one.
+    /// Decodes a reply, if the bytes are one.
     pub fn decode(bytes: &[u8; REPLY_BYTES]) -> Option<Self> {
         let mut head = [0; REQUEST_BYTES];
         head.copy_from_slice(&bytes[..REQUEST_BYTES]);
@@ -199,7 +199,7 @@ impl Reply {
 }
 
 impl Preamble {
-    /// Its bytes.
+    /// Encodes the preamble.
     pub fn encode(&self) -> [u8; PREAMBLE_BYTES] {
         let mut bytes = [0; PREAMBLE_BYTES];
         bytes[0..2].copy_from_slice(&MAGIC.to_le_bytes());
@@ -217,10 +217,10 @@ impl Preamble {
         bytes
     }
 
-    /// What these bytes say.
+    /// Decodes a preamble.
     ///
     /// # Errors
-    /// They are not a preamble of this version.
+    /// The bytes are not a preamble of this version.
     pub fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Result<Self, Mismatch> {
         if u16_at(bytes, 0) != MAGIC {
             return Err(Mismatch::NotAnAgent);
@@ -240,10 +240,10 @@ impl Preamble {
         })
     }
 
-    /// Whether the other end measures the same thing as this one.
+    /// Checks that the other end measures the same thing as this one.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The property in which they differ.
     pub fn agree(&self, other: &Self) -> Result<(), Mismatch> {
         if self.deployment != other.deployment {
             return Err(Mismatch::Deployment);

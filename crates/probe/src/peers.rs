@@ -1,4 +1,4 @@
-//! The file of peers: who takes part, and where.
+//! File of peers: the participants and their addresses.
 //!
 //! One node per line, a name and an address; what follows a `#` is a comment. Nodes are numbered in
 //! the order of their names, so that files with other orders mean the same.
@@ -13,17 +13,17 @@
 use crate::random::seed_of;
 use std::fmt;
 
-/// The most nodes of a deployment.
+/// Maximum number of nodes of a deployment.
 pub const NODES_MAX: usize = 4_096;
-/// The longest name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// A node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Peer {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Where its agent listens: a host, as an address or by name, and a port.
+    /// Address of its agent: a host, as an address or by name, and a port.
     pub address: String,
 }
 
@@ -31,12 +31,12 @@ pub struct Peer {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Peers(Vec<Peer>);
 
-/// What is wrong with a file of peers, and in which line.
+/// Error in a file of peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Invalid {
-    /// The line, counted from 1; none if it is about the file.
+    /// Line number, counted from 1; `None` if the error concerns the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -52,10 +52,10 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 impl Peers {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// A line is not a name and an address, a name or an address comes twice, or there are too few
+    /// A line is not a name and an address, a name or an address occurs twice, or there are too few
     /// nodes, or too many.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let mut found: Vec<(usize, Peer)> = Vec::new();
@@ -73,7 +73,7 @@ impl Peers {
                 }
                 if other.address == peer.address {
                     let what =
-                        format!("{} has already {} (line {before})", other.name, peer.address);
+                        format!("{} already has {} (line {before})", other.name, peer.address);
                     return Err(wrong(what));
                 }
             }
@@ -92,20 +92,20 @@ impl Peers {
         Ok(Self(peers))
     }
 
-    /// The nodes, by their numbers.
+    /// Nodes, by their numbers.
     pub fn all(&self) -> &[Peer] {
         &self.0
     }
 
-    /// The number of a node.
+    /// Number of a node.
     ///
     /// # Errors
-    /// There is none of this name; the error says which there are.
+    /// There is no node of this name; the error lists the existing names.
     pub fn number(&self, name: &str) -> Result<u16, Invalid> {
         let found = self.0.iter().position(|peer| peer.name == name);
         found.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| {
             let names: Vec<&str> = self.0.iter().map(|peer| peer.name.as_str()).collect();
-            let what = format!("there is no node {name:?}; there are {}", names.join(", "));
+            let what = format!("there is no node {name:?}; known nodes are {}", names.join(", "));
             Invalid { line: None, what }
         })
     }
@@ -115,7 +115,7 @@ impl Peers {
         (0u16..).take(self.0.len()).collect()
     }
 
-    /// The same for all agents that have the same nodes at the same addresses.
+    /// Hash that is equal for all agents with the same nodes at the same addresses.
     pub fn hash(&self) -> u64 {
         let each = self.0.iter().map(|peer| format!("{} {}\n", peer.name, peer.address));
         let text: String = each.collect();
@@ -123,7 +123,7 @@ impl Peers {
     }
 }
 
-/// A hash of a text that is the same everywhere.
+/// Hash of a text that is the same on all machines.
 pub fn hash(text: &str) -> u64 {
     let words = text.as_bytes().chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -145,7 +145,8 @@ fn parse_line(line: &str) -> Result<Peer, String> {
         return Err(format!("{what}, at most {NAME_BYTES_MAX} of them, not {name:?}"));
     }
     if !is_address(address) {
-        let what = "is no address: a host and a port, such as 10.0.0.1:7400 or [::1]:7400";
+        let what =
+            "is not an address: expected a host and a port, such as 10.0.0.1:7400 or [::1]:7400";
         return Err(format!("{address:?} {what}"));
     }
     Ok(Peer { name: name.to_owned(), address: address.to_owned() })
@@ -184,16 +185,16 @@ mod tests {
         let wrong = |text: &str| Peers::parse(text).unwrap_err().to_string();
         let with = |line: &str| wrong(&format!("{THREE}\n{line}"));
         assert!(with("alpha 127.0.0.1:9").starts_with("line 6: \"alpha\" is already in line 4"));
-        assert_eq!(with("d 127.0.0.1:7402"), "line 6: beta has already 127.0.0.1:7402 (line 2)");
-        assert!(with("d localhost").contains("line 6: \"localhost\" is no address"));
+        assert_eq!(with("d 127.0.0.1:7402"), "line 6: beta already has 127.0.0.1:7402 (line 2)");
+        assert!(with("d localhost").contains("line 6: \"localhost\" is not an address"));
         for address in ["::1:7400", "[::1]", "a:0", "a:70000", ":7400", "[x]:7400"] {
-            assert!(with(&format!("d {address}")).contains("is no address"), "{address}");
+            assert!(with(&format!("d {address}")).contains("is not an address"), "{address}");
         }
         assert!(with("d").contains("expected a name and an address"));
         assert!(with("d/e 127.0.0.1:1").contains("a name has letters"));
         assert!(wrong("a 127.0.0.1:1").contains("3 to 4096 nodes, not 1"));
         let peers = Peers::parse(THREE).unwrap();
         let unknown = peers.number("delta").unwrap_err().to_string();
-        assert_eq!(unknown, "there is no node \"delta\"; there are alpha, beta, c");
+        assert_eq!(unknown, "there is no node \"delta\"; known nodes are alpha, beta, c");
     }
 }

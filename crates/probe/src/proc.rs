@@ -1,9 +1,9 @@
-//! What Linux says about a host, as numbers.
+//! Linux's statistics of a host, as numbers.
 //!
-//! Each function takes the text of one file and puts what it says into a row, as the counters stand;
-//! [`difference`] makes a row of the table `res` of two of them. Fields that a kernel does not have
-//! stay empty. All are written by hand: they run once a second for as long as the host does, beside
-//! what it is really there for.
+//! Each function takes the text of one file and puts its values into a row, as raw counters;
+//! [`difference`] makes a row of the table `res` from two of them. Fields that a kernel does not
+//! have stay empty. All parsers are written by hand: they run once a second for as long as the host
+//! does, beside its actual work.
 
 mod host;
 mod process;
@@ -18,13 +18,13 @@ pub use stall::Lateness;
 
 use crate::resources::{Kind, METRICS, Resources};
 
-/// What a row of counters becomes when the one before it is taken away. What was set by then, as
-/// the state of a clock or of a canary, is taken as it stands.
+/// Row of differences between two rows of counters. States, such as that of a clock or of a canary,
+/// are taken unchanged from the later row.
 pub fn difference(before: &Resources, now: &Resources) -> Resources {
     let mut row = now.clone();
     for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
         let of = metric.get;
-        // A counter that begins anew, with a device or a thread that is gone, has said nothing.
+        // A counter that was reset, because a device or a thread is gone, has no usable difference.
         let moved = of(now).zip(of(before)).map(|(now, before)| (now - before).max(0));
         *(metric.at)(&mut row) = moved.map(|moved| metric.width.saturate(moved));
     }
@@ -35,7 +35,7 @@ pub fn difference(before: &Resources, now: &Resources) -> Resources {
     row
 }
 
-/// Adds to a value that may not be there yet.
+/// Adds to a value that may not exist yet.
 fn add(to: &mut Option<i64>, value: i64) {
     *to = Some(to.unwrap_or(0) + value);
 }

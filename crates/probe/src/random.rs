@@ -1,10 +1,10 @@
-//! Numbers that look random and follow from a seed and a position alone.
+//! Pseudo-random numbers that follow from a seed and a position alone.
 //!
-//! Every node must come to the same groups, and every run to the same synthetic data, without
-//! having said a word to each other. So there is no state but a counter: the n-th number of a seed
-//! can be asked for directly.
+//! Every node must compute the same groups, and every run the same synthetic data, without any
+//! communication. So there is no state but a counter: the n-th number of a seed can be computed
+//! directly.
 
-/// The n-th number of a seed: the mixing function of `SplitMix64`.
+/// Number `n` of a seed: the mixing function of `SplitMix64`.
 pub const fn number(seed: u64, n: u64) -> u64 {
     let mut z = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -12,12 +12,12 @@ pub const fn number(seed: u64, n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed made of several numbers; their order matters.
+/// Seed derived from several numbers; their order matters.
 pub fn seed_of(parts: &[u64]) -> u64 {
     parts.iter().fold(0, |seed, part| number(seed ^ part.rotate_left(32), *part))
 }
 
-/// Numbers of a seed, one after the other.
+/// Sequence of a seed's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     seed: u64,
@@ -25,26 +25,26 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Begins with the first number of a seed.
+    /// Creates a sequence that begins with the first number of a seed.
     pub const fn new(seed: u64) -> Self {
         Self { seed, next: 0 }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next_u64(&mut self) -> u64 {
         let found = number(self.seed, self.next);
         self.next += 1;
         found
     }
 
-    /// A number below `bound`, which is not 0. None is likelier than another by more than
-    /// `bound` / 2^64.
+    /// Draws a number below `bound`, which is not 0. No number is likelier than another by more
+    /// than `bound` / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// A number from 0 to below 1.
+    /// Draws a number from 0 to below 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,26 +1,26 @@
-//! What a quantile is, everywhere in the probe: the value at a rank.
+//! Common definition of a quantile in the probe: the value at a rank.
 //!
-//! The quantile p of n values is the one at rank ceil(p n) of the ascending list, the first being
-//! at rank 1. No two values are ever mixed, so that all programs that follow this rule agree in
+//! The quantile p of n values is the value at rank ceil(p n) of the ascending list, the first being
+//! at rank 1. No two values are interpolated, so that all programs that follow this rule agree in
 //! every bit. Probabilities are whole parts per million, because 0.07 * 100 is above 7 in binary.
 
 /// A probability of one.
 pub const MILLION: u32 = 1_000_000;
 
-/// The rank of a quantile among `n` values: from 1 to `n`, or 0 if there are no values.
+/// Rank of a quantile among `n` values: from 1 to `n`, or 0 if there are no values.
 pub fn rank(ppm: u32, n: u64) -> u64 {
     let million = u128::from(MILLION);
     let rank = (u128::from(ppm) * u128::from(n)).div_ceil(million);
     u64::try_from(rank).unwrap_or(n).clamp(n.min(1), n)
 }
 
-/// The quantile of ascending values.
+/// Quantile of ascending values.
 pub fn of_sorted<T: Copy>(sorted: &[T], ppm: u32) -> Option<T> {
     let at = rank(ppm, sorted.len() as u64).checked_sub(1)?;
     sorted.get(usize::try_from(at).ok()?).copied()
 }
 
-/// The quantile of values in any order, which it leaves in another one.
+/// Quantile of values in any order, which are reordered.
 pub fn of_unsorted<T: Copy + Ord>(values: &mut [T], ppm: u32) -> Option<T> {
     let at = usize::try_from(rank(ppm, values.len() as u64)).ok()?.checked_sub(1)?;
     (at < values.len()).then(|| *values.select_nth_unstable(at).1)

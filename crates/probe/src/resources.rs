@@ -1,10 +1,10 @@
-//! What a host was busy with for one second, as a row of the table `res`.
+//! Resource usage of a host during one second, as a row of the table `res`.
 //!
-//! Counters are differences over the true interval, which is [`Resources::dt_us`]. What a host
-//! cannot say is `None`, a null in the file. The columns per device and per interface are sums over
-//! those that were chosen; the file's metadata names them.
+//! Counters are differences over the true interval, which is [`Resources::dt_us`]. A value that the
+//! host does not provide is `None`, a null in the file. The columns per device and per interface
+//! are sums over the chosen ones; the file's metadata names them.
 
-/// How wide a column is in the file, and whether it has a sign.
+/// Width and sign of a column in the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Width {
     /// 0 to 255.
@@ -20,7 +20,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The value itself if it fits, else the nearest one that does.
+    /// Value itself if it fits, else the nearest value that does.
     pub fn saturate(self, value: i64) -> i64 {
         let (low, high) = match self {
             Self::U8 => (0, i64::from(u8::MAX)),
@@ -36,31 +36,31 @@ impl Width {
 /// Whether a column is a difference or a state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// How much there was of it during the interval.
+    /// A counter: the amount during the interval.
     Counter,
-    /// How it was at the end of the interval.
+    /// A gauge: the state at the end of the interval.
     Gauge,
 }
 
-/// A column of the table `res` that is about the host, and where its value stands in a row.
+/// A column of the table `res` about the host, and the place of its value in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The column's name, its unit last.
+    /// Name of the column, with its unit last.
     pub name: &'static str,
-    /// What it belongs to: `cpu`, `disk`, `stall` and so on.
+    /// Subsystem: `cpu`, `disk`, `stall` and so on.
     pub group: &'static str,
-    /// Its width in the file.
+    /// Width in the file.
     pub width: Width,
     /// Difference or state.
     pub kind: Kind,
-    /// Its value in a row.
+    /// Reads the value from a row.
     pub get: fn(&Resources) -> Option<i64>,
-    /// Its place in a row.
+    /// Place of the value in a row.
     pub at: fn(&mut Resources) -> &mut Option<i64>,
 }
 
 impl Metric {
-    /// The metric of this name.
+    /// Metric of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         METRICS.iter().find(|metric| metric.name == name)
     }
@@ -71,18 +71,18 @@ macro_rules! table {
         /// One second of a host: a row of the table `res`.
         #[derive(Clone, Debug, Default, Eq, PartialEq)]
         pub struct Resources {
-            /// When the row was taken (`t`): nanoseconds since 1970 on the host's wall clock.
+            /// Time of the row (`t`): nanoseconds since 1970 on the host's wall clock.
             pub t_ns: i64,
-            /// The same on its monotonic clock (`mono`).
+            /// Time of the row on its monotonic clock (`mono`).
             pub mono_ns: i64,
-            /// The true length of the interval (`dt`).
+            /// True length of the interval (`dt`).
             pub dt_us: u32,
-            /// How long it took to take the row (`cost`).
+            /// Time that it took to collect the row (`cost`).
             pub cost_us: u16,
             $($(#[doc = $says] pub $name: Option<i64>,)*)*
         }
 
-        /// The columns that are about the host, in the order of the file.
+        /// Columns about the host, in the order of the file.
         pub const METRICS: &[Metric] = &[$($(Metric {
             name: stringify!($name),
             group: stringify!($group),
@@ -94,7 +94,7 @@ macro_rules! table {
     };
 }
 
-/// The columns that stand before [`METRICS`] in the file, in this order.
+/// Columns before [`METRICS`] in the file, in this order.
 pub const TIME_COLUMNS: [&str; 4] = ["t", "mono", "dt", "cost"];
 
 table! {
@@ -106,9 +106,9 @@ table! {
     cpu_system_ticks U32 Counter
         "Time in the kernel, over all cores."
     cpu_idle_ticks U32 Counter
-        "Time in nothing, over all cores."
+        "Idle time, over all cores."
     cpu_iowait_ticks U32 Counter
-        "Time in nothing, with IO outstanding, over all cores."
+        "Idle time with IO outstanding, over all cores."
     cpu_irq_ticks U32 Counter
         "Time in interrupts, over all cores."
     cpu_softirq_ticks U32 Counter
@@ -146,19 +146,19 @@ table! {
     disk_flushing_ms U32 Counter
         "Time in flushes, summed over them."
     disk_in_flight U16 Gauge
-        "Requests under way."
+        "Requests in flight."
     disk_io_ms U32 Counter
-        "Time with any request under way."
+        "Time with any request in flight."
     disk_weighted_io_ms U32 Counter
-        "Time times requests under way: divided by `dt`, the mean queue."
+        "Time times requests in flight: divided by `dt`, the mean queue."
     ;
     memory:
     mem_available_kb U32 Gauge
-        "Memory that could be had."
+        "Available memory."
     mem_dirty_kb U32 Gauge
-        "Written, not yet on its way to a device."
+        "Dirty memory, not yet being written to a device."
     mem_writeback_kb U32 Gauge
-        "On its way to a device."
+        "Memory being written to a device."
     swap_used_kb U32 Gauge
         "Swap in use."
     ;
@@ -174,13 +174,13 @@ table! {
     allocstall U32 Counter
         "Allocations that had to reclaim first, over all zones."
     pgscan_direct U32 Counter
-        "Pages looked at by allocations that reclaim."
+        "Pages scanned by allocations that reclaim."
     pgsteal_direct U32 Counter
         "Pages reclaimed by allocations."
     compact_stall U32 Counter
         "Allocations that had to compact first."
     thp_fault_fallback U32 Counter
-        "Huge pages that could not be had."
+        "Failed allocations of huge pages."
     workingset_refault_file U32 Counter
         "Pages of files that were evicted too early."
     workingset_refault_anon U32 Counter
@@ -234,7 +234,7 @@ table! {
     ;
     transport:
     tcp_retransmitted_segments U32 Counter
-        "Segments sent again."
+        "Retransmitted segments."
     tcp_rto_timeouts U32 Counter
         "Retransmission timers that fired."
     tcp_spurious_rtos U32 Counter
@@ -242,13 +242,13 @@ table! {
     tcp_backlog_drops U32 Counter
         "Segments dropped because a socket was busy."
     tcp_listen_drops U32 Counter
-        "Connections dropped because nobody accepted them."
+        "Connections dropped because the accept queue was full."
     tcp_prunes U32 Counter
         "Receive queues cut for lack of memory."
     udp_rcvbuf_errors U32 Counter
-        "Datagrams dropped because nobody read them."
+        "Datagrams dropped because the receive buffer was full."
     softnet_dropped U32 Counter
-        "Packets dropped before the protocol saw them."
+        "Packets dropped before protocol processing."
     softnet_squeezed U32 Counter
         "Turns of packet processing that ran out of time."
     ;
@@ -256,7 +256,7 @@ table! {
     cg_throttled U32 Counter
         "Periods in which the cgroup was throttled."
     cg_throttled_us U32 Counter
-        "For how long."
+        "Time for which it was throttled."
     cg_memory_high U32 Counter
         "Times above the soft limit of memory."
     cg_memory_max U32 Counter
@@ -286,15 +286,15 @@ table! {
     store_major_faults U32 Counter
         "Store: page faults that read from a device."
     store_voluntary_switches U32 Counter
-        "Store: context switches that it asked for."
+        "Store: voluntary context switches."
     store_involuntary_switches U32 Counter
-        "Store: context switches that it did not ask for."
+        "Store: involuntary context switches."
     store_block_io_delay_ticks U32 Counter
         "Store: time waiting for block devices."
     store_read_bytes U64 Counter
-        "Store: read from devices."
+        "Store: bytes read from devices."
     store_written_bytes U64 Counter
-        "Store: written to devices."
+        "Store: bytes written to devices."
     agent_oncpu_ns U64 Counter
         "Agent: time on a core, over all threads."
     agent_runq_wait_ns U64 Counter
@@ -306,41 +306,41 @@ table! {
     agent_major_faults U32 Counter
         "Agent: page faults that read from a device."
     agent_voluntary_switches U32 Counter
-        "Agent: context switches that it asked for."
+        "Agent: voluntary context switches."
     agent_involuntary_switches U32 Counter
-        "Agent: context switches that it did not ask for."
+        "Agent: involuntary context switches."
     agent_block_io_delay_ticks U32 Counter
         "Agent: time waiting for block devices."
     agent_read_bytes U64 Counter
-        "Agent: read from devices."
+        "Agent: bytes read from devices."
     agent_written_bytes U64 Counter
-        "Agent: written to devices."
+        "Agent: bytes written to devices."
     ;
     clock:
     clock_state U8 Gauge
-        "What `adjtimex` says of the clock: 0 is synchronised."
+        "State of the clock by `adjtimex`: 0 is synchronised."
     clock_estimated_error_us U32 Gauge
-        "The clock's estimated error."
+        "Estimated error of the clock."
     clock_maximum_error_us U32 Gauge
-        "The clock's largest possible error."
+        "Maximum error of the clock."
     clock_jump_us I32 Gauge
-        "How far the wall clock moved against the monotonic one."
+        "Movement of the wall clock against the monotonic one."
     ;
     stall:
     stall_sum_us U32 Counter
-        "How late a thread woke up that sleeps for 1 ms at a time, summed: what a peer experiences."
+        "Summed lateness of a thread that sleeps for 1 ms at a time, which a peer would experience."
     stall_max_us U32 Gauge
         "The worst of these."
     stall_n U16 Counter
-        "How many of these were above 1 ms."
+        "Number of these above 1 ms."
     runtime_stall_sum_us U32 Counter
-        "The same inside the async runtime, every 10 ms."
+        "Summed lateness inside the async runtime, every 10 ms."
     runtime_stall_max_us U32 Gauge
         "The worst of these."
     ;
     runtime:
     runtime_busy_ppm U32 Gauge
-        "Part of the time in which the runtime's workers were busy."
+        "Fraction of the time in which the runtime's workers were busy."
     runtime_queue U32 Gauge
         "Tasks in the global queue."
     runtime_blocking_queue U32 Gauge
@@ -354,13 +354,13 @@ table! {
     ;
     allocator:
     alloc_resident_bytes U64 Gauge
-        "Memory that the allocator has."
+        "Memory held by the allocator."
     alloc_retained_bytes U64 Gauge
-        "Memory that it keeps unmapped."
+        "Memory that the allocator keeps unmapped."
     alloc_purges U32 Counter
-        "Times it gave memory back."
+        "Number of times it returned memory."
     alloc_mutex_wait_ns U64 Counter
-        "Time waited for its locks."
+        "Time waiting for its locks."
     alloc_mutex_wait_max_ns U64 Gauge
         "The longest of these."
     alloc_slow U32 Counter
@@ -368,11 +368,11 @@ table! {
     ;
     engine:
     log_sync_max_us U32 Gauge
-        "The store's longest log sync."
+        "Longest log sync of the store."
     lock_hold_max_us U32 Gauge
         "The longest time for which it held a lock."
     compacting U8 Gauge
-        "1 while it takes a snapshot or compacts."
+        "1 during a snapshot or compaction."
     apply_batch_max U32 Gauge
         "The largest batch that it applied."
     ;

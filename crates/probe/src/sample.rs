@@ -1,19 +1,21 @@
 //! One call from a caller to a callee, as a row of the table `rpc`.
 //!
-//! A row stores what was measured on one clock each: the caller's own delay, the round trip and the
-//! callee's own delay. What a user saw is computed from them ([`Sample::latency_ns`]), and so is
-//! when the callee saw the call ([`Sample::received_ns`]).
+//! A row stores times that were each measured on one clock: the caller's own delay, the round trip
+//! and the callee's own delay. The latency that a user sees is computed from them
+//! ([`Sample::latency_ns`]), and so is the time at which the callee received the call
+//! ([`Sample::received_ns`]).
 
 use serde::{Deserialize, Serialize};
 
-/// What the callee does before it answers, in the order in which a caller goes through them.
+/// Work of the callee before it answers, in the order in which a caller cycles through the
+/// workloads.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Workload {
     /// A: nothing.
     Null = 0,
-    /// B: a hash of the request, and a signature of that if agents are told to.
+    /// B: a hash of the request, and a signature of the hash if agents are configured to sign.
     Crypto = 1,
     /// C: a write to a file that is synced before the reply.
     Disk = 2,
@@ -27,17 +29,17 @@ impl Workload {
     /// Every workload, in the order in which they take turns.
     pub const ALL: [Self; 5] = [Self::Null, Self::Crypto, Self::Disk, Self::Network, Self::All];
 
-    /// The workload that is stored as `code`.
+    /// Workload that is stored as `code`.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// How it is stored.
+    /// Code in the file.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// How documents call it.
+    /// Name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -49,7 +51,7 @@ impl Workload {
     }
 }
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -62,11 +64,11 @@ pub enum Status {
     Refused = 2,
     /// A reply after 10 s and within 60 s.
     Late = 3,
-    /// The callee was down, or began anew: to suspect it was right.
+    /// The callee was down, or had restarted: suspicion was right.
     Down = 4,
     /// The caller was too late to send at all.
     Skipped = 5,
-    /// A reply, but a clock was set in between: nothing may be paired with it.
+    /// A reply, but a clock was set in between: the row may not be paired with others.
     ClockStep = 6,
     /// The callee had left the group.
     Absent = 7,
@@ -85,17 +87,17 @@ impl Status {
         Self::Absent,
     ];
 
-    /// The status that is stored as `code`.
+    /// Status that is stored as `code`.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// How it is stored.
+    /// Code in the file.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// How documents call it.
+    /// Name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -114,63 +116,63 @@ impl Status {
         matches!(self, Self::Ok | Self::Late | Self::ClockStep)
     }
 
-    /// Whether the call says something about how late a live callee is: its latency, or that there
-    /// was none. A callee that is down or gone and a caller that did not send say nothing.
+    /// Whether the call measures the latency of a live callee: a reply, or its absence. A callee
+    /// that is down or gone, or a caller that did not send, measures nothing.
     pub const fn counts(self) -> bool {
         matches!(self, Self::Ok | Self::NoReply | Self::Refused | Self::Late | Self::ClockStep)
     }
 }
 
-/// One call: a row of the table `rpc`. The comments name the column where it is called otherwise.
+/// One call: a row of the table `rpc`. The comments give the column's name where it differs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Sample {
-    /// The day, counted from the first epoch of the data set (its metadata says which that is).
+    /// Day, counted from the first epoch of the data set (in its metadata).
     pub epoch: u16,
-    /// The group, counted within the epoch.
+    /// Group, counted within the epoch.
     pub group: u16,
-    /// Members of the group (`gsize`).
+    /// Number of members of the group (`gsize`).
     pub group_size: u8,
-    /// What the callee did (`wl`).
+    /// Work of the callee (`wl`).
     pub workload: Workload,
     /// The caller.
     pub src: u16,
     /// The callee.
     pub dst: u16,
-    /// The round (`seq`): the caller's tick within the epoch.
+    /// Round (`seq`): the caller's tick within the epoch.
     pub round: u32,
-    /// When the tick was due (`t_sched`): nanoseconds since 1970 on the caller's wall clock.
+    /// Due time of the tick (`t_sched`): nanoseconds since 1970 on the caller's wall clock.
     pub t_sched_ns: i64,
-    /// How long after that the caller sent (`lag`); saturates.
+    /// Time from then until the caller sent (`lag`); saturates.
     pub lag_ns: u32,
-    /// From sending to the reply (`rtt`), in units of 100 ns; saturates at 429 s.
+    /// Time from sending to the reply (`rtt`), in units of 100 ns; saturates at 429 s.
     pub rtt_100ns: Option<u32>,
-    /// From the arrival of the request at the callee to the reply's leaving (`svc`), in units of
-    /// 100 ns; saturates.
+    /// Time from the arrival of the request at the callee to the departure of the reply (`svc`), in
+    /// units of 100 ns; saturates.
     pub svc_100ns: Option<u32>,
-    /// When the callee had the request, by its own clock, minus [`Self::t_sched_ns`] (`rx_off`), in
+    /// Arrival at the callee, by its own clock, minus [`Self::t_sched_ns`] (`rx_off`), in
     /// microseconds; saturates.
     pub rx_off_us: Option<i32>,
-    /// What became of the call.
+    /// Result of the call.
     pub status: Status,
-    /// The incarnation of the callee (`inc`): an index into the table of the file's metadata.
+    /// Incarnation of the callee (`inc`): an index into the table of the file's metadata.
     pub incarnation: u8,
 }
 
 impl Sample {
-    /// The latency in an open loop, which is what a user waits: from the moment at which the call
-    /// was due until the reply. `None` if there was none.
+    /// Latency in an open loop, which is a user's waiting time: from the moment at which the call
+    /// was due until the reply. `None` without a reply.
     pub fn latency_ns(&self) -> Option<u64> {
         let rtt_100ns = self.rtt_100ns.filter(|_| self.status.has_reply())?;
         Some(u64::from(self.lag_ns) + u64::from(rtt_100ns) * 100)
     }
 
-    /// When the callee had the request, in nanoseconds of its own wall clock.
+    /// Time at which the callee received the request, in nanoseconds of its own wall clock.
     pub fn received_ns(&self) -> Option<i64> {
         self.rx_off_us.map(|offset_us| self.t_sched_ns + i64::from(offset_us) * 1000)
     }
 }
 
-/// The columns of the table `rpc`, in the order of the file.
+/// Columns of the table `rpc`, in the order of the file.
 pub const COLUMNS: [&str; 14] = [
     "epoch", "group", "gsize", "wl", "src", "dst", "seq", "t_sched", "lag", "rtt", "svc", "rx_off",
     "status", "inc",

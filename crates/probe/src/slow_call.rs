@@ -1,55 +1,55 @@
-//! A call that took its callee long, and where its time went: a row of the table `slow`.
+//! A slow call with a breakdown of its time: a row of the table `slow`.
 //!
-//! The callee's own view, and only of the slowest: what a row of the table `rpc` says of it is its
-//! `svc`. Which calls are kept is said by [`Threshold`].
+//! This is the callee's own view, and only of the slowest calls; the table `rpc` has only their
+//! `svc`. [`Threshold`] decides which calls are kept.
 
 use crate::sample::Workload;
 use crate::watch::Sliding;
 
-/// A call of which a callee knows that it took long.
+/// A call that was slow according to its callee.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SlowCall {
-    /// When its header had been read, on the callee's wall clock.
+    /// Time at which its header had been read, on the callee's wall clock.
     pub t_rx_ns: i64,
-    /// Who called.
+    /// Caller.
     pub src: u16,
-    /// That agent's incarnation.
+    /// Incarnation of the caller.
     pub incarnation: u64,
-    /// Who was called: the agent that writes this down.
+    /// Callee: the agent that writes the row.
     pub dst: u16,
-    /// The group, counted within the epoch.
+    /// Group, counted within the epoch.
     pub group: u32,
-    /// The caller's tick within the epoch.
+    /// Tick of the caller within the epoch.
     pub round: u32,
-    /// What was to be done.
+    /// Workload of the call.
     pub workload: Workload,
-    /// From the header to the reply, in units of 100 ns. What the parts below leave of it is reading
-    /// the payload, and waiting until the reply could be written.
+    /// Time from the header to the reply, in units of 100 ns. The remainder beyond the parts below
+    /// is reading the payload, and waiting until the reply could be written.
     pub svc_100ns: u32,
-    /// Waiting for others that wrote to the disk before it.
+    /// Time waiting for other calls that wrote to the disk before it.
     pub queue_100ns: u32,
-    /// Computing the digest.
+    /// Time computing the digest.
     pub handler_100ns: u32,
-    /// Writing and syncing; none if it did not write.
+    /// Time writing and syncing; `None` if it did not write.
     pub sync_100ns: Option<u32>,
-    /// How long the thread that did it was ready to run without a processor, since it last had
-    /// nothing to do; none if the kernel does not say.
+    /// Time for which the working thread was runnable without a processor, since it was last idle;
+    /// `None` if the kernel does not report it.
     pub runq_100ns: Option<u32>,
     /// Page faults of that thread in the same time.
     pub faults: Option<u32>,
 }
 
-/// Who took longer than that is slow, however long others took.
+/// Time above which a call is slow, however long others took.
 const SLOW_US: u32 = 5_000;
-/// Calls of one workload before its own law counts.
+/// Number of calls of a workload from which on its own distribution counts.
 const CALLS_MIN: u32 = 200;
-/// The law is looked at again after so many.
+/// Number of calls after which the distribution is evaluated again.
 const LOOK_EVERY: u32 = 50;
 const SPAN_US: u64 = 600_000_000;
 const P99: u32 = 990_000;
 
-/// Which calls are slow: those above 5 ms, and those above the 99th percentile of their workload in
-/// the last ten minutes.
+/// Criterion of slow calls: those above 5 ms, and those above the 99th percentile of their workload
+/// in the last ten minutes.
 #[derive(Debug)]
 pub struct Threshold {
     laws: [(Sliding, u32, u32); Workload::ALL.len()],
@@ -62,7 +62,7 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Whether a call that took so long is slow. It counts from now on.
+    /// Whether a call of this duration is slow. The call is included from now on.
     pub fn is_slow(&mut self, now_us: u64, workload: Workload, svc_us: u32) -> bool {
         let (law, calls, least_us) = &mut self.laws[usize::from(workload.code())];
         let slow = svc_us > *least_us;
@@ -90,7 +90,7 @@ mod tests {
         let slow = (1..1_000).filter(|second| is_slow(*second, Workload::Null, 40)).count();
         assert_eq!(slow, 0);
         assert!(is_slow(1_000, Workload::Null, 100));
-        // Of another workload nothing is known yet, and it is above 5 ms whatever is usual.
+        // For another workload nothing is known yet, and only calls above 5 ms are slow.
         assert!(!is_slow(1_000, Workload::Disk, 4_000));
         let slow = (1_000..2_000).filter(|second| is_slow(*second, Workload::Disk, 9_000)).count();
         assert_eq!(slow, 1_000);

@@ -1,8 +1,8 @@
-//! Which threshold of an accrual detector gives which rate of mistakes?
+//! Accrual detectors: the rate of mistakes that each threshold gives.
 //!
 //! An accrual detector turns the time since the last heartbeat into a level of suspicion phi, by a
-//! model of the gaps between heartbeats. A threshold of 8 is meant to say "one mistake in 10^8
-//! gaps". What it does say depends on the model, and on what the system calls phi:
+//! model of the gaps between heartbeats. A threshold of 8 is meant to mean "one mistake in 10^8
+//! gaps". Its actual meaning depends on the model, and on the system's definition of phi:
 //!
 //! | model | phi at time t | used by |
 //! |---|---|---|
@@ -26,7 +26,7 @@ const KEEP: usize = 65_536;
 /// The thresholds that are tabulated.
 pub const THRESHOLDS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 12.0, 16.0];
 
-/// Rounds of a caller that are further apart than so many periods are not the same observation.
+/// Number of periods between two rounds of a caller above which they are separate observations.
 const PERIODS_MAX: i64 = 3;
 
 /// Collects the gaps between replies, in the order of time.
@@ -34,31 +34,30 @@ const PERIODS_MAX: i64 = 3;
 pub struct Gaps {
     workload: Option<u8>,
     period_ns: i64,
-    /// When the last reply of a pair came, in which group.
+    /// Time of each pair's last reply, and its group.
     last_ns: BTreeMap<(u16, u16), (Group, i64)>,
-    /// When the last round of a caller was due.
+    /// Due time of each caller's last round.
     round_ns: BTreeMap<u16, i64>,
     gaps: Recorder,
 }
 
-/// The gaps of all pairs.
+/// Gaps of all pairs.
 #[derive(Debug)]
 pub struct Heartbeats {
     gaps: Tail,
 }
 
 impl Gaps {
-    /// Replies of one workload, or of all, to callers with this period.
+    /// Creates a collector for replies of one workload, or of all, to callers with this period.
     pub fn new(workload: Option<u8>, period_ns: i64) -> Self {
         let (last_ns, round_ns) = (BTreeMap::new(), BTreeMap::new());
-        // One workload comes in every fifth round.
+        // A given workload is used in every fifth round.
         let period_ns = if workload.is_some() { 5 * period_ns } else { period_ns };
         Self { workload, period_ns, last_ns, round_ns, gaps: Recorder::new(KEEP) }
     }
 
-    /// Adds a round: a reply is a heartbeat. One that was overtaken by its successor tells nothing,
-    /// and what lies around the time in which a callee was down, or the caller did not call, is no
-    /// gap.
+    /// Adds a round: a reply is a heartbeat. A reply that its successor overtook is ignored, and
+    /// the time around a callee's downtime or a caller's pause is no gap.
     pub fn observe(&mut self, round: &Round) {
         let (at_ns, from) = (round.at_ns, round.from);
         if self.workload.is_some_and(|only| only != round.workload) {
@@ -86,19 +85,19 @@ impl Gaps {
         }
     }
 
-    /// The gaps of what was added.
+    /// Returns the gaps of the added rounds.
     pub fn finish(self) -> Heartbeats {
         Heartbeats { gaps: self.gaps.finish() }
     }
 }
 
 impl Heartbeats {
-    /// Gaps that are given.
+    /// Creates heartbeats with given gaps.
     pub const fn new(gaps: Tail) -> Self {
         Self { gaps }
     }
 
-    /// phi by what was measured: -log10 of the part of gaps above `t_ns`; none if no gap is.
+    /// Measured phi: -log10 of the fraction of gaps above `t_ns`; `None` if no gap is.
     pub fn exact_phi(&self, t_ns: u64) -> Option<f64> {
         let part = self.gaps.part_above(t_ns);
         (part > 0.0).then(|| -part.log10())
@@ -108,39 +107,39 @@ impl Heartbeats {
 /// Parameters of the normal models.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Tuning {
-    /// Added to the mean.
+    /// Pause that is added to the mean.
     pub pause_ns: u64,
-    /// A smaller deviation is taken for this.
+    /// Lower bound of the deviation.
     pub deviation_min_ns: u64,
 }
 
-/// How a system computes phi.
+/// Definition of phi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
-    /// By the measured gaps.
+    /// From the measured gaps.
     Exact,
-    /// By the normal law.
+    /// From the normal distribution.
     Normal,
-    /// By Akka's logistic formula for it.
+    /// From Akka's logistic approximation of the normal distribution.
     Logistic,
-    /// By an exponential law.
+    /// From an exponential distribution.
     Exponential,
-    /// By the mean alone.
+    /// From the mean alone.
     Chitchat,
 }
 
 impl Model {
-    /// All of them.
+    /// All models.
     pub const ALL: [Self; 5] =
         [Self::Exact, Self::Normal, Self::Logistic, Self::Exponential, Self::Chitchat];
 }
 
-/// Akka's phi, `z` deviations above the mean.
+/// Phi of Akka, `z` deviations above the mean.
 pub fn logistic_phi(z: f64) -> f64 {
     let exponent = -z * (1.597_6 + 0.070_566 * z * z);
     let e = exponent.exp();
-    // log10(1 + 1/e), written so that it neither overflows nor loses digits.
+    // This is log10(1 + 1/e), written so that it neither overflows nor loses digits.
     if z > 0.0 {
         (e.ln_1p() - exponent) / std::f64::consts::LN_10
     } else {
@@ -148,13 +147,14 @@ pub fn logistic_phi(z: f64) -> f64 {
     }
 }
 
-/// phi by the normal law, `z` deviations above the mean.
+/// Phi of the normal distribution, `z` deviations above the mean.
 pub fn normal_phi(z: f64) -> f64 {
     -normal_above(z).log10()
 }
 
 impl Heartbeats {
-    /// When phi reaches a threshold after the last heartbeat, by a model; none if it never does.
+    /// Time after the last heartbeat at which phi reaches a threshold, by a model; `None` if it
+    /// never does.
     pub fn reaches_ns(&self, model: Model, phi: f64, tuning: &Tuning) -> Option<f64> {
         let mean_ns = self.gaps.mean_ns();
         let deviation_ns = self.gaps.deviation_ns().max(tuning.deviation_min_ns as f64);
@@ -162,7 +162,7 @@ impl Heartbeats {
         match model {
             Model::Exact => {
                 let allowed = (10f64.powf(-phi) * self.gaps.count() as f64).floor();
-                // Beyond one gap in as many as there are, nothing was measured.
+                // Beyond one gap in their total number, nothing was measured.
                 let measured = allowed >= 1.0;
                 let found = self.gaps.with_at_most_above(allowed as u64).filter(|_| measured);
                 found.map(|found| found.ns as f64)
@@ -176,7 +176,7 @@ impl Heartbeats {
         }
     }
 
-    /// The phi that a model has at a moment after the last heartbeat.
+    /// Phi of a model at a time after the last heartbeat.
     pub fn phi(&self, model: Model, t_ns: f64, tuning: &Tuning) -> Option<f64> {
         let mean_ns = self.gaps.mean_ns();
         let deviation_ns = self.gaps.deviation_ns().max(tuning.deviation_min_ns as f64);
@@ -194,63 +194,64 @@ impl Heartbeats {
 /// A threshold of a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// How phi is computed.
+    /// Model of phi.
     pub model: Model,
-    /// The threshold.
+    /// Threshold.
     pub phi: f64,
-    /// When it is reached after the last heartbeat.
+    /// Time after the last heartbeat at which it is reached.
     pub timeout_ms: Option<f64>,
-    /// Mistakes per day and pair that the measured gaps make of it.
+    /// Mistakes per day and pair at that time, by the measured gaps.
     pub mistakes_per_day: Option<f64>,
-    /// The time-out of the model over the one that measured gaps need for a mistake in 10^phi gaps.
+    /// Ratio of the model's time-out to the one that the measured gaps need for a mistake in 10^phi
+    /// gaps.
     pub calibration_error: Option<f64>,
-    /// Its interval is that of the mistakes per day.
+    /// Evidence, with the interval of the mistakes per day.
     pub evidence: Evidence,
 }
 
-/// The threshold of a model for a wanted rate of mistakes.
+/// Threshold of a model for a required rate of mistakes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recommended {
-    /// How phi is computed.
+    /// Model of phi.
     pub model: Model,
-    /// The threshold; none if nothing was measured at that rate.
+    /// Threshold; `None` if nothing was measured at that rate.
     pub phi: Option<f64>,
 }
 
-/// What was found about accrual detectors.
+/// Findings on accrual detectors.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Gaps between heartbeats.
+    /// Number of gaps between heartbeats.
     pub gaps: u64,
-    /// Their mean.
+    /// Mean gap.
     pub mean_gap_ms: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the gaps.
     pub deviation_ms: f64,
-    /// What the normal models were given.
+    /// Accepted pause of the normal models.
     pub pause_ms: f64,
-    /// And the least deviation.
+    /// Lower bound of their deviation.
     pub deviation_min_ms: f64,
-    /// The rate of mistakes that is wanted, of one pair.
+    /// Required rate of mistakes of one pair.
     pub wanted_mistakes_per_day: f64,
-    /// The least time-out that has it; none if what is measured does not reach so far.
+    /// Least time-out with that rate; `None` if the measurements do not reach that far.
     pub timeout_ms: Option<f64>,
-    /// Gaps of as many days of one pair would have to be there to certify the rate.
+    /// Days of one pair's gaps that would certify the rate.
     pub needed_days: f64,
-    /// As many are.
+    /// Days of gaps in the data.
     pub observed_days: f64,
-    /// From so many on one mistake at the wanted rate could have been seen.
+    /// Number of gaps in which one mistake at the required rate would be visible.
     pub needs: Needs,
-    /// No gap was so long that the rate was exceeded: the time-out is a lower bound only.
+    /// Whether no gap was long enough to exceed the rate: then the time-out is only a lower bound.
     pub extrapolated: bool,
-    /// By model.
+    /// Recommendation for each model.
     pub recommended: Vec<Recommended>,
-    /// By model and threshold.
+    /// Rows by model and threshold.
     pub rows: Vec<Row>,
 }
 
 const DAY_NS: f64 = 86_400e9;
 
-/// Thresholds for a rate of mistakes of one pair, in events per second.
+/// Computes thresholds for a rate of mistakes of one pair, in events per second.
 pub fn report(heartbeats: &Heartbeats, tuning: &Tuning, mistakes_per_s: f64) -> Report {
     let gaps = &heartbeats.gaps;
     let observed_days = gaps.mean_ns() * (gaps.count() - gaps.lost()) as f64 / DAY_NS;
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn akkas_formula_overstates_phi_far_out() {
-        // At five and six deviations: 7.3 and 10.8, where the normal law has 6.5 and 9.0.
+        // At five and six deviations: 7.3 and 10.8, where the normal distribution has 6.5 and 9.0.
         let far = [(5.0, 7.3, 6.5), (6.0, 10.8, 9.0)];
         for (z, logistic, normal) in far {
             assert!((logistic_phi(z) - logistic).abs() < 0.06, "{}", logistic_phi(z));
@@ -352,8 +353,8 @@ mod tests {
         down.down = vec![down.edges.pop().unwrap().to];
         gaps.observe(&down);
         gaps.observe(&round(102, 0, &[MS, MS]));
-        // The caller paused, and the callee was down: nothing else is a gap. The reply of second 1
-        // comes at 3.5; that of second 2 was before it, and tells nothing.
+        // The caller paused, and the callee was down: the other times are gaps. The reply of second
+        // 1 arrives at 3.5; that of second 2 overtook it, so it is ignored.
         let found = gaps.finish().gaps;
         assert_eq!(found.largest(), [3_499 * MS]);
     }

@@ -1,19 +1,20 @@
-//! When was a node down, so that suspecting it was right?
+//! Downtime of nodes, in which suspicion was right.
 //!
-//! From the last answer that anybody got to the first one of a new life, if in between everybody saw
-//! silence. A node that comes back with the same life was slow or cut off, and that counts. A node
-//! that nobody has heard of for a minute when the data end was down, too, for all that is known.
+//! Downtime lasts from the last answer to any observer until the first answer of a new life, if all
+//! observers saw silence in between. A node that comes back with the same life was slow or
+//! partitioned, which counts as a fault. A node that was silent to all observers for the last
+//! minute of the data is taken for down, too.
 
 use std::collections::BTreeMap;
 
-/// Silence of everybody until the end that is taken for the end of a node.
+/// Silence to all observers until the end of the data that is taken for a crash.
 pub const SILENT_END_NS: i64 = 60_000_000_000;
 
-/// Collects answers and silence of one group, in the order of time.
+/// Collects the answers and silence of one group, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     of: BTreeMap<u16, Heard>,
-    /// The life that each observer knows of each callee.
+    /// Life of each callee as each observer knows it.
     lives: BTreeMap<(u16, u16), u8>,
     end_ns: i64,
 }
@@ -25,12 +26,13 @@ struct Heard {
     down: Vec<(i64, i64)>,
 }
 
-/// When nodes were down.
+/// Downtimes of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Downtime(BTreeMap<u16, Vec<(i64, i64)>>);
 
 impl Watch {
-    /// Somebody else called a node. `life` says which life of it answered; none if nothing did.
+    /// Adds a call from one node to another. `life` is the life of the callee that answered; `None`
+    /// without an answer.
     pub fn observe(&mut self, from: u16, to: u16, at_ns: i64, life: Option<u8>) {
         self.end_ns = self.end_ns.max(at_ns);
         let heard = self.of.entry(to).or_default();
@@ -45,7 +47,7 @@ impl Watch {
         heard.last_ns = Some(at_ns);
     }
 
-    /// When nodes were down.
+    /// Returns the downtimes of all nodes.
     pub fn finish(self) -> Downtime {
         let finish = |(node, mut heard): (u16, Heard)| {
             let last_ns = heard.last_ns.unwrap_or(i64::MIN);
@@ -72,7 +74,7 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    /// Two observers call node 9 every second; what it says is given by observer and second.
+    /// Two observers call node 9 every second; `life` gives its answers by observer and second.
     fn watched(seconds: i64, life: impl Fn(u16, i64) -> Option<u8>) -> Downtime {
         let mut watch = Watch::default();
         for second in 0..seconds {
@@ -97,7 +99,7 @@ mod tests {
     fn silence_towards_some_or_without_a_new_life_counts() {
         let same = watched(20, |_, second| (!(5..12).contains(&second)).then_some(0));
         assert!((0..20).all(|second| !same.was_down(9, second * S)));
-        // Observer 1 still heard of it at second 8: it was down only after that.
+        // Observer 1 still got an answer at second 8: the node was down only after that.
         let later = watched(20, |from, second| match second {
             0..5 => Some(0),
             5..=8 if from == 1 => Some(0),
@@ -112,6 +114,6 @@ mod tests {
         let gone = watched(100, |_, second| (second < 30).then_some(0));
         assert!(gone.was_down(9, 50 * S) && !gone.was_down(9, 20 * S));
         let short = watched(100, |_, second| (second < 60).then_some(0));
-        assert!(!short.was_down(9, 80 * S), "less than a minute is a suspicion");
+        assert!(!short.was_down(9, 80 * S), "less than a minute is only a suspicion");
     }
 }

@@ -1,14 +1,14 @@
-//! How many nodes never suspect, or are never suspected, wrongly?
+//! Gamma accuracy: number of nodes that never suspect, or are never suspected, wrongly.
 //!
-//! A Gamma-accurate failure detector makes no mistakes as far as a set Gamma of nodes is concerned.
-//! How large that set is depends on the time-out and on the window in which no mistake may happen.
-//! The literature reads it in more than one way, so all are computed: observers that are right about
-//! everybody (strong), observers that are right about one node, for the best such node (weak), and
-//! nodes about which everybody is right (targets). Consensus with a detector of scope k tolerates
-//! f < min(k, n/2) crashes: the weak reading must reach f + 1.
+//! A Gamma-accurate failure detector makes no mistakes within a set Gamma of nodes. The size of
+//! that set depends on the time-out and on the window in which no mistake may happen. The
+//! literature reads it in more than one way, so all readings are computed: observers that are right
+//! about all nodes (strong), observers that are right about one node, for the best such node
+//! (weak), and nodes about which all observers are right (targets). Consensus with a detector of
+//! scope k tolerates f < min(k, n/2) crashes: the weak reading must reach f + 1.
 //!
 //! For every window and group the worst latency of each pair is kept; all three readings at any
-//! time-out follow from it, exactly.
+//! time-out follow from it exactly.
 
 use super::round::{Group, Round};
 use super::suspicion::levels_ns;
@@ -17,27 +17,27 @@ use super::{Evidence, Needs, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The largest group.
+/// Largest group size.
 pub const SIZE_MAX: usize = 9;
 
-/// One group in one window: the worst latency of every pair that was observed.
+/// One group in one window: the worst latency of every observed pair.
 #[derive(Clone, Debug, Default)]
 pub struct Worst {
-    /// By caller and callee; calls of a node to itself are among them.
+    /// Worst latency by caller and callee, including calls of a node to itself.
     pub by_pair: BTreeMap<(u16, u16), u64>,
     /// Members of the group.
     pub size: u8,
 }
 
 impl Worst {
-    /// Everybody that has called somebody.
+    /// Nodes that have called another node.
     pub fn observers(&self) -> Vec<u16> {
         let mut all: Vec<u16> = self.by_pair.keys().map(|(from, _)| *from).collect();
         all.dedup();
         all
     }
 
-    /// Everybody that somebody else has called while it was alive.
+    /// Nodes that another node has called while they were alive.
     pub fn targets(&self) -> Vec<u16> {
         let mut all: Vec<u16> =
             self.by_pair.keys().filter(|(from, to)| from != to).map(|(_, to)| *to).collect();
@@ -46,13 +46,13 @@ impl Worst {
         all
     }
 
-    /// A node does not suspect itself: what it saw of itself is no mistake.
+    /// Worst latency of a pair. A node does not suspect itself, so its calls to itself are no
+    /// mistakes.
     fn between(&self, from: u16, to: u16) -> u64 {
         if from == to { 0 } else { self.by_pair.get(&(from, to)).copied().unwrap_or(0) }
     }
 
-    /// The least time-out with which a reading has each cardinality, ascending: the first is that
-    /// of cardinality 1.
+    /// Least time-out at which a reading has each cardinality, ascending, from cardinality 1 on.
     fn thresholds_ns(&self, reading: Reading) -> Vec<u64> {
         let (observers, targets) = (self.observers(), self.targets());
         let worst = |of: &mut dyn Iterator<Item = u64>| of.max().unwrap_or(0);
@@ -66,7 +66,7 @@ impl Worst {
                 .map(|to| worst(&mut observers.iter().map(|from| self.between(*from, *to))))
                 .collect(),
             Reading::Weak => {
-                // For each target the k-th best observer; the best target for each k.
+                // For each target the k-th best observer; then the best target for each k.
                 let mut best = vec![LOST; observers.len()];
                 for to in &targets {
                     let mut seen: Vec<u64> =
@@ -82,11 +82,11 @@ impl Worst {
     }
 }
 
-/// How "Gamma-accurate" is read.
+/// Reading of "Gamma-accurate".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
-    /// Observers that are right about everybody.
+    /// Observers that are right about all nodes.
     Strong,
     /// Observers that are right about one node, for the best such node.
     Weak,
@@ -95,7 +95,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// All three.
+    /// All readings.
     pub const ALL: [Self; 3] = [Self::Strong, Self::Weak, Self::Target];
 }
 
@@ -107,7 +107,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of a length, counted from the beginning of 1970, so that a day is a day in UTC.
+    /// Creates windows of this length, counted from the beginning of 1970, so that a day is a day
+    /// in UTC.
     pub fn new(window_ns: i64) -> Self {
         Self { window_ns: window_ns.max(1), by_window: BTreeMap::new() }
     }
@@ -123,12 +124,12 @@ impl Windows {
         }
     }
 
-    /// Every group in every window.
+    /// Each group in each window.
     pub fn all(&self) -> impl Iterator<Item = &Worst> {
         self.by_window.values()
     }
 
-    /// The sizes of groups there are.
+    /// Group sizes in the data.
     pub fn sizes(&self) -> Vec<u8> {
         let mut sizes: Vec<u8> = self.all().map(|worst| worst.size).collect();
         sizes.sort_unstable();
@@ -137,48 +138,48 @@ impl Windows {
     }
 }
 
-/// What was found about groups of one size.
+/// Findings on groups of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfSize {
-    /// Members.
+    /// Number of members.
     pub size: u8,
-    /// Crashes that are to be tolerated.
+    /// Crashes to tolerate.
     pub crashes: u8,
-    /// Windows, over all groups of that size.
+    /// Number of windows, over all groups of that size.
     pub windows: u64,
-    /// The least time-out with which the weak reading reaches crashes + 1, with the risk that was
-    /// accepted; none if a reply was lost in too many windows, or if half of the group and more is
-    /// to crash.
+    /// Least time-out with which the weak reading reaches crashes + 1, with the accepted risk;
+    /// `None` if a reply was lost in too many windows, or if half of the group or more is to crash.
     pub timeout_ms: Option<f64>,
-    /// Where the weak reading stops paying: furthest from the straight line on a logarithmic axis.
+    /// Knee of the weak reading's curve: the point furthest from the straight line on a logarithmic
+    /// axis.
     pub knee_ms: Option<f64>,
-    /// What the choice rests on.
+    /// Evidence for the choice.
     pub evidence: Evidence,
-    /// Windows from which one in which it fails could have been seen.
+    /// Number of windows in which one failure would be visible.
     pub needs: Needs,
-    /// The least time-outs for every cardinality, by reading.
+    /// Least time-out for every cardinality, by reading.
     pub thresholds: Vec<Threshold>,
-    /// The curve over the grid of time-outs.
+    /// Curve over the grid of time-outs.
     pub curve: Vec<Point>,
 }
 
-/// The least time-out with which a cardinality can be promised.
+/// Least time-out with which a cardinality can be guaranteed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Threshold {
-    /// How Gamma is read.
+    /// Reading of Gamma.
     pub reading: Reading,
-    /// Its cardinality.
+    /// Cardinality of Gamma.
     pub cardinality: u8,
-    /// None if no time-out does.
+    /// Time-out; `None` if no time-out suffices.
     pub timeout_ms: Option<f64>,
 }
 
-/// The cardinalities that can be promised with a time-out.
+/// Cardinalities that can be guaranteed with a time-out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// The time-out.
     pub timeout_ms: f64,
-    /// Observers that are right about everybody.
+    /// Observers that are right about all nodes.
     pub strong: u8,
     /// Observers that are right about the best node.
     pub weak: u8,
@@ -186,15 +187,15 @@ pub struct Point {
     pub target: u8,
 }
 
-/// For groups of each size: which time-out gives which cardinality in all but a part `risk` of the
-/// windows? `crashes` is f; without it, as many as a minority has.
+/// Computes for groups of each size the cardinality that each time-out gives in all but a fraction
+/// `risk` of the windows. `crashes` is f; by default, the number of a minority.
 pub fn cardinalities(windows: &Windows, crashes: Option<u8>, risk: f64) -> Vec<OfSize> {
     let sizes = windows.sizes().into_iter();
     sizes.map(|size| of_size(windows, size, crashes, risk)).collect()
 }
 
-/// Where in an ascending list of the windows' thresholds the one lies with which all but a part
-/// `risk` are content: the eps-quantile of cardinalities is at least k just if fewer windows than
+/// Index in an ascending list of the windows' thresholds at which all but a fraction `risk` are
+/// satisfied: the eps-quantile of cardinalities is at least k exactly if fewer windows than
 /// ceil(eps n) fall short of it.
 fn promised(windows: usize, risk: f64) -> usize {
     let short = ((risk * windows as f64).ceil() as usize).clamp(1, windows.max(1));
@@ -240,7 +241,7 @@ fn of_size(windows: &Windows, size: u8, crashes: Option<u8>, risk: f64) -> OfSiz
         windows: mine.len() as u64,
         timeout_ms: chosen.filter(|_| tolerated).and_then(ms),
         knee_ms: knee(&curve),
-        // With fewer windows than 1 / risk even the worst of them promises less than was asked.
+        // With fewer windows than 1 / risk even the worst one guarantees less than required.
         evidence: Evidence {
             extrapolated: (mine.len() as f64) * risk < 1.0,
             ..Evidence::counted(mine.len() as u64)
@@ -251,8 +252,8 @@ fn of_size(windows: &Windows, size: u8, crashes: Option<u8>, risk: f64) -> OfSiz
     }
 }
 
-/// The point of the weak curve that is furthest above the chord from its last nought to its first
-/// full value, on a logarithmic axis of time.
+/// Point of the weak curve that is furthest above the chord from its last zero to its first full
+/// value, on a logarithmic axis of time.
 fn knee(curve: &[Point]) -> Option<f64> {
     let full = curve.iter().map(|point| point.weak).max().filter(|most| *most > 0)?;
     let end = curve.iter().position(|point| point.weak == full)?;
@@ -278,7 +279,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const DAY_NS: i64 = 86_400_000_000_000;
 
-    /// Node 2 is slow for everybody but itself; node 0 sees node 1 slowly as well.
+    /// Node 2 is slow for all nodes but itself; node 0 sees node 1 slowly as well.
     fn three() -> Windows {
         let mut windows = Windows::new(DAY_NS);
         for second in 0..10 {
@@ -297,7 +298,7 @@ mod tests {
             let mine = found.thresholds.iter().filter(|one| one.reading == reading);
             mine.map(|one| one.timeout_ms.unwrap()).collect()
         };
-        // Observer 2 is right about everybody from 4 ms, 0 from 100 ms, 1 from 200 ms.
+        // Observer 2 is right about all nodes from 4 ms, 0 from 100 ms, 1 from 200 ms.
         assert_eq!(of(Reading::Strong), [4.0, 100.0, 200.0]);
         // About node 0: itself always, 1 from 2 ms, 2 from 3 ms.
         assert_eq!(of(Reading::Weak), [0.0, 2.0, 3.0]);
@@ -343,7 +344,8 @@ mod tests {
             assert!(two[0].weak <= two[1].weak);
             assert!(two[0].target <= two[1].target);
         }
-        // Who is right about everybody is right about each: weak is never below strong.
+        // An observer that is right about all nodes is right about each: weak is never below
+        // strong.
         assert!(found.curve.iter().all(|point| point.strong <= point.weak));
         let knee = found.knee_ms.unwrap();
         assert!(knee > 0.1 && knee < 60_000.0);

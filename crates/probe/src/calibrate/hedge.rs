@@ -1,10 +1,10 @@
-//! When to ask a second replica, and who should lead?
+//! Hedged requests: the delay before a second replica is asked, and the best leader.
 //!
-//! A request that has taken longer than the p95 of its pair is asked elsewhere as well: at most one
-//! in twenty is then asked twice. The p95 is taken over ten minutes, because a pair is slow for a
-//! while and not on average; the second replica is the one that most probably answers within the
-//! budget. A leader commits with the first followers that make a majority with it, so the best leader
-//! is the one for which the last of these is soonest, with writes that are synced.
+//! A request that has taken longer than the p95 of its pair is sent to another replica as well: at
+//! most one in twenty is then sent twice. The p95 is taken over ten minutes, because a pair is slow
+//! for a while and not on average; the second replica is the one that most probably answers within
+//! the budget. A leader commits with the first followers that make a majority with it, so the best
+//! leader is the one for which the last of these answers soonest, with writes that are synced.
 
 use super::round::{DISK, Group, Round};
 use super::tail::{LOST, Recorder, Tail};
@@ -12,19 +12,19 @@ use super::{Evidence, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A hedge delay is that of the last so many nanoseconds.
+/// Time span of the samples that determine a hedge delay, in nanoseconds.
 const WINDOW_NS: i64 = 600_000_000_000;
 
 const QUANTILE: f64 = 0.95;
 
-/// Fewer samples in a window have no p95.
+/// Minimum number of samples for a window's p95.
 const WINDOW_SAMPLES_MIN: u64 = 20;
 
-/// As many samples as a window of ten minutes has, so that its quantiles are exact.
+/// Number of samples of a window of ten minutes, so that its quantiles are exact.
 const KEEP: usize = 1_024;
 const KEEP_OF_COMMITS: usize = 65_536;
 
-/// Collects rounds, which come in the order of time.
+/// Collects rounds in the order of time.
 #[derive(Clone, Debug)]
 pub struct Hedges {
     pairs: BTreeMap<(u16, u16), Pair>,
@@ -37,17 +37,17 @@ struct Pair {
     all: Recorder,
     window: i64,
     now: Recorder,
-    /// The p95 of every window.
+    /// Values of p95 of every window.
     delays: Recorder,
     last_ns: u64,
 }
 
-/// What was collected.
+/// Collected measurements.
 #[derive(Debug)]
 pub struct Measured {
     pairs: BTreeMap<(u16, u16), (Tail, Tail, u64)>,
     leaders: BTreeMap<Group, BTreeMap<u16, Tail>>,
-    /// The law of committing a synced write with a majority, over all leaders.
+    /// Distribution of the time to commit a synced write with a majority, over all leaders.
     pub commits: Tail,
 }
 
@@ -98,7 +98,7 @@ impl Hedges {
             let followers = usize::from(round.size) / 2;
             let commit_ns = if followers == 0 { 0 } else { round.fastest_other_ns(followers) };
             self.commits.record(commit_ns);
-            // Whom to prefer is a question about the groups of now.
+            // Recommendations concern the current groups.
             self.leaders.retain(|group, _| group.epoch + 1 >= round.group.epoch);
             let leaders = self.leaders.entry(round.group).or_default();
             let mine = leaders.entry(round.from).or_insert_with(|| Recorder::new(KEEP));
@@ -106,7 +106,7 @@ impl Hedges {
         }
     }
 
-    /// What was added.
+    /// Returns the measurements.
     pub fn finish(self) -> Measured {
         let last = self.leaders.keys().map(|group| group.epoch).max();
         let finish = |(pair, mut of): ((u16, u16), Pair)| {
@@ -125,22 +125,23 @@ impl Hedges {
     }
 }
 
-/// The advice for one pair.
+/// Advice for one pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delay {
     /// The caller.
     pub from: u16,
-    /// Whom it asks first.
+    /// First callee.
     pub to: u16,
-    /// After this it asks another one: the p95 of the last ten minutes that had enough samples.
+    /// Delay after which another replica is asked: the p95 of the last ten minutes with enough
+    /// samples.
     pub hedge_after_ms: Option<f64>,
-    /// The median of that over all windows of ten minutes.
+    /// Median of the delays over all windows of ten minutes.
     pub typical_ms: Option<f64>,
-    /// The most.
+    /// Maximum of the delays.
     pub most_ms: Option<f64>,
-    /// Whom it asks then: of all that it has called, the likeliest to answer within the budget.
+    /// Second callee: of all that the caller has called, the likeliest to answer within the budget.
     pub second: Option<u16>,
-    /// How likely.
+    /// Probability of that.
     pub second_within_budget: Option<f64>,
     /// Samples of the pair.
     pub evidence: Evidence,
@@ -149,33 +150,33 @@ pub struct Delay {
 /// A member of a group as its leader.
 #[derive(Clone, Debug, Serialize)]
 pub struct Leader {
-    /// The group's number in the last epoch.
+    /// Number of the group in the last epoch.
     pub group: u16,
-    /// The member.
+    /// Member of the group.
     pub node: u16,
     /// Median of the time until a majority has a synced write.
     pub commit_p50_ms: Option<f64>,
-    /// What the slowest hundredth takes.
+    /// 99th percentile of that time.
     pub commit_p99_ms: Option<f64>,
-    /// It has the smallest p99 of its group.
+    /// Whether it has the smallest p99 of its group.
     pub preferred: bool,
     /// Rounds with synced writes.
     pub evidence: Evidence,
 }
 
-/// What was found.
+/// Findings on hedging and leaders.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// A reply after this is too late.
+    /// Time after which a reply is too late.
     pub budget_ms: f64,
-    /// By pair.
+    /// Delays by pair.
     pub delays: Vec<Delay>,
-    /// By group of the last epoch.
+    /// Leaders by group of the last epoch.
     pub leaders: Vec<Leader>,
 }
 
-/// Delays for all pairs, and who should lead. The budget is in nanoseconds; without it, it is the
-/// median of the p95 of all pairs.
+/// Computes delays for all pairs, and the best leaders. The budget is in nanoseconds; by default it
+/// is the median of the p95 of all pairs.
 pub fn report(measured: &Measured, budget_ns: Option<u64>) -> Report {
     let budget_ns = budget_ns.unwrap_or_else(|| {
         let of_pairs = measured.pairs.values().filter_map(|(all, ..)| all.quantile(QUANTILE));
@@ -204,7 +205,8 @@ pub fn report(measured: &Measured, budget_ns: Option<u64>) -> Report {
     }
 }
 
-/// The likeliest of the others to answer the same caller in time; of equals the first.
+/// Callee among the others that is likeliest to answer the same caller in time; of equals the
+/// first.
 fn second(measured: &Measured, from: u16, first: u16, budget_ns: u64) -> Option<(u16, f64)> {
     let others = measured.pairs.range((from, 0)..=(from, u16::MAX));
     let others = others.filter(|((_, to), _)| *to != first);
@@ -233,7 +235,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Node 2 is far from everybody; node 1 has bad ten minutes in which one reply in ten is slow.
+    /// Node 2 is far from all others; node 1 has ten bad minutes in which one reply in ten is slow.
     fn three() -> Measured {
         let mut hedges = Hedges::default();
         for second in 0..3_000 {
@@ -252,7 +254,7 @@ mod tests {
         let pair = found.delays.iter().find(|one| (one.from, one.to) == (0, 1)).unwrap();
         assert_eq!(pair.hedge_after_ms, Some(2.0));
         assert_eq!((pair.typical_ms, pair.most_ms), (Some(2.0), Some(200.0)));
-        // The other one answers within the budget of 30 ms, too.
+        // The other replica answers within the budget of 30 ms, too.
         assert_eq!((pair.second, pair.second_within_budget), (Some(2), Some(1.0)));
         assert_eq!(report(&three(), None).budget_ms, 30.0);
         let hasty = report(&three(), Some(5 * MS));
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_who_reaches_a_majority_soonest() {
+    fn the_leader_is_the_member_that_reaches_a_majority_soonest() {
         let measured = three();
         assert_eq!(measured.commits.count(), 1_800);
         let leaders = report(&measured, None).leaders;

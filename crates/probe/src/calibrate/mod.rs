@@ -1,22 +1,22 @@
 //! Calibration: from measured latencies to time-outs, sizes and risks.
 //!
 //! Every model here is a pure computation over rounds ([`round::Round`]) in the order of time, or
-//! over laws of latencies that were collected from them ([`tail::Tail`]). Memory is bounded: it
-//! grows with pairs, groups and windows, and not with samples.
+//! over distributions of latencies that were collected from them ([`tail::Tail`]). Memory is
+//! bounded: it grows with pairs, groups and windows, and not with samples.
 //!
-//! | module | question |
+//! | module | result |
 //! |---|---|
-//! | [`suspicion`] | how often would a time-out have suspected a node that was alive? |
-//! | [`gamma`] | how many nodes never suspect, or are never suspected, wrongly? |
-//! | [`visigoth`] | how many replies must one do without by a time-out, and how many replicas does that take? |
-//! | [`xft`] | how likely is a group consistent and available, if faults and slowness meet? |
-//! | [`accrual`] | which threshold of an accrual detector gives which rate of mistakes? |
-//! | [`raft`] | which election time-out, heartbeat and lease? |
-//! | [`hedge`] | when to ask a second replica, and who should lead? |
-//! | [`downtime`] | when was a node down, so that suspecting it was right? |
-//! | [`settings`] | how do other systems call that? |
+//! | [`suspicion`] | rate of false suspicions of a live node, by time-out |
+//! | [`gamma`] | number of nodes that never suspect, or are never suspected, wrongly |
+//! | [`visigoth`] | number of replies missing at a time-out, and the replicas needed for that |
+//! | [`xft`] | probability that a group is consistent and available under faults and slowness |
+//! | [`accrual`] | rate of mistakes for each threshold of an accrual detector |
+//! | [`raft`] | election time-out, heartbeat and lease |
+//! | [`hedge`] | delay before a second replica is asked, and the best leader |
+//! | [`downtime`] | times in which a node was down, so that suspicion was right |
+//! | [`settings`] | the same results as settings of other systems |
 //!
-//! What is printed says how much data it rests on ([`Evidence`]), and whether it goes beyond it.
+//! Every result states the amount of data behind it ([`Evidence`]), and whether it extrapolates.
 
 pub mod accrual;
 pub mod downtime;
@@ -35,53 +35,53 @@ pub mod xft;
 
 use serde::Serialize;
 
-/// What a figure rests on.
+/// Evidence for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// Samples, rounds, windows or slots that were looked at.
+    /// Number of samples, rounds, windows or slots.
     pub count: u64,
-    /// What they are worth if those that come together count once.
+    /// Effective number, in which clustered samples count once.
     pub effective_count: f64,
-    /// Lower end of the 95 % interval of the figure; none if it has no interval.
+    /// Lower end of the figure's 95 % interval; `None` without an interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// The figure lies beyond what was observed, by a fitted law.
+    /// Whether the figure lies beyond the observations, by a fitted distribution.
     pub extrapolated: bool,
 }
 
 impl Evidence {
-    /// A figure that was counted, without an interval.
+    /// Evidence for a counted figure, without an interval.
     pub const fn counted(count: u64) -> Self {
         let (low, high) = (None, None);
         Self { count, effective_count: count as f64, low, high, extrapolated: false }
     }
 }
 
-/// A fitted law is believed up to so many times what was observed.
+/// Factor beyond the observations up to which a fitted distribution is trusted.
 pub const BEYOND_MAX: f64 = 10.0;
 
-/// How much data a figure needs before it is worth acting on, and how much there is.
+/// Amount of data that a figure needs before it is worth acting on, and the amount available.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Needs {
-    /// As much is needed.
+    /// Amount needed.
     pub needed: f64,
-    /// As much is there.
+    /// Amount available.
     pub there: f64,
-    /// Of what.
+    /// Unit of the amounts.
     pub unit: &'static str,
-    /// It is enough.
+    /// Whether the data suffices.
     pub enough: bool,
 }
 
 impl Needs {
-    /// So much of something that is counted in this unit.
+    /// Compares the amounts needed and available.
     pub fn of(needed: f64, there: f64, unit: &'static str) -> Self {
         Self { needed, there, unit, enough: there >= needed }
     }
 }
 
-/// Nanoseconds as milliseconds; none for what never comes.
+/// Converts nanoseconds to milliseconds; `None` for a reply that never arrives.
 pub fn ms(ns: u64) -> Option<f64> {
     (ns != tail::LOST).then_some(ns as f64 / 1e6)
 }

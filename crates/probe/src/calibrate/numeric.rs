@@ -1,9 +1,9 @@
-//! The special functions that intervals and thresholds need.
+//! Special functions that intervals and thresholds need.
 //!
 //! Press et al., Numerical Recipes, has all of them; the tests compare with values that are printed
 //! in tables.
 
-/// The logarithm of the gamma function (Lanczos's sum with nine terms), for `x` above zero.
+/// Logarithm of the gamma function (Lanczos's sum with nine terms), for `x` above zero.
 pub fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 8] = [
         676.520_368_121_885_1,
@@ -28,12 +28,12 @@ pub fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// "n choose k" for the small numbers of a group.
+/// Binomial coefficient "n choose k" for the small numbers of a group.
 pub fn choose(n: usize, k: usize) -> f64 {
     if k > n { 0.0 } else { (0..k).fold(1.0, |value, i| value * (n - i) as f64 / (i + 1) as f64) }
 }
 
-/// The part of a beta law with parameters `a` and `b` that lies below `x`.
+/// Probability below `x` of a beta distribution with parameters `a` and `b`.
 pub fn beta_below(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -73,7 +73,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     h
 }
 
-/// The part of a gamma law of shape `a` and scale one that lies below `x`.
+/// Probability below `x` of a gamma distribution of shape `a` and scale one.
 pub fn gamma_below(x: f64, a: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -105,24 +105,26 @@ pub fn gamma_below(x: f64, a: f64) -> f64 {
     1.0 - front * h
 }
 
-/// The probability that a standard normal value lies above `z`.
+/// Probability that a standard normal value lies above `z`.
 pub fn normal_above(z: f64) -> f64 {
     let half = 0.5 * gamma_above_half(0.5 * z * z);
     if z >= 0.0 { half } else { 1.0 - half }
 }
 
-/// The complement of the gamma law of shape one half, without losing digits in the tail.
+/// Complement of the gamma distribution of shape one half, without losing digits in the tail.
 fn gamma_above_half(x: f64) -> f64 {
     if x < 1.5 {
         return 1.0 - gamma_below(x, 0.5);
     }
-    // erfc(s) = exp(-s^2) / sqrt(pi) / (s + (1/2) / (s + 1 / (s + (3/2) / (s + ...)))).
+    // By the continued fraction erfc(s) = exp(-s^2) / sqrt(pi) / (s + (1/2) / (s + 1 / (s + (3/2) /
+    // (s + ...)))).
     let s = x.sqrt();
     let tail = (1..=120).rev().fold(s, |inner, n| s + 0.5 * f64::from(n) / inner);
     (-x).exp() / std::f64::consts::PI.sqrt() / tail
 }
 
-/// The `z` above which a standard normal value lies with probability `p`, which may be very small.
+/// Value `z` above which a standard normal value lies with probability `p`, which may be very
+/// small.
 pub fn normal_upper(p: f64) -> f64 {
     if p > 0.5 {
         return -normal_upper(1.0 - p);
@@ -130,8 +132,8 @@ pub fn normal_upper(p: f64) -> f64 {
     bisect(0.0, 40.0, |z| normal_above(z) <= p)
 }
 
-/// The first place from `low` to `high` at which `holds`, if it holds from there on; `high` if there
-/// is none.
+/// First place from `low` to `high` at which `holds`, if it holds from there on; `high` if there is
+/// none.
 pub fn bisect(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
@@ -147,8 +149,8 @@ pub fn bisect(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     high
 }
 
-/// Clopper and Pearson's 95 % interval of a probability of which `k` in `n` trials were seen. Both
-/// may be fractions: they are effective counts. With `k` zero the upper end is 3 / n, the one-sided
+/// Clopper and Pearson's 95 % interval of a probability after `k` successes in `n` trials. Both may
+/// be fractions: they are effective counts. With `k` zero the upper end is 3 / n, the one-sided
 /// bound.
 pub fn clopper_pearson(k: f64, n: f64) -> (f64, f64) {
     if n <= 0.0 {
@@ -163,8 +165,8 @@ pub fn clopper_pearson(k: f64, n: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// The exact 95 % interval of a Poisson mean of which `k` events were seen; with none the upper end
-/// is 3, the one-sided bound.
+/// Exact 95 % interval of a Poisson mean after `k` events; with none the upper end is 3, the
+/// one-sided bound.
 pub fn poisson_interval(k: f64) -> (f64, f64) {
     if k <= 0.0 {
         return (0.0, 3.0);
@@ -187,7 +189,7 @@ mod tests {
         near(ln_gamma(5.0), 24f64.ln(), 1e-12);
         near(ln_gamma(0.5), 0.5 * std::f64::consts::PI.ln(), 1e-12);
         near(choose(9, 4), 126.0, 1e-15);
-        // The beta law with (2, 3) is below x with 6x^2 - 8x^3 + 3x^4.
+        // The beta distribution with (2, 3) is below x with 6x^2 - 8x^3 + 3x^4.
         near(beta_below(0.3, 2.0, 3.0), 0.3483, 1e-9);
         near(gamma_below(3.0, 1.0), 1.0 - (-3f64).exp(), 1e-12);
         near(gamma_below(0.5, 1.0), 1.0 - (-0.5f64).exp(), 1e-12);
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn intervals_are_the_exact_ones() {
-        // Of 10 trials 3: 0.0667 to 0.6525; of a Poisson count 5: 1.623 to 11.668.
+        // For 3 of 10 trials: 0.0667 to 0.6525; for a Poisson count of 5: 1.623 to 11.668.
         let (low, high) = clopper_pearson(3.0, 10.0);
         near(low, 0.066_74, 1e-3);
         near(high, 0.652_45, 1e-4);

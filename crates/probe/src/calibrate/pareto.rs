@@ -1,30 +1,30 @@
-//! Beyond what was observed: a generalised Pareto law of what lies above a high threshold.
+//! Extrapolation: a generalised Pareto distribution of the values above a high threshold.
 //!
-//! Above a threshold u that a part z of the values exceeds, the part above x is
-//! z (1 + xi (x - u) / sigma)^(-1 / xi). The two parameters come from probability-weighted moments
-//! (Hosking and Wallis 1987), which are good for shapes xi below one half and robust with few
-//! values. How uncertain they are is found by resampling.
+//! Above a threshold u that a fraction z of the values exceeds, the fraction above x is z (1 + xi
+//! (x - u) / sigma)^(-1 / xi). The two parameters come from probability-weighted moments (Hosking
+//! and Wallis 1987), which are good for shapes xi below one half and robust with few values.
+//! Resampling shows their uncertainty.
 
 use super::tail::Tail;
 use crate::random::Numbers;
 use serde::Serialize;
 
-/// Fewer values above the threshold say nothing about its law.
+/// Minimum number of values above the threshold for a fit.
 pub const EXCESSES_MIN: usize = 30;
 
-/// More values are not fitted: a tail is mixed of several causes, and has the law of the slowest one
-/// only at its end.
+/// Maximum number of values for a fit: a tail mixes several causes, and follows the distribution of
+/// the slowest one only at its end.
 pub const EXCESSES_MAX: usize = 1_000;
 
-/// Resampled laws.
+/// Number of resampled distributions.
 const RESAMPLES: usize = 300;
 
-/// The law of what is above a threshold.
+/// Distribution of the values above a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pareto {
-    /// The threshold, in nanoseconds.
+    /// Threshold, in nanoseconds.
     pub threshold_ns: f64,
-    /// The part of all values above it.
+    /// Fraction of all values above it.
     pub part_above: f64,
     /// Shape: above zero, the tail is heavier than exponential; below, it has an end.
     pub shape: f64,
@@ -32,18 +32,18 @@ pub struct Pareto {
     pub scale_ns: f64,
 }
 
-/// A law, and laws of resampled values that tell how uncertain it is.
+/// A fitted distribution, and distributions of resampled values that show its uncertainty.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The law.
+    /// Fitted distribution.
     pub law: Pareto,
-    /// Of resampled values.
+    /// Distributions of resampled values.
     pub resampled: Vec<Pareto>,
-    /// Values above the threshold.
+    /// Number of values above the threshold.
     pub excesses: u64,
 }
 
-/// The parameters of excesses, which are ascending.
+/// Parameters of excesses, which are ascending.
 fn moments(excesses: &[f64]) -> Option<(f64, f64)> {
     let n = excesses.len() as f64;
     if excesses.len() < 2 {
@@ -62,7 +62,7 @@ fn moments(excesses: &[f64]) -> Option<(f64, f64)> {
 }
 
 impl Pareto {
-    /// The part of all values above `x_ns`, which is above the threshold.
+    /// Fraction of all values above `x_ns`, which is above the threshold.
     pub fn part_above(&self, x_ns: f64) -> f64 {
         let y = (x_ns - self.threshold_ns).max(0.0) / self.scale_ns;
         if self.shape.abs() < 1e-9 {
@@ -71,7 +71,7 @@ impl Pareto {
         self.part_above * (1.0 + self.shape * y).max(0.0).powf(-1.0 / self.shape)
     }
 
-    /// Its negative derivative, per second.
+    /// Negative derivative of [`Self::part_above`], per second.
     pub fn density_per_s(&self, x_ns: f64) -> f64 {
         let y = (x_ns - self.threshold_ns).max(0.0) / self.scale_ns;
         let scale_s = self.scale_ns / 1e9;
@@ -87,9 +87,9 @@ impl Pareto {
     }
 }
 
-/// Fits what lies above the quantile `p` of a law, or its last [`EXCESSES_MAX`] values if more do.
-/// None if too few values do, or if their law has no mean. What was lost has no latency and is left
-/// out.
+/// Fits the values above the quantile `p`, or the last [`EXCESSES_MAX`] values if there are more.
+/// `None` if there are too few, or if their distribution has no mean. Lost replies have no latency
+/// and are left out.
 pub fn fit(tail: &Tail, p: f64, draws: &mut Numbers) -> Option<Fitted> {
     let largest = tail.largest();
     let completed = tail.count() - tail.lost();
@@ -118,7 +118,7 @@ pub fn fit(tail: &Tail, p: f64, draws: &mut Numbers) -> Option<Fitted> {
 }
 
 impl Fitted {
-    /// A figure of the law, and the middle 95 % of it over the resampled laws.
+    /// Value of a figure, and its middle 95 % over the resampled distributions.
     pub fn interval(&self, figure: impl Fn(&Pareto) -> f64) -> (f64, f64, f64) {
         let mut all: Vec<f64> = self.resampled.iter().map(&figure).collect();
         all.sort_unstable_by(f64::total_cmp);

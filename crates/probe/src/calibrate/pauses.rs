@@ -1,20 +1,20 @@
-//! How often does a node stand still for longer than x?
+//! Rate of pauses of a node that are longer than x.
 //!
-//! If pauses of random length P come at a low rate, a probe at a random instant meets what is left of
-//! one: P(latency > x) = rate E[(P - x)+]. So the rate of pauses longer than x is the density of the
-//! latency at x, in events per second. A probe of one message a second thereby forecasts how often an
-//! election time-out of any length would expire, without sending heartbeats. It holds only for
-//! probing in an open loop. P(latency > x) itself is not a rate, and misleads.
+//! If pauses of random length P start at a low rate, a probe at a random instant meets the rest of
+//! one: P(latency > x) = rate E[(P - x)+]. So the rate of pauses longer than x is the density of
+//! the latency at x, in events per second. A probe of one message a second thereby forecasts how
+//! often an election time-out of any length would expire, without sending heartbeats. This holds
+//! only for probing in an open loop. P(latency > x) itself is not a rate, and misleads.
 //!
-//! A time-out is no one length: timers run from E to its double, the first one counts, and when they
-//! began depends on when the last heartbeat was sent. If the length that a pause must have has the
-//! density f, the rate of pauses that are long enough is the integral of f(x) times the rate of pauses
+//! A time-out has no single length: timers run from E to its double, the first one counts, and
+//! their start depends on the last heartbeat. If the length that a pause must have has the density
+//! f, the rate of pauses that are long enough is the integral of f(x) times the rate of pauses
 //! longer than x. With the above, that is the mean of f over all latencies: [`Timer`].
 //!
-//! The round trip sees pauses of the callee and of the way to it, the caller's own lag those of the
-//! caller; the latency from the moment at which a request was due has both in it. Time that every
-//! message takes delays no heartbeat more than the one before, so what counts of a round trip is what
-//! is beyond the shortest one of that pair.
+//! The round trip includes pauses of the callee and of the network path to it, the caller's own lag
+//! those of the caller; the latency from the moment at which a request was due includes both. Time
+//! that every message takes delays no heartbeat more than the one before, so only the excess of a
+//! round trip over the shortest one of that pair counts.
 
 use super::Evidence;
 use super::numeric::poisson_interval;
@@ -26,18 +26,18 @@ use std::collections::BTreeMap;
 const KEEP: usize = 262_144;
 const KEEP_OF_CALLER: usize = 1_024;
 
-/// Half of the window in which the density is taken, as a part of x.
+/// Half of the window in which the density is taken, as a fraction of x.
 const HALF_WINDOW: f64 = 0.1;
 
-/// Points at which a fitted law is integrated.
+/// Points at which a fitted distribution is integrated.
 const POINTS: u32 = 64;
 
-/// With fewer events a fitted law knows better.
+/// Number of events below which a fitted distribution is better than counting.
 const EVENTS_MIN: f64 = 5.0;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Collects rounds, which come in the order of time.
+/// Collects rounds in the order of time.
 #[derive(Clone, Debug)]
 pub struct Pauses {
     rtt: Recorder,
@@ -46,31 +46,31 @@ pub struct Pauses {
     lag: Recorder,
     least_of: BTreeMap<(u16, u16), u64>,
     lag_of: BTreeMap<u16, Recorder>,
-    /// Sum and count of round trips.
+    /// Sum and count of round trips, by pair.
     mean_of: BTreeMap<(u16, u16), (f64, u64)>,
-    /// The last second in which a node was probed, and in how many it was.
+    /// Last second in which each node was probed, and the number of such seconds.
     seconds_of: BTreeMap<u16, (i64, u64)>,
     sizes: BTreeMap<u8, u64>,
 }
 
-/// What was measured, over all pairs of different nodes.
+/// Measurements over all pairs of different nodes.
 #[derive(Debug)]
 pub struct Measured {
-    /// From sending to the reply.
+    /// Time from sending to the reply.
     pub rtt: Tail,
-    /// What of that is beyond the shortest round trip of the pair.
+    /// Excess of that time over the shortest round trip of the pair.
     pub beyond: Tail,
-    /// From the moment at which a request was due to the reply.
+    /// Time from the moment at which a request was due to the reply.
     pub latency: Tail,
-    /// From the moment at which a round was due to sending; [`LOST`] for rounds that were skipped.
+    /// Time from the moment at which a round was due to sending; [`LOST`] for skipped rounds.
     pub lag: Tail,
-    /// The worst p99 of the lag of any caller.
+    /// Worst p99 of the lag of any caller.
     pub lag_p99_ns: u64,
-    /// The largest mean round trip of any pair.
+    /// Largest mean round trip of any pair.
     pub mean_rtt_max_ns: f64,
     /// Seconds in which nodes were probed, summed over nodes.
     pub node_seconds: u64,
-    /// The size of most groups.
+    /// Most frequent group size.
     pub size: u8,
 }
 
@@ -115,8 +115,8 @@ impl Pauses {
         }
     }
 
-    /// Adds calls between two nodes of which only this is known: there were so many, and their latency
-    /// and round trip was this, or [`LOST`].
+    /// Adds calls between two nodes of which only the number, latency and round trip are known;
+    /// both may be [`LOST`].
     pub fn count(&mut self, pair: (u16, u16), latency_ns: u64, rtt_ns: u64, times: u64) {
         let least = self.least_of.entry(pair).or_insert(LOST);
         *least = rtt_ns.min(*least);
@@ -128,7 +128,8 @@ impl Pauses {
         }
     }
 
-    /// Adds rounds of which only the caller's own delay is known, or that it skipped them ([`LOST`]).
+    /// Adds rounds of which only the caller's own delay is known, which is [`LOST`] for skipped
+    /// rounds.
     pub fn count_rounds(&mut self, lag_ns: u64, times: u64) {
         (0..times).for_each(|_| self.lag.record(lag_ns));
     }
@@ -138,7 +139,7 @@ impl Pauses {
         self.seconds_of.entry(node).or_insert((i64::MIN, 0)).1 += seconds;
     }
 
-    /// What was added.
+    /// Returns the measurements.
     pub fn finish(self) -> Measured {
         let lags = self.lag_of.into_values().filter_map(|one| one.finish().quantile(0.99));
         let means = self.mean_of.values().map(|(sum, count)| sum / *count as f64);
@@ -156,30 +157,31 @@ impl Pauses {
     }
 }
 
-/// How long a leader must stand still until somebody stands for election.
+/// Length of a leader's pause until a follower stands for election.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// E: timers run from here to its double.
+    /// Lower edge E: timers run from here to its double.
     pub least_ns: f64,
-    /// A pause begins at any time between two heartbeats, and timers at the last one.
+    /// Heartbeat interval: a pause begins at any time between two heartbeats, and timers at the
+    /// last one.
     pub heartbeat_ns: f64,
-    /// The first timer of so many counts.
+    /// Number of timers, of which the first to expire counts.
     pub timers: u32,
 }
 
 impl Timer {
-    /// The part of first timers that are over after x.
+    /// Probability that the first timer expires after x.
     fn over(&self, x_ns: f64) -> f64 {
         let beyond = (x_ns / self.least_ns - 1.0).clamp(0.0, 1.0);
         1.0 - (1.0 - beyond).powi(self.timers as i32)
     }
 
-    /// The density of the length that a pause must have, per second.
+    /// Density of the length that a pause must have, per second.
     fn density_per_s(&self, x_ns: f64) -> f64 {
         (self.over(x_ns + self.heartbeat_ns) - self.over(x_ns)) / (self.heartbeat_ns / 1e9)
     }
 
-    /// The shortest pause that may be long enough.
+    /// Shortest pause that may be long enough.
     fn begin_ns(&self) -> f64 {
         (self.least_ns - self.heartbeat_ns).max(0.0)
     }
@@ -190,11 +192,11 @@ impl Timer {
 pub struct Rate {
     /// Pauses per second and node.
     pub per_s: f64,
-    /// What that rests on.
+    /// Evidence for the rate.
     pub evidence: Evidence,
 }
 
-/// The density of a law at x, per second: the rate of pauses longer than x.
+/// Density of a distribution at x, per second: the rate of pauses longer than x.
 pub fn density_per_s(law: &Tail, x_ns: f64) -> f64 {
     if law.count() == 0 {
         return 0.0;
@@ -203,14 +205,14 @@ pub fn density_per_s(law: &Tail, x_ns: f64) -> f64 {
     window(law, x_ns) as f64 / (law.count() as f64 * 2.0 * half_s)
 }
 
-/// How many values lie in the window around x.
+/// Number of values in the window around x.
 fn window(law: &Tail, x_ns: f64) -> u64 {
     let at = |factor: f64| law.above((x_ns * factor) as u64);
     at(1.0 - HALF_WINDOW).saturating_sub(at(1.0 + HALF_WINDOW))
 }
 
-/// The rate of pauses that outlast a timer. Where too few were observed, by the fitted law; if nothing
-/// came so late in a time that certifies it, there is no need to extrapolate.
+/// Rate of pauses that outlast a timer. With too few observations, by the fitted distribution; if
+/// no pause was that long in a time that certifies the rate, there is no need to extrapolate.
 pub fn rate(
     law: &Tail,
     fitted: Option<&Fitted>,
@@ -232,7 +234,7 @@ pub fn rate(
         sum += density * times as f64;
         squares += density * density * times as f64;
     });
-    // As many events of equal weight are as uncertain.
+    // As uncertain as this number of events of equal weight.
     let events = if squares > 0.0 { sum * sum / squares / together } else { 0.0 };
     let nothing_later = law.above(timer.begin_ns() as u64) == law.lost();
     if events < EVENTS_MIN {
@@ -263,7 +265,7 @@ mod tests {
     use super::*;
     use crate::random::Numbers;
 
-    /// Probes once a second from several observers at a node that pauses: exponential lengths with
+    /// Probes once a second from several observers of a node that pauses: exponential lengths with
     /// this mean, one pause in `every_s` seconds.
     fn probed(seconds: usize, every_s: f64, mean_s: f64, seed: u64) -> Tail {
         let mut draws = Numbers::new(seed);
@@ -288,7 +290,7 @@ mod tests {
             let truth = (-x_s / mean_s).exp() / every_s;
             let found = density_per_s(&law, x_s * 1e9);
             assert!((found / truth - 1.0).abs() < 0.2, "{x_s} {found} {truth}");
-            // The part of probes that come later than x is no rate.
+            // The fraction of probes that are later than x is no rate.
             assert!((law.part_above((x_s * 1e9) as u64) / truth - 1.0).abs() > 0.3);
         }
     }
@@ -300,7 +302,7 @@ mod tests {
         for (least_s, heartbeat_s, timers) in [(0.3, 0.1, 1), (0.6, 0.1, 2), (0.9, 0.3, 4)] {
             let timer = Timer { least_ns: least_s * 1e9, heartbeat_ns: heartbeat_s * 1e9, timers };
             let found = rate(&law, None, seconds as u64, &timer, 1e-7);
-            // Timers that run out while a leader stands still, drawn one by one.
+            // Timers that expire during a leader's pause, drawn one by one.
             let mut draws = Numbers::new(3);
             let draw = |draws: &mut Numbers| {
                 let first = (0..timers).map(|_| draws.unit()).fold(1.0, f64::min);
@@ -325,7 +327,7 @@ mod tests {
         // A pause that is long enough for the shortest timer.
         let most = (-2.25f64 / 0.2).exp() / 100.0;
         assert!(found.per_s > 0.0 && found.evidence.low.unwrap() <= most, "{found:?} {most}");
-        // A time that certifies the rate that matters needs no fitted law.
+        // A time that certifies the required rate needs no fitted distribution.
         let certified = rate(&law, Some(&fitted), 400_000, &timer(30.0), 1e-5);
         assert_eq!((certified.per_s, certified.evidence.extrapolated), (0.0, false));
         assert_eq!(certified.evidence.high, Some(3.0 / 400_000.0));

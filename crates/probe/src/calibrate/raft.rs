@@ -1,15 +1,15 @@
-//! Which election time-out, heartbeat and lease?
+//! Election time-out, heartbeat and lease of Raft.
 //!
-//! A wanted rate of false suspicions per group (by default one in thirty days) is turned into an
+//! A required rate of false suspicions per group (by default one in thirty days) determines an
 //! election time-out E, the lower edge of the timers, which run from E to 2 E. With pre-vote and
-//! check-quorum, a follower that stands still disturbs nobody, so the rate is that of the leader's
-//! pauses that outlast the first of the followers' timers, and of a majority of followers missing the
-//! heartbeats of E at once. Without pre-vote the pauses of followers that outlast their own timer are
-//! added.
+//! check-quorum, a follower that pauses disturbs no other node, so the rate is that of the leader's
+//! pauses that outlast the first of the followers' timers, and of a majority of followers missing
+//! the heartbeats of E at once. Without pre-vote the pauses of followers that outlast their own
+//! timer are added.
 //!
-//! A rate of pauses longer than E itself would be wrong by a factor: the first timer is longer than E,
-//! and it began up to a heartbeat before the pause. `claret probe rehearse` compares what is worked out
-//! here with groups that live under the same pauses.
+//! A rate of pauses longer than E itself would be wrong by a factor: the first timer is longer than
+//! E, and it began up to a heartbeat before the pause. `claret probe rehearse` compares the results
+//! with groups that run under the same pauses.
 
 use super::numeric::choose;
 use super::pareto::{self, Fitted};
@@ -19,32 +19,33 @@ use super::{BEYOND_MAX, Evidence, Needs, ms};
 use crate::random::Numbers;
 use serde::Serialize;
 
-/// The quantile above which a law is fitted.
+/// Quantile above which a distribution is fitted.
 const FITTED_ABOVE: f64 = 0.999;
 
-/// Time-outs that are tried, in every power of ten.
+/// Number of time-outs that are tried in every power of ten.
 const STEPS_PER_DECADE: u32 = 100;
 
-/// Heartbeats that fit into E at the least.
+/// Minimum number of heartbeats within E.
 const HEARTBEATS_MIN: f64 = 3.0;
 
 const E_MAX_NS: f64 = 50e9;
 
-/// What a failure detector with heartbeats does (Chen, Toueg, Aguilera: NFD-S).
+/// Quality of a failure detector with heartbeats (Chen, Toueg, Aguilera: NFD-S).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quality {
     /// Mean time between two mistakes.
     pub between_mistakes_s: f64,
     /// Mean length of a mistake.
     pub mistake_s: f64,
-    /// A crash is noticed after this at the latest.
+    /// Maximum time until a crash is detected.
     pub detection_s: f64,
-    /// The probability of a mistake that begins at one heartbeat.
+    /// Probability of a mistake that begins at one heartbeat.
     pub mistake_per_heartbeat: f64,
 }
 
-/// Heartbeats every `period_s` that are lost with probability `loss`, suspicion `shift_s` after one
-/// was expected; `beyond` is the part of the delays above a time, in seconds.
+/// Quality with heartbeats every `period_s` that are lost with probability `loss`, and suspicion
+/// `shift_s` after one was expected; `beyond` is the fraction of the delays above a time, in
+/// seconds.
 pub fn nfd_s(period_s: f64, shift_s: f64, loss: f64, beyond: impl Fn(f64) -> f64) -> Quality {
     let missing = |t_s: f64| loss + (1.0 - loss) * if t_s < 0.0 { 1.0 } else { beyond(t_s) };
     let last = (shift_s / period_s - 1e-9).ceil().max(0.0) as u32;
@@ -65,29 +66,29 @@ pub fn nfd_s(period_s: f64, shift_s: f64, loss: f64, beyond: impl Fn(f64) -> f64
     }
 }
 
-/// What is wanted, and what is known from elsewhere.
+/// Requirements, and parameters that are known from elsewhere.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Wanted {
     /// Members of the group.
     pub size: u8,
-    /// False suspicions of a group.
+    /// Rate of false suspicions of a group.
     pub false_suspicions_per_s: f64,
-    /// Followers ask before they stand for election, and leaders look for their quorum.
+    /// Whether followers use pre-vote, and leaders check their quorum.
     pub pre_vote: bool,
-    /// Crashes of a node.
+    /// Rate of crashes of a node.
     pub crashes_per_s: f64,
-    /// What an election costs, as seconds without service.
+    /// Cost of an election, as seconds without service.
     pub election_cost_s: f64,
-    /// A shorter heartbeat costs too much.
+    /// Minimum heartbeat interval; shorter ones cost too much.
     pub heartbeat_min_ms: f64,
-    /// How far the speeds of two clocks may differ, as a part.
+    /// Maximum relative difference between the speeds of two clocks.
     pub drift: f64,
 }
 
 /// A point of the curve R(E).
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// The time-out.
+    /// Time-out.
     pub timeout_ms: f64,
     /// Pauses of a node longer than that, as its callers see it by their round trips.
     pub pauses_per_day: f64,
@@ -95,83 +96,84 @@ pub struct Point {
     pub outlasting_per_day: f64,
     /// Pauses of a caller that outlast a timer of its own, by its own lag.
     pub own_pauses_per_day: f64,
-    /// The density of open-loop latency, in which both are.
+    /// Density of open-loop latency, which includes both.
     pub open_loop_per_day: f64,
-    /// A majority of followers that miss all heartbeats for as long.
+    /// Rate at which a majority of followers misses all heartbeats for that long.
     pub majority_misses_per_day: f64,
     /// R(E): false suspicions of a group.
     pub false_suspicions_per_day: f64,
-    /// What the rate of pauses rests on; its interval is per day.
+    /// Evidence for the rate of pauses; its interval is per day.
     pub evidence: Evidence,
 }
 
-/// What is recommended.
+/// Recommendation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was asked for.
+    /// Requirements.
     pub wanted: Wanted,
-    /// E: the least time-out that has the wanted rate; none if none does.
+    /// E: the least time-out with the required rate; `None` if there is none.
     pub election_timeout_ms: Option<f64>,
-    /// 95 % interval of E, by the interval of the rates.
+    /// Evidence, with the 95 % interval of E by the interval of the rates.
     pub evidence: Evidence,
-    /// E with which crashes and false elections cost least together.
+    /// E with the least total cost of crashes and false elections.
     pub cheapest_timeout_ms: Option<f64>,
-    /// Everything that follows from E.
+    /// Settings that follow from E.
     pub timers: Option<Timers>,
-    /// Node-days that certify the wanted rate without a model.
+    /// Node-days that certify the required rate without a model.
     pub needed_node_days: f64,
-    /// Node-days there are.
+    /// Node-days in the data.
     pub observed_node_days: f64,
-    /// Node-days from which a law that is fitted reaches as far as the wanted rate.
+    /// Node-days from which on a fitted distribution reaches the required rate.
     pub needs: Needs,
-    /// The tail that was fitted; none if too little came late.
+    /// Fitted tail; `None` if too few values were late.
     pub tail: Option<pareto::Pareto>,
-    /// The rule of thumb beside it.
+    /// Rule of thumb for comparison.
     pub rule_of_thumb: RuleOfThumb,
-    /// R(E).
+    /// Curve R(E).
     pub curve: Vec<Point>,
 }
 
-/// What follows from an election time-out.
+/// Settings that follow from an election time-out.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timers {
     /// E; timers run from here to its double.
     pub election_timeout_ms: f64,
-    /// Heartbeats.
+    /// Heartbeat interval.
     pub heartbeat_ms: f64,
-    /// Heartbeats in E.
+    /// Number of heartbeats in E.
     pub heartbeats_per_timeout: f64,
-    /// How long a leader may answer reads alone; none if its own lag has been longer than that.
+    /// Time for which a leader may answer reads alone; `None` if its own lag has been longer than
+    /// that.
     pub lease_ms: Option<f64>,
     /// Mean time until a crashed leader is suspected.
     pub detection_mean_ms: f64,
-    /// It is at the latest.
+    /// Maximum time until a crashed leader is suspected.
     pub detection_max_ms: f64,
-    /// Mean time without a leader: detection, votes, first commit; none without samples of synced
+    /// Mean time without a leader: detection, votes, first commit; `None` without samples of synced
     /// writes.
     pub outage_mean_ms: Option<f64>,
-    /// False suspicions with this E.
+    /// Rate of false suspicions with this E.
     pub false_suspicions_per_day: f64,
-    /// One follower alone, as a failure detector.
+    /// Quality of one follower alone, as a failure detector.
     pub follower: Quality,
 }
 
-/// What is usually advised: heartbeats of about a round trip, time-outs of ten.
+/// Usual advice: heartbeats of about a round trip, time-outs of ten.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RuleOfThumb {
-    /// The largest mean round trip of a pair.
+    /// Largest mean round trip of a pair.
     pub mean_rtt_max_ms: f64,
-    /// Half of it.
+    /// Half of that round trip.
     pub heartbeat_low_ms: f64,
-    /// One and a half of it.
+    /// One and a half of that round trip.
     pub heartbeat_high_ms: f64,
-    /// Ten of it.
+    /// Ten of that round trip.
     pub election_timeout_min_ms: f64,
-    /// Whatever it is.
+    /// Upper bound, independent of the round trip.
     pub election_timeout_max_ms: f64,
 }
 
-/// The measured laws with what is fitted to them.
+/// Measured distributions with the fitted ones.
 struct World<'a> {
     measured: &'a Measured,
     wanted: &'a Wanted,
@@ -179,8 +181,8 @@ struct World<'a> {
     lag: Option<Fitted>,
 }
 
-/// Recommends timers. `commit` is the law of committing a synced write with a majority; `draws`
-/// resample for intervals.
+/// Recommends timers. `commit` is the distribution of the time to commit a synced write with a
+/// majority; `draws` resample for intervals.
 pub fn report(
     measured: &Measured,
     commit: Option<&Tail>,
@@ -234,7 +236,7 @@ pub fn report(
     }
 }
 
-/// R(E) and what is in it.
+/// R(E) and its components.
 #[derive(Clone, Copy, Debug)]
 struct Risk {
     pauses: Rate,
@@ -247,7 +249,7 @@ struct Risk {
 }
 
 impl World<'_> {
-    /// Every time-out of the grid, from ten round trips and three heartbeats on.
+    /// Candidate time-outs: the grid, from ten round trips and three heartbeats on.
     fn tried(&self) -> Vec<(f64, Risk)> {
         let least_ns = (10.0 * self.measured.mean_rtt_max_ns)
             .max(HEARTBEATS_MIN * self.heartbeat_min_ns())
@@ -257,17 +259,19 @@ impl World<'_> {
         grid.map(|e_ns| (e_ns, self.risk(e_ns))).collect()
     }
 
-    /// Not below twice the caller's own lag, nor below what it may cost.
+    /// Minimum heartbeat interval: twice the caller's own lag, and the cost limit.
     fn heartbeat_min_ns(&self) -> f64 {
         (2.0 * self.measured.lag_p99_ns as f64).max(self.wanted.heartbeat_min_ms * 1e6)
     }
 
-    /// E / m, where m heartbeats must all be lost for a mistake at the wanted rate.
+    /// Heartbeat interval E / m, where m heartbeats must all be lost for a mistake at the required
+    /// rate.
     fn heartbeat_ns(&self, e_ns: f64) -> f64 {
         let loss = self.measured.rtt.loss();
         let mut heartbeats = HEARTBEATS_MIN;
         if loss > 0.0 && loss < 1.0 {
-            // The number depends on the period, and the period on the number: it settles at once.
+            // The number depends on the period, and the period on the number: the iteration
+            // converges at once.
             for _ in 0..4 {
                 let period_s = e_ns / heartbeats / 1e9;
                 let wanted = (self.wanted.false_suspicions_per_s * period_s).ln() / loss.ln();
@@ -277,8 +281,8 @@ impl World<'_> {
         (e_ns / heartbeats).max(self.heartbeat_min_ns())
     }
 
-    /// A follower whose timer of E is set again by every heartbeat; the whole round trip is taken
-    /// for the delay, which is on the safe side.
+    /// Quality of a follower whose timer of E is reset by every heartbeat; the whole round trip is
+    /// taken for the delay, which is on the safe side.
     fn follower(&self, e_ns: f64) -> Quality {
         let rtt = &self.measured.rtt;
         let completed = (rtt.count() - rtt.lost()).max(1) as f64;
@@ -331,7 +335,7 @@ impl World<'_> {
         self.measured.rtt.quantile(0.5).map_or(0.0, |found| found.ns as f64 / 2.0)
     }
 
-    /// The first of the remaining timers, which began at the last heartbeat.
+    /// Expiry of the first of the remaining timers, which began at the last heartbeat.
     fn detection_ns(&self, e_ns: f64, heartbeat_ns: f64) -> f64 {
         let n = f64::from(self.wanted.size);
         e_ns * (1.0 + 1.0 / n) - heartbeat_ns / 2.0 + self.delay_ns()
@@ -345,7 +349,7 @@ impl World<'_> {
         let lease_ns = worst_lag_ns
             .filter(|_| lag.lost() == 0)
             .map(|worst| e_ns * (1.0 - self.wanted.drift) - worst.ns as f64);
-        // Votes are synced as writes are: one quorum for them, and one for the first entry.
+        // Votes are synced as writes are: one quorum for the votes, and one for the first entry.
         let commit = commit.and_then(|law| law.quantile(0.5)).filter(|found| found.ns != LOST);
         Timers {
             election_timeout_ms: e_ns / 1e6,

@@ -1,4 +1,4 @@
-//! What calibration looks at: a round, one request of a caller to all members of its group.
+//! Input of calibration: a round, one request of a caller to all members of its group.
 
 use super::tail::LOST;
 
@@ -7,28 +7,28 @@ use super::tail::LOST;
 pub struct Edge {
     /// The callee.
     pub to: u16,
-    /// From the moment at which the request was due until its reply; [`LOST`] if there was none.
+    /// Time from the moment at which the request was due until its reply; [`LOST`] without a reply.
     pub latency_ns: u64,
-    /// From sending to the reply; [`LOST`] if there was none.
+    /// Time from sending to the reply; [`LOST`] without a reply.
     pub rtt_ns: u64,
 }
 
-/// One round, without callees that were down or absent: to suspect those would be right.
+/// One round, without callees that were down or absent, whose suspicion would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When it was due, in wall-clock nanoseconds of the caller.
+    /// Due time, in wall-clock nanoseconds of the caller.
     pub at_ns: i64,
-    /// The instance of the group: epoch and number.
+    /// Instance of the group: epoch and number.
     pub group: Group,
-    /// Members of the group, those without an edge among them.
+    /// Number of members of the group, including members without an edge.
     pub size: u8,
-    /// The handler, 0 to 4 for A to E.
+    /// Handler, 0 to 4 for A to E.
     pub workload: u8,
     /// The caller.
     pub from: u16,
-    /// How late the caller itself was; [`LOST`] if it skipped the round.
+    /// Lag of the caller itself; [`LOST`] if it skipped the round.
     pub lag_ns: u64,
-    /// Callees, the caller among them; none if the round was skipped.
+    /// Callees, including the caller itself; empty if the round was skipped.
     pub edges: Vec<Edge>,
     /// Callees that were down.
     pub down: Vec<u16>,
@@ -43,17 +43,17 @@ pub struct Group {
     pub number: u16,
 }
 
-/// The workload whose handler writes to a disk.
+/// Workload whose handler writes to a disk.
 pub const DISK: u8 = 2;
 
 impl Round {
-    /// The callees but for the caller itself.
+    /// Callees without the caller itself.
     pub fn others(&self) -> impl Iterator<Item = &Edge> {
         self.edges.iter().filter(|edge| edge.to != self.from)
     }
 
-    /// The latency of the `rank`-th fastest of the others; the first has rank 1. [`LOST`] if there
-    /// are not so many.
+    /// Latency of the `rank`-th fastest of the others; the first has rank 1. [`LOST`] if there are
+    /// fewer.
     pub fn fastest_other_ns(&self, rank: usize) -> u64 {
         let mut latencies: Vec<u64> = self.others().map(|edge| edge.latency_ns).collect();
         latencies.sort_unstable();
@@ -66,7 +66,7 @@ impl Round {
 pub mod made {
     use super::*;
 
-    /// One round of caller `from` at second `second`, with one latency for each member.
+    /// Creates one round of caller `from` at second `second`, with one latency for each member.
     pub fn round(second: i64, from: u16, latencies_ns: &[u64]) -> Round {
         let edges = latencies_ns.iter().zip(0u16..);
         Round {

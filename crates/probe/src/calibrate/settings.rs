@@ -1,7 +1,7 @@
-//! How do other systems call that?
+//! Calibrated time-outs as settings of other systems.
 //!
-//! The same time-outs in the words and units of etcd, ZooKeeper, Consul, Cassandra, Akka and
-//! Hazelcast. Each setting says what it was rounded to, and what the system makes of it.
+//! The time-outs are expressed in the terms and units of etcd, ZooKeeper, Consul, Cassandra, Akka
+//! and Hazelcast. Each setting notes its rounding, and its interpretation by the system.
 
 use super::accrual::{self, Model, Tuning};
 use super::raft::Timers;
@@ -12,13 +12,13 @@ use serde::Serialize;
 pub struct Setting {
     /// The system.
     pub system: &'static str,
-    /// The name of the setting there.
+    /// Name of the setting there.
     pub name: &'static str,
-    /// Its value, as it is written there.
+    /// Value in the system's notation.
     pub value: String,
-    /// What one should know.
+    /// Caveat or explanation.
     pub note: &'static str,
-    /// The target of the calibration that it follows from.
+    /// Calibration target that it follows from.
     pub follows_from: &'static str,
 }
 
@@ -28,11 +28,11 @@ const fn setting(
     value: String,
     note: &'static str,
 ) -> Setting {
-    // Thresholds of accrual detectors name their own.
+    // Thresholds of accrual detectors set their own target.
     Setting { system, name, value, note, follows_from: "raft" }
 }
 
-/// Election time-outs and heartbeats.
+/// Settings for election time-outs and heartbeats.
 pub fn of_timers(timers: &Timers) -> Vec<Setting> {
     let e_ms = timers.election_timeout_ms.ceil();
     // etcd refuses an election time-out below five heartbeats, or above 50 s.
@@ -59,13 +59,13 @@ pub fn of_timers(timers: &Timers) -> Vec<Setting> {
             "ZooKeeper",
             "syncLimit",
             format!("{limit}"),
-            "ticks; a follower that was silent for as long is dropped",
+            "ticks; a follower that is silent for that long is dropped",
         ),
         setting(
             "ZooKeeper",
             "initLimit",
             format!("{}", (2.0 * limit).max(10.0)),
-            "ticks; more if there is much to transfer",
+            "ticks; increase it for large transfers",
         ),
         setting(
             "ZooKeeper",
@@ -85,7 +85,7 @@ pub fn of_timers(timers: &Timers) -> Vec<Setting> {
     ]
 }
 
-/// Thresholds of accrual detectors.
+/// Settings for thresholds of accrual detectors.
 pub fn of_accrual(report: &accrual::Report, tuning: &Tuning) -> Vec<Setting> {
     let Some(timeout_ms) = report.timeout_ms else { return Vec::new() };
     let phi = |model| {
@@ -102,13 +102,13 @@ pub fn of_accrual(report: &accrual::Report, tuning: &Tuning) -> Vec<Setting> {
         let note = "phi without ln 10; the system's default is 8";
         found.push(setting("chitchat", "phi_threshold", value, note));
     }
-    // Akka keeps its threshold of 8 and is told how long a pause may be.
+    // Akka keeps its threshold of 8, and its acceptable pause is configured.
     let at_eight = super::numeric::bisect(0.0, 40.0, |z| accrual::logistic_phi(z) >= 8.0);
     let pause_ms = (timeout_ms - report.mean_gap_ms - deviation_ms * at_eight).max(0.0).ceil();
     let note = "with threshold = 8.0 and heartbeat-interval = 1 s";
     found.push(setting("Akka", "acceptable-heartbeat-pause", format!("{pause_ms} ms"), note));
     let deviation = format!("{} ms", deviation_ms.ceil());
-    found.push(setting("Akka", "min-std-deviation", deviation, "as it was taken here"));
+    found.push(setting("Akka", "min-std-deviation", deviation, "as assumed in this calibration"));
     if let Some(value) = phi(Model::Normal) {
         let note = "hazelcast.heartbeat.phiaccrual.failuredetector.threshold; the default is 10";
         found.push(setting("Hazelcast", "phiaccrual threshold", value, note));

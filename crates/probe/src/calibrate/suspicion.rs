@@ -1,9 +1,9 @@
-//! How often would a time-out have suspected a node that was alive?
+//! Rate of false suspicions of live nodes, by time-out.
 //!
-//! For every level t of a grid: the part of all samples that came later than t. Samples that come
-//! late together say less than as many that come late alone, so the interval of Clopper and Pearson
-//! is taken on an effective count: late samples that are less than a minute apart are one episode,
-//! and N counts as much less as there are fewer episodes than late samples. Episodes have a curve of
+//! For every level t of a grid: the fraction of all samples that were later than t. Late samples in
+//! a cluster carry less information than as many isolated ones, so the interval of Clopper and
+//! Pearson is taken on an effective count: late samples that are less than a minute apart are one
+//! episode, and N is reduced by the ratio of episodes to late samples. Episodes have a curve of
 //! their own: a stall of five seconds is one mistake, not five.
 
 use super::numeric::{clopper_pearson, poisson_interval};
@@ -12,26 +12,26 @@ use super::{Evidence, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Late samples that are further apart belong to different episodes.
+/// Gap between late samples above which they belong to different episodes.
 pub const EPISODE_GAP_NS: i64 = 60_000_000_000;
 
 const DAY_S: f64 = 86_400.0;
 
-/// The levels of the grid: ten in every power of ten, from 100 microseconds to 60 seconds.
+/// Levels of the grid: ten in every power of ten, from 100 microseconds to 60 seconds.
 pub fn levels_ns() -> Vec<u64> {
     let grid = (0..58).map(|i| (1e5 * 10f64.powf(f64::from(i) / 10.0)).round() as u64);
     grid.chain([60_000_000_000]).collect()
 }
 
-/// Of which samples a curve is.
+/// Samples that a curve covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// All.
+    /// All samples.
     Deployment,
-    /// One handler.
+    /// Samples of one handler.
     Workload(u8),
-    /// One caller and callee.
+    /// Samples of one caller and callee.
     Pair {
         /// Caller.
         from: u16,
@@ -43,7 +43,7 @@ pub enum Scope {
 #[derive(Clone, Debug)]
 struct Counts {
     samples: u64,
-    /// By level.
+    /// Late samples by level.
     late: Vec<u64>,
     episodes: Vec<u64>,
     last_ns: Vec<i64>,
@@ -69,7 +69,7 @@ impl Counts {
     }
 }
 
-/// Collects rounds, which come in the order of time, of one group after the other.
+/// Collects rounds, in the order of time, of one group after the other.
 #[derive(Clone, Debug)]
 pub struct Suspicions {
     levels_ns: Vec<u64>,
@@ -80,32 +80,32 @@ pub struct Suspicions {
 /// A point of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// The time-out.
+    /// Time-out.
     pub timeout_ms: f64,
-    /// Samples that came later, or never.
+    /// Number of samples that were later, or never arrived.
     pub late: u64,
-    /// Episodes in which they came.
+    /// Number of episodes of such samples.
     pub episodes: u64,
-    /// The part of all samples, and what it rests on.
+    /// Fraction of all samples.
     pub false_suspicions_per_message: f64,
-    /// Of that part.
+    /// Evidence for that fraction.
     pub evidence: Evidence,
     /// Episodes per day of the observation.
     pub episodes_per_day: f64,
-    /// 95 % interval of that rate.
+    /// Lower end of the 95 % interval of that rate.
     pub episodes_per_day_low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub episodes_per_day_high: f64,
 }
 
 /// The curve of one scope.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// Of which samples.
+    /// Samples that the curve covers.
     pub scope: Scope,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
-    /// Points by growing time-out.
+    /// Points by ascending time-out.
     pub points: Vec<Point>,
 }
 
@@ -131,7 +131,7 @@ impl Suspicions {
         }
     }
 
-    /// The curves: of the deployment, then of workloads, then of pairs.
+    /// Curves of the deployment, then of workloads, then of pairs.
     pub fn curves(&self) -> Vec<Curve> {
         let (first, last) = self.span_ns.unwrap_or((0, 0));
         let days = ((last - first) as f64 / 1e9).max(1.0) / DAY_S;
@@ -144,7 +144,7 @@ impl Suspicions {
         let mut points = Vec::with_capacity(self.levels_ns.len());
         for (level, timeout_ns) in self.levels_ns.iter().enumerate() {
             let (late, episodes) = (counts.late[level], counts.episodes[level]);
-            // Where nothing was late, samples are worth what they were at the last level with some.
+            // Without late samples at a level, samples have the weight of the last level with some.
             if late > 0 {
                 worth = episodes as f64 / late as f64;
             }
@@ -223,7 +223,7 @@ mod tests {
                 let evidence = two[1].evidence;
                 assert!(evidence.low.unwrap() <= part && part <= evidence.high.unwrap());
             }
-            assert!(curve.points.last().unwrap().late > 0, "what never comes is always late");
+            assert!(curve.points.last().unwrap().late > 0, "a lost reply is always late");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! A law of latencies in bounded memory, exact where it matters: in its tail.
+//! A distribution of latencies in bounded memory, exact where it matters: in its tail.
 //!
-//! The largest values are kept as they are, all others in a histogram whose buckets are less than
-//! half a percent wide. So a quantile near the top, and how many values are above a time-out, are
-//! exact; a set that is smaller than what is kept is exact everywhere.
+//! The largest values are kept exactly, all others in a histogram whose buckets are less than half
+//! a percent wide. So a quantile near the top, and the number of values above a time-out, are
+//! exact; a data set that is smaller than the kept part is exact everywhere.
 
-/// A reply that never came: later than everything.
+/// Latency of a reply that never arrived: later than any other.
 pub const LOST: u64 = u64::MAX;
 
-/// Values of a power of two that have buckets of their own.
+/// Number of buckets per power of two.
 const STEPS: u64 = 256;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
@@ -23,10 +23,10 @@ pub struct Recorder {
     squares_ns2: f64,
 }
 
-/// What a [`Recorder`] has collected.
+/// Latencies that a [`Recorder`] has collected.
 #[derive(Clone, Debug)]
 pub struct Tail {
-    /// Ascending; without those that were lost.
+    /// Largest latencies, ascending; without lost replies.
     top: Vec<u64>,
     body: Vec<u64>,
     in_body: u64,
@@ -39,14 +39,14 @@ pub struct Tail {
 /// A value, and whether it is exact or the upper end of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantile {
-    /// Nanoseconds; [`LOST`] if so many replies never came.
+    /// Nanoseconds; [`LOST`] if the rank falls on a lost reply.
     pub ns: u64,
-    /// Not rounded up by half a percent.
+    /// Whether the value is not rounded up by half a percent.
     pub exact: bool,
 }
 
-/// The first and the last value of the bucket around one, if every power of two has `2^step_bits` of
-/// them; the law of a [`Recorder`] has 2^8.
+/// First and last value of the bucket around a value, if every power of two has `2^step_bits`
+/// buckets; the distribution of a [`Recorder`] has 2^8.
 pub fn bucket_around(ns: u64, step_bits: u32) -> (u64, u64) {
     let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(step_bits);
     let within = (1 << shift) - 1;
@@ -71,7 +71,7 @@ fn bucket_end(bucket: usize) -> u64 {
 }
 
 impl Recorder {
-    /// A law whose `keep` largest values are exact.
+    /// Creates a recorder whose `keep` largest values are exact.
     pub const fn new(keep: usize) -> Self {
         Self {
             keep,
@@ -99,7 +99,7 @@ impl Recorder {
         }
     }
 
-    /// Moves all but the largest into the histogram.
+    /// Moves all but the largest values into the histogram.
     fn make_room(&mut self) {
         let small = self.top.len() - self.keep.max(1);
         self.top.select_nth_unstable(small);
@@ -112,12 +112,12 @@ impl Recorder {
         }
     }
 
-    /// Nothing was recorded.
+    /// Whether nothing was recorded.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The law of what was recorded.
+    /// Returns the distribution of the recorded latencies.
     pub fn finish(mut self) -> Tail {
         if self.top.len() > self.keep.max(1) && self.count - self.lost > self.top.len() as u64 {
             self.make_room();
@@ -151,32 +151,33 @@ impl FromIterator<u64> for Tail {
 }
 
 impl Tail {
-    /// Values, those that were lost among them.
+    /// Number of values, including lost replies.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Replies that never came.
+    /// Number of replies that never arrived.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// The part that was lost; zero if there is nothing.
+    /// Fraction that was lost; zero without any values.
     pub fn loss(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.lost as f64 / self.count as f64 }
     }
 
-    /// The mean of what was completed.
+    /// Mean of the completed calls.
     pub const fn mean_ns(&self) -> f64 {
         self.mean_ns
     }
 
-    /// The standard deviation of what was completed.
+    /// Standard deviation of the completed calls.
     pub const fn deviation_ns(&self) -> f64 {
         self.deviation_ns
     }
 
-    /// How many are later than `ns`. Exact among the largest; below them a bucket counts as a whole.
+    /// Number of values later than `ns`. Exact among the largest; below them a bucket counts as a
+    /// whole.
     pub fn above(&self, ns: u64) -> u64 {
         let top = self.top.len() - self.top.partition_point(|value| *value <= ns);
         let from = bucket(ns);
@@ -186,7 +187,7 @@ impl Tail {
         self.lost + top as u64 + body
     }
 
-    /// Shows every value that is later than `ns` and was not lost, with how often it came; below the
+    /// Visits every value that is later than `ns` and was not lost, with its count; below the
     /// largest, the upper end of its bucket.
     pub fn visit_above(&self, ns: u64, mut show: impl FnMut(u64, u64)) {
         let from = self.top.partition_point(|value| *value <= ns);
@@ -198,25 +199,25 @@ impl Tail {
         self.top[from..].iter().for_each(|value| show(*value, 1));
     }
 
-    /// The part that is later than `ns`.
+    /// Fraction that is later than `ns`.
     pub fn part_above(&self, ns: u64) -> f64 {
         if self.count == 0 { 0.0 } else { self.above(ns) as f64 / self.count as f64 }
     }
 
-    /// The quantile by nearest rank, at rank ceil(p n) of the ascending list; what was lost is at
-    /// its end. None if there is nothing.
+    /// Quantile by nearest rank, at rank ceil(p n) of the ascending list, with lost replies at its
+    /// end. `None` without any values.
     pub fn quantile(&self, p: f64) -> Option<Quantile> {
-        // Half a part in 10^12 is the rounding of p, not a rank.
+        // The tolerance of half a part in 10^12 covers the rounding of p; it never skips a rank.
         let rank = (p * self.count as f64 - 5e-13 * self.count as f64).ceil();
         self.at_rank((rank as u64).clamp(1, self.count.max(1)))
     }
 
-    /// The largest value of which at most `count` are later.
+    /// Largest value that at most `count` values exceed.
     pub fn with_at_most_above(&self, count: u64) -> Option<Quantile> {
         self.at_rank(self.count.saturating_sub(count).max(1))
     }
 
-    /// The value at a rank of the ascending list; the first has rank 1.
+    /// Value at a rank of the ascending list; the first has rank 1.
     pub fn at_rank(&self, rank: u64) -> Option<Quantile> {
         if self.count == 0 {
             return None;
@@ -240,7 +241,7 @@ impl Tail {
         None
     }
 
-    /// The mean when no value counts for more than `cap_ns`, those that were lost for just that.
+    /// Mean with all values capped at `cap_ns`; lost replies count as the cap.
     pub fn mean_capped_ns(&self, cap_ns: u64) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -251,7 +252,7 @@ impl Tail {
         (top + body + self.lost as f64 * cap_ns as f64) / self.count as f64
     }
 
-    /// The values that are kept one by one, ascending, without those that were lost.
+    /// Values that are kept exactly, ascending, without lost replies.
     pub fn largest(&self) -> &[u64] {
         &self.top
     }

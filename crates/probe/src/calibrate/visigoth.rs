@@ -1,15 +1,16 @@
-//! How many replies must one do without by a time-out, and how many replicas does that take?
+//! Visigoth's parameters: number of replies missing at a time-out, and the replicas needed for
+//! that.
 //!
-//! Between synchrony and asynchrony: in all but a part eps of the rounds at most s members are
-//! slower than T. A larger T gives a smaller s, and a smaller s needs fewer replicas: with f
-//! crashes n = f + min(f, s) + 1.
+//! The model lies between synchrony and asynchrony: in all but a fraction eps of the rounds at most
+//! s members are slower than T. A larger T gives a smaller s, and a smaller s needs fewer replicas:
+//! with f crashes n = f + min(f, s) + 1.
 //!
 //! For every round the (s + 1)-th slowest reply is kept, for each s: the number of slow members is
-//! above s just if that reply is later than T. So both s(T, eps) and its inverse T(s, eps) are
-//! quantiles of the same laws, exact in their tails.
+//! above s exactly if that reply is later than T. So both s(T, eps) and its inverse T(s, eps) are
+//! quantiles of the same distributions, exact in their tails.
 //!
 //! This is advice about how synchronous a cluster is. A quorum of this store stays a majority,
-//! whatever is found here.
+//! whatever the result.
 
 use super::gamma::Windows;
 use super::round::Round;
@@ -19,20 +20,20 @@ use super::{Evidence, Needs, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Largest values of each law that are kept exactly.
+/// Number of largest values of each distribution that are kept exactly.
 const KEEP: usize = 65_536;
 
-/// A next step that costs less than this factor in T is taken too.
+/// Factor in T below which the next step is worth its cost.
 const WORTH: f64 = 1.5;
 
 /// Collects rounds, by the size of the group.
 #[derive(Clone, Debug, Default)]
 pub struct Replies {
-    /// The (s + 1)-th slowest reply, by size and s.
+    /// Distribution of the (s + 1)-th slowest reply, by size and s.
     slowest: BTreeMap<u8, Vec<Recorder>>,
 }
 
-/// The same, complete.
+/// Completed distributions of the (s + 1)-th slowest reply.
 #[derive(Debug)]
 pub struct Slowest {
     laws: BTreeMap<u8, Vec<Tail>>,
@@ -50,12 +51,12 @@ impl Replies {
             .or_insert_with(|| (0..round.size).map(|_| Recorder::new(KEEP)).collect());
         let mut latencies: Vec<u64> = round.edges.iter().map(|edge| edge.latency_ns).collect();
         latencies.sort_unstable_by(|a, b| b.cmp(a));
-        // Members that are down are none of those that are slow.
+        // Members that are down do not count as slow.
         latencies.resize(usize::from(round.size), 0);
         laws.iter_mut().zip(latencies).for_each(|(law, ns)| law.record(ns));
     }
 
-    /// The laws of what was added.
+    /// Returns the distributions of the added rounds.
     pub fn finish(self) -> Slowest {
         let finish = |(size, laws): (u8, Vec<Recorder>)| {
             (size, laws.into_iter().map(Recorder::finish).collect())
@@ -65,12 +66,12 @@ impl Replies {
 }
 
 impl Slowest {
-    /// The sizes of groups there are.
+    /// Group sizes in the data.
     pub fn sizes(&self) -> Vec<u8> {
         self.laws.keys().copied().collect()
     }
 
-    /// s(T, eps): the least s that is exceeded in at most a part `risk` of the rounds.
+    /// s(T, eps): the least s that is exceeded in at most a fraction `risk` of the rounds.
     pub fn slow(&self, size: u8, timeout_ns: u64, risk: f64) -> Option<u8> {
         let laws = self.laws.get(&size)?;
         let allowed = allowed(laws.first()?.count(), risk);
@@ -78,8 +79,8 @@ impl Slowest {
         Some(laws.iter().position(fits).unwrap_or(laws.len()) as u8)
     }
 
-    /// T(s, eps): the time-out with which at most `slow` members are slower in all but a part `risk`
-    /// of the rounds. [`LOST`] if no time-out does.
+    /// T(s, eps): the time-out with which at most `slow` members are slower in all but a fraction
+    /// `risk` of the rounds. [`LOST`] if no time-out suffices.
     pub fn timeout_ns(&self, size: u8, slow: u8, risk: f64) -> Option<u64> {
         let laws = self.laws.get(&size)?;
         let Some(law) = laws.get(usize::from(slow)) else { return Some(0) };
@@ -91,90 +92,90 @@ impl Slowest {
     }
 }
 
-/// How many of `count` may be beyond the (1 - risk)-quantile by nearest rank.
+/// Number of `count` values that may be beyond the (1 - risk)-quantile by nearest rank.
 fn allowed(count: u64, risk: f64) -> u64 {
     (risk * count as f64 + 1e-9).floor() as u64
 }
 
-/// What is to be tolerated, and with which risk.
+/// Faults to tolerate, and the accepted risk.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Wanted {
-    /// Crashes; none for as many as a minority has.
+    /// Crashes; `None` for those of a minority.
     pub crashes: Option<u8>,
     /// Arbitrary faults, independent of each other.
     pub arbitrary: u8,
-    /// Part of the rounds that may have more slow members.
+    /// Fraction of the rounds that may have more slow members.
     pub risk: f64,
-    /// Between two rounds of a caller.
+    /// Time between two rounds of a caller.
     pub period_ns: u64,
 }
 
 /// One row of the table over T.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
-    /// The time-out.
+    /// Time-out.
     pub timeout_ms: f64,
     /// Members that may be slower.
     pub slow: u8,
-    /// Replicas for the crashes that are wanted: f + min(f, s) + 1.
+    /// Replicas for the required crashes: f + min(f, s) + 1.
     pub replicas: u8,
-    /// Replicas if as many may be faulty and some of them arbitrarily: u + min(u, s) + o + 1.
+    /// Replicas if as many may be faulty, some of them arbitrarily: u + min(u, s) + o + 1.
     pub replicas_arbitrary: u8,
-    /// What waiting for all but s costs a round on average.
+    /// Mean time that a round loses by waiting for all but s members.
     pub expected_stall_ms: f64,
-    /// A crash is noticed after this at the latest: the time until the next round, and the time-out.
+    /// Maximum time until a crash is detected: the time until the next round, and the time-out.
     pub detection_ms: f64,
 }
 
-/// What was found about groups of one size.
+/// Findings on groups of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfSize {
-    /// Members.
+    /// Number of members.
     pub size: u8,
-    /// Crashes that are to be tolerated.
+    /// Crashes to tolerate.
     pub crashes: u8,
     /// T for each s, from 0 on, by rounds.
     pub timeouts: Vec<Inverse>,
-    /// T for each s when a whole window counts: members that were slow in any round of it.
+    /// T for each s by whole windows: members that were slow in any round of the window.
     pub window_timeouts: Vec<Inverse>,
-    /// The table over T, one row for every change of s.
+    /// Table over T, one row for every change of s.
     pub table: Vec<Choice>,
-    /// s over the grid of time-outs, by rounds and by windows.
+    /// Values of s over the grid of time-outs, by rounds and by windows.
     pub curve: Vec<Point>,
-    /// The time-out that is recommended; none if replies were lost too often for any.
+    /// Recommended time-out; `None` if replies were lost too often for any.
     pub recommended: Option<Choice>,
-    /// What it rests on: its interval is that of the quantile, by order statistics.
+    /// Evidence, with the interval of the quantile by order statistics.
     pub evidence: Evidence,
-    /// Rounds from which one in which it fails could have been seen.
+    /// Number of rounds in which one failure would be visible.
     pub needs: Needs,
 }
 
-/// The time-out that an s needs.
+/// Time-out for a given s.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inverse {
     /// Members that may be slower.
     pub slow: u8,
-    /// None if no time-out does.
+    /// Time-out; `None` if no time-out suffices.
     pub timeout_ms: Option<f64>,
 }
 
-/// s at a time-out.
+/// Values of s at a time-out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// The time-out.
+    /// Time-out.
     pub timeout_ms: f64,
-    /// By rounds.
+    /// Slow members by rounds.
     pub slow: u8,
-    /// By windows.
+    /// Slow members by windows.
     pub slow_in_window: u8,
 }
 
-/// Replicas for `crashes`, of which `slow` members at most are late.
+/// Replicas needed for `crashes`, if at most `slow` members are late.
 pub fn replicas(crashes: u8, slow: u8) -> u8 {
     crashes + crashes.min(slow) + 1
 }
 
-/// The table for groups of each size. `windows` are of the same rounds.
+/// Computes the table for groups of each size. `windows` are of the same rounds.
 pub fn choices(slowest: &Slowest, windows: &Windows, wanted: &Wanted) -> Vec<OfSize> {
     let sizes = slowest.sizes().into_iter();
     sizes.filter_map(|size| of_size(slowest, windows, wanted, size)).collect()
@@ -226,7 +227,7 @@ fn of_size(slowest: &Slowest, windows: &Windows, wanted: &Wanted, size: u8) -> O
     })
 }
 
-/// The (s + 1)-th slowest callee of every observer and window, for each s.
+/// Distribution of the (s + 1)-th slowest callee of every observer and window, for each s.
 fn window_laws(windows: &Windows, size: u8) -> Vec<Tail> {
     let mut laws: Vec<Recorder> = (0..size).map(|_| Recorder::new(KEEP)).collect();
     for worst in windows.all().filter(|worst| worst.size == size) {
@@ -263,8 +264,8 @@ fn choice(
     })
 }
 
-/// The smallest T at which n drops below that of a majority, and on from there while the next drop
-/// costs little. Without any drop, the smallest T there is.
+/// Smallest T at which n drops below that of a majority, or a later one while the next drop costs
+/// little. Without any drop, the smallest T.
 fn recommended(table: &[Choice], crashes: u8) -> Option<&Choice> {
     let most = replicas(crashes, crashes);
     let Some(first) = table.iter().position(|choice| choice.replicas < most) else {
@@ -281,7 +282,7 @@ fn recommended(table: &[Choice], crashes: u8) -> Option<&Choice> {
     table.get(at)
 }
 
-/// The interval of a quantile: the ranks that lie 1.96 standard deviations around its own.
+/// Interval of a quantile: the ranks 1.96 standard deviations around its own.
 fn evidence(law: &Tail, risk: f64) -> Evidence {
     let count = law.count();
     let beyond = risk * count as f64;
@@ -329,7 +330,8 @@ mod tests {
     #[test]
     fn s_and_t_are_exact() {
         let (slowest, _) = five(10_000);
-        // Of 10,000 rounds 10 lose one reply, 90 have two of a second, 900 have one of 80 ms.
+        // Of 10,000 rounds 10 lose one reply, 90 have two replies of a second, 900 have one of 80
+        // ms.
         let s = |timeout_ms: u64, risk: f64| slowest.slow(5, timeout_ms * MS, risk).unwrap();
         assert_eq!((s(0, 0.5), s(1, 0.1), s(1, 0.099)), (5, 0, 1));
         assert_eq!((s(79, 0.01), s(80, 0.01), s(80, 0.009)), (1, 0, 1));
@@ -352,7 +354,7 @@ mod tests {
         assert_eq!((recommended.timeout_ms, recommended.replicas), (1.0, 4));
         assert_eq!(recommended.replicas_arbitrary, 5);
         assert_eq!(recommended.detection_ms, 1_001.0);
-        // In the one window every slow member was slow at least once.
+        // In the only window every slow member was slow at least once.
         assert_eq!(found.window_timeouts[0].timeout_ms, None);
         assert_eq!(found.window_timeouts[1].timeout_ms, Some(1_000.0));
         assert_eq!(found.window_timeouts[2].timeout_ms, Some(80.0));

@@ -1,13 +1,13 @@
-//! How likely is a group consistent and available, if faults and slowness meet?
+//! Probability that a group is consistent and available under faults and slowness (XFT).
 //!
-//! XFT assumes that machine faults and a slow network do not conspire at one moment. Whether that is
-//! a good bet is a matter of figures. In every time slot the largest set of replicas that answer each
-//! other within 2 Delta is called synchronous; t_p replicas are not. Its measured law goes into the
-//! two likelihoods, beside the probabilities that a replica has crashed (`crash`) or does something
-//! arbitrary (`other`).
+//! XFT assumes that machine faults and a slow network do not coincide. Whether that is a good bet
+//! depends on the figures. In every time slot the largest set of replicas that answer each other
+//! within 2 Delta is called synchronous; t_p replicas are not. The measured distribution of t_p
+//! determines the two probabilities, together with those that a replica has crashed (`crash`) or
+//! behaves arbitrarily (`other`).
 //!
-//! For every slot the least 2 Delta with which t_p is at most j is kept, for each j, so the law of
-//! t_p is exact for any Delta afterwards.
+//! For every slot the least 2 Delta with which t_p is at most j is kept, for each j, so the
+//! distribution of t_p is exact for any Delta afterwards.
 
 use super::numeric::choose;
 use super::round::{Group, Round};
@@ -18,23 +18,24 @@ use std::collections::BTreeMap;
 
 const KEEP: usize = 65_536;
 
-/// Stretches without margin that are listed one by one.
+/// Maximum number of periods without margin that are listed one by one.
 const SPELLS_MAX: usize = 100;
 
-/// A slot is complete when rounds of the second slot after it come.
+/// Number of slots that are open: a slot is complete when rounds of the second slot after it
+/// arrive.
 const OPEN_SLOTS: usize = 2;
 
-/// Collects rounds, which come in the order of time, into slots.
+/// Sorts rounds, which arrive in the order of time, into slots.
 #[derive(Clone, Debug)]
 pub struct Slots {
     slot_ns: i64,
-    /// The 2 Delta for which series are kept.
+    /// Values of 2 Delta for which series are kept.
     deadlines_ns: Vec<u64>,
     open: BTreeMap<Group, BTreeMap<i64, Open>>,
     laws: BTreeMap<u8, Law>,
 }
 
-/// A slot of a group whose rounds are still coming.
+/// A slot of a group whose rounds are still arriving.
 #[derive(Clone, Debug, Default)]
 struct Open {
     size: u8,
@@ -45,39 +46,40 @@ struct Open {
 struct Law {
     slots: u64,
     partial: u64,
-    /// The least 2 Delta with which at most j replicas are not synchronous, by j.
+    /// Least 2 Delta with which at most j replicas are not synchronous, by j.
     needed: Vec<Recorder>,
     series: Vec<Series>,
 }
 
-/// How much margin was left over time, for one 2 Delta.
+/// Remaining margin over time, for one 2 Delta.
 #[derive(Clone, Debug, Default)]
 struct Series {
-    /// Slots by t_p.
+    /// Number of slots by t_p.
     slow: Vec<u64>,
     spells: Vec<Spell>,
     current: BTreeMap<Group, Spell>,
 }
 
-/// A stretch of time in which a group could not stand one more crash.
+/// A period in which a group could not tolerate one more crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spell {
-    /// The group's number in its epoch.
+    /// Number of the group in its epoch.
     pub group: u16,
-    /// The beginning, in nanoseconds of wall-clock time.
+    /// Beginning, in nanoseconds of wall-clock time.
     pub from_ns: i64,
-    /// Slots in a row.
+    /// Number of consecutive slots.
     pub slots: u64,
-    /// The most replicas that were not synchronous.
+    /// Maximum number of replicas that were not synchronous.
     pub slow: u8,
 }
 
-/// The least 2 Delta with which each size of clique exists: the entry k - 1 is for k replicas.
-/// `rtt_ns` is the slower of the two directions of every pair.
+/// Least 2 Delta with which each size of clique exists: the entry k - 1 is for k replicas. `rtt_ns`
+/// is the slower of the two directions of every pair.
 pub fn cliques(rtt_ns: &[Vec<u64>]) -> Vec<u64> {
     let n = rtt_ns.len();
     let mut needed = vec![LOST; n];
-    // The worst pair of a set is the worst of two sets that lack one member each, and of these two.
+    // The worst pair of a set is the worst of two sets that lack one member each, and of the pair
+    // of these two.
     let mut worst = vec![0u64; 1 << n];
     for set in 1usize..1 << n {
         let first = set.trailing_zeros() as usize;
@@ -93,7 +95,7 @@ pub fn cliques(rtt_ns: &[Vec<u64>]) -> Vec<u64> {
 }
 
 impl Slots {
-    /// Slots of this length, and the 2 Delta of which series are wanted.
+    /// Creates slots of this length, with series for these values of 2 Delta.
     pub fn new(slot_ns: i64, deadlines_ns: Vec<u64>) -> Self {
         let (open, laws) = (BTreeMap::new(), BTreeMap::new());
         Self { slot_ns: slot_ns.max(1), deadlines_ns, open, laws }
@@ -114,7 +116,7 @@ impl Slots {
             let Some((at, done)) = open.pop_first() else { break };
             close(&mut self.laws, &self.deadlines_ns, self.slot_ns, round.group, at, &done);
         }
-        // Groups of an epoch that is over.
+        // Groups of a past epoch are complete.
         if self.open.len() > 1 && self.open.keys().any(|group| group.epoch + 1 < round.group.epoch)
         {
             self.close_all(|group| group.epoch + 1 < round.group.epoch);
@@ -130,7 +132,7 @@ impl Slots {
         }
     }
 
-    /// The laws of what was added.
+    /// Returns the distributions of the added rounds.
     pub fn finish(mut self) -> Synchrony {
         self.close_all(|_| true);
         let finish = |(size, law): (u8, Law)| {
@@ -161,7 +163,7 @@ fn close(
     members.sort_unstable();
     members.dedup();
     let n = usize::from(done.size);
-    // Where somebody was down or did not measure, nothing is known about all of them.
+    // If a member was down or did not measure, the slot does not cover all members.
     if members.len() != n || done.rtt_ns.len() != n * (n - 1) {
         law.partial += 1;
         law.series.iter_mut().for_each(|series| series.interrupt(group));
@@ -215,7 +217,7 @@ impl Series {
     }
 }
 
-/// What was measured of all groups.
+/// Measurements of all groups.
 #[derive(Debug)]
 pub struct Synchrony {
     deadlines_ns: Vec<u64>,
@@ -241,12 +243,12 @@ impl Measured {
     }
 }
 
-/// Probabilities of one replica at one moment.
+/// Fault probabilities of one replica at one moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Faults {
-    /// It has crashed.
+    /// Probability that it has crashed.
     pub crash: f64,
-    /// It does something arbitrary.
+    /// Probability that it behaves arbitrarily.
     pub other: f64,
 }
 
@@ -256,8 +258,8 @@ impl Faults {
     }
 }
 
-/// The probabilities that a group is not consistent and not available. Complements, so that one in
-/// 10^15 keeps its digits.
+/// Probabilities that a group is not consistent and not available. These are complements, so that
+/// one in 10^15 keeps its digits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Likelihoods {
     /// 1 - P(consistent).
@@ -270,14 +272,14 @@ pub struct Likelihoods {
     pub nines_of_availability: u32,
 }
 
-/// floor(-log10 p), at most 99.
+/// Number of nines: floor(-log10 p), at most 99.
 pub fn nines(complement: f64) -> u32 {
-    // A rounding error below a power of ten is not a nine less.
+    // A rounding error below a power of ten must not cost a nine.
     if complement <= 1e-99 { 99 } else { (-complement.log10() + 1e-9).floor().max(0.0) as u32 }
 }
 
-/// How many of the correct replicas are not synchronous: with these probabilities, for each number
-/// of correct ones.
+/// Probability that a given number of the correct replicas is not synchronous, for each number of
+/// correct ones.
 type Slow<'a> = &'a dyn Fn(usize, usize) -> f64;
 
 fn likelihoods(n: usize, faults: Faults, slow: Slow) -> Likelihoods {
@@ -310,7 +312,7 @@ fn likelihoods(n: usize, faults: Faults, slow: Slow) -> Likelihoods {
     }
 }
 
-/// With replicas that are synchronous with probability `synchronous`, each for itself.
+/// Likelihoods if each replica is independently synchronous with probability `synchronous`.
 pub fn independent(n: usize, faults: Faults, synchronous: f64) -> Likelihoods {
     likelihoods(n, faults, &|correct, late| {
         let slow = (1.0 - synchronous).powi(late as i32);
@@ -318,8 +320,8 @@ pub fn independent(n: usize, faults: Faults, synchronous: f64) -> Likelihoods {
     })
 }
 
-/// With the measured law of t_p: which of the n replicas are not synchronous is left to chance, so
-/// the correct ones among them have a hypergeometric law.
+/// Likelihoods with the measured distribution of t_p: the replicas that are not synchronous are a
+/// random choice of the n, so the correct ones among them have a hypergeometric distribution.
 pub fn measured(n: usize, faults: Faults, law: &[f64]) -> Likelihoods {
     likelihoods(n, faults, &|correct, late| {
         let among = |(slow, p): (usize, &f64)| {
@@ -330,34 +332,34 @@ pub fn measured(n: usize, faults: Faults, law: &[f64]) -> Likelihoods {
     })
 }
 
-/// What was found for one size and one 2 Delta.
+/// Findings for one size and one 2 Delta.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfDeadline {
-    /// Members.
+    /// Number of members.
     pub size: u8,
-    /// Both directions of a pair must answer within this: 2 Delta.
+    /// Time within which both directions of a pair must answer: 2 Delta.
     pub two_delta_ms: f64,
     /// P(t_p = j), from j = 0 on.
     pub not_synchronous: Vec<f64>,
     /// p_s = 1 - E[t_p] / n.
     pub synchronous: f64,
-    /// With independent replicas of that p_s.
+    /// Likelihoods with independent replicas of that p_s.
     pub if_independent: Likelihoods,
-    /// With the measured law.
+    /// Likelihoods with the measured distribution.
     pub as_measured: Likelihoods,
-    /// P(A <= a) for a = 0 and on: crashes that could have been stood at a moment.
+    /// P(A <= a) for a = 0 and on: crashes that could have been tolerated at a moment.
     pub margin_at_most: Vec<f64>,
-    /// The longest stretch with no margin at all.
+    /// Longest period without any margin.
     pub longest_spell_s: f64,
-    /// The longest stretches, with their beginnings.
+    /// Longest such periods, with their beginnings.
     pub spells: Vec<Spell>,
-    /// Slots; its interval is of P(t_p = 0).
+    /// Slots, with the interval of P(t_p = 0).
     pub evidence: Evidence,
     /// Slots in which a replica was down or did not measure: they are left out.
     pub partial_slots: u64,
 }
 
-/// The likelihoods for every size and every 2 Delta.
+/// Computes the likelihoods for every size and every 2 Delta.
 pub fn report(synchrony: &Synchrony, faults: Faults) -> Vec<OfDeadline> {
     let mut found = Vec::new();
     for (size, of) in &synchrony.by_size {

@@ -1,27 +1,27 @@
-//! Rounds that are not written down yet.
+//! Rounds that are not written yet.
 
 use crate::sample::{Sample, Status, Workload};
 
 /// One tick.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// The day, counted since 1970.
+    /// Day, counted since 1970.
     pub day: i64,
-    /// The group, counted within the epoch.
+    /// Group, counted within the epoch.
     pub group: u16,
-    /// Members of the group.
+    /// Number of members of the group.
     pub size: u8,
-    /// What callees do.
+    /// Workload of the callees.
     pub workload: Workload,
-    /// The tick within the epoch.
+    /// Tick within the epoch.
     pub number: u32,
-    /// When it was due, on the wall clock.
+    /// Due time, on the wall clock.
     pub due_wall_ns: i64,
-    /// The same on the monotonic one.
+    /// Due time on the monotonic clock.
     pub due_mono_ns: i64,
-    /// The wall clock was set while it was under way.
+    /// Whether the wall clock was set while the round was in flight.
     pub clock_step: bool,
-    /// One per member.
+    /// One call per member.
     pub calls: Vec<Call>,
 }
 
@@ -30,38 +30,38 @@ pub struct Round {
 pub struct Call {
     /// The callee.
     pub to: u16,
-    /// What became of it.
+    /// Result of the call.
     pub fate: Fate,
-    /// The life of the callee that was called, as an index.
+    /// Life of the called node, as an index.
     pub incarnation: u8,
-    /// How late it was sent, or could have been.
+    /// Lag at which the request was sent, or could have been.
     pub lag_ns: i64,
-    /// What was measured, if there was a reply.
+    /// Measurements, if there was a reply.
     pub reply: Option<Measured>,
 }
 
-/// What a reply says.
+/// Measurements of a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// From sending to the reply.
+    /// Time from sending to the reply.
     pub rtt_ns: i64,
-    /// Within the callee.
+    /// Time within the callee.
     pub svc_ns: i64,
-    /// When the callee had it, by its clock, after it was due by the caller's.
+    /// Arrival at the callee by its clock, relative to the due time by the caller's.
     pub rx_off_ns: i64,
 }
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It may still be answered.
+    /// A reply may still arrive.
     Waiting {
-        /// When it was sent; none while it waits to be.
+        /// Time of sending; `None` while it is queued.
         sent_mono_ns: Option<i64>,
     },
     /// There is no connection any more, or was none: refused, unless the callee was down.
     Broken,
-    /// This.
+    /// The result is final.
     Settled(Status),
 }
 
@@ -75,14 +75,14 @@ fn micros(ns: i64) -> i32 {
 }
 
 impl Round {
-    /// Whether the fate of every call is known.
+    /// Whether the result of every call is known.
     pub fn is_settled(&self) -> bool {
         self.calls.iter().all(|call| matches!(call.fate, Fate::Settled(_)))
     }
 }
 
 impl Call {
-    /// The row of a call that is settled.
+    /// Row of a settled call.
     pub fn row(&self, round: &Round, epoch: u16, src: u16) -> Option<Sample> {
         let Fate::Settled(status) = self.fate else { return None };
         let stepped = round.clock_step && status == Status::Ok;

@@ -1,4 +1,4 @@
-//! Stories of a caller with a made-up world around it.
+//! Scenarios of a caller in a synthetic world.
 
 use super::*;
 use crate::sample::Workload;
@@ -6,7 +6,7 @@ use crate::schedule::EPOCH_NS;
 
 const S: i64 = 1_000_000_000;
 const MS: i64 = 1_000_000;
-/// An hour into a day.
+/// Start of the scenarios: an hour into a day.
 const START: i64 = 20_000 * EPOCH_NS + 3_600 * S;
 
 struct World {
@@ -15,7 +15,7 @@ struct World {
     rows: Vec<Sample>,
     sent: Vec<(u16, Request)>,
     epochs: Vec<Epoch>,
-    /// Callees answer at once; these do not.
+    /// Callees that do not answer; all others answer at once.
     mute: Vec<u16>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Lets time pass in one step: the caller stood still.
+    /// Lets time pass in one step: the caller was suspended.
     fn jump(&mut self, ns: i64) {
         self.now.wall_ns += ns;
         self.now.mono_ns += ns;
@@ -98,7 +98,7 @@ impl World {
 }
 
 #[test]
-fn everybody_is_called_once_a_second_in_turn() {
+fn every_member_is_called_once_a_second_in_turn() {
     let mut world = World::new();
     world.pass(10 * S);
     assert_eq!(world.rows.len(), 30);
@@ -109,7 +109,7 @@ fn everybody_is_called_once_a_second_in_turn() {
     assert!(mine.iter().all(|row| i64::from(row.lag_ns) < 10 * MS && row.svc_100ns == Some(10)));
     let order: Vec<Workload> = mine.iter().map(|row| row.workload).collect();
     assert_eq!(order[..5], order[5..]);
-    // When a tick is due can be known by everybody.
+    // All nodes can compute the due time of a tick.
     let (day, round) = (20_000, mine[0].round);
     assert_eq!(mine[0].t_sched_ns, due_ns(day, round, phase_ns(7, day, 0, round, S), S));
     assert_eq!((world.epochs.len(), world.epochs[0].groups.len()), (1, 1));
@@ -150,7 +150,7 @@ fn late_replies_are_kept_for_a_minute() {
     assert!(mine[0].latency_ns().unwrap() > 30 * S as u64);
     assert_eq!(mine[1].rtt_100ns, None);
     assert_eq!(mine[2].status, Status::Ok);
-    // The others of these rounds were not held against anybody.
+    // The other calls of these rounds count as successful.
     assert!(world.of(2).iter().all(|row| row.status == Status::Ok));
 }
 
@@ -203,7 +203,7 @@ fn a_clock_that_is_set_is_said_so_and_repeats_no_round() {
         assert!(mine.iter().all(|row| row.status != Status::Skipped), "{by}");
         assert!(mine.iter().all(|row| i64::from(row.lag_ns) < S), "{by}");
     }
-    // What is under way when the clock is set keeps its round trip and is marked.
+    // A call in flight when the clock is set keeps its round trip and is marked.
     let mut world = World::new();
     world.mute = vec![1];
     world.pass(S);

@@ -1,18 +1,18 @@
-//! Files that are about the whole host, or about a cgroup.
+//! Parsers of files about the whole host, or about a cgroup.
 
 use super::add;
 use crate::resources::Resources;
 
-/// Busy and total ticks of every core, as they stand.
+/// Busy and total ticks of every core, as raw counters.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Cores(Vec<(u64, u64)>);
 
-/// Above this a core is full.
+/// Usage above which a core counts as full.
 const FULL_PERCENT: u64 = 95;
 
 impl Cores {
-    /// The busiest core since `before`, in percent, and how many were full; none if cores came or
-    /// went.
+    /// Usage of the busiest core since `before`, in percent, and the number of full cores; `None`
+    /// if the set of cores changed.
     pub fn since(&self, before: &Self) -> Option<(i64, i64)> {
         if self.0.len() != before.0.len() || self.0.is_empty() {
             return None;
@@ -34,7 +34,7 @@ fn numbers(text: &str) -> impl Iterator<Item = i64> + Clone + '_ {
     text.split_ascii_whitespace().map_while(number)
 }
 
-/// `/proc/stat`: all cores together, each core, switches and processes.
+/// Parses `/proc/stat`: all cores together, each core, switches and processes.
 pub fn stat(text: &str, row: &mut Resources) -> Cores {
     let mut cores = Cores::default();
     for line in text.lines() {
@@ -63,7 +63,7 @@ pub fn stat(text: &str, row: &mut Resources) -> Cores {
                 break;
             }
             name if name.starts_with("cpu") => {
-                // Guests are counted in user time already.
+                // Guest time is already included in user time.
                 let total: i64 = values.clone().take(8).sum();
                 let idle: i64 = values.skip(3).take(2).sum();
                 cores.0.push(((total - idle).unsigned_abs(), total.unsigned_abs()));
@@ -74,7 +74,7 @@ pub fn stat(text: &str, row: &mut Resources) -> Cores {
     cores
 }
 
-/// `/proc/diskstats`, summed over the chosen devices.
+/// Parses `/proc/diskstats`, summed over the chosen devices.
 pub fn diskstats(text: &str, devices: &[String], row: &mut Resources) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace().skip(2);
@@ -101,7 +101,7 @@ pub fn diskstats(text: &str, devices: &[String], row: &mut Resources) {
     }
 }
 
-/// `/proc/meminfo`.
+/// Parses `/proc/meminfo`.
 pub fn meminfo(text: &str, row: &mut Resources) {
     let (mut swap_total, mut swap_free) = (None, None);
     for line in text.lines() {
@@ -122,10 +122,10 @@ pub fn meminfo(text: &str, row: &mut Resources) {
     row.swap_used_kb = swap_total.zip(swap_free).map(|(total, free)| total - free);
 }
 
-/// `/proc/vmstat`.
+/// Parses `/proc/vmstat`.
 pub fn vmstat(text: &str, row: &mut Resources) {
     for line in text.lines() {
-        // Of some two hundred lines a dozen matter: most are told by their first byte.
+        // Of some two hundred lines a dozen matter, most of which the first byte identifies.
         if !matches!(line.as_bytes().first(), Some(b'p' | b'a' | b'c' | b't' | b'w' | b'o')) {
             continue;
         }
@@ -152,7 +152,7 @@ pub fn vmstat(text: &str, row: &mut Resources) {
     }
 }
 
-/// A file of pressure: the stall of "some" and of "full", in microseconds since boot.
+/// Parses a file of pressure: the stall of "some" and of "full", in microseconds since boot.
 pub fn pressure(text: &str) -> (Option<i64>, Option<i64>) {
     let (mut some, mut full) = (None, None);
     for line in text.lines() {
@@ -166,7 +166,7 @@ pub fn pressure(text: &str) -> (Option<i64>, Option<i64>) {
     (some, full)
 }
 
-/// `/proc/net/dev`, summed over the chosen interfaces.
+/// Parses `/proc/net/dev`, summed over the chosen interfaces.
 pub fn netdev(text: &str, interfaces: &[String], row: &mut Resources) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(':') else { continue };
@@ -188,7 +188,7 @@ pub fn netdev(text: &str, interfaces: &[String], row: &mut Resources) {
     }
 }
 
-/// Files of two lines for each protocol, one of names and one of values.
+/// Parses files with two lines for each protocol, one of names and one of values.
 fn pairs(text: &str, mut take: impl FnMut(&str, &str, i64)) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
@@ -203,7 +203,7 @@ fn pairs(text: &str, mut take: impl FnMut(&str, &str, i64)) {
     }
 }
 
-/// `/proc/net/snmp`.
+/// Parses `/proc/net/snmp`.
 pub fn snmp(text: &str, row: &mut Resources) {
     pairs(text, |protocol, name, value| match (protocol, name) {
         ("Tcp", "RetransSegs") => row.tcp_retransmitted_segments = Some(value),
@@ -212,7 +212,7 @@ pub fn snmp(text: &str, row: &mut Resources) {
     });
 }
 
-/// `/proc/net/netstat`.
+/// Parses `/proc/net/netstat`.
 pub fn netstat(text: &str, row: &mut Resources) {
     pairs(text, |protocol, name, value| {
         let place = match (protocol, name) {
@@ -227,7 +227,7 @@ pub fn netstat(text: &str, row: &mut Resources) {
     });
 }
 
-/// `/proc/net/softnet_stat`: one line of hexadecimal numbers for each core.
+/// Parses `/proc/net/softnet_stat`: one line of hexadecimal numbers for each core.
 pub fn softnet(text: &str, row: &mut Resources) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -239,7 +239,7 @@ pub fn softnet(text: &str, row: &mut Resources) {
     }
 }
 
-/// `cpu.stat` of a cgroup.
+/// Parses `cpu.stat` of a cgroup.
 pub fn cpu_stat(text: &str, row: &mut Resources) {
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         match name {
@@ -250,7 +250,7 @@ pub fn cpu_stat(text: &str, row: &mut Resources) {
     }
 }
 
-/// `memory.events` of a cgroup.
+/// Parses `memory.events` of a cgroup.
 pub fn memory_events(text: &str, row: &mut Resources) {
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         match name {
@@ -262,7 +262,7 @@ pub fn memory_events(text: &str, row: &mut Resources) {
     }
 }
 
-/// `io.stat` of a cgroup, summed over devices.
+/// Parses `io.stat` of a cgroup, summed over devices.
 pub fn cgroup_io(text: &str, row: &mut Resources) {
     for (name, value) in text.split_ascii_whitespace().filter_map(|word| word.split_once('=')) {
         let place = match name {
@@ -278,7 +278,7 @@ pub fn cgroup_io(text: &str, row: &mut Resources) {
     }
 }
 
-/// A file with one number in it.
+/// Parses a file that contains one number.
 pub fn single(text: &str) -> Option<i64> {
     number(text.trim())
 }

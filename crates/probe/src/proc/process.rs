@@ -1,22 +1,22 @@
-//! Files that are about one process.
+//! Parsers of files about one process.
 //!
-//! What the kernel says of a process is often about its main thread only: times on a core and
-//! waiting for one, and context switches, are summed over the folder of its threads here.
+//! Many statistics of a process cover its main thread only: times on a core and waiting for one,
+//! and context switches, are therefore summed over the folder of its threads here.
 
 use crate::resources::Resources;
 
-/// What the threads of a process have done, as their counters stand.
+/// Work of the threads of a process, as raw counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Threads {
     /// Time on a core.
     pub oncpu_ns: i64,
     /// Time runnable without a core.
     pub wait_ns: i64,
-    /// Times on a core.
+    /// Number of times on a core.
     pub timeslices: i64,
-    /// Context switches that they asked for.
+    /// Voluntary context switches.
     pub voluntary: i64,
-    /// Context switches that they did not ask for.
+    /// Involuntary context switches.
     pub involuntary: i64,
 }
 
@@ -44,25 +44,25 @@ impl Threads {
     }
 }
 
-/// What a process has done, as its counters stand.
+/// Work of a process, as raw counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Work {
-    /// Summed over its threads.
+    /// Work summed over its threads.
     pub threads: Threads,
     /// Page faults.
     pub minor_faults: Option<i64>,
     /// Page faults that read from a device.
     pub major_faults: Option<i64>,
-    /// Waiting for block devices, in ticks; zero where the kernel does not count it.
+    /// Time waiting for block devices, in ticks; zero where the kernel does not count it.
     pub block_io_delay_ticks: Option<i64>,
-    /// Read from devices.
+    /// Bytes read from devices.
     pub read_bytes: Option<i64>,
-    /// Written to devices.
+    /// Bytes written to devices.
     pub written_bytes: Option<i64>,
 }
 
 impl Work {
-    /// The text of the `stat` of the process. Its name may have spaces and brackets in it.
+    /// Parses the text of the process' `stat`. Its name may contain spaces and parentheses.
     pub fn stat(&mut self, text: &str) {
         let Some((_, rest)) = text.rsplit_once(") ") else { return };
         // The first field behind the name is the third of the file.
@@ -72,7 +72,7 @@ impl Work {
         self.block_io_delay_ticks = field(42);
     }
 
-    /// The text of the `io` of the process.
+    /// Parses the text of the process' `io`.
     pub fn io(&mut self, text: &str) {
         for (name, value) in text.lines().filter_map(|line| line.split_once(": ")) {
             match name {
@@ -83,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Puts it into a row, as the work of the store.
+    /// Stores the work in a row, as that of the store.
     pub fn of_store(&self, row: &mut Resources) {
         row.store_oncpu_ns = Some(self.threads.oncpu_ns);
         row.store_runq_wait_ns = Some(self.threads.wait_ns);
@@ -97,7 +97,7 @@ impl Work {
         row.store_written_bytes = self.written_bytes;
     }
 
-    /// Puts it into a row, as the work of the agent.
+    /// Stores the work in a row, as that of the agent.
     pub fn of_agent(&self, row: &mut Resources) {
         row.agent_oncpu_ns = Some(self.threads.oncpu_ns);
         row.agent_runq_wait_ns = Some(self.threads.wait_ns);

@@ -1,26 +1,26 @@
-//! How late a thread woke up that sleeps to fixed moments: a canary.
+//! Lateness of a thread that sleeps until fixed moments: a canary.
 //!
-//! This is what a peer of the process experiences when the process, its host or its hypervisor
-//! stands still. Moments that were slept through are not made up for: the stall is counted once, with
-//! its whole length.
+//! The canary experiences the same delay as a peer of the process when the process, its host or its
+//! hypervisor pauses. Moments that were slept through are not made up for: the stall is counted
+//! once, with its whole length.
 
-/// A stall above this is counted.
+/// Stall above which it is counted.
 const COUNTED_NS: u64 = 1_000_000;
 
-/// Lateness since the last row was taken.
+/// Lateness since the last row.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Lateness {
-    /// Summed.
+    /// Sum of all lateness.
     pub sum_ns: u64,
-    /// The worst.
+    /// Maximum lateness.
     pub max_ns: u64,
-    /// How many were above 1 ms.
+    /// Number of stalls above 1 ms.
     pub above_1ms: u64,
 }
 
 impl Lateness {
-    /// The canary woke up `late_ns` after it should have. Returns how many of its moments, which
-    /// are `period_ns` apart, are over: the next one to sleep to is so many later.
+    /// Records that the canary woke up `late_ns` too late. Returns how many of its moments, which
+    /// are `period_ns` apart, have passed: the next sleep ends that many periods later.
     pub fn woke(&mut self, late_ns: u64, period_ns: u64) -> u64 {
         self.sum_ns += late_ns;
         self.max_ns = self.max_ns.max(late_ns);

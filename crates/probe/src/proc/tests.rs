@@ -122,7 +122,7 @@ fn a_row_is_what_moved_in_its_time() {
     let row = difference(&before, &now);
     assert_eq!((row.dt_us, row.clock_jump_us), (1_000_000, Some(3_000)));
     assert_eq!((row.pgfault, row.mem_dirty_kb), (Some(4), Some(7)));
-    // A counter that went back began anew; one that is new has no difference.
+    // A decreasing counter was reset; a new one has no difference.
     assert_eq!((row.cpu_ctxt, row.oom_kill), (Some(0), None));
 }
 

@@ -1,74 +1,74 @@
-//! One election time-out for all machines of a cluster, from what each of them proposes.
+//! Agreement on one election time-out for all machines of a cluster, from the proposal of each.
 //!
-//! Every window each machine tells the others which time-out it uses, which one would do by what it
-//! has measured, and whether it may use another one at all. One machine decides for all, as with
-//! leads: the smallest of those that are well. It takes the longest that is proposed, an hour after
-//! the last change at the earliest, and goes towards it by a factor of one and a half at most. The
-//! others use what that one uses. Whoever has just begun does not decide, and is not followed, before
-//! it uses what most others do.
+//! In every window each machine sends the others the time-out that it uses, the one that would
+//! suffice by its own measurements, and whether it may use another one at all. One machine decides
+//! for all, as with leads: the smallest healthy one. It takes the longest proposal, an hour after
+//! the last change at the earliest, and moves towards it by a factor of one and a half at most. The
+//! others use its time-out. A machine that has just started does not decide, and is not followed,
+//! before it uses the time-out of most others.
 //!
-//! Nothing that must be right rests on it: what leaders are promised names its time, whatever anybody
-//! uses.
+//! Safety does not depend on it: a leader's promise contains its duration, whichever time-out a
+//! machine uses.
 
 use super::{FIGURES_US_MAX, GRACE_US};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A time-out is not changed again sooner.
+/// Minimum time between two changes of a time-out.
 pub const STEP_US: u64 = 3_600_000_000;
-/// By which factor it changes at once, at most.
+/// Maximum factor of a single change.
 const STEP_FACTOR: f64 = 1.5;
-/// By which part it must be another one to be changed at all.
+/// Minimum relative difference of a change.
 const NEWS: f64 = 0.1;
 
-/// What a machine tells others about election time-outs: the lower edges, in microseconds.
+/// A machine's proposal to the others: lower edges of election time-outs, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// What it uses.
+    /// Time-out in use.
     pub used_us: u32,
-    /// What would do; 0 if it does not know yet.
+    /// Time-out that would suffice; 0 if unknown.
     pub proposed_us: u32,
-    /// It uses what is agreed.
+    /// Whether the machine uses the agreed time-out.
     pub applies: bool,
-    /// It has used the same as most others before.
+    /// Whether the machine has used the same time-out as most others before.
     pub settled: bool,
 }
 
-/// The time-outs that may be agreed on, in microseconds.
+/// Limits of the time-outs that may be agreed on, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The shortest.
+    /// Shortest time-out.
     pub least_us: u32,
-    /// Without any measurement, or if a machine does not apply what is agreed.
+    /// Time-out without any measurement, or if a machine does not apply the agreed one.
     pub default_us: u32,
-    /// The longest.
+    /// Longest time-out.
     pub most_us: u32,
 }
 
-/// A time-out that is another one from now on.
+/// A change of the time-out, from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What was used.
+    /// Time-out before the change.
     pub before_us: u32,
-    /// What is used.
+    /// Time-out after the change.
     pub after_us: u32,
-    /// Why.
+    /// Reason for the change.
     pub evidence: String,
 }
 
-/// Where and when a window ends.
+/// Circumstances at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// Now.
+    /// Current time.
     pub now_us: u64,
-    /// The machine.
+    /// Number of this machine.
     pub own: u16,
     /// All machines of the cluster.
     pub machines: &'a BTreeSet<u16>,
-    /// Those of them that had better not decide anything.
+    /// Machines among them that should not decide anything.
     pub left: &'a BTreeSet<u16>,
 }
 
-/// What a machine knows of the time-outs of all.
+/// State of a machine: the time-outs of all machines as far as it knows them.
 #[derive(Debug)]
 pub struct Agreement {
     bounds: Bounds,
@@ -82,7 +82,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// A machine that begins, and uses the default.
+    /// Creates the state of a machine that starts with the default.
     pub fn new(bounds: Bounds, now_us: u64, applies: bool) -> Self {
         Self {
             bounds,
@@ -96,28 +96,28 @@ impl Agreement {
         }
     }
 
-    /// What is used here.
+    /// Time-out in use here.
     pub fn used_us(&self) -> u32 {
         self.used_us
     }
 
-    /// This machine has found out which time-out would do.
+    /// Sets the time-out that suffices by this machine's measurements.
     pub fn propose(&mut self, proposed_us: u32) {
         self.proposed_us = proposed_us;
     }
 
-    /// What the others are to be told.
+    /// Proposal to send to the others.
     pub fn wish(&self) -> Wish {
         let Self { used_us, proposed_us, applies, settled, .. } = *self;
         Wish { used_us, proposed_us, applies, settled }
     }
 
-    /// Another machine has told this.
+    /// Handles another machine's proposal.
     pub fn hear(&mut self, now_us: u64, machine: u16, wish: Wish) {
         self.told.insert(machine, (now_us, wish));
     }
 
-    /// A window ends: what changes here, if anything does.
+    /// Ends a window; returns the change here, if there is one.
     pub fn close(&mut self, scene: &Scene<'_>) -> Option<Change> {
         let Scene { now_us, own, machines, left } = *scene;
         self.told.retain(|machine, (at, _)| {
@@ -125,7 +125,7 @@ impl Agreement {
         });
         let unwilling = self.told.iter().find(|(_, (_, wish))| !wish.applies);
         if let Some(machine) = unwilling.map(|(machine, _)| *machine) {
-            let why = format!("machine {machine} does not apply what is agreed");
+            let why = format!("machine {machine} does not apply the agreed time-out");
             return self.change(now_us, self.bounds.default_us, why);
         }
         let all = machines.iter().all(|machine| *machine == own || self.told.contains_key(machine));
@@ -139,7 +139,7 @@ impl Agreement {
                 return None;
             }
             self.settled = true;
-            return self.change(now_us, wish.used_us, format!("as machine {machine} has it"));
+            return self.change(now_us, wish.used_us, format!("used by machine {machine}"));
         }
         self.decide(now_us, machines.len())
     }
@@ -154,7 +154,7 @@ impl Agreement {
             used.sort_unstable();
             let most = used.get(used.len().saturating_sub(1) / 2).copied();
             let most = most.unwrap_or(self.used_us);
-            return self.change(now_us, most, "as most machines have it".to_owned());
+            return self.change(now_us, most, "used by most machines".to_owned());
         }
         if self.changed_us.is_some_and(|at| now_us.saturating_sub(at) < STEP_US) {
             return None;
@@ -174,7 +174,9 @@ impl Agreement {
         }
         let by = by.map_or("this machine".to_owned(), |machine| format!("machine {machine}"));
         let (count, ms) = (known.len(), longest / 1_000);
-        let why = format!("{count} of {machines} machines propose {ms} ms at most, {by} most");
+        let why = format!(
+            "{count} of {machines} machines propose up to {ms} ms; the longest proposal is from {by}"
+        );
         self.change(now_us, next as u32, why)
     }
 
@@ -196,12 +198,12 @@ mod tests {
     const BOUNDS: Bounds = Bounds { least_us: 190_000, default_us: 950_000, most_us: 2_850_000 };
     const WINDOW_US: u64 = 10_000_000;
 
-    /// Machines that tell each other everything at the end of each window.
+    /// Machines that exchange all proposals at the end of each window.
     struct Cluster {
         now_us: u64,
         machines: BTreeMap<u16, Agreement>,
         left: BTreeSet<u16>,
-        /// Who has changed what, and why.
+        /// Changes by machine.
         changes: Vec<(u16, Change)>,
     }
 
@@ -244,27 +246,30 @@ mod tests {
     fn all_go_towards_the_longest_proposal_step_by_step() {
         let mut cluster = Cluster::new(3);
         cluster.pass(600);
-        assert_eq!(cluster.used_ms(), [950; 3], "nobody has measured anything");
+        assert_eq!(cluster.used_ms(), [950; 3], "there are no measurements yet");
         cluster.propose(&[300, 350]);
         cluster.pass(20);
         assert_eq!(cluster.used_ms(), [633; 3], "by a factor of one and a half");
         let (first, Change { evidence, .. }) = &cluster.changes[0];
         assert_eq!(*first, 1);
-        assert_eq!(evidence, "2 of 3 machines propose 350 ms at most, machine 2 most");
+        assert_eq!(
+            evidence,
+            "2 of 3 machines propose up to 350 ms; the longest proposal is from machine 2"
+        );
         cluster.pass(3_500);
         assert_eq!(cluster.used_ms(), [633; 3]);
         cluster.pass(2 * 3_600);
         assert_eq!(cluster.used_ms(), [350; 3]);
         cluster.propose(&[320, 340, 330]);
         cluster.pass(2 * 3_600);
-        assert_eq!(cluster.used_ms(), [350; 3], "that is no news");
+        assert_eq!(cluster.used_ms(), [350; 3], "the difference is too small");
         cluster.propose(&[1, 1, 60_000]);
         cluster.pass(10 * 3_600);
-        assert_eq!(cluster.used_ms(), [2_850; 3], "as long as it may be");
+        assert_eq!(cluster.used_ms(), [2_850; 3], "the upper limit");
     }
 
     #[test]
-    fn whoever_begins_follows_and_does_not_lead() {
+    fn a_machine_that_starts_follows_and_does_not_lead() {
         let mut cluster = Cluster::new(3);
         cluster.propose(&[400, 400, 400]);
         cluster.pass(3 * 3_600);
@@ -277,7 +282,7 @@ mod tests {
             cluster.pass(20);
             assert_eq!(cluster.machines[&3].used_us() / 1_000, used, "{again} is not followed yet");
             cluster.pass(200);
-            assert_eq!(cluster.used_ms(), [used; 3], "{again} has it again");
+            assert_eq!(cluster.used_ms(), [used; 3], "{again} uses it again");
         }
     }
 
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(cluster.used_ms(), [950; 3]);
         assert_eq!(
             cluster.changes.last().unwrap().1.evidence,
-            "machine 2 does not apply what is agreed"
+            "machine 2 does not apply the agreed time-out"
         );
         cluster.propose(&[400; 3]);
         cluster.pass(7_200);

@@ -1,4 +1,4 @@
-//! Whom to ask when, and what came of it: one machine's own measurements.
+//! Schedule and results of the requests to other machines: one machine's own measurements.
 
 use super::disks::AppendRow;
 use super::law::{LOST_US, Sliding};
@@ -9,53 +9,53 @@ use std::collections::{BTreeMap, VecDeque};
 
 const MINUTE_US: u64 = 60_000_000;
 const DAY_US: u64 = 24 * 60 * MINUTE_US;
-/// Questions to one machine without an answer; there are never so many, unless time jumps.
+/// Maximum number of unanswered requests to one machine; never reached unless time jumps.
 const OPEN_MAX: usize = 64;
 
-/// What one machine has seen of all others in the last minute.
+/// One machine's measurements of all others in the last minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Grows by one with every window of the machine.
+    /// Window number of the machine.
     pub number: u32,
-    /// How long the machine has been there, in seconds.
+    /// Uptime of the machine, in seconds.
     pub up_s: u32,
-    /// How late its own timers were: the 90th percentile.
+    /// Lateness of its own timers: the 90th percentile.
     pub late_us: u32,
-    /// What it has seen of each other machine.
+    /// Measurements of each other machine.
     pub rows: Vec<Row>,
 }
 
-/// What one machine has seen of another one in the last minute.
+/// One machine's measurements of another one in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The other machine.
+    /// Measured machine.
     pub machine: u16,
-    /// Questions.
+    /// Number of requests.
     pub count: u16,
-    /// Those of them without an answer in time.
+    /// Number of requests without an answer in time.
     pub lost: u16,
     /// Seconds since the last answer; the largest number if there was none.
     pub silent_s: u16,
-    /// Median of the round trips; [`LOST_US`] if so many were lost.
+    /// Median of the round trips; [`LOST_US`] if that many were lost.
     pub p50_us: u32,
-    /// 90th percentile.
+    /// 90th percentile of the round trips.
     pub p90_us: u32,
-    /// The shortest of a day: how far away the other machine is.
+    /// Shortest round trip of a day: the distance of the other machine.
     pub near_us: u32,
-    /// 90th percentile of how long the other machine took by its own clock.
+    /// 90th percentile of the other machine's processing time, by its own clock.
     pub service_us: u32,
-    /// It was there for long enough to be judged.
+    /// Whether the machine has been connected for long enough to be judged.
     pub settled: bool,
 }
 
-/// Quantiles of a span of time.
+/// Quantiles of a time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Law3 {
-    /// Questions.
+    /// Number of requests.
     pub count: u32,
-    /// Those without an answer.
+    /// Number of requests without an answer.
     pub lost: u32,
-    /// Median; [`LOST_US`] if so many were lost.
+    /// Median; [`LOST_US`] if that many were lost.
     pub p50_us: u32,
     /// 90th percentile.
     pub p90_us: u32,
@@ -63,19 +63,20 @@ pub struct Law3 {
     pub p99_us: u32,
 }
 
-/// A question without an answer.
+/// An unanswered request.
 #[derive(Debug)]
 struct Open {
     number: u32,
     due_us: u64,
-    /// How late it was sent.
+    /// Lag at which it was sent.
     lag_us: u32,
-    /// There was a connection then.
+    /// Whether there was a connection then.
     linked: bool,
 }
 
 impl Open {
-    /// What came of it: the round trip and how much of that the other machine took, if it was answered.
+    /// Result of the request: the round trip and the other machine's share of it, if it was
+    /// answered.
     fn seen(&self, machine: u16, answer: Option<(u32, u32)>) -> Seen {
         Seen {
             machine,
@@ -89,41 +90,42 @@ impl Open {
     }
 }
 
-/// A question or an append, and what came of it.
+/// A request or an append, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The other machine.
+    /// Measured machine.
     pub machine: u16,
-    /// It is an append, until it was durable, and no question.
+    /// Whether it is an append, until it was durable, instead of a request.
     pub append: bool,
-    /// When it was due. An append is due when it is sent.
+    /// Due time. An append is due when it is sent.
     pub due_us: u64,
-    /// How late it was sent.
+    /// Lag at which it was sent.
     pub lag_us: u32,
-    /// The round trip; none if there was no answer in time.
+    /// Round trip; `None` without an answer in time.
     pub rtt_us: Option<u32>,
-    /// How long a question was at the other machine, by its own clock.
+    /// Processing time of a request at the other machine, by its own clock.
     pub service_us: Option<u32>,
-    /// There was a connection when it was due.
+    /// Whether there was a connection at the due time.
     pub linked: bool,
 }
 
 #[derive(Debug)]
 struct Peer {
     since_us: u64,
-    /// When it was asked first, roughly; how often it was asked, or should have been; and when it is next.
+    /// Approximate time of the first request; number of requests, including missed ones; and time
+    /// of the next one.
     begun_us: u64,
     asked: u64,
     next_us: u64,
-    /// Who asks whom, which decides when.
+    /// Number of the ordered pair, which determines the times of its requests.
     pair: u64,
-    /// The questions without an answer.
+    /// Unanswered requests.
     open: VecDeque<Open>,
     minute: Sliding,
     tens: Sliding,
     day: Sliding,
     service: Sliding,
-    /// Until appends were durable there: of the last minute, and of the last day.
+    /// Times until appends were durable there: of the last minute, and of the last day.
     appends: Sliding,
     appends_of_day: Sliding,
     answered_us: Option<u64>,
@@ -152,8 +154,8 @@ impl Peer {
         new
     }
 
-    /// When it is asked next: once in a second, at a time of its own in each. What comes as regularly as
-    /// questions would else be met by some of them always and by others never.
+    /// Schedules the next request: once per second, at another time within each. Periodic events of
+    /// the same frequency would otherwise always hit some requests and never others.
     fn plan(&mut self) {
         let number = seed_of(&[self.pair, self.asked]);
         self.next_us = self.begun_us + self.asked * ASK_US + number % ASK_US;
@@ -167,7 +169,7 @@ impl Peer {
         self.lost_total += u64::from(us == LOST_US);
     }
 
-    /// Gives up questions that were due too long ago, and gives those.
+    /// Gives up requests that were due too long ago, and returns them.
     fn give_up(&mut self, now_us: u64) -> Vec<Open> {
         let mut given_up = Vec::new();
         while let Some(open) = self.open.front()
@@ -179,7 +181,7 @@ impl Peer {
         given_up
     }
 
-    /// Whether it is there for long enough to be judged.
+    /// Whether it has been connected for long enough to be judged.
     fn is_settled(&self, now_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) >= GRACE_US
     }
@@ -189,7 +191,7 @@ impl Peer {
     }
 }
 
-/// One machine's measurements.
+/// Measurements of one machine.
 #[derive(Debug)]
 pub struct Asker {
     own: u16,
@@ -199,12 +201,12 @@ pub struct Asker {
     late: Sliding,
     peers: BTreeMap<u16, Peer>,
     collected: Collected,
-    /// What nobody has taken yet, if somebody wants it.
+    /// Measurements that have not been taken yet, if they are kept.
     seen: Option<Vec<Seen>>,
 }
 
 impl Asker {
-    /// Machine `own` begins.
+    /// Creates the measurements of machine `own`, which starts now.
     pub fn new(own: u16, now_us: u64) -> Self {
         let (late, collected) = (Sliding::new(MINUTE_US), Collected::default());
         let (number, next_question, peers) = (0, 0, BTreeMap::new());
@@ -217,37 +219,38 @@ impl Asker {
         self.seen.get_or_insert_default();
     }
 
-    /// What was measured since this was asked last, if it is kept.
+    /// Takes the measurements since the last call, if they are kept.
     pub fn take_seen(&mut self) -> Vec<Seen> {
         self.seen.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
-    /// These machines there are; what is known of others is forgotten.
+    /// Sets the machines of the cluster; measurements of others are dropped.
     pub fn know(&mut self, now_us: u64, machines: impl IntoIterator<Item = u16>) {
         let mut known = std::mem::take(&mut self.peers);
         let own = self.own;
         for machine in machines.into_iter().filter(|machine| *machine != own) {
-            // Not all machines ask at one moment, nor one machine all others.
+            // Spreads the requests: not all machines send at one moment, nor one machine to all
+            // others.
             let pair = u64::from(own) << 16 | u64::from(machine);
             let peer = known.remove(&machine).unwrap_or_else(|| Peer::new(now_us, pair));
             self.peers.insert(machine, peer);
         }
     }
 
-    /// A machine has connected anew: it may have been started again, and is not judged for a while.
+    /// Handles a new connection: the machine may have restarted, and is not judged for a while.
     pub fn connected(&mut self, now_us: u64, machine: u16) {
         if let Some(peer) = self.peers.get_mut(&machine) {
             peer.since_us = now_us;
         }
     }
 
-    /// When something is due.
+    /// Time of the next due request.
     pub fn due_us(&self) -> Option<u64> {
         self.peers.values().map(|peer| peer.next_us).min()
     }
 
-    /// The questions that are due: to whom, with which number, and since when. Whatever was missed
-    /// while this machine stood still is lost, and not made up for.
+    /// Returns the due requests: machine, number, and due time. Requests that were missed while
+    /// this machine was suspended are lost, and not made up for.
     pub fn questions(&mut self, now_us: u64) -> Vec<(u16, u32, u64)> {
         let mut due = Vec::new();
         for (machine, peer) in &mut self.peers {
@@ -271,7 +274,7 @@ impl Asker {
         due
     }
 
-    /// There is no connection over which the newest question to a machine could be sent.
+    /// Records that no connection exists for the newest request to a machine.
     pub fn cannot_send(&mut self, machine: u16) {
         let peer = self.peers.get_mut(&machine);
         if let Some(open) = peer.and_then(|peer| peer.open.back_mut()) {
@@ -279,7 +282,7 @@ impl Asker {
         }
     }
 
-    /// A machine has answered: so long after it was asked, of which it took `service_us` itself.
+    /// Records an answer after a time, of which the other machine took `service_us` itself.
     pub fn answered(
         &mut self,
         now_us: u64,
@@ -301,7 +304,7 @@ impl Asker {
         self.seen.iter_mut().for_each(|all| all.push(seen));
     }
 
-    /// An append of this machine was durable on another one after so long, or never ([`LOST_US`]).
+    /// Records an append that was durable on another machine after a time, or never ([`LOST_US`]).
     pub fn appended(&mut self, now_us: u64, machine: u16, us: u32) {
         if let Some(peer) = self.peers.get_mut(&machine) {
             peer.appends.record(now_us, us);
@@ -316,8 +319,8 @@ impl Asker {
         }
     }
 
-    /// How long appends took on other machines in the last minute; nothing of those that nothing was
-    /// sent to, or that have just connected and may have to catch up.
+    /// Times of appends on other machines in the last minute; without machines that got no appends,
+    /// or that have just connected and may have to catch up.
     pub fn appends(&mut self, now_us: u64) -> Vec<AppendRow> {
         let rows = self.peers.iter_mut().filter_map(|(machine, peer)| {
             let minute = peer.appends.law(now_us);
@@ -333,17 +336,17 @@ impl Asker {
         rows.collect()
     }
 
-    /// A timer of this machine's own was so late.
+    /// Records the lateness of a timer of this machine.
     pub fn late(&mut self, now_us: u64, us: u32) {
         self.late.record(now_us, us.min(LOST_US - 1));
     }
 
-    /// How late this machine's own timers were in the last minute.
+    /// Lateness of this machine's own timers in the last minute.
     pub fn lateness(&mut self, now_us: u64) -> Law3 {
         law3(&mut self.late, now_us)
     }
 
-    /// The figures of the window that ends now.
+    /// Figures of the window that ends now.
     pub fn figures(&mut self, now_us: u64) -> Figures {
         self.number += 1;
         let seconds = |us: u64| u32::try_from(us / 1_000_000).unwrap_or(u32::MAX);
@@ -369,12 +372,12 @@ impl Asker {
         Figures { number: self.number, up_s, late_us, rows }
     }
 
-    /// What was measured so far, for time-outs.
+    /// Measurements so far, for time-outs.
     pub fn collected(&self) -> &Collected {
         &self.collected
     }
 
-    /// Of each machine: the last minute, the last ten minutes and the last day.
+    /// Distributions of each machine: the last minute, the last ten minutes and the last day.
     pub fn laws(&mut self, now_us: u64) -> Vec<(u16, [Law3; 3])> {
         let laws = |peer: &mut Peer| {
             [&mut peer.minute, &mut peer.tens, &mut peer.day].map(|law| law3(law, now_us))
@@ -382,7 +385,8 @@ impl Asker {
         self.peers.iter_mut().map(|(machine, peer)| (*machine, laws(peer))).collect()
     }
 
-    /// Questions to each machine that were never answered in time, since this one has begun.
+    /// Number of requests to each machine that were never answered in time, since this machine
+    /// started.
     pub fn lost_totals(&self) -> impl Iterator<Item = (u16, u64)> {
         self.peers.iter().map(|(machine, peer)| (*machine, peer.lost_total))
     }
@@ -401,7 +405,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// Machine 1 asks two others for so many seconds; each answers after so many microseconds.
+    /// Machine 1 sends requests to two others for some seconds; `answers` gives their delay in
+    /// microseconds.
     fn asked(seconds: u64, answers: impl Fn(u16, u64) -> Option<u32>) -> Asker {
         let mut asker = Asker::new(1, 0);
         asker.know(0, [1, 2, 3]);
@@ -422,7 +427,7 @@ mod tests {
         asker.know(0, [1, 2]);
         let [(_, first, first_us), ..] = asker.questions(SECOND)[..] else { panic!("one is due") };
         asker.answered(SECOND, 2, first, (40, 4));
-        assert_eq!(asker.take_seen(), [], "nobody wants it");
+        assert_eq!(asker.take_seen(), [], "it is not kept");
         asker.keep_seen();
         let [(_, next, next_us), ..] = asker.questions(2 * SECOND)[..] else {
             panic!("one is due")
@@ -519,7 +524,7 @@ mod tests {
             asker.appended(second * SECOND, 2, us);
             asker.appended(second * SECOND, 9, us);
         }
-        let [row] = asker.appends(200 * SECOND)[..] else { panic!("of machine 2 alone") };
+        let [row] = asker.appends(200 * SECOND)[..] else { panic!("for machine 2 alone") };
         assert!((50..=60).contains(&row.count) && row.lost >= 6, "{row:?}");
         assert_eq!((row.machine, row.p90_us, row.near_us), (2, LOST_US, 700));
         asker.connected(200 * SECOND, 2);
@@ -528,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_just_connected_is_not_settled() {
+    fn a_machine_that_just_connected_is_not_settled() {
         let mut asker = asked(200, |_, _| Some(100));
         asker.connected(200 * SECOND, 3);
         let settled = |asker: &mut Asker, at| {

@@ -1,43 +1,44 @@
-//! Whose disk is slow: how long appends take until they are durable on each machine.
+//! Detection of slow disks, by the time until appends are durable on each machine.
 //!
-//! A question goes to another machine's loop and back; an append goes to its disk, too. So nothing is
-//! said here of machines and connections that are late anyway. Leads should leave a machine with a
-//! slow disk: what a leader has committed is carried out, and answered, once it is on its own disk.
+//! A request goes to another machine's event loop and back; an append goes to its disk, too. So
+//! machines and connections that are late anyway are not considered here. Leads should leave a
+//! machine with a slow disk: a leader executes and answers a committed entry only once it is on its
+//! own disk.
 
 use super::judge::{COUNT_MIN, Found, is_over};
 use super::{APPEND_FLOOR_US, Figures};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long one machine's appends took until they were durable on another one, in the last minute.
+/// Times until one machine's appends were durable on another one, in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppendRow {
-    /// The other machine.
+    /// Measured machine.
     pub machine: u16,
-    /// Appends that were followed: one a second at most.
+    /// Number of measured appends: one per second at most.
     pub count: u16,
-    /// Those of them that were not answered in time.
+    /// Number of appends without an answer in time.
     pub lost: u16,
-    /// 90th percentile; [`super::LOST_US`] if so many were lost.
+    /// 90th percentile; [`super::LOST_US`] if that many were lost.
     pub p90_us: u32,
-    /// The shortest of a day.
+    /// Shortest time of a day.
     pub near_us: u32,
 }
 
-/// What the appends of one window say.
+/// Findings of the appends of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disks {
     /// Machines whose disk is slow.
     pub slow: BTreeSet<u16>,
-    /// Machines of whose disk something is known.
+    /// Machines whose disk has been measured.
     pub measured: BTreeSet<u16>,
 }
 
-/// What the machines have told, if `found` is what their questions say; `percent`: how far above what
-/// is usual is too much.
+/// Evaluates the machines' measurements; `found` are the findings of their requests, and `percent`
+/// is the excess over the usual that is too much.
 ///
-/// One observer is enough: that it is neither the connection nor the other machine's loop is known by
-/// the questions on the same way, and that it is not the observer, by its appends to others. Who sends
-/// appends to one machine only has nothing to compare.
+/// One observer is enough: the requests on the same path rule out the connection and the other
+/// machine's loop, and the observer's appends to others rule out the observer. A machine that sends
+/// appends to one other machine only has nothing to compare.
 pub(super) fn judge(
     members: &BTreeSet<u16>,
     told: &BTreeMap<u16, &[AppendRow]>,
@@ -71,14 +72,14 @@ pub(super) fn judge(
             disks.slow.insert(*machine);
         }
     }
-    // It is a disk that they share, or what they are all asked to write.
+    // Then it is a disk that they share, or the load of all of them.
     if disks.slow.len() * 2 > members.len() {
         disks.slow.clear();
     }
     disks
 }
 
-/// What was seen of a machine's disk, for people: a line for each observer.
+/// Observations of a machine's disk as text: a line for each observer.
 pub(super) fn evidence(
     machine: u16,
     appends: &BTreeMap<u16, &[AppendRow]>,
@@ -93,12 +94,12 @@ pub(super) fn evidence(
             let asked = told.get(&from).and_then(|figures| {
                 figures.rows.iter().find(|asked| asked.machine == machine).map(|asked| asked.p90_us)
             });
-            let asked = asked.map_or(String::new(), |us| format!(", questions {}", ms(us)));
+            let asked = asked.map_or(String::new(), |us| format!(", requests {}", ms(us)));
             format!("{from} to {machine}: appends p90 {p90}, shortest {near}{asked}")
         })
         .collect();
     said.truncate(8);
-    said.push("it answers in time what needs no disk: look at its disk".to_owned());
+    said.push("its answers without a disk write are in time: check its disk".to_owned());
     said
 }
 
@@ -111,8 +112,8 @@ mod tests {
         AppendRow { machine, count: 55, lost: 0, p90_us, near_us: 600 }
     }
 
-    /// What three machines say of each other, in the order 1 to 2, 1 to 3, 2 to 1, 2 to 3, 3 to 1,
-    /// 3 to 2.
+    /// Findings for three machines' observations of each other, in the order 1 to 2, 1 to 3, 2 to
+    /// 1, 2 to 3, 3 to 1, 3 to 2.
     fn judged(p90_us: [u32; 6], found: &Found) -> Vec<u16> {
         let [b, c, d, e, f, g] = p90_us;
         let rows = [[row(2, b), row(3, c)], [row(1, d), row(3, e)], [row(1, f), row(2, g)]];
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(judged(late, &Found { machines: slow, ..Found::default() }), []);
         assert_eq!(judged(late, &Found { everywhere: true, ..Found::default() }), []);
         assert_eq!(judged(late, &Found { silent: BTreeSet::from([3]), ..Found::default() }), []);
-        // Over the other connection it is still seen.
+        // The other connection still shows it.
         let links = BTreeSet::from([(1, 3)]);
         assert_eq!(judged(late, &Found { links: links.clone(), ..Found::default() }), [3]);
         let only_there = [900, 40_000, 900, 900, 900, 900];

@@ -1,41 +1,43 @@
-//! What the figures of one window say: who is slow, which connections are bad, who sees badly.
+//! Findings of one window: slow machines, bad connections, and impaired observers.
 //!
 //! The rules are those of the study of slow machines, with two corrections. A machine does not
 //! compare others with itself, because a call to itself crosses no network. And a machine that is
-//! far away is not slow: a round trip is compared with the shortest of that pair, too.
+//! far away is not slow: a round trip is also compared with the shortest of that pair.
 
 use super::ask::{Figures, Row};
 use super::{FLOOR_US, LOST_US};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With fewer questions in a minute nothing is said about a pair.
+/// Minimum number of requests in a minute for a finding on a pair.
 pub(super) const COUNT_MIN: u16 = 20;
 
-/// What is wrong with a machine.
+/// Problem of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Most others see that it answers late.
+    /// Slow: most other machines see late answers from it.
     Slow,
-    /// It sees all others answer late, which they do not do to each other.
+    /// Impaired observer: it sees late answers from all others, which they do not see from each
+    /// other.
     Observer,
 }
 
-/// What one window says.
+/// Findings of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Machines with which something is wrong.
+    /// Machines with a problem.
     pub machines: BTreeMap<u16, Class>,
-    /// Connections, by the smaller and the larger number.
+    /// Bad connections, by the smaller and the larger number.
     pub links: BTreeSet<(u16, u16)>,
-    /// More than half of the machines are late, and none stands out: it is not a machine, it is load.
+    /// Whether more than half of the machines are late, and none stands out: then the cause is load
+    /// and no single machine.
     pub everywhere: bool,
-    /// Machines of which somebody has enough figures.
+    /// Machines with enough figures from at least one observer.
     pub measured: BTreeSet<u16>,
-    /// Machines that nobody has heard of for a minute.
+    /// Machines that no other machine has heard from for a minute.
     pub silent: BTreeSet<u16>,
 }
 
-/// Whether one latency is above another one by so many percent, and by what can be told apart.
+/// Whether one latency exceeds another one by this percentage, and by a distinguishable amount.
 pub(super) fn is_over(us: u32, base_us: u32, percent: u64, floor_us: u32) -> bool {
     let apart = us.saturating_sub(base_us) >= floor_us;
     apart && u64::from(us) * 100 >= u64::from(base_us) * percent
@@ -51,7 +53,7 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// What observers have seen of others that can be judged.
+    /// Observations of one machine that can be judged.
     fn rows(&self, observer: u16) -> impl Iterator<Item = &'a Row> {
         let rows = self.told.get(&observer).into_iter().flat_map(|figures| &figures.rows);
         let told = self.told;
@@ -62,19 +64,19 @@ impl<'a> Window<'a> {
         self.rows(observer).filter(|row| !is_silent(row))
     }
 
-    /// Above what is possible for that pair.
+    /// Whether it exceeds what is possible for that pair.
     fn is_late(&self, row: &Row) -> bool {
         is_over(row.p90_us, row.near_us, self.percent, FLOOR_US)
     }
 
-    /// Above what is usual for that observer, too.
+    /// Whether it exceeds what is usual for that observer, too.
     fn is_slow(&self, observer: u16, row: &Row) -> bool {
         let fastest_us = self.heard(observer).map(|row| row.p90_us).min();
         let base_us = fastest_us.unwrap_or(LOST_US).max(row.near_us);
         is_over(row.p90_us, base_us, self.percent, FLOOR_US)
     }
 
-    /// Machines whose own timers are late, other than those of the others.
+    /// Machines whose own timers are late, unlike those of the others.
     fn late_themselves(&self) -> BTreeSet<u16> {
         let least_us = self.told.values().map(|figures| figures.late_us).min().unwrap_or(0);
         let late = self.told.iter();
@@ -83,7 +85,7 @@ impl<'a> Window<'a> {
         late.map(|(machine, _)| *machine).collect()
     }
 
-    /// Machines that see all others late, more than half of which others see as they should be.
+    /// Machines that see all others late, although most of those are seen as normal by others.
     fn see_badly(&self) -> BTreeSet<u16> {
         let sees_badly = |observer: u16| {
             let rows: Vec<&Row> = self.heard(observer).collect();
@@ -100,7 +102,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// What the figures of the machines say; `percent`: how far above what is usual is too much.
+/// Evaluates the figures of the machines; `percent` is the excess over the usual that is too much.
 pub fn judge(members: &BTreeSet<u16>, told: &BTreeMap<u16, &Figures>, percent: u64) -> Found {
     let window = Window { told, percent };
     let (late_themselves, see_badly) = (window.late_themselves(), window.see_badly());
@@ -131,13 +133,14 @@ pub fn judge(members: &BTreeSet<u16>, told: &BTreeMap<u16, &Figures>, percent: u
             seen.iter().filter(|(_, row)| window.is_late(row)).count() * 2 > seen.len(),
         );
         let votes = seen.iter().filter(|(observer, row)| window.is_slow(*observer, row)).count();
-        // One alone cannot tell a machine from a connection, unless the machine admits it.
+        // A single observer cannot distinguish a machine from a connection, unless the machine's
+        // own timers confirm it.
         let enough = votes > 1 || votes == 1 && late_themselves.contains(machine);
         if votes * 2 > seen.len() && enough {
             found.machines.insert(*machine, Class::Slow);
         }
     }
-    // Under load there may still be one that is slower than all others by far.
+    // Even under load one machine may be slower than all others by far.
     let outliers = found.machines.len();
     if outliers * 2 > members.len() || outliers == 0 && late * 2 > members.len() {
         found.everywhere = true;
@@ -151,7 +154,7 @@ pub fn judge(members: &BTreeSet<u16>, told: &BTreeMap<u16, &Figures>, percent: u
     found
 }
 
-/// Connections that are slow or silent between two machines that are neither.
+/// Connections that are slow or silent between two healthy machines.
 fn links(window: &Window<'_>, voters: &[u16], found: &Found) -> BTreeSet<(u16, u16)> {
     let mut links = BTreeSet::new();
     let is_well =

@@ -1,19 +1,19 @@
-//! A law of latencies that forgets: of the last minute, the last ten minutes, the last day.
+//! A sliding distribution of latencies: of the last minute, the last ten minutes, the last day.
 //!
-//! Latencies are counted in buckets that are less than a fifteenth wide. A law slides in six steps,
-//! so it is of its whole span, and of a sixth less at the least.
+//! Latencies are counted in buckets that are less than a fifteenth wide. A distribution slides in
+//! six steps, so it covers its whole span, or a sixth less at the least.
 
 use crate::rank::rank;
 
-/// A reply that never came: later than everything.
+/// Latency of a reply that never arrived: later than any other.
 pub const LOST_US: u32 = u32::MAX;
 
-/// Buckets in each power of two.
+/// Number of buckets in each power of two.
 const STEPS: u32 = 16;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Of all latencies up to half an hour; what is above is in the last one.
+/// Number of buckets for all latencies up to half an hour; larger ones are in the last bucket.
 const BUCKETS: usize = ((32 - STEP_BITS) * STEPS) as usize;
-/// Steps in which a law slides.
+/// Number of steps in which a distribution slides.
 const SLOTS: u64 = 6;
 
 fn bucket(us: u32) -> usize {
@@ -25,7 +25,7 @@ fn bucket(us: u32) -> usize {
     (((shift + 1) * STEPS + ((us >> shift) - STEPS)) as usize).min(BUCKETS - 1)
 }
 
-/// The largest latency of a bucket.
+/// Largest latency of a bucket.
 fn bucket_end(bucket: usize) -> u32 {
     let bucket = bucket as u32;
     if bucket < STEPS {
@@ -35,7 +35,7 @@ fn bucket_end(bucket: usize) -> u32 {
     ((STEPS + step + 1) << shift) - 1
 }
 
-/// How often which latency was seen.
+/// Counts of latencies.
 #[derive(Clone, Debug)]
 pub struct Law {
     counts: Vec<u16>,
@@ -78,22 +78,22 @@ impl Law {
         }
     }
 
-    /// How many were added, the lost ones among them.
+    /// Number of latencies, including lost ones.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many of them were lost.
+    /// Number of lost ones.
     pub fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// The shortest; [`LOST_US`] if there is none.
+    /// Shortest latency; [`LOST_US`] if there is none.
     pub fn least_us(&self) -> u32 {
         self.least_us
     }
 
-    /// The upper end of the bucket with the latency at a rank; [`LOST_US`] if so many were lost, or
+    /// Upper end of the bucket with the latency at a rank; [`LOST_US`] if that many were lost, or
     /// nothing was added.
     pub fn quantile_us(&self, ppm: u32) -> u32 {
         let rank = rank(ppm, self.count.into());
@@ -108,22 +108,22 @@ impl Law {
     }
 }
 
-/// A law of the last span of time.
+/// Distribution over the last span of time.
 #[derive(Clone, Debug)]
 pub struct Sliding {
     step_us: u64,
-    /// The step that was recorded in last.
+    /// Step of the last record.
     newest: u64,
     slots: [Law; SLOTS as usize],
 }
 
 impl Sliding {
-    /// A law of the last `span_us`.
+    /// Creates a distribution over the last `span_us`.
     pub fn new(span_us: u64) -> Self {
         Self { step_us: span_us / SLOTS, newest: 0, slots: Default::default() }
     }
 
-    /// Forgets what is too old by now.
+    /// Drops latencies that are too old by now.
     fn slide(&mut self, now_us: u64) {
         let step = now_us / self.step_us;
         let passed = step.saturating_sub(self.newest).min(SLOTS);
@@ -139,7 +139,7 @@ impl Sliding {
         self.slots[(self.newest % SLOTS) as usize].record(us);
     }
 
-    /// What was recorded in the span that ends now.
+    /// Distribution over the span that ends now.
     pub fn law(&mut self, now_us: u64) -> Law {
         self.slide(now_us);
         let mut sum = Law::default();

@@ -1,19 +1,21 @@
-//! The probe inside of a server: how long messages to each other machine take, all the time.
+//! The probe inside a server: continuous measurement of message latency to each other machine.
 //!
-//! Once a second, in an open loop, every machine asks every other one a question that is answered at
-//! once. [`Asker`] says whom to ask and keeps what came of it; every ten seconds its
-//! [`Figures`] go to all machines. So each has what all have seen, and [`Judge`] finds the same in it
-//! on every machine: which of them are slow, which connections are bad, who only sees badly.
-//! [`Planner`] says which leads should go elsewhere because of that.
+//! Once a second, in an open loop, every machine sends every other one a request that is answered
+//! at once. [`Asker`] schedules the requests and keeps the results; every ten seconds its
+//! [`Figures`] go to all machines. So each machine has the measurements of all, and [`Judge`]
+//! derives the same findings on every machine: slow machines, bad connections, impaired observers.
+//! [`Planner`] decides which leads should move because of that.
 //!
-//! Leaders know as well how long it takes until an append is durable on another machine: the same way,
-//! and a disk at its end. Whoever is late with that, and answers questions in time, has a slow disk.
+//! Leaders also measure the time until an append is durable on another machine: the same path, with
+//! a disk at its end. A machine that is late with appends, and answers requests in time, has a slow
+//! disk.
 //!
-//! [`Collected`] says which time-outs would follow, and [`Agreement`] which one all of them use.
+//! [`Collected`] computes the time-outs that would follow, and [`Agreement`] the one that all of
+//! them use.
 //!
-//! Whoever does not answer is not left out: an answer that never came counts as later than
-//! everything, and silence is shown. Nothing here decides anything that must be right: the worst that
-//! a wrong verdict can do is a lead that changes hands.
+//! Silent machines are not left out: an answer that never arrived counts as later than any other,
+//! and silence is shown. No decision that concerns safety depends on this module: the worst effect
+//! of a wrong verdict is a lead that changes hands.
 
 mod agree;
 mod ask;
@@ -33,20 +35,21 @@ pub use plan::{Lead, Move, Planner, Scene};
 pub use timers::{Collected, InUse, QUESTIONS_MIN};
 pub use verdict::{Event, Judge, Subject, Verdict};
 
-/// How often each machine is asked.
+/// Interval of the requests to each machine.
 pub const ASK_US: u64 = 1_000_000;
-/// How often figures are told, and judged.
+/// Interval at which figures are sent and judged.
 pub const WINDOW_US: u64 = 10_000_000;
-/// An answer that takes longer never came.
+/// Time after which an answer counts as lost.
 pub const ANSWER_US_MAX: u64 = 5_000_000;
-/// A machine that has just begun, or is just connected, is not judged.
+/// Time after its start or connection in which a machine is not judged.
 pub const GRACE_US: u64 = 120_000_000;
-/// Figures that are older say nothing about now.
+/// Age from which on figures are obsolete.
 pub const FIGURES_US_MAX: u64 = 35_000_000;
 
-/// Latencies are not compared if they differ by less.
+/// Difference below which latencies are not compared.
 pub const FLOOR_US: u32 = 1_000;
-/// Nor are appends: disks of one kind differ by some milliseconds, and leads are not moved for that.
+/// Difference below which appends are not compared: disks of one kind differ by some milliseconds,
+/// and leads are not moved for that.
 pub const APPEND_FLOOR_US: u32 = 10_000;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Which leads should go elsewhere: away from machines that are slow, and not too many at once.
+//! Plan of moving leads away from slow machines, and not too many at once.
 //!
-//! One machine plans for all, so that no two plans meet: the smallest of those that are well. It asks
-//! leaders to hand over; whether a machine is ready to take a lead is for the leader to know.
+//! One machine plans for all, so that no two plans collide: the smallest healthy one. It asks
+//! leaders to hand over; the leader decides whether a machine is ready to take a lead.
 
 use super::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// In so many microseconds no more than a third of all leads move.
+/// Time span in which no more than a third of all leads move, in microseconds.
 const SPAN_US: u64 = 600_000_000;
-/// Moves of one window.
+/// Maximum number of moves in one window.
 const WINDOW_MOVES_MAX: usize = 4;
 
-/// Who leads a shard, and who could.
+/// Leader of a shard, and the candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// The shard.
@@ -22,43 +22,43 @@ pub struct Lead {
     pub holders: Vec<u16>,
 }
 
-/// A lead that should go from one machine to another one.
+/// Move of a lead from one machine to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The shard.
     pub shard: u16,
     /// The machine that leads it.
     pub from: u16,
-    /// The machine that should.
+    /// Machine that should lead it.
     pub to: u16,
 }
 
-/// What a machine that plans sees.
+/// Circumstances of a machine that plans.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// Now.
+    /// Current time.
     pub now_us: u64,
-    /// What was asked for is not asked for again sooner.
+    /// Time in which a request is not repeated.
     pub repeat_us: u64,
-    /// The machine.
+    /// Number of the machine.
     pub own: u16,
-    /// Most machines are late, says the last window.
+    /// Whether most machines are late by the last window.
     pub load: bool,
-    /// The machines that it is connected with.
+    /// Machines that it is connected with.
     pub heard: &'a BTreeSet<u16>,
-    /// What is so.
+    /// Current verdicts.
     pub verdicts: &'a [Verdict],
 }
 
-/// Remembers what it has asked for.
+/// Planner with its past requests.
 #[derive(Debug, Default)]
 pub struct Planner {
     asked: VecDeque<(u64, Move)>,
 }
 
 impl Planner {
-    /// The leads that this machine asks to be moved. Of the machines that are well and connected the one with
-    /// the smallest number asks, and no other.
+    /// Leads that this machine asks to be moved. Only the healthy, connected machine with the
+    /// smallest number asks.
     pub fn plan(&mut self, scene: &Scene<'_>, leads: &[Lead]) -> Vec<Move> {
         let Scene { now_us, repeat_us, own, load, heard, verdicts } = *scene;
         while self.asked.front().is_some_and(|(at, _)| now_us.saturating_sub(*at) >= SPAN_US) {

@@ -1,22 +1,22 @@
-//! Stories of clusters: what all machines see, window after window, and what is made of it.
+//! Scenarios of clusters: the measurements of all machines, window after window, and the verdicts.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// A cluster of machines that tell their figures every ten seconds.
+/// A cluster of machines that send their figures every ten seconds.
 struct Story {
     machines: u16,
     judge: Judge,
     now_us: u64,
     /// Lateness of each machine's own timers.
     late: Vec<u32>,
-    /// Round trips that are not the usual ones, p90.
+    /// Unusual round trips, p90.
     slow: Vec<((u16, u16), u32)>,
-    /// Distances that are not the usual one.
+    /// Unusual distances.
     far: Vec<((u16, u16), u32)>,
     fresh: Vec<u16>,
     usual_us: u32,
-    /// How long appends take on each machine, p90; nothing is appended if there are none.
+    /// Time of appends on each machine, p90; empty if nothing is appended.
     disks_us: Vec<u32>,
 }
 
@@ -30,7 +30,8 @@ impl Story {
         Self { machines, judge, now_us: 0, late, slow, far, fresh, usual_us: 300, disks_us }
     }
 
-    /// A machine is slow as one that gets half of its processor: both ways, and by its own timers.
+    /// Makes a machine slow like one with half of its processor: in both directions, and by its own
+    /// timers.
     fn stalls(&mut self, machine: u16, us: u32) {
         self.late[usize::from(machine)] = us;
         for other in (1..=self.machines).filter(|other| *other != machine) {
@@ -93,7 +94,7 @@ fn a_slow_machine_is_found_after_three_windows_and_is_well_after_five_minutes() 
     let mut story = Story::of(3);
     assert_eq!(story.windows(10), []);
     story.stalls(3, 8_000);
-    assert_eq!(story.windows(2), [], "it may be over in a moment");
+    assert_eq!(story.windows(2), [], "it may end soon");
     assert_eq!(story.windows(1), [Subject::Slow(3)]);
     let [verdict] = &story.judge.verdicts()[..] else { panic!() };
     assert!(verdict.evidence.contains("1 to 3: p90 8.0 ms, shortest 0.1 ms"), "{verdict:?}");
@@ -116,16 +117,16 @@ fn a_slow_disk_is_found_by_appends_and_is_well_when_they_say_so() {
     assert_eq!(story.windows(2), []);
     assert_eq!(story.windows(1), [Subject::Disk(2)]);
     let [verdict] = &story.judge.verdicts()[..] else { panic!() };
-    let told = "1 to 2: appends p90 60.0 ms, shortest 0.7 ms, questions 0.3 ms";
+    let told = "1 to 2: appends p90 60.0 ms, shortest 0.7 ms, requests 0.3 ms";
     assert!(verdict.evidence.contains(told), "{verdict:?}");
     assert_eq!((verdict.subject.to_be_left(), verdict.concerns(2)), (Some(2), true));
-    // Nobody writes: that says nothing.
+    // No machine writes: there is no finding.
     story.disks_us.clear();
     assert_eq!(story.windows(40), [Subject::Disk(2)]);
     story.disks_us = vec![900, 900, 900];
     assert_eq!(story.windows(29), [Subject::Disk(2)]);
     assert_eq!(story.windows(1), []);
-    // If the machine answers questions late as well, it is not the disk.
+    // If the machine answers requests late as well, the disk is not the cause.
     story.disks_us[1] = 60_000;
     story.stalls(2, 50_000);
     assert_eq!(story.windows(4), [Subject::Slow(2)]);
@@ -179,7 +180,7 @@ fn under_load_one_may_still_be_slower_than_all_others() {
     assert_eq!(story.windows(6), [Subject::Everywhere]);
     story.stalls(3, 30_000);
     assert!(story.windows(3).contains(&Subject::Slow(3)));
-    // If it is most of them, it is load again.
+    // If most machines are slow, the cause is load again.
     let mut story = Story::of(5);
     [3, 4, 5].into_iter().for_each(|machine| story.stalls(machine, 30_000));
     assert_eq!(story.windows(6), [Subject::Everywhere]);
@@ -192,17 +193,17 @@ fn a_machine_that_joins_is_left_alone() {
     story.fresh = vec![4];
     assert_eq!(story.windows(12), []);
     story.fresh = Vec::new();
-    assert_eq!(story.windows(3), [Subject::Slow(4)], "in the end it is as others are");
+    assert_eq!(story.windows(3), [Subject::Slow(4)], "finally it is like the others");
 }
 
 #[test]
-fn one_who_sees_badly_accuses_nobody() {
+fn an_impaired_observer_accuses_no_machine() {
     let mut story = Story::of(4);
     for other in [1, 3, 4] {
         story.slow.push(((2, other), 7_000));
     }
     assert_eq!(story.windows(6), [Subject::Observer(2)]);
-    // Not even if its own timers say that it is punctual, nor with one more who sees as badly.
+    // Not even if its own timers are punctual, nor with another machine that is equally impaired.
     let mut story = Story::of(5);
     for (from, to) in [(2, 1), (2, 3), (2, 4), (2, 5), (3, 1), (3, 2), (3, 4), (3, 5)] {
         story.slow.push(((from, to), 7_000));
@@ -236,7 +237,7 @@ fn silence_between_two_is_a_bad_connection_and_silence_to_all_is_a_machine_that_
     let mut story = Story::of(3);
     story.slow = vec![((1, 3), LOST_US), ((2, 3), LOST_US)];
     story.slow.extend([((3, 1), LOST_US), ((3, 2), LOST_US)]);
-    assert_eq!(story.windows(6), [], "it is not slow, it is not there");
+    assert_eq!(story.windows(6), [], "it is gone, not slow");
     assert_eq!(story.judge.found().silent, BTreeSet::from([3]));
 }
 
@@ -260,7 +261,7 @@ fn of_two_machines_none_is_the_slow_one() {
 }
 
 #[test]
-fn who_has_left_the_cluster_has_no_verdict() {
+fn a_machine_that_left_the_cluster_has_no_verdict() {
     let mut story = Story::of(4);
     story.stalls(4, 9_000);
     assert_eq!(story.windows(3), [Subject::Slow(4)]);
@@ -301,7 +302,7 @@ fn leads_leave_a_slow_machine_a_third_of_them_at_most() {
 }
 
 #[test]
-fn nothing_moves_because_of_load_nor_to_who_is_not_there() {
+fn nothing_moves_because_of_load_nor_to_an_absent_machine() {
     let verdict = |subject| Verdict { subject, since_us: 0, evidence: String::new() };
     let all = leads(&[3, 3, 3]);
     let plan = |load, verdicts: &[Verdict], heard: &[u16]| {

@@ -1,8 +1,8 @@
-//! Which time-outs would follow from what one machine has seen of the others.
+//! Time-outs that would follow from one machine's measurements of the others.
 //!
-//! The round trips and the machine's own lateness of some days, in bounded memory, and the formulas
-//! of [`crate::calibrate::raft`]. What comes out is a proposal, with what it rests on: nobody acts on
-//! it.
+//! Inputs are the round trips and the machine's own lateness of some days, in bounded memory, and
+//! the formulas of [`crate::calibrate::raft`]. The result is a proposal with its evidence, which
+//! takes no effect here.
 
 use super::law::LOST_US;
 use crate::calibrate::pauses::Measured;
@@ -11,18 +11,18 @@ use crate::calibrate::tail::{LOST, Recorder};
 use crate::random::Numbers;
 use std::collections::BTreeMap;
 
-/// The largest latencies that are kept as they are.
+/// Number of largest latencies that are kept exactly.
 const KEEP: usize = 8_192;
-/// With fewer questions nothing is proposed: a quarter of an hour with two other machines.
+/// Minimum number of requests for a proposal: a quarter of an hour with two other machines.
 pub const QUESTIONS_MIN: u64 = 1_800;
-/// False suspicions of a leader that are put up with: one in thirty days.
+/// Accepted rate of false suspicions of a leader: one in thirty days.
 const FALSE_SUSPICIONS_PER_S: f64 = 1.0 / (30.0 * 86_400.0);
-/// Crashes of a machine, for what costs least: one in ninety days.
+/// Rate of crashes of a machine, for the least cost: one in ninety days.
 const CRASHES_PER_S: f64 = 1.0 / (90.0 * 86_400.0);
-/// What an election costs, as seconds without service.
+/// Cost of an election, as seconds without service.
 const ELECTION_COST_S: f64 = 1.0;
 
-/// What was measured so far.
+/// Measurements so far.
 #[derive(Clone, Debug)]
 pub struct Collected {
     rtt: Recorder,
@@ -41,21 +41,21 @@ impl Default for Collected {
     }
 }
 
-/// The time-outs that are in use.
+/// Time-outs in use.
 #[derive(Clone, Copy, Debug)]
 pub struct InUse {
-    /// Machines of a group.
+    /// Number of machines of a group.
     pub size: u8,
     /// Lower edge of the election time-out.
     pub election_ms: f64,
-    /// Between two heartbeats.
+    /// Heartbeat interval.
     pub heartbeat_ms: f64,
-    /// By which part the speeds of two clocks may differ.
+    /// Maximum relative difference between the speeds of two clocks.
     pub drift: f64,
 }
 
 impl Collected {
-    /// A question that was sent so late has come back after so long, or has not ([`LOST_US`]).
+    /// Adds a request with its lag and round trip, which is [`LOST_US`] without an answer.
     pub fn add(&mut self, machine: u16, lag_us: u32, rtt_us: u32) {
         self.questions += 1;
         let lag_ns = u64::from(lag_us) * 1_000;
@@ -74,17 +74,17 @@ impl Collected {
         self.beyond.record(rtt_ns - *least);
     }
 
-    /// Questions so far.
+    /// Number of requests so far.
     pub fn questions(&self) -> u64 {
         self.questions
     }
 
-    /// What follows for one false suspicion in thirty days; none as long as there is too little.
+    /// Proposal for one false suspicion in thirty days; `None` while there is too little data.
     pub fn propose(self, in_use: InUse) -> Option<Report> {
         self.propose_for(in_use, FALSE_SUSPICIONS_PER_S)
     }
 
-    /// What follows for so many false suspicions in a second.
+    /// Proposal for this rate of false suspicions.
     pub fn propose_for(self, in_use: InUse, false_suspicions_per_s: f64) -> Option<Report> {
         if self.questions < QUESTIONS_MIN {
             return None;
@@ -99,7 +99,7 @@ impl Collected {
             beyond: self.beyond.finish(),
             latency: self.latency.finish(),
             lag,
-            // Every question looks at one machine for a second.
+            // Every request covers one machine for a second.
             node_seconds: self.questions,
             size: in_use.size,
         };
@@ -124,7 +124,7 @@ mod tests {
 
     const IN_USE: InUse = InUse { size: 3, election_ms: 950.0, heartbeat_ms: 100.0, drift: 0.1 };
 
-    /// So many questions to two machines, every thousandth of which meets a pause of up to `pause_us`.
+    /// Requests to two machines, every thousandth of which meets a pause of up to `pause_us`.
     fn asked(questions: u64, pause_us: u64) -> Collected {
         let (mut collected, mut draws) = (Collected::default(), Numbers::new(7));
         for question in 0..questions {
@@ -147,11 +147,11 @@ mod tests {
         let proposed = |pause_us| {
             let report = asked(300_000, pause_us).propose(IN_USE).unwrap();
             assert!(report.observed_node_days < report.needed_node_days);
-            assert!(report.evidence.extrapolated, "three days are no thirty");
+            assert!(report.evidence.extrapolated, "three days are less than thirty");
             report.election_timeout_ms.unwrap()
         };
         let (short, long) = (proposed(20_000), proposed(400_000));
         assert!(short < long, "{short} {long}");
-        assert!(long > 390.0, "{long}: pauses of up to 400 ms are to be waited for");
+        assert!(long > 390.0, "{long}: pauses of up to 400 ms must be tolerated");
     }
 }

@@ -1,4 +1,5 @@
-//! From windows to verdicts: nobody is called slow for one bad window, nor well for one good one.
+//! From windows to verdicts: one bad window does not make a machine slow, nor one good window
+//! healthy.
 
 use super::ask::Figures;
 use super::disks::{self, AppendRow, Disks};
@@ -7,31 +8,31 @@ use super::{FIGURES_US_MAX, FLOOR_US, LOST_US};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-/// Windows that are looked back at.
+/// Number of recent windows that count.
 const WINDOWS: u32 = 6;
-/// In how many of them something must be found.
+/// Number of windows among them that must have a finding.
 const WINDOWS_MIN: u32 = 3;
-/// Windows in a row in which it must not be found before it is over: five minutes.
+/// Consecutive windows without a finding that end a verdict: five minutes.
 const CALM_WINDOWS: u32 = 30;
-/// Twice what is usual is too much.
+/// Threshold of a finding, in percent of the usual.
 const BEGINS_PERCENT: u64 = 200;
-/// What was too much is over when it is less than one and a half of it.
+/// Threshold below which a finding ends, in percent of the usual.
 const ENDS_PERCENT: u64 = 150;
-/// Events that are kept.
+/// Maximum number of events that are kept.
 const EVENTS_MAX: usize = 200;
 
-/// What a verdict is about.
+/// Subject of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// A machine that most others see answer late.
+    /// A machine from which most others see late answers.
     Slow(u16),
-    /// A machine that sees all others answer late, though they do not.
+    /// A machine that sees late answers from all others, though they are not late.
     Observer(u16),
     /// The connection of two machines.
     Link(u16, u16),
     /// More than half of the machines.
     Everywhere,
-    /// A machine whose disk is slow, and nothing else of it.
+    /// A machine with only its disk slow.
     Disk(u16),
 }
 
@@ -39,7 +40,9 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slow(machine) => write!(f, "machine {machine} is slow"),
-            Self::Observer(machine) => write!(f, "machine {machine} hears others late"),
+            Self::Observer(machine) => {
+                write!(f, "machine {machine} sees late answers from all others")
+            }
             Self::Link(a, b) => write!(f, "the connection of machines {a} and {b} is bad"),
             Self::Everywhere => write!(f, "most machines are late"),
             Self::Disk(machine) => write!(f, "the disk of machine {machine} is slow"),
@@ -48,7 +51,7 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// The machine that leads should leave, if it is one.
+    /// Machine that leads should leave, if the verdict concerns one.
     pub fn to_be_left(self) -> Option<u16> {
         match self {
             Self::Slow(machine) | Self::Observer(machine) | Self::Disk(machine) => Some(machine),
@@ -65,45 +68,45 @@ impl Subject {
     }
 }
 
-/// A finding that holds: it is told until enough windows have gone by without it.
+/// A current finding, which is reported until enough windows have passed without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What was found, and of whom.
+    /// Finding and its subject.
     pub subject: Subject,
-    /// Since when, in microseconds.
+    /// Start of the finding, in microseconds.
     pub since_us: u64,
-    /// What it rests on.
+    /// Evidence for the finding.
     pub evidence: String,
 }
 
-/// Something that was found, ended, proposed or done.
+/// A finding that has started or ended, a proposal, or an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What it is about.
+    /// Subject of the event.
     pub what: String,
-    /// How it was.
+    /// State before.
     pub before: String,
-    /// How it is.
+    /// State after.
     pub after: String,
-    /// What it rests on.
+    /// Evidence for the event.
     pub evidence: String,
 }
 
 #[derive(Debug, Default)]
 struct Case {
-    /// The last windows, the newest in the lowest bit.
+    /// Findings in the last windows, the newest in the lowest bit.
     recent: u32,
     verdict: Option<(u64, String)>,
     calm: u32,
 }
 
-/// Keeps what all machines have told, and what follows.
+/// Judge, with the measurements of all machines and the verdicts.
 #[derive(Debug, Default)]
 pub struct Judge {
     members: BTreeSet<u16>,
-    /// With the time at which they came.
+    /// Figures of each machine, with their time of arrival.
     told: BTreeMap<u16, (u64, Figures)>,
     appends: BTreeMap<u16, (u64, Vec<AppendRow>)>,
     cases: BTreeMap<Subject, Case>,
@@ -112,7 +115,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// These machines there are; what is known of others is forgotten.
+    /// Sets the machines of the cluster; data of others is dropped.
     pub fn know(&mut self, members: impl IntoIterator<Item = u16>) {
         self.members = members.into_iter().collect();
         let members = &self.members;
@@ -128,21 +131,21 @@ impl Judge {
         self.cases.retain(|subject, _| !gone(subject));
     }
 
-    /// A machine, perhaps this one, tells its figures.
+    /// Handles the figures of a machine, possibly this one.
     pub fn hear(&mut self, now_us: u64, machine: u16, figures: Figures) {
         if self.members.contains(&machine) {
             self.told.insert(machine, (now_us, figures));
         }
     }
 
-    /// A machine, perhaps this one, tells how long its appends took on others.
+    /// Handles a machine's times of appends on others; the machine may be this one.
     pub fn hear_appends(&mut self, now_us: u64, machine: u16, rows: Vec<AppendRow>) {
         if self.members.contains(&machine) {
             self.appends.insert(machine, (now_us, rows));
         }
     }
 
-    /// A window ends. Gives what has begun or ended with it.
+    /// Ends a window. Returns the findings that start or end with it.
     pub fn close(&mut self, now_us: u64, at_ms: u64) -> Vec<Event> {
         let mut new = Vec::new();
         let is_new = |at_us: &u64| now_us.saturating_sub(*at_us) <= FIGURES_US_MAX;
@@ -196,7 +199,7 @@ impl Judge {
         new
     }
 
-    /// What is so now.
+    /// Current verdicts.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let held = self.cases.iter().filter_map(|(subject, case)| {
             let (since_us, evidence) = case.verdict.clone()?;
@@ -205,27 +208,27 @@ impl Judge {
         held.collect()
     }
 
-    /// What the last window said by itself.
+    /// Findings of the last window alone.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// The figures of each machine, with the time at which they came.
+    /// Figures of each machine, with their time of arrival.
     pub fn told(&self) -> impl Iterator<Item = (u16, u64, &Figures)> {
         self.told.iter().map(|(machine, (at_us, figures))| (*machine, *at_us, figures))
     }
 
-    /// How long a machine's appends took on others, as it has told last.
+    /// Times of a machine's appends on others, by its last message.
     pub fn appends(&self, machine: u16) -> &[AppendRow] {
         self.appends.get(&machine).map_or(&[], |(_, rows)| rows)
     }
 
-    /// The newest events, the oldest of them first.
+    /// Newest events, in the order of time.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.events.iter()
     }
 
-    /// Something else has happened.
+    /// Records another event.
     pub fn note(&mut self, event: Event) {
         push(&mut self.events, event);
     }
@@ -238,14 +241,14 @@ fn push(events: &mut VecDeque<Event>, event: Event) {
     events.push_back(event);
 }
 
-/// What the machines have said of one window.
+/// Measurements of all machines in one window.
 struct Said<'a> {
     members: &'a BTreeSet<u16>,
     told: BTreeMap<u16, &'a Figures>,
     appends: BTreeMap<u16, &'a [AppendRow]>,
 }
 
-/// What follows from it.
+/// Findings of one window.
 struct Findings {
     found: Found,
     disks: Disks,
@@ -263,7 +266,7 @@ impl Findings {
         machines.chain(links).chain(everywhere).chain(disks).collect()
     }
 
-    /// Whether there are figures at all that could say that something is over.
+    /// Whether there are any figures that could end the finding.
     fn are_about(&self, subject: Subject) -> bool {
         let measured = &self.found.measured;
         match subject {
@@ -275,7 +278,7 @@ impl Findings {
     }
 }
 
-/// A latency for people.
+/// A latency as text.
 fn ms(us: u32) -> String {
     match us {
         LOST_US => "no answer".to_owned(),
@@ -290,7 +293,7 @@ impl Said<'_> {
         Findings { found, disks }
     }
 
-    /// What was seen of a subject, and the largest part of it that is known.
+    /// Observations of a subject, and the largest known share of it.
     fn evidence(&self, subject: Subject, found: &Found) -> String {
         let mut said = match subject {
             Subject::Disk(machine) => disks::evidence(machine, &self.appends, &self.told, ms),
@@ -298,7 +301,7 @@ impl Said<'_> {
         };
         if !found.silent.is_empty() {
             let silent: Vec<String> = found.silent.iter().map(u16::to_string).collect();
-            said.push(format!("not heard of: {}", silent.join(", ")));
+            said.push(format!("silent: {}", silent.join(", ")));
         }
         said.join("; ")
     }
@@ -331,16 +334,14 @@ impl Said<'_> {
             let half_us = (excess_us / 2).max(FLOOR_US);
             said.push(match () {
                 () if late_us >= half_us => format!(
-                    "its own timers are late by {}: it stands still, or waits for a processor",
+                    "its own timers are late by {}: it pauses, or waits for a processor",
                     ms(late_us)
                 ),
                 () if service_us >= half_us => {
-                    format!("it takes {} to answer: it is busy", ms(service_us))
+                    format!("it takes {} to answer: it is overloaded", ms(service_us))
                 }
-                () => {
-                    "its timers are punctual: look at its network, and at limits of its processor"
-                        .to_owned()
-                }
+                () => "its timers are punctual: check its network, and its processor limits"
+                    .to_owned(),
             });
         }
         said
@@ -348,7 +349,7 @@ impl Said<'_> {
 }
 
 impl Verdict {
-    /// Whether it is about this machine, alone or with another one.
+    /// Whether the subject is this machine, alone or with another one.
     pub fn concerns(&self, machine: u16) -> bool {
         self.subject.concerns(machine)
     }

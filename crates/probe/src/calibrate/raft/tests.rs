@@ -1,10 +1,10 @@
-//! The formulas beside simulations of what they are about.
+//! Comparison of the formulas with simulations.
 
 use super::super::pauses::Pauses;
 use super::super::round::{Edge, Group, Round};
 use super::*;
 
-/// The detector itself: heartbeat i is sent at i h and fresh from i h + d on.
+/// Simulation of the detector: heartbeat i is sent at i h and fresh from i h + d on.
 fn simulated(h: f64, d: f64, loss: f64, mean: f64, beats: usize) -> (f64, f64) {
     let mut draws = Numbers::new(12);
     let arrivals: Vec<f64> = (0..beats + 40)
@@ -49,7 +49,8 @@ const WANTED: Wanted = Wanted {
     drift: 5e-4,
 };
 
-/// A leader that pauses with exponential lengths of this mean, probed once a second.
+/// Measurements of a leader that pauses with exponential lengths of this mean, probed once a
+/// second.
 fn paused(seconds: u32, every_s: f64, mean_s: f64) -> Measured {
     let mut draws = Numbers::new(77);
     let mut pauses = Pauses::default();
@@ -77,7 +78,7 @@ fn paused(seconds: u32, every_s: f64, mean_s: f64) -> Measured {
 
 #[test]
 fn the_time_out_has_the_wanted_rate() {
-    // A pause of at least E (1 + v) - u h, where v is the smaller of two and h = E / 3.
+    // Rate of pauses of at least E (1 + v) - u h, where v is the smaller of two and h = E / 3.
     let per_s = |e_s: f64| {
         let grid = || (0..200).map(|i| (f64::from(i) + 0.5) / 200.0);
         let of = |v: f64, u: f64| 2.0 * (1.0 - v) * (-(e_s * (1.0 + v - u / 3.0)) / 0.2).exp();
@@ -106,7 +107,7 @@ fn what_was_not_observed_is_marked() {
     let found = report(&measured, None, &strict, &mut Numbers::new(1));
     assert!(found.evidence.extrapolated);
     assert!(found.needed_node_days > found.observed_node_days);
-    // Less than this, which would be enough if timers ran for E.
+    // The result is less than this, which would be enough if timers ran for E.
     let truth_ms = 1e3 * 0.2 * 25_920f64.ln() * 1.2;
     assert!(found.evidence.low.unwrap() <= truth_ms, "{found:?}");
     let loose = Wanted { false_suspicions_per_s: 1e-3, ..WANTED };
@@ -142,7 +143,7 @@ fn without_pre_vote_followers_count_too() {
     let observed = |one: &Point| one.pauses_per_day > 0.0 && !one.evidence.extrapolated;
     for (with, without) in rates.filter(|(with, _)| observed(with)) {
         let ratio = without.false_suspicions_per_day / with.false_suspicions_per_day;
-        // Each of two followers is in the way of itself, by a timer that is longer than the first.
+        // Each of two followers also disturbs by itself, by a timer that is longer than the first.
         assert!(ratio > 1.0 && ratio < 3.2, "{ratio}");
     }
 }

@@ -1,11 +1,13 @@
-//! The formulas beside all states that there are, and slots beside what was made slow in them.
+//! Comparison of the formulas with an enumeration of all states, and of slots with their planted
+//! delays.
 
 use super::super::round::made::round;
 use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// Every replica is correct and synchronous, correct and late, crashed, or something else.
+/// Enumerates all states: every replica is correct and synchronous, correct and late, crashed, or
+/// arbitrary.
 fn enumerated(n: usize, faults: Faults, synchronous: f64) -> (f64, f64) {
     let tolerated = (n - 1) / 2;
     let weights = [
@@ -29,7 +31,7 @@ fn enumerated(n: usize, faults: Faults, synchronous: f64) -> (f64, f64) {
     (consistent, available)
 }
 
-/// The formula for P(consistent) as it is printed.
+/// Formula for P(consistent) as printed.
 fn printed(n: usize, faults: Faults, synchronous: f64) -> f64 {
     let t = (n - 1) / 2;
     let (pc, pcr, pnc) = (faults.correct(), faults.crash, faults.other);
@@ -60,7 +62,7 @@ fn likelihoods_are_those_of_all_states() {
             assert!((1.0 - found.inconsistent - consistent).abs() < 1e-13, "{n} {found:?}");
             assert!((1.0 - found.unavailable - available).abs() < 1e-13, "{n} {found:?}");
             assert!((printed(n, faults, synchronous) - consistent).abs() < 1e-13);
-            // The measured law of independent replicas says the same.
+            // The measured distribution of independent replicas gives the same.
             let slow = 1.0 - synchronous;
             let law: Vec<f64> = (0..=n)
                 .map(|j| {
@@ -79,7 +81,7 @@ fn likelihoods_are_those_of_all_states() {
 fn nines_count_digits() {
     assert_eq!([0.2, 0.1, 0.001, 0.002, 1e-12].map(nines), [0, 1, 3, 2, 12]);
     assert_eq!(nines(0.0), 99);
-    // Without faults only slowness takes availability away, and nothing takes consistency away.
+    // Without faults only slowness reduces availability, and consistency is certain.
     let found = independent(3, Faults { crash: 0.0, other: 0.0 }, 0.99);
     assert_eq!(found.inconsistent, 0.0);
     assert!((found.unavailable - (3.0 * 0.01f64.powi(2) * 0.99 + 1e-6)).abs() < 1e-15);
@@ -87,7 +89,7 @@ fn nines_count_digits() {
 
 #[test]
 fn a_clique_is_the_largest_set_that_is_quick_both_ways() {
-    // 0, 1 and 2 are near each other; 3 is near to 2 only.
+    // Replicas 0, 1 and 2 are near each other; 3 is near to 2 only.
     let near = vec![vec![0, 1, 2, 90], vec![1, 0, 3, 80], vec![2, 3, 0, 4], vec![90, 80, 4, 0]];
     assert_eq!(cliques(&near), [0, 1, 3, 90]);
 }
@@ -96,7 +98,7 @@ fn a_clique_is_the_largest_set_that_is_quick_both_ways() {
 fn slots_without_margin_are_spells() {
     let mut slots = Slots::new(1_000_000_000, vec![10 * MS, 1_000 * MS]);
     for second in 0..100 {
-        // For five seconds nobody hears node 2 in time; in one it never answers node 0.
+        // For five seconds all answers of node 2 are late; in one it never answers node 0.
         let late = if (40..45).contains(&second) { 50 * MS } else { MS };
         for from in 0..3u16 {
             let mut latencies = [MS, MS, late];
