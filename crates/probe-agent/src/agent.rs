@@ -1,4 +1,4 @@
-//! An agent, or a sampler alone, from beginning to end.
+//! Life of an agent, or of a standalone sampler, from start to end.
 
 use crate::callee::{self, Callee, Told};
 use crate::caller;
@@ -28,43 +28,43 @@ use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The version of a member list that never changes.
+/// Version of a member list that never changes.
 const MEMBERSHIP_VERSION: u64 = 1;
 
-/// How an agent is to run.
+/// Options of an agent.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// All nodes.
     pub peers: Peers,
-    /// Which of them this is.
+    /// Number of this node among them.
     pub node: u16,
-    /// Where its files go.
+    /// Folder of its files.
     pub dir: PathBuf,
-    /// Where it listens, if not at the address that its peers know.
+    /// Address to listen at, if it differs from the one that its peers use.
     pub listen: Option<SocketAddr>,
-    /// The name of the deployment: agents of another one are turned away.
+    /// Name of the deployment; agents of other deployments are refused.
     pub deployment: String,
     /// Sizes of groups.
     pub plan: Plan,
-    /// The seed of groups and phases.
+    /// Seed of groups and phases.
     pub seed: u64,
-    /// Between two ticks.
+    /// Time between two ticks.
     pub period: Duration,
-    /// Members take different workloads at a time.
+    /// Whether members use different workloads at the same time.
     pub stagger: bool,
-    /// Callees of workload B sign what they have hashed.
+    /// Whether callees of workload B sign the hash.
     pub signs: bool,
-    /// Bytes of a payload.
+    /// Size of a payload in bytes.
     pub payload_bytes: u32,
-    /// How long; none until it is stopped.
+    /// Duration; `None` until it is stopped.
     pub seconds: Option<u64>,
-    /// Days before today that stay call by call; none for all.
+    /// Days before today whose single calls are kept; `None` for all.
     pub keep_days: Option<u16>,
-    /// What of the host is sampled beside; none for nothing.
+    /// Options for sampling the host; `None` for no sampling.
     pub sample: Option<sampler::Options>,
 }
 
-/// Why an agent could not begin, or go on.
+/// Reason why an agent could not start, or continue.
 #[derive(Debug)]
 pub struct Failed(String);
 
@@ -81,51 +81,51 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Failed {
     move |error| Failed(format!("{what}: {error}"))
 }
 
-/// What an agent did.
+/// Summary of an agent's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// For how long it ran.
+    /// Duration of the run.
     pub ran_s: f64,
-    /// Ticks.
+    /// Number of ticks.
     pub rounds: u64,
-    /// Ticks that were too late to be sent.
+    /// Number of ticks that were too late to be sent.
     pub skipped_rounds: u64,
     /// Rows by status.
     pub rows: BTreeMap<&'static str, u64>,
-    /// Calls that were under way at the end and have no row.
+    /// Calls that were in flight at the end and have no row.
     pub open_at_end: u64,
-    /// Times the wall clock was set.
+    /// Number of steps of the wall clock.
     pub clock_steps: u64,
-    /// Calls of others that were answered.
+    /// Number of answered calls of other nodes.
     pub answered: u64,
-    /// Connections of others that were turned away.
+    /// Number of refused connections of other nodes.
     pub refused_connections: u64,
-    /// Records of others that could not be synced.
+    /// Number of other nodes' records that could not be synced.
     pub disk_errors: u64,
-    /// What the disk said first.
+    /// First error of the disk.
     pub disk_error: Option<String>,
-    /// All digests that were computed, folded.
+    /// All computed digests, folded.
     pub digests: String,
     /// Rows that were dropped because files were too slow.
     pub rows_dropped: u64,
     /// Files.
     pub written: Written,
-    /// What all of this took of a core, in percent.
+    /// Processor usage of all this, in percent of a core.
     pub cpu_percent: f64,
-    /// What the sampler took of it.
+    /// Share of the sampler.
     pub sampler: SamplerCost,
 }
 
-/// What a sampler took.
+/// Cost of a sampler.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SamplerCost {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Time on a core for each row.
+    /// Processor time per row.
     pub cpu_us_per_row: f64,
-    /// In percent of one core, at a row per second.
+    /// Usage in percent of one core, at a row per second.
     pub cpu_percent: f64,
 }
 
@@ -138,7 +138,7 @@ impl Cost {
     }
 }
 
-/// An agent that is ready to begin: everything that can go wrong with its options has not.
+/// An agent that is ready to run, with valid options.
 pub struct Agent {
     options: Options,
     preamble: Preamble,
@@ -149,10 +149,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Resolves addresses, listens, makes the files that are needed.
+    /// Resolves addresses, listens, and creates the files.
     ///
     /// # Errors
-    /// What of that is not possible, in words.
+    /// A description of the step that failed.
     pub fn new(options: Options) -> Result<Self, Failed> {
         let Options { peers, node, dir, .. } = &options;
         let mut addresses = Vec::new();
@@ -195,15 +195,15 @@ impl Agent {
         Ok(Self { preamble, addresses, setup, sampler, known, options })
     }
 
-    /// Where it listens.
+    /// Address at which it listens.
     pub fn listens_at(&self) -> Option<SocketAddr> {
         self.setup.listener.local_addr().ok()
     }
 
-    /// Runs until `stop` is set or its time is over. `notice` is told what people should know.
+    /// Runs until `stop` is set or its time is over. `notice` receives messages for the operator.
     ///
     /// # Errors
-    /// A thread cannot be had, or the operating system refuses to wait for connections.
+    /// A thread cannot be created, or the operating system refuses to wait for connections.
     pub fn run(
         self,
         stop: &Arc<AtomicBool>,
@@ -250,7 +250,7 @@ impl Agent {
         stop_sampler.store(true, Ordering::Relaxed);
         if let Some(sampling) = sampling {
             sampling.thread().unpark();
-            // A sampler that died has been missed in its rows already.
+            // A sampler that panicked has left a gap in its rows already.
             let _ = sampling.join();
         }
         drop(callee);
@@ -291,7 +291,7 @@ fn summary(options: &Options, counts: &Counts, told: &Told, written: Written) ->
     }
 }
 
-/// Says once of every node what is wrong with it.
+/// Reports a node's mismatch once.
 fn once(
     said: &mut BTreeMap<u16, Mismatch>,
     peers: &Peers,
@@ -331,7 +331,7 @@ fn metadata(options: &Options, (disks, interfaces): (Vec<String>, Vec<String>)) 
         table: Table::Rpc,
         origin: Origin::Measured,
         deployment: options.deployment.clone(),
-        // Epochs are days since 1970, so that agents need not agree on a first one.
+        // Epochs are days since 1970, so that agents need no agreement on a first one.
         first_epoch: 0,
         epoch: u16::try_from(epoch_of(clock::wall_ns())).unwrap_or(u16::MAX),
         node: options.node,
@@ -357,7 +357,7 @@ fn metadata(options: &Options, (disks, interfaces): (Vec<String>, Vec<String>)) 
     }
 }
 
-/// Incarnations that this epoch's files of an earlier life name: rows go on pointing to them.
+/// Incarnations that this epoch's files of an earlier run name: rows keep pointing to them.
 fn known(dir: &Path, node: u16) -> Result<Vec<(u16, u64)>, Failed> {
     let day = epoch_of(clock::wall_ns());
     let stem = format!("{}-{day:05}-{node:05}", Table::Rpc.name());
@@ -375,26 +375,26 @@ fn known(dir: &Path, node: u16) -> Result<Vec<(u16, u64)>, Failed> {
 
 /// Samples one host without an agent.
 pub struct Sampling {
-    /// What to sample.
+    /// Options for sampling.
     pub options: sampler::Options,
-    /// Where its files go.
+    /// Folder of its files.
     pub dir: PathBuf,
-    /// The names of all nodes.
+    /// Names of all nodes.
     pub nodes: Vec<String>,
-    /// Which of them this host is.
+    /// Number of this host among them.
     pub node: u16,
-    /// The name of the deployment.
+    /// Name of the deployment.
     pub deployment: String,
-    /// How long; none until it is stopped.
+    /// Duration; `None` until it is stopped.
     pub seconds: Option<u64>,
 }
 
-/// What a sampler did.
+/// Summary of a sampler's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct SamplingSummary {
-    /// What it took.
+    /// Cost of the sampler.
     pub sampler: SamplerCost,
-    /// With the canary: what all of it took of a core, in percent.
+    /// Processor usage including the canary, in percent of a core.
     pub cpu_percent: f64,
     /// Files.
     pub written: Written,
@@ -403,7 +403,7 @@ pub struct SamplingSummary {
 /// Samples until `stop` is set or the time is over.
 ///
 /// # Errors
-/// This is no Linux, or something that was named does not exist.
+/// The system is not Linux, or a named device does not exist.
 pub fn sample(
     sampling: Sampling,
     stop: &Arc<AtomicBool>,

@@ -1,9 +1,9 @@
-//! An agent as a callee: answers the calls of others.
+//! An agent as a callee: answers the calls of other nodes.
 //!
-//! One thread reads and answers on all connections; what is to be synced goes to a thread of its own
-//! and comes back, so that a slow disk is late for those who asked for it and for nobody else.
-//! Nothing that a stranger sends makes it keep more than a header: lengths are fixed, connections and
-//! answers under way are counted.
+//! One thread reads and answers on all connections; records to be synced go to a thread of their
+//! own and come back, so that a slow disk delays only the callers that requested it. Input from a
+//! stranger never makes it keep more than a header: lengths are fixed, and connections and answers
+//! in flight are limited.
 
 use crate::clock::wall_ns;
 use crate::disk::Ring;
@@ -27,34 +27,34 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST: usize = 2;
 
-/// Answers under way on one connection.
+/// Maximum number of answers in flight on one connection.
 const ANSWERS_MAX: usize = 512;
-/// A connection that has not said who it is by then is closed.
+/// Time after which a connection without a preamble is closed.
 const GREETING: Duration = Duration::from_secs(10);
 const SCRATCH_BYTES: usize = 64 << 10;
-/// The counters of the disk's thread are read for calls that took longer with it.
+/// Time on the disk thread above which its counters are read for a call.
 const SLOW_ON_DISK: Duration = Duration::from_millis(5);
 
-/// What callee threads share with whoever started them.
+/// State that callee threads share with their creator.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// All digests, folded: so that nobody may leave out computing them.
+    /// All digests, folded: so that the compiler cannot remove their computation.
     pub digests: AtomicU64,
-    /// Calls that were answered.
+    /// Number of answered calls.
     pub answered: AtomicU64,
-    /// Connections that were refused because they did not fit.
+    /// Number of connections that were refused as a mismatch.
     pub refused: AtomicU64,
-    /// Records that could not be synced: those calls have no answer.
+    /// Number of records that could not be synced: those calls have no answer.
     pub disk_errors: AtomicU64,
-    /// What the disk said first.
+    /// First error of the disk.
     pub disk_error: Mutex<Option<String>>,
-    /// Slow calls that were not written down because files were too slow.
+    /// Number of slow calls that were not recorded because files were too slow.
     pub slow_dropped: Arc<AtomicU64>,
-    /// Everybody is to stop.
+    /// Signal to all threads to stop.
     pub stop: AtomicBool,
 }
 
-/// The threads of a callee.
+/// Threads of a callee.
 #[derive(Debug)]
 pub struct Callee {
     told: Arc<Told>,
@@ -62,22 +62,22 @@ pub struct Callee {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How a callee is set up.
+/// Parameters of a callee.
 pub struct Setup {
-    /// Where calls come.
+    /// Listener for calls.
     pub listener: std::net::TcpListener,
-    /// What this agent says of itself.
+    /// Preamble of this agent.
     pub preamble: Preamble,
-    /// The payload of its answers.
+    /// Payload of its answers.
     pub payload: Arc<[u8]>,
-    /// The file that is synced.
+    /// File that is synced.
     pub ring: Ring,
-    /// Agents that may be connected at once.
+    /// Maximum number of connected agents.
     pub connections_max: usize,
 }
 
 impl Callee {
-    /// Begins to answer. Slow calls are told to `files`.
+    /// Starts answering. Slow calls are sent to `files`.
     pub fn start(setup: Setup, told: Arc<Told>, files: SyncSender<Message>) -> io::Result<Self> {
         let poll = Poll::new()?;
         setup.listener.set_nonblocking(true)?;
@@ -123,7 +123,7 @@ impl Callee {
 impl Drop for Callee {
     fn drop(&mut self) {
         self.told.stop.store(true, Ordering::Relaxed);
-        // Who cannot be woken looks by itself within a second.
+        // A thread that cannot be woken checks by itself within a second.
         let _ = self.waker.wake();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -131,7 +131,7 @@ impl Drop for Callee {
     }
 }
 
-/// A record to be synced, and then answered.
+/// A record to be synced before its answer.
 struct Job {
     connection: usize,
     request: Request,
@@ -183,29 +183,29 @@ fn ns(duration: Duration) -> u64 {
 /// A call whose payload is being read.
 struct Reading {
     request: Request,
-    /// When its header was there.
+    /// Time at which its header had been read.
     t_rx_ns: i64,
     missing: usize,
     hash: Option<Context>,
-    /// What hashing has taken so far.
+    /// Time spent on hashing so far.
     handler: Duration,
 }
 
 struct Connection {
     stream: TcpStream,
     since: Instant,
-    /// Who is at the other end, and its incarnation, once that was said.
+    /// Number of the caller and its incarnation, once its preamble has arrived.
     caller: Option<(u16, u64)>,
     head: [u8; PREAMBLE_BYTES],
     have: usize,
     reading: Option<Reading>,
     answers: VecDeque<Answer>,
     under_way: usize,
-    /// Calls that were answered since somebody looked.
+    /// Calls that were answered since the last check.
     done: Vec<Done>,
 }
 
-/// An answer on its way out.
+/// An answer being sent.
 struct Answer {
     request: Option<(Request, i64, Spent)>,
     t_tx_ns: i64,
@@ -291,7 +291,7 @@ impl Loop {
         }
     }
 
-    /// Records that are on the device are answered.
+    /// Answers the calls whose records are on the device.
     fn synced(&mut self) {
         while let Ok(job) = self.synced.try_recv() {
             if let Some(connection) = self.connections.get_mut(&job.connection) {
@@ -301,7 +301,7 @@ impl Loop {
         }
     }
 
-    /// Reads and writes as much as there is; a connection that fails is forgotten.
+    /// Reads and writes as much as possible; a connection that fails is dropped.
     fn serve(&mut self, at: usize) {
         let Some(mut connection) = self.connections.remove(&at) else { return };
         if self.read(at, &mut connection).is_ok()
@@ -363,7 +363,7 @@ impl Loop {
             } else {
                 let other = Preamble::decode(&connection.head);
                 let fits = other.and_then(|other| self.preamble.agree(&other).map(|()| other));
-                // Our own preamble has told it why; or it is a stranger.
+                // Our own preamble has informed an agent; a stranger needs no answer.
                 let other = fits.map_err(|_| io::Error::from(ErrorKind::InvalidData)).inspect_err(
                     |_| {
                         self.told.refused.fetch_add(1, Ordering::Relaxed);
@@ -427,13 +427,13 @@ impl Loop {
     }
 }
 
-/// A key that nobody needs to know: what is measured is how long signing takes.
+/// Creates a key that is never shared: only the time of signing is measured.
 fn key() -> Result<Ed25519KeyPair, ring::error::Unspecified> {
     let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())?;
     Ed25519KeyPair::from_pkcs8(document.as_ref()).map_err(|_| ring::error::Unspecified)
 }
 
-/// All bytes in eight.
+/// Folds all bytes into eight.
 fn fold(bytes: &[u8]) -> u64 {
     bytes.chunks_exact(8).fold(0, |folded, word| {
         let mut bytes = [0; 8];
@@ -458,7 +458,7 @@ impl Connection {
             if answer.at == 0
                 && let Some((request, t_rx_ns, _)) = answer.request
             {
-                // The moment of sending is that of the try that succeeds.
+                // The time of sending is that of the successful attempt.
                 answer.t_tx_ns = wall_ns();
                 let reply = Reply { request, t_rx_ns, t_tx_ns: answer.t_tx_ns };
                 answer.head = reply.encode().to_vec();
@@ -483,7 +483,7 @@ impl Connection {
     }
 }
 
-/// Writes what is missing of a head and a payload, in one packet if it fits into one.
+/// Writes the rest of a head and a payload, in one packet if it fits into one.
 pub fn write_from(
     stream: &mut TcpStream,
     head: &[u8],

@@ -1,5 +1,5 @@
-//! The loop of an agent's own calls: waits for ticks and answers, and does what the state machine
-//! says.
+//! Event loop of an agent's own calls: waits for ticks and answers, and carries out the outputs of
+//! the state machine.
 
 use crate::clock;
 use crate::files::Message;
@@ -13,32 +13,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-/// The loop looks whether it is to stop at least as often.
+/// Maximum interval of the checks whether to stop.
 const LOOK: Duration = Duration::from_millis(250);
-/// Before the first tick, connections have this long to be made.
+/// Time for connections to be made before the first tick.
 const CONNECTING_NS: i64 = 2_000_000_000;
-/// At the end, answers that are under way have this long to come.
+/// Time for answers in flight to arrive at the end.
 const ENDING_NS: i64 = 2_000_000_000;
 
-/// What the loop needs.
+/// Parameters of the loop.
 pub struct Setup {
-    /// How to call.
+    /// Configuration of the state machine.
     pub config: Config,
     /// One connection to every node, by number.
     pub links: Vec<Link>,
-    /// What this agent says of itself.
+    /// Preamble of this agent.
     pub preamble: Preamble,
-    /// The payload of its calls.
+    /// Payload of its calls.
     pub payload: Arc<[u8]>,
-    /// Incarnations that files of this epoch name already.
+    /// Incarnations that files of this epoch already name.
     pub known: Vec<(u16, u64)>,
-    /// Where rows go.
+    /// Channel for rows.
     pub files: SyncSender<Message>,
-    /// Rows that nobody could take.
+    /// Number of rows that could not be queued.
     pub dropped: Arc<AtomicU64>,
-    /// Everybody is to stop.
+    /// Signal to all threads to stop.
     pub stop: Arc<AtomicBool>,
-    /// How long to call; none until it is stopped.
+    /// Duration of the calls; `None` until stopped.
     pub for_ns: Option<i64>,
 }
 
@@ -50,13 +50,13 @@ struct Loop<'a> {
     notice: &'a mut dyn FnMut(u16, Mismatch),
 }
 
-/// Calls until it is told to stop, or its time is over.
+/// Sends calls until it is stopped, or its time is over.
 pub fn run(setup: Setup, notice: &mut dyn FnMut(u16, Mismatch)) -> io::Result<Counts> {
     let poll = Poll::new()?;
     let incarnations = usize::MAX;
     let mut calling = Loop { setup, poll, scratch: vec![0; 64 << 10], incarnations, notice };
     let mut events = Events::with_capacity(256);
-    // The first calls would otherwise say only that nobody had had the time to connect.
+    // The first calls would otherwise only show that there was no time to connect.
     let began_ns = clock::mono_ns();
     let mut early = Vec::new();
     while clock::mono_ns() - began_ns < CONNECTING_NS
@@ -79,7 +79,7 @@ pub fn run(setup: Setup, notice: &mut dyn FnMut(u16, Mismatch)) -> io::Result<Co
     let ending_ns = clock::mono_ns();
     while caller.is_waiting(clock::mono_ns()) && clock::mono_ns() - ending_ns < ENDING_NS {
         calling.wait(&mut events, ending_ns + ENDING_NS, &mut happened)?;
-        // Others end as well: that their connections are gone now says nothing about them.
+        // Other nodes end at about the same time: a lost connection now says nothing about them.
         happened.retain(|(_, event)| !matches!(event, Event::Disconnected));
         calling.tell(&mut caller, &mut happened);
         calling.carry_out(&mut caller);
@@ -94,7 +94,7 @@ impl Loop<'_> {
         self.setup.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits until something happens or is due.
+    /// Waits until an event occurs or is due.
     fn wait(
         &mut self,
         events: &mut Events,
@@ -103,7 +103,7 @@ impl Loop<'_> {
     ) -> io::Result<()> {
         let wants = self.setup.links.iter().filter_map(Link::wants_ns).min();
         let until_ns = wants.map_or(due_ns, |wants| wants.min(due_ns)) - clock::mono_ns();
-        // Timers of the poll count in milliseconds: what is left of one is slept to the end.
+        // Timers of the poll have a resolution of milliseconds: the remainder is slept.
         let timeout = Duration::from_nanos(until_ns.max(0).unsigned_abs()).min(LOOK);
         let short = Duration::from_millis(timeout.as_millis() as u64);
         match self.poll.poll(events, Some(short)) {
@@ -138,7 +138,7 @@ impl Loop<'_> {
         happened.extend(of_link.into_iter().map(|event| (node as u16, event)));
     }
 
-    /// Tells the state machine what happened.
+    /// Passes events to the state machine.
     fn tell(&mut self, caller: &mut Caller, happened: &mut Vec<(u16, Event)>) {
         for (node, event) in happened.drain(..) {
             match event {
@@ -151,7 +151,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Does what the state machine says, until it has no more to say.
+    /// Carries out all outputs of the state machine.
     fn carry_out(&mut self, caller: &mut Caller) {
         loop {
             let outputs: Vec<Output> = caller.outputs().collect();
@@ -188,7 +188,7 @@ impl Loop<'_> {
         happened.extend(of_link.into_iter().map(|event| (to, event)));
     }
 
-    /// Hands something to the thread of the files, which must never make a call late.
+    /// Queues a message for the thread of the files, which must never delay a call.
     fn write(&self, message: Message) {
         if let Err(TrySendError::Full(_)) = self.setup.files.try_send(message) {
             self.setup.dropped.fetch_add(1, Ordering::Relaxed);

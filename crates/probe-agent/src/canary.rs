@@ -1,4 +1,4 @@
-//! A thread that sleeps to fixed moments and tells how late it woke up.
+//! A thread that sleeps until fixed moments and measures how late it wakes up.
 
 use crate::clock::mono_ns;
 use probe::proc::Lateness;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Between two moments of a canary, unless it is told otherwise.
+/// Default time between two moments of a canary.
 pub const PERIOD: Duration = Duration::from_millis(1);
 
-/// A canary. It ends when it is dropped.
+/// A canary. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Canary {
     shared: Arc<Shared>,
@@ -25,10 +25,10 @@ struct Shared {
 }
 
 impl Canary {
-    /// Begins.
+    /// Starts a canary.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be created.
     pub fn start(period: Duration) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
@@ -38,7 +38,7 @@ impl Canary {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The lateness since it was asked last.
+    /// Takes the lateness since the last call.
     pub fn take(&self) -> Lateness {
         let mut lateness = self.shared.lateness.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut lateness)
@@ -62,7 +62,7 @@ impl Drop for Canary {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A canary that died has nothing to tell.
+            // A canary that panicked has no result.
             let _ = thread.join();
         }
     }

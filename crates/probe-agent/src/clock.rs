@@ -1,4 +1,4 @@
-//! Both clocks of one moment.
+//! Both clocks at one moment.
 
 use probe::caller::Moment;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -12,22 +12,22 @@ pub fn wall_ns() -> i64 {
     ns(clock_gettime(ClockId::Realtime))
 }
 
-/// Nanoseconds since the host began.
+/// Nanoseconds since the host booted.
 pub fn mono_ns() -> i64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// Nanoseconds for which this thread has been on a core.
+/// Nanoseconds of processor time of this thread.
 pub fn thread_cpu_ns() -> i64 {
     ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Nanoseconds for which this process has been on cores.
+/// Nanoseconds of processor time of this process.
 pub fn process_cpu_ns() -> i64 {
     ns(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Now.
+/// Current time on both clocks.
 pub fn now() -> Moment {
     Moment { wall_ns: wall_ns(), mono_ns: mono_ns() }
 }

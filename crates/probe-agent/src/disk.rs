@@ -1,20 +1,20 @@
-//! The file to which callees write before they answer: a ring of slots.
+//! File to which callees write before they answer: a ring of slots.
 //!
-//! It lies on the device that is to be measured. It is written with zeros when it is made and not
-//! only given a length, so that a write of a slot is not an allocation. Every record is synced by
-//! itself; there is no group commit, because what is measured is one write.
+//! The file is on the device that is to be measured. It is filled with zeros at its creation
+//! instead of only being given a length, so that a write of a slot is not an allocation. Every
+//! record is synced by itself; there is no group commit, because one write is measured.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of a slot.
+/// Size of a slot in bytes.
 const SLOT_BYTES: u64 = 4_096;
-/// Bytes of the ring.
+/// Size of the ring in bytes.
 const RING_BYTES: u64 = 16 << 20;
 
-/// The ring.
+/// Ring of slots in a file.
 #[derive(Debug)]
 pub struct Ring {
     file: File,
@@ -22,10 +22,10 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// It cannot be written to its full length, or not be synced.
+    /// The file cannot be written to its full length, or cannot be synced.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;

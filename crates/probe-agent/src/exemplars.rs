@@ -1,7 +1,7 @@
-//! Which calls a callee writes down by itself: those that took long, with where their time went.
+//! Selection of the calls that a callee records itself: slow ones, with a breakdown of their time.
 //!
-//! Nothing of it is done while a call is answered, but reading a clock: counters of a thread are read
-//! when it has nothing to do, and again when a call was slow.
+//! While a call is answered, only clocks are read for this: counters of a thread are read when it
+//! becomes idle, and again after a slow call.
 
 use crate::clock;
 use crate::files::Message;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-/// Bytes of a `stat`; what is behind them is not needed.
+/// Bytes of a `stat` that are needed.
 const TEXT_BYTES: usize = 1_024;
 
-/// What a thread waited for and took, as its counters stand.
+/// Wait times and page faults of a thread, as raw counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Counted {
     wait_ns: Option<i64>,
     faults: Option<i64>,
 }
 
-/// The counters of one thread, and how they stood when it last had nothing to do.
+/// Counters of one thread, and their values when it last became idle.
 pub struct Counters {
     schedstat: Option<File>,
     stat: Option<File>,
@@ -32,7 +32,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of the thread that calls this. Where the kernel has none, nothing is known.
+    /// Counters of the calling thread. Without support by the kernel they are empty.
     pub fn of_this_thread() -> Self {
         let open = |name: &str| File::open(format!("/proc/thread-self/{name}")).ok();
         let (schedstat, stat) = (open("schedstat"), open("stat"));
@@ -41,7 +41,7 @@ impl Counters {
         counters
     }
 
-    /// The thread has nothing to do now.
+    /// Records that the thread is idle now.
     pub fn idle(&mut self) {
         self.idle = self.now();
     }
@@ -60,7 +60,7 @@ impl Counters {
         Counted { wait_ns, faults }
     }
 
-    /// How long it has waited for a processor since then, in units of 100 ns, and its page faults.
+    /// Time waiting for a processor since then, in units of 100 ns, and page faults.
     pub fn since_idle(&self) -> (Option<u32>, Option<u32>) {
         let now = self.now();
         let since = |now: Option<i64>, then: Option<i64>, unit: i64| {
@@ -78,40 +78,40 @@ fn text(file: Option<&File>) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-/// Where the time of a call went.
+/// Breakdown of a call's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// Computing the digest.
+    /// Time computing the digest.
     pub handler_ns: u64,
-    /// Only if it was written to the disk.
+    /// Time on the disk thread, if the call wrote to the disk.
     pub disk: Option<OnDisk>,
 }
 
-/// Where the time of a call went that was written to the disk.
+/// Breakdown of a call's time on the disk thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnDisk {
-    /// Waiting for those before it.
+    /// Time waiting for earlier calls.
     pub queue_ns: u64,
-    /// Writing and syncing.
+    /// Time writing and syncing.
     pub sync_ns: u64,
-    /// What the thread of the disk waited for, if the call was slow by that alone.
+    /// Counters of the disk thread, if the call was slow by that alone.
     pub counted: Option<(Option<u32>, Option<u32>)>,
 }
 
-/// A call that was answered.
+/// An answered call.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// The call.
+    /// Request of the call.
     pub request: Request,
-    /// When its header had been read.
+    /// Time at which its header had been read.
     pub t_rx_ns: i64,
-    /// When the reply was written.
+    /// Time at which the reply was written.
     pub t_tx_ns: i64,
-    /// Where the time went.
+    /// Breakdown of its time.
     pub spent: Spent,
 }
 
-/// Keeps those that took long.
+/// Recorder of slow calls.
 pub struct Exemplars {
     own: u16,
     threshold: Threshold,
@@ -125,18 +125,19 @@ fn hundreds(ns: u64) -> u32 {
 }
 
 impl Exemplars {
-    /// For the thread that calls this, of agent `own`. What nobody can take is counted in `dropped`.
+    /// Creates a recorder for the calling thread of agent `own`. Calls that cannot be queued are
+    /// counted in `dropped`.
     pub fn new(own: u16, to: SyncSender<Message>, dropped: Arc<AtomicU64>) -> Self {
         let (threshold, counters) = (Threshold::default(), Counters::of_this_thread());
         Self { own, threshold, counters, to, dropped }
     }
 
-    /// The thread has nothing to do now.
+    /// Records that the thread is idle now.
     pub fn idle(&mut self) {
         self.counters.idle();
     }
 
-    /// A call of this agent, in this incarnation, was answered.
+    /// Handles an answered call of this caller and incarnation.
     pub fn done(&mut self, (src, incarnation): (u16, u64), done: &Done) {
         let Done { request, t_rx_ns, t_tx_ns, spent } = *done;
         let svc_ns = t_tx_ns.saturating_sub(t_rx_ns).max(0).unsigned_abs();
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn the_counters_of_a_thread_go_on_from_when_it_was_idle() {
         let mut counters = Counters::of_this_thread();
-        // Memory that nobody has touched yet.
+        // Memory that has not been touched yet.
         let touched: u64 = vec![1_u8; 8 << 20].iter().map(|byte| u64::from(*byte)).sum();
         assert_eq!(touched, 8 << 20);
         let (runq_100ns, faults) = counters.since_idle();

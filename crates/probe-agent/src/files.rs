@@ -1,8 +1,8 @@
-//! The thread that writes rows down, so that a slow disk makes no call late.
+//! Thread that writes rows, so that a slow disk delays no call.
 //!
-//! A file that cannot be written is said so once, and the agent goes on measuring: the sketches that
-//! its summary is made of need no disk. Ten minutes later it tries again. The same thread thins out old
-//! days when a new one begins.
+//! The first failure of a file is reported once, and the agent goes on measuring: the sketches for
+//! its summary need no disk. Ten minutes later it tries again. The same thread thins out old days
+//! when a new one begins.
 
 use probe::calibrate::ms;
 use probe::calibrate::tail;
@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Rows that may wait to be written.
+/// Maximum number of rows that wait to be written.
 pub const WAITING_MAX: usize = 1 << 16;
-/// After an error of the disk, it is tried again after this.
+/// Time after a disk error until the next attempt.
 const RETRY: Duration = Duration::from_secs(600);
-/// Values of a sketch that are exact.
+/// Number of exact values of a sketch.
 const SKETCH_KEEP: usize = 1_024;
 
-/// What is to be written.
+/// A message to the thread.
 #[derive(Clone, Debug)]
 pub enum Message {
     /// An epoch begins.
     Epoch(Epoch),
-    /// The names of all nodes, of which some may be new: at the end.
+    /// Names of all nodes, with new ones at the end.
     Nodes(Vec<String>),
     /// All incarnations that rows point to from now on.
     Incarnations(Vec<(u16, u64)>),
@@ -39,53 +39,53 @@ pub enum Message {
     Call(Sample),
     /// A second of the host.
     Host(Box<Resources>),
-    /// A call of somebody else that took this agent long.
+    /// A call of another node that was slow on this agent.
     Slow(SlowCall),
 }
 
-/// What was written, and what calls were like.
+/// Written rows, and statistics of the calls.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Written {
-    /// Rows of calls.
+    /// Number of rows of calls.
     pub calls: u64,
-    /// Rows about the host.
+    /// Number of rows about the host.
     pub host_rows: u64,
-    /// Rows about calls of others that took this agent long.
+    /// Number of rows about other nodes' calls that were slow on this agent.
     pub slow_calls: u64,
-    /// Rows that could not be written.
+    /// Number of rows that could not be written.
     pub rows_lost: u64,
-    /// Why.
+    /// Reason for the lost rows.
     pub error: Option<String>,
-    /// What was made of old days, if that was asked for.
+    /// Result of thinning out old days, if that was requested.
     pub thinned: Option<Thinned>,
-    /// Why some of them are as they were.
+    /// Reason why some of them were left unchanged.
     pub thin_error: Option<String>,
-    /// What calls were like.
+    /// Statistics of the calls.
     pub sketches: Vec<Sketch>,
 }
 
-/// Calls of one callee and workload.
+/// Statistics of the calls to one callee with one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sketch {
     /// The callee.
     pub to: u16,
-    /// What it did.
+    /// Workload of the calls.
     pub workload: Workload,
-    /// Calls that count, answered or not.
+    /// Number of calls that count, answered or not.
     pub calls: u64,
-    /// Those without an answer.
+    /// Number of calls without an answer.
     pub unanswered: u64,
-    /// Latencies in an open loop; none for what was not answered.
+    /// Median latency in an open loop; `None` if that call was not answered.
     pub p50_ms: Option<f64>,
-    /// The same.
+    /// 90th percentile of the latency.
     pub p90_ms: Option<f64>,
-    /// The same.
+    /// 99th percentile of the latency.
     pub p99_ms: Option<f64>,
-    /// The largest that was answered.
+    /// Largest latency of an answered call.
     pub max_ms: Option<f64>,
 }
 
-/// A file for each day, with the day of the one that is being written.
+/// A file for each day, with the day of the current one.
 struct Daily<R>(Option<(i64, Recorder<R>)>);
 
 impl<R: Rows> Daily<R> {
@@ -112,10 +112,10 @@ impl<R: Rows> Daily<R> {
     }
 }
 
-/// The files of one agent.
+/// Files of one agent.
 pub struct Files {
     root: PathBuf,
-    /// What every file says alike.
+    /// Metadata that all files share.
     metadata: Metadata,
     calls: Option<CallRecorder>,
     hosts: Daily<HostRows>,
@@ -129,8 +129,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Files in a folder. Days that are more than `keep_days` back are thinned out, if that is told.
-    /// `told` is told of the first error.
+    /// Creates the files in a folder. Days older than `keep_days` are thinned out, if that is set.
+    /// `told` receives the first error.
     pub fn new(
         root: PathBuf,
         metadata: Metadata,
@@ -152,7 +152,7 @@ impl Files {
         }
     }
 
-    /// Writes until nobody has anything to write any more.
+    /// Writes until all senders are gone.
     pub fn run(mut self, messages: &Receiver<Message>) -> Written {
         while let Ok(message) = messages.recv() {
             match message {
@@ -174,7 +174,7 @@ impl Files {
         self.written
     }
 
-    /// One file for the epoch that is over.
+    /// Completes the file of the past epoch.
     fn epoch(&mut self, epoch: Epoch) {
         if let Some(before) = self.calls.take() {
             let done = before.finish().map(drop);
@@ -186,7 +186,7 @@ impl Files {
         self.thin(epoch.day);
     }
 
-    /// Makes old days of this node small. Rows wait meanwhile; nothing is lost if it cannot be done.
+    /// Thins out old days of this node. Rows wait meanwhile; a failure loses nothing.
     fn thin(&mut self, today: i64) {
         let Some(keep_days) = self.keep_days else { return };
         let total = self.written.thinned.get_or_insert_default();
@@ -195,12 +195,12 @@ impl Files {
             thin::Options { last_day: today - i64::from(keep_days) - 1, node, threads: 1 };
         match thin::thin(&self.root, options, &Silent) {
             Ok(mut done) => {
-                // What cannot be read is found anew every day: the newest look counts.
+                // Unreadable files are found again every day: the newest result counts.
                 let excluded = std::mem::take(&mut done.excluded);
                 total.add(done);
                 total.excluded = excluded;
             }
-            // In the first days of a deployment.
+            // Normal in the first days of a deployment.
             Err(probe_data::Error::Content { .. }) => {}
             Err(error) => {
                 let text = error.to_string();
@@ -210,7 +210,7 @@ impl Files {
         }
     }
 
-    /// What is there becomes pieces; further ones know the new nodes.
+    /// Turns the rows so far into pieces; further ones contain the new nodes.
     fn nodes(&mut self, nodes: Vec<String>) {
         self.close_pieces();
         self.calls = None;
@@ -229,7 +229,7 @@ impl Files {
         }
     }
 
-    /// Whether the disk is worth a try.
+    /// Whether to try the disk.
     fn may_write(&mut self) -> bool {
         if self.failed.is_some_and(|failed| failed.elapsed() >= RETRY) {
             self.failed = None;
@@ -239,7 +239,7 @@ impl Files {
 
     fn judge(&mut self, done: Result<(), probe_data::Error>) {
         let Err(error) = done else { return };
-        // What the recorder had not written yet is lost with it.
+        // The recorder's unwritten rows are lost with it.
         self.written.rows_lost += std::mem::take(&mut self.waiting);
         self.calls = None;
         (self.hosts, self.slow) = (Daily(None), Daily(None));
@@ -261,7 +261,7 @@ impl Files {
         self.written.calls += self.write(|files| files.push_call(row));
     }
 
-    /// Writes a row, if the disk is worth a try; tells how many were written.
+    /// Writes a row, if the disk is to be tried; returns the number of written rows.
     fn write(&mut self, push: impl FnOnce(&mut Self) -> Result<(), probe_data::Error>) -> u64 {
         if !self.may_write() {
             self.written.rows_lost += 1;
@@ -282,8 +282,8 @@ impl Files {
         self.calls.as_mut().map_or(Ok(()), |calls| calls.push(row))
     }
 
-    /// What is there becomes pieces: the epoch is not over, and an agent that begins again goes on
-    /// behind them.
+    /// Turns the rows so far into pieces: the epoch is not over, and a restarted agent continues
+    /// after them.
     fn end(&mut self) {
         self.close_pieces();
         self.summarise();

@@ -1,4 +1,4 @@
-//! The thread that takes a row of the host every second.
+//! Thread that samples the host every second.
 
 use crate::clock;
 use crate::files::Message;
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 const PERIOD_NS: i64 = 1_000_000_000;
 
-/// What taking rows has cost.
+/// Cost of sampling.
 #[derive(Debug, Default)]
 pub struct Cost {
-    /// Rows.
+    /// Number of rows.
     pub rows: AtomicU64,
-    /// Time on a core, in the thread that takes them.
+    /// Processor time of the sampling thread.
     pub cpu_ns: AtomicU64,
-    /// Rows that nobody could take.
+    /// Number of rows that could not be queued.
     pub dropped: AtomicU64,
 }
 
-/// Begins. The thread ends soon after `stop`, sooner if it is unparked.
+/// Starts the thread. It ends soon after `stop`, sooner if it is unparked.
 pub fn start(
     mut sampler: Sampler,
     to: SyncSender<Message>,
@@ -45,7 +45,7 @@ pub fn start(
                 }
             }
             cost.cpu_ns.store(clock::thread_cpu_ns().unsigned_abs(), Ordering::Relaxed);
-            // What was slept through is in the next row's true interval.
+            // Time that was slept through is part of the next row's true interval.
             due_ns = (due_ns + PERIOD_NS).max(clock::mono_ns());
         }
     })

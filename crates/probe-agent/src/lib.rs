@@ -1,20 +1,19 @@
-//! The synchrony probe at work.
+//! IO of the synchrony probe.
 //!
-//! Everything that decides something is in [`probe`], which knows neither sockets nor clocks. Here is
-//! what it needs of a machine: this crate moves bytes, reads clocks, syncs a file and writes down what
-//! it is told to.
+//! All decisions are made in [`probe`], which knows neither sockets nor clocks. This crate provides
+//! the machine's part: it moves bytes, reads clocks, syncs a file and writes rows.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
 //! | [`agent`] | an agent of a deployment, from its first connection to its last row |
-//! | [`sampler`] | reads what Linux says of the host, once a second |
-//! | [`canary`] | threads that sleep, and tell how late they woke up |
-//! | [`clock`] | both clocks of one moment |
-//! | [`files`] | writes rows down, on a thread of its own |
+//! | [`sampler`] | reads Linux's statistics of the host, once a second |
+//! | [`canary`] | threads that sleep, and measure how late they wake up |
+//! | [`clock`] | both clocks at one moment |
+//! | [`files`] | writes rows, on a thread of its own |
 //!
-//! An agent has a thread for its own calls, one for those of others, one for the disk, one for files,
-//! one for the sampler and one for the canary. None of them waits for another, so that what is late
-//! is what is measured.
+//! An agent has a thread for its own calls, one for the calls of others, one for the disk, one for
+//! files, one for the sampler and one for the canary. None of them waits for another, so that the
+//! measured lateness is not their own.
 
 pub mod agent;
 pub mod canary;

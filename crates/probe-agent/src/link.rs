@@ -1,5 +1,5 @@
-//! A caller's connection to one callee: connects, greets, sends what is to be sent, reads answers,
-//! and begins again with growing pauses when it breaks.
+//! Connection of a caller to one callee: connects, sends the preamble and requests, reads answers,
+//! and reconnects with growing backoff when it breaks.
 
 use crate::callee::write_from;
 use crate::clock::mono_ns;
@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 
 const RETRY_MIN_NS: i64 = 100_000_000;
 const RETRY_MAX_NS: i64 = 5_000_000_000;
-/// A connection that is not greeted by then is given up.
+/// Time after which a connection without a preamble is given up.
 const GREETING_NS: i64 = 5_000_000_000;
 
-/// What happened on a connection.
+/// An event on a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// The callee has said which life of it this is.
+    /// The callee has announced its incarnation.
     Connected(u64),
     /// The first byte of a request was handed to the kernel.
     Sent(Request, i64),
@@ -26,11 +26,11 @@ pub enum Event {
     Replied(Reply, i64),
     /// The connection is gone.
     Disconnected,
-    /// The other end is not who it should be.
+    /// The other end is not the expected node.
     Refused(Mismatch),
 }
 
-/// The connection.
+/// Connection to one callee.
 #[derive(Debug)]
 pub struct Link {
     node: u16,
@@ -44,12 +44,12 @@ pub struct Link {
     greeting_at: usize,
     head: [u8; PREAMBLE_BYTES],
     have: usize,
-    /// An answer whose payload is being read.
+    /// Answer whose payload is being read.
     reading: Option<(Reply, usize)>,
 }
 
 impl Link {
-    /// A connection that is yet to be made.
+    /// Creates a link that is not connected yet.
     pub const fn new(node: u16, address: SocketAddr) -> Self {
         Self {
             node,
@@ -72,7 +72,7 @@ impl Link {
         self.ready
     }
 
-    /// When [`Self::look`] wants to be called next; none if nothing is waited for.
+    /// Time at which [`Self::look`] should be called next; `None` if nothing is pending.
     pub const fn wants_ns(&self) -> Option<i64> {
         match (&self.stream, self.ready) {
             (None, _) => Some(self.retry_at_ns),
@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    /// Connects, if it is time to, and gives up what was not greeted.
+    /// Connects, if it is time to, and gives up a connection without a preamble.
     pub fn look(&mut self, registry: &Registry, now_ns: i64, events: &mut Vec<Event>) {
         if self.stream.is_some() && !self.ready && now_ns - self.since_ns >= GREETING_NS {
             self.close(registry, now_ns, events);
@@ -110,7 +110,7 @@ impl Link {
 
     fn close(&mut self, registry: &Registry, now_ns: i64, events: &mut Vec<Event>) {
         if let Some(mut stream) = self.stream.take() {
-            // A stream that was registered is let go with its descriptor anyway.
+            // A registered stream is released with its descriptor anyway.
             let _ = registry.deregister(&mut stream);
         }
         if std::mem::take(&mut self.ready) {
@@ -133,7 +133,7 @@ impl Link {
         self.work(ours, payload, registry, &mut [], events);
     }
 
-    /// Writes and reads as much as there is. Without a place to read to, it only writes.
+    /// Writes and reads as much as possible. Without a read buffer, it only writes.
     pub fn work(
         &mut self,
         ours: &Preamble,

@@ -1,8 +1,8 @@
-//! Reads what Linux says of the host, once a second.
+//! Reader of Linux's statistics of the host, once a second.
 //!
 //! Files are opened once and read again from their beginning, which costs a third of opening them
-//! every time. What a host does not have stays null: the files of a version 2 cgroup, of pressure, of
-//! a process that is gone.
+//! every time. Missing statistics stay null: those of a version 2 cgroup, of pressure, of a process
+//! that is gone.
 
 mod devices;
 
@@ -18,23 +18,23 @@ use std::time::Duration;
 
 pub use devices::{disks, interfaces};
 
-/// Threads of one process that are looked at.
+/// Maximum number of sampled threads of one process.
 const THREADS_MAX: usize = 512;
 
-/// What is to be sampled.
+/// Options for sampling.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The process of the store; none if there is none.
+    /// Process of the store, if there is one.
     pub store_pid: Option<u32>,
-    /// Devices that are summed; none for the whole disks of the host.
+    /// Devices that are summed; empty for the whole disks of the host.
     pub disks: Vec<String>,
-    /// Interfaces that are summed; none for all but the loopback.
+    /// Interfaces that are summed; empty for all but the loopback.
     pub interfaces: Vec<String>,
-    /// Between two moments of the canary; none for no canary.
+    /// Time between two moments of the canary; `None` for no canary.
     pub canary: Option<Duration>,
 }
 
-/// Kept descriptors, and the counters of the last row.
+/// Open files, and the counters of the last row.
 #[derive(Debug)]
 pub struct Sampler {
     options: Options,
@@ -46,7 +46,7 @@ pub struct Sampler {
     text: String,
 }
 
-/// A file that is read again and again.
+/// A file that is read repeatedly.
 #[derive(Debug)]
 struct Kept(File);
 
@@ -55,7 +55,7 @@ impl Kept {
         File::open(path).ok().map(Self)
     }
 
-    /// Reads it all; nothing if it is gone.
+    /// Reads the whole file; `None` if it is gone.
     fn read<'a>(&mut self, text: &'a mut String) -> Option<&'a str> {
         text.clear();
         self.0.rewind().ok()?;
@@ -64,7 +64,7 @@ impl Kept {
     }
 }
 
-/// Which file it is, which says how it is read.
+/// Kind of a file, which determines its parser.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Parse {
     Stat,
@@ -116,11 +116,11 @@ const OF_CGROUP: [(&str, Parse); 8] = [
 ];
 
 impl Sampler {
-    /// Opens what there is.
+    /// Opens all existing files.
     ///
     /// # Errors
-    /// This is no Linux, a device or an interface that was named does not exist, the process of the
-    /// store cannot be looked at, or there is no thread for the canary.
+    /// The system is not Linux, a named device or interface does not exist, the process of the
+    /// store cannot be read, or no thread for the canary can be created.
     pub fn new(mut options: Options) -> io::Result<Self> {
         let other = |what: String| io::Error::other(what);
         if !Path::new("/proc/stat").exists() {
@@ -154,13 +154,12 @@ impl Sampler {
         })
     }
 
-    /// What is summed over: devices and interfaces.
+    /// Devices and interfaces that are summed.
     pub fn chosen(&self) -> (&[String], &[String]) {
         (&self.options.disks, &self.options.interfaces)
     }
 
-    /// Reads everything. The first time there is no row: counters say something only by how they
-    /// move.
+    /// Reads everything. The first call returns no row: counters need a previous value.
     pub fn row(&mut self) -> Option<Resources> {
         let began_ns = clock::thread_cpu_ns();
         let now = clock::now();
@@ -221,7 +220,7 @@ fn take(parse: Parse, text: &str, options: &Options, row: &mut Resources, cores:
     }
 }
 
-/// The folder of the process's cgroup, if the host has version 2.
+/// Folder of the process' cgroup, if the host has version 2.
 fn cgroup(pid: Option<u32>) -> Option<PathBuf> {
     let of = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let text = fs::read_to_string(format!("/proc/{of}/cgroup")).ok()?;
@@ -252,7 +251,7 @@ impl Process {
         self.folder.exists()
     }
 
-    /// Opens the threads that are new and forgets those that are gone.
+    /// Opens new threads and drops those that are gone.
     fn look(&mut self) {
         let Ok(entries) = fs::read_dir(self.folder.join("task")) else {
             self.threads.clear();

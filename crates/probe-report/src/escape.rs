@@ -1,8 +1,8 @@
-//! What comes from files becomes text of a page here, and nowhere else.
+//! Escaping of texts from files for the page, in this module only.
 
 use serde_json::Value;
 
-/// Text for HTML, within an element or within a quoted attribute.
+/// Escapes text for HTML, within an element or within a quoted attribute.
 pub fn html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -12,7 +12,7 @@ pub fn html(text: &str) -> String {
             '>' => safe += "&gt;",
             '"' => safe += "&quot;",
             '\'' => safe += "&#39;",
-            // Letters that turn the direction of what follows, or that are not seen.
+            // Characters that change the direction of the following text, or that are invisible.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
             letter if letter.is_control() && letter != '\n' => safe.push('\u{fffd}'),
             letter => safe.push(letter),
@@ -21,8 +21,8 @@ pub fn html(text: &str) -> String {
     safe
 }
 
-/// A document for a script element: what could end the element, or a line, is written in digits.
-/// Outside strings JSON has none of these letters, so the document stays the same.
+/// Escapes a document for a script element: characters that could end the element, or a line, are
+/// written as digits. JSON has none of them outside strings, so the document keeps its meaning.
 pub fn json(value: &Value) -> String {
     let text = value.to_string();
     let mut safe = String::with_capacity(text.len());

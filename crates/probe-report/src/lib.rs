@@ -1,12 +1,12 @@
-//! One page about what the probe has measured: a file for a browser, without server and network.
+//! One page about the probe's measurements: a file for a browser, without server and network.
 //!
-//! It is made from two documents, that of `claret probe analyze` and that of `claret probe
-//! calibrate`, and computes nothing that is not in them: it leaves out ([`shrink`]), says in words
-//! ([`words`]) and lays out ([`tables`]). Figures are drawn in the browser by a small script from
-//! the numbers that the page carries, because most of them can be asked something.
+//! The page is made from two documents, that of `claret probe analyze` and that of `claret probe
+//! calibrate`, and computes nothing that is not in them: it selects ([`shrink`]), describes
+//! ([`words`]) and lays out ([`tables`]). A small script draws the figures in the browser from the
+//! numbers that the page carries, because most of them are interactive.
 //!
-//! Names of nodes come from files and are hostile: they pass through [`escape`] alone. The page
-//! also forbids itself everything but its own script and style, by its content security policy.
+//! Names of nodes come from files and are untrusted: they pass through [`escape`] alone. The page's
+//! content security policy also forbids everything but its own script and style.
 
 mod escape;
 mod shrink;
@@ -17,11 +17,11 @@ use serde_json::Value;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
-/// Axes, marks and controls; then the figures that are made of them.
+/// Scripts for axes, marks and controls; then for the figures that use them.
 const SCRIPTS: [&str; 3] =
     [include_str!("page/draw.js"), include_str!("page/figures.js"), include_str!("page/grids.js")];
 
-/// The page, from the document of `analyze` and that of `calibrate`.
+/// Builds the page, from the document of `analyze` and that of `calibrate`.
 pub fn page(found: &Value, calibrated: &Value) -> String {
     let title = words::title(found);
     let findings = words::findings(found, calibrated);
@@ -43,8 +43,8 @@ pub fn page(found: &Value, calibrated: &Value) -> String {
     fill(PAGE, &parts)
 }
 
-/// Puts the parts where the template has their names in double braces. What was put in is not
-/// looked at again, so that a part may contain anything.
+/// Inserts the parts where the template has their names in double braces. Inserted text is not
+/// searched again, so that a part may contain anything.
 fn fill(template: &str, parts: &[(&str, String)]) -> String {
     let mut text = String::new();
     let mut rest = template;

@@ -1,22 +1,22 @@
-//! What of the two documents the figures need: some hundred kilobytes of many megabytes.
+//! Selection of the data that the figures need: some hundred kilobytes of many megabytes.
 //!
-//! Nothing is computed anew: points of curves are left out where they could not be seen, days are
-//! put together by their median, and cells of grids are counted together by four and four.
+//! Nothing is recomputed: invisible points of curves are left out, days are aggregated by their
+//! median, and cells of grids are merged four by four.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Metrics whose bars and grids are in the page, the strongest first.
+/// Number of metrics with bars and grids in the page, the strongest first.
 const METRICS: usize = 12;
-/// So many cells of a grid become one, in each direction.
+/// Number of cells of a grid that become one, in each direction.
 const COARSE: usize = 4;
 
-/// Elements of a list, of nothing if it is none.
+/// Elements of a list; none if it is not a list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What the script draws.
+/// Data that the script draws.
 pub fn shrink(found: &Value, calibrated: &Value) -> Value {
     let data = &found["data"];
     json!({
@@ -37,8 +37,8 @@ pub fn shrink(found: &Value, calibrated: &Value) -> Value {
     })
 }
 
-/// A law, with the points of its curve that can be told apart: by share or, in the tail, by the
-/// logarithm of what is later.
+/// A distribution, with the points of its curve that can be distinguished: by share or, in the
+/// tail, by the logarithm of the number of later calls.
 fn curve(law: &Value) -> Value {
     let calls = law["calls"].as_u64().unwrap_or(0);
     let at_most: Vec<u64> = list(&law["cdf"]["at_most_ns"]).filter_map(Value::as_u64).collect();
@@ -48,7 +48,7 @@ fn curve(law: &Value) -> Value {
     for (at, pair) in pairs.iter().enumerate() {
         let last = at + 1 == pairs.len();
         if points.last().is_none_or(|before| last || apart(before.1, pair.1, calls)) {
-            // The end of a level part, so that a step stays a step.
+            // Keeps the end of a level part, so that a step stays a step.
             if let Some(before) = at.checked_sub(1).map(|before| pairs[before])
                 && points.last().is_some_and(|kept| before.0 > kept.0 && before.1 == kept.1)
             {
@@ -68,7 +68,7 @@ fn curve(law: &Value) -> Value {
 
 fn apart(before: u64, now: u64, calls: u64) -> bool {
     let share = |count: u64| count as f64 / calls.max(1) as f64;
-    // Half a call more than are later, so that the last one has a place.
+    // Adds half a call, so that the last one has a place on the logarithmic axis.
     let later = |count: u64| ((calls.saturating_sub(count)) as f64 + 0.5).log10();
     share(now) - share(before) >= 0.006 || later(before) - later(now) >= 0.04
 }
@@ -78,11 +78,11 @@ fn curves(rows: &Value, key: &str, law: &str) -> Value {
     list(rows).map(one).collect()
 }
 
-/// Of an observer and a callee: days, calls, and the three quantiles of each day.
+/// Days, calls, and the three quantiles of each day, of an observer and a callee.
 type Pair = (u64, u64, [Vec<u64>; 3]);
 
-/// For each pair of observer and callee: days, calls, and the median over days of the quantiles of
-/// a day. A quantile that was never reached, because too many replies are missing, is null.
+/// Days, calls, and the median over days of the daily quantiles, for each pair of observer and
+/// callee. A quantile that was never reached, because too many replies are missing, is null.
 fn matrix(observations: &Value) -> Value {
     let columns: Vec<&str> = list(&observations["columns"]).filter_map(Value::as_str).collect();
     let place = |name: &str| columns.iter().position(|column| *column == name);
@@ -115,7 +115,7 @@ fn matrix(observations: &Value) -> Value {
     told.collect()
 }
 
-/// Observer, callee, and on how many days the one called the other slow.
+/// Observer, callee, and number of days on which the observer saw the callee as slow.
 fn slow_pairs(sets: &Value) -> Value {
     let mut pairs: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for set in list(sets) {
@@ -143,7 +143,7 @@ fn timeline(timeline: &Value) -> Value {
     })
 }
 
-/// The row of a metric in a list of them.
+/// Row of a metric in a list of rows.
 fn of_metric<'a>(rows: &'a Value, name: &Value) -> Option<&'a Value> {
     list(rows).find(|row| row["metric"] == *name)
 }
@@ -188,7 +188,7 @@ fn scatter(scatter: &Value, strongest: &Value) -> Value {
     })
 }
 
-/// s by T for each size and risk, and mistakes by T.
+/// Values of s by T for each size and risk, and mistakes by T.
 fn what_if(found: &Value, calibrated: &Value) -> Value {
     let size = |of: &Value| {
         let risk = |risk: &Value| {

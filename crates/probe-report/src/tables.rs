@@ -1,11 +1,11 @@
-//! What is said in tables, which need no script: what to set, and what was left out.
+//! Tables of the page, which need no script: recommended settings, and excluded data.
 
 use crate::escape::html;
 use crate::shrink::list;
 use crate::words::{number, time, wanting};
 use serde_json::Value;
 
-/// Sentences as a list.
+/// Formats sentences as a list.
 pub fn list_of(sentences: &[String]) -> String {
     let items = sentences.iter().map(|one| format!("<li>{}</li>", html(one)));
     format!("<ul>{}</ul>", items.collect::<String>())
@@ -29,7 +29,7 @@ fn ms(value: &Value) -> String {
     value.as_f64().map_or_else(|| "none".into(), |ms| time(ms * 1e6))
 }
 
-/// The interval of something in milliseconds.
+/// Formats the interval of a time in milliseconds.
 fn interval(evidence: &Value) -> String {
     match (evidence["low"].as_f64(), evidence["high"].as_f64()) {
         (Some(low), Some(high)) => format!("{} to {}", time(low * 1e6), time(high * 1e6)),
@@ -47,7 +47,7 @@ fn basis(evidence: &Value) -> String {
     }
 }
 
-/// Time-outs that follow, with what they rest on.
+/// Recommended time-outs, with their evidence.
 pub fn timers(found: &Value, calibrated: &Value) -> String {
     let mut rows = Vec::new();
     let raft = &calibrated["raft"];
@@ -124,7 +124,7 @@ pub fn timers(found: &Value, calibrated: &Value) -> String {
     table(&["What", "Value", "95 % interval", "Rests on"], &rows)
 }
 
-/// A part as a percentage, or as a power of ten where it is small.
+/// Formats a fraction as a percentage, or as a power of ten where it is small.
 fn part(value: &Value) -> String {
     match value.as_f64() {
         None => "not known".into(),
@@ -133,7 +133,7 @@ fn part(value: &Value) -> String {
     }
 }
 
-/// How likely groups are consistent and available (XFT), by how late a reply may be.
+/// Probabilities that groups are consistent and available (XFT), by the maximum delay of a reply.
 pub fn likelihoods(calibrated: &Value) -> String {
     let one = |of: &Value| {
         let measured = &of["as_measured"];
@@ -166,10 +166,10 @@ pub fn likelihoods(calibrated: &Value) -> String {
     table(&heads, &rows)
 }
 
-/// Pairs with the longest delays that are shown.
+/// Number of pairs with the longest delays that are shown.
 const HEDGES_SHOWN: usize = 20;
 
-/// After what time to ask a second replica, for the pairs where one waits longest.
+/// Delays before a second replica is asked, for the pairs with the longest ones.
 pub fn hedges(found: &Value, calibrated: &Value) -> String {
     let name = |node: &Value| {
         let names = &found["data"]["nodes"];
@@ -180,7 +180,7 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
     let mut delays: Vec<&Value> =
         list(&hedge["delays"]).filter(|one| one["hedge_after_ms"].is_f64()).collect();
     let after = |one: &Value| one["hedge_after_ms"].as_f64().unwrap_or_default();
-    // Pairs that are alike stay in the order of the document.
+    // Pairs with equal delays stay in the order of the document.
     delays.sort_by(|a, b| after(b).total_cmp(&after(a)));
     let one = |one: &&Value| {
         let second = if one["second"].is_null() { "nobody".into() } else { name(&one["second"]) };
@@ -220,7 +220,7 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
     )
 }
 
-/// The same in the words of other systems, as far as it is told.
+/// Settings of other systems, as far as they are available.
 pub fn settings(calibrated: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let one = |one: &Value| {
@@ -237,7 +237,7 @@ pub fn settings(calibrated: &Value) -> String {
     table(&["System", "Setting", "Value", "Note"], &rows)
 }
 
-/// What was left out.
+/// Excluded data.
 pub fn excluded(found: &Value) -> String {
     let excluded = &found["excluded"];
     let mut items: Vec<String> = list(&excluded["files"])

@@ -1,18 +1,18 @@
-//! What the page says before it shows anything: what the data are, and what was found in them.
+//! Introductory text of the page: a description of the data, and the main findings.
 
 use crate::escape::html;
 use crate::shrink::list;
 use serde_json::Value;
 
-/// Pairs of observers from which on it is told how much they agree.
+/// Number of pairs of observers from which on their agreement is reported.
 const PAIRS_MIN: u64 = 10;
-/// A correlation is told if its interval lies beyond this, on one side.
+/// Bound of a correlation's interval beyond which it is reported.
 const R_MIN: f64 = 0.1;
 
-/// Slow nodes that are named; the matrix has all.
+/// Maximum number of slow nodes that are named; the matrix has all.
 const NAMED: usize = 8;
 
-/// A latency in nanoseconds with a unit and three digits.
+/// Formats a latency in nanoseconds with a unit and three digits.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),
@@ -34,7 +34,7 @@ fn time_of(value: &Value) -> String {
     value.as_f64().map_or_else(|| "never".into(), time)
 }
 
-/// A number with a gap at every thousand.
+/// Formats a number with a gap at every thousand.
 pub fn number(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -55,12 +55,12 @@ fn named(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// The title of the page.
+/// Title of the page.
 pub fn title(found: &Value) -> String {
     format!("How synchronous is {}?", named(&found["data"]["deployment"]))
 }
 
-/// What the data are, as one paragraph of HTML.
+/// Description of the data, as one paragraph of HTML.
 pub fn about(found: &Value) -> String {
     let data = &found["data"];
     let origin = match data["origin"].as_str() {
@@ -87,7 +87,7 @@ pub fn about(found: &Value) -> String {
     )
 }
 
-/// What was asked of the calibration, as one paragraph of HTML.
+/// Parameters of the calibration, as one paragraph of HTML.
 pub fn wanted(calibrated: &Value) -> String {
     let inputs = &calibrated["inputs"];
     let Some(per_s) = inputs["mistakes_per_s"].as_f64().filter(|per_s| *per_s > 0.0) else {
@@ -106,13 +106,13 @@ pub fn wanted(calibrated: &Value) -> String {
     )
 }
 
-/// Up to two digits behind the point, and none for whole numbers.
+/// Formats up to two decimals, and none for whole numbers.
 fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The main findings, each a sentence of text (not HTML).
+/// Main findings, each a sentence of text (not HTML).
 pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     let mut told = Vec::new();
     latency(&mut told, found);
@@ -136,7 +136,7 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     told
 }
 
-/// Of the false suspicions that are wanted.
+/// Formats the required rate of false suspicions.
 fn once(per_s: &Value) -> String {
     per_s.as_f64().filter(|per_s| *per_s > 0.0).map_or_else(String::new, |per_s| {
         let days = 1.0 / per_s / 86_400.0;
@@ -149,7 +149,7 @@ fn hours(days: f64) -> String {
     format!("{} hours", short(days * 24.0))
 }
 
-/// What has to be measured before something is told, if that is not there.
+/// Description of missing measurements that a result would need.
 pub fn wanting(found: &Value, needs: &Value) -> Option<String> {
     if needs["enough"] != false {
         return None;
@@ -170,7 +170,7 @@ pub fn wanting(found: &Value, needs: &Value) -> Option<String> {
     Some(format!("it takes {} {unit}{how}, and there are {}", digits(needed), digits(there)))
 }
 
-/// A number of a size that is not known beforehand, with two digits at least.
+/// Formats a number of any magnitude, with two digits at least.
 fn digits(value: f64) -> String {
     match value {
         value if value >= 100.0 => number(value.ceil() as u64),
@@ -179,13 +179,14 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Calls from which on one in a hundred is told of groups.
+/// Number of calls from which on the 99th percentile of groups is reported.
 const QUANTILE_CALLS_MIN: u64 = 1_000;
 
-/// Calls beyond a quantile from which on it is told.
+/// Number of calls beyond a quantile from which on it is reported.
 const BEYOND_QUANTILE: f64 = 10.0;
 
-/// The quantiles of a law that its number of calls allows to tell, and what the others need.
+/// Quantiles of a distribution that its number of calls supports, and the requirements of the
+/// others.
 fn quantiles(law: &Value, calls: u64) -> (Vec<(&'static str, String)>, Option<String>) {
     let all = [("50 %", "p50", 0.5), ("99 %", "p99", 0.01), ("99.9 %", "p99_9", 0.001)];
     let needed = |beyond: f64| (BEYOND_QUANTILE / beyond).ceil() as u64;
@@ -247,7 +248,7 @@ fn slow(told: &mut Vec<String>, found: &Value) {
         let more = nodes.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let all = list(&found["data"]["nodes"]).count();
-        // If nearly everybody is slow, "slow" does not tell anybody apart.
+        // If nearly all nodes are slow, "slow" does not distinguish them.
         let hint = if by_most * 2 > all {
             " So many are slow that it is distance or load rather than a node."
         } else {
@@ -288,7 +289,7 @@ fn node_or_link(told: &mut Vec<String>, found: &Value) {
     } else if observer >= 0.5 {
         "look at the hosts that call"
     } else {
-        // Nothing explains most of it: that is no finding.
+        // No metric explains most of it: that is no finding.
         return;
     };
     told.push(format!(
@@ -313,7 +314,7 @@ fn correlated(told: &mut Vec<String>, correlations: &Value) {
     let Some(r) = row["all"]["pearson_r"].as_f64() else { return };
     let range = &row["all"]["pearson_r_95"];
     let (Some(low), Some(high)) = (range[0].as_f64(), range[1].as_f64()) else { return };
-    // What may be nothing, or next to nothing, is no finding.
+    // A correlation that may be close to zero is no finding.
     if low.max(-high) < R_MIN {
         return;
     }

@@ -1,14 +1,14 @@
-//! Which disks and interfaces a host has.
+//! Disks and interfaces of a host.
 
 use std::fs;
 use std::path::Path;
 
-/// Disks that are not made of others: those with a device behind them.
+/// Disks that are not composed of others: those with a device behind them.
 pub fn disks() -> Vec<String> {
     named("/sys/block", |folder| folder.join("device").exists())
 }
 
-/// Interfaces but for the loopback.
+/// Interfaces except the loopback.
 pub fn interfaces() -> Vec<String> {
     named("/sys/class/net", |folder| !folder.ends_with("lo"))
 }
@@ -22,7 +22,7 @@ fn named(folder: &str, which: impl Fn(&Path) -> bool) -> Vec<String> {
     names
 }
 
-/// What was asked for, if it is there; all there is if nothing was.
+/// Requested names, if they exist; all existing ones if none is requested.
 pub fn chosen(what: &str, wanted: &[String], there: Vec<String>) -> Result<Vec<String>, String> {
     if wanted.is_empty() {
         return Ok(there);
