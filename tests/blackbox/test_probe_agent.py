@@ -279,7 +279,7 @@ def test_old_days_are_thinned_out_by_their_agent_and_by_a_command(tmp_path):
     assert [row["date"] for row in found["thinned"]["callees"]] == ["2024-01-01"] * 3 + ["2024-01-02"] * 3
     page = tmp_path / "page.html"
     assert probe("report", data, "-o", page).returncode == 0
-    assert "2 days that were thinned out" in page.read_text()
+    assert "2 thinned-out days" in page.read_text()
 
 
 def test_callees_sign_if_they_are_asked_to(agents):

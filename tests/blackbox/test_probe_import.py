@@ -117,8 +117,8 @@ def test_a_file_that_is_cut_is_told(tmp_path):
         ("time,src,dst,latency\n", (), "has no call"),
         (f"{NOW},a,b,x\n", (), "has no call; line 1: latency not a number"),
         (f"{NOW}000,a,b,1\n", (), "has no call; line 1: time out of range"),
-        ("time,src,dst\n1,a,b\n", (), "none is called latency"),
-        ("time,from,ms\n1,a,2\n", (), "none is called dst or latency"),
+        ("time,src,dst\n1,a,b\n", (), "no column latency"),
+        ("time,from,ms\n1,a,2\n", (), "no column dst or latency"),
         (f"time,src,dst,rtt_us\n{NOW},a,b,2\n", (), "say --latency-unit us"),
         (f"time,src,dst,rtt_ms\n{NOW},a,b,2\n", ("--latency-unit", "us"), "say --latency-unit ms"),
         ("\0\xff" * 99_999, (), "has no call; line 1: line too long"),
@@ -159,7 +159,7 @@ def test_files_that_are_cut_or_of_another_version_are_left_out_by_name(tmp_path)
     }
     assert found["data"]["rows"] == 180 and found["data"]["caller_days"] == 1
     said = probe("analyze", data).stdout
-    assert "format version 7; this build knows 1" in said and "not a whole Parquet file" in said
+    assert "format version 7; this build knows 1" in said and "not a complete Parquet file" in said
     told = probe_document("calibrate", data, "--target", "suspicion")["data"]
     assert {one["file"] for one in told["excluded"]["files"]} == set(files)
     whole.unlink()

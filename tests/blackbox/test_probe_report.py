@@ -87,7 +87,7 @@ def test_every_figure_is_drawn_and_says_how_to_read_it(simulated):
     # what would.
     calibration = shown(section(dom, "calibration"))
     assert "it takes 9 node-days (these 14 nodes for 16 hours), and there are 0.19" in calibration
-    assert "cannot be told from these data: it takes 9 node-days" in shown(section(dom, "findings"))
+    assert "cannot be derived from these data: it takes 9 node-days" in shown(section(dom, "findings"))
     assert "--election-timeout" not in calibration and "needs an election time-out" not in shown(dom)
 
 
@@ -150,7 +150,7 @@ def test_the_axis_of_the_timeline_is_as_long_as_the_measurement(simulated):
 
 def test_what_is_asked_of_the_calibration_is_asked_of_the_page(simulated, tmp_path):
     _, page, dom = simulated
-    assert "Asked for: one false suspicion in 30 days, a risk of 0.001" in shown(dom)
+    assert "Required: one false suspicion in 30 days, a risk of 0.001" in shown(dom)
     data = page.parent / "data"
     asked = ("--once-in", "12h", "--risk", "0.01", "--members", 5, "--two-delta", "2ms,50ms")
     asked += ("--budget", "7ms")
@@ -160,7 +160,7 @@ def test_what_is_asked_of_the_calibration_is_asked_of_the_page(simulated, tmp_pa
     dom = opened(other, tmp_path)
     ran(dom)
     part = section(dom, "calibration")
-    assert "Asked for: one false suspicion in 12 hours, a risk of 0.01" in shown(part)
+    assert "Required: one false suspicion in 12 hours, a risk of 0.01" in shown(part)
     rows = cells(part)
     assert "extrapolated" in shown(part) and "--election-timeout" in shown(part)
     assert "A Raft group needs an election time-out of" in shown(section(dom, "findings"))

@@ -158,7 +158,7 @@ impl Agent {
         let mut addresses = Vec::new();
         for peer in peers.all() {
             addresses.push(resolve(&peer.address).map_err(failed(format!(
-                "the address {} of {} leads nowhere",
+                "the address {} of {} cannot be resolved",
                 peer.address, peer.name
             )))?);
         }
@@ -212,7 +212,7 @@ impl Agent {
         let Self { options, preamble, addresses, setup, sampler, known } = self;
         let began_ns = clock::mono_ns();
         let cpu_before_ns = clock::process_cpu_ns();
-        let no_thread = || failed("no thread");
+        let no_thread = || failed("cannot start a thread");
         let told = Arc::new(Told::default());
         let payload = Arc::clone(&setup.payload);
         let (to_files, messages) = sync_channel(WAITING_MAX);
@@ -254,7 +254,9 @@ impl Agent {
             let _ = sampling.join();
         }
         drop(callee);
-        let written = writer.join().map_err(|_| Failed("the thread of the files died".into()))?;
+        let written = writer
+            .join()
+            .map_err(|_| Failed("the thread that writes files has panicked".into()))?;
         let counts = counts.map_err(failed("cannot wait for connections"))?;
         let ran_ns = (clock::mono_ns() - began_ns) as f64;
         let cpu_ns = (clock::process_cpu_ns() - cpu_before_ns) as f64;
@@ -436,10 +438,10 @@ pub fn sample(
     let to = Arc::clone(notice);
     let files = Files::new(dir, metadata, None, Box::new(move |text| to(text)));
     let writer = Builder::new().name("files".into()).spawn(move || files.run(&messages));
-    let writer = writer.map_err(failed("no thread"))?;
+    let writer = writer.map_err(failed("cannot start a thread"))?;
     let (cost, stop_sampler) = (Arc::new(Cost::default()), Arc::new(AtomicBool::new(false)));
     let thread = hosts::start(sampler, to_files, Arc::clone(&stop_sampler), Arc::clone(&cost));
-    let thread = thread.map_err(failed("no thread"))?;
+    let thread = thread.map_err(failed("cannot start a thread"))?;
     let for_ns = seconds.map(|seconds| seconds as i64 * 1_000_000_000 + 50_000_000);
     let over = || for_ns.is_some_and(|for_ns| clock::mono_ns() - began_ns >= for_ns);
     while !stop.load(Ordering::Relaxed) && !over() {
@@ -448,7 +450,8 @@ pub fn sample(
     stop_sampler.store(true, Ordering::Relaxed);
     thread.thread().unpark();
     let _ = thread.join();
-    let written = writer.join().map_err(|_| Failed("the thread of the files died".into()))?;
+    let written =
+        writer.join().map_err(|_| Failed("the thread that writes files has panicked".into()))?;
     let ran_ns = (clock::mono_ns() - began_ns) as f64;
     let cpu_percent = 100.0 * (clock::process_cpu_ns() - cpu_before_ns) as f64 / ran_ns;
     Ok(SamplingSummary { sampler: cost.summary(), cpu_percent, written })

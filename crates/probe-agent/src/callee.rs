@@ -84,7 +84,7 @@ impl Callee {
         let mut listener = TcpListener::from_std(setup.listener);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let key = key().map_err(|_| io::Error::other("no key to sign with"))?;
+        let key = key().map_err(|_| io::Error::other("cannot create a signing key"))?;
         let (to_disk, jobs) = channel();
         let (to_loop, synced) = channel();
         let mut serving = Loop {

@@ -204,7 +204,7 @@ impl Files {
             Err(probe_data::Error::Content { .. }) => {}
             Err(error) => {
                 let text = error.to_string();
-                (self.told)(&format!("cannot thin out old days ({text}); they stay as they are"));
+                (self.told)(&format!("cannot thin out old days ({text}); they stay unchanged"));
                 self.written.thin_error = Some(text);
             }
         }
@@ -246,7 +246,9 @@ impl Files {
         self.failed = Some(Instant::now());
         if self.written.error.is_none() {
             let text = error.to_string();
-            (self.told)(&format!("cannot write ({text}); only the summary goes on, rows are lost"));
+            (self.told)(&format!(
+                "cannot write ({text}); rows are lost, only the summary continues"
+            ));
             self.written.error = Some(text);
         }
     }

@@ -132,7 +132,7 @@ impl Sampler {
         let store =
             match options.store_pid {
                 Some(pid) => Some(Process::new(pid).map_err(|error| {
-                    other(format!("process {pid} cannot be looked at: {error}"))
+                    other(format!("process {pid} cannot be inspected: {error}"))
                 })?),
                 None => None,
             };
@@ -303,7 +303,7 @@ mod tests {
             ..Options::default()
         };
         let mut sampler = Sampler::new(options).unwrap();
-        assert!(sampler.row().is_none(), "counters say nothing by themselves");
+        assert!(sampler.row().is_none(), "counters need a previous value");
         let busy = std::time::Instant::now();
         while busy.elapsed() < Duration::from_millis(50) {
             std::hint::spin_loop();
@@ -322,6 +322,6 @@ mod tests {
         let error = Sampler::new(options).unwrap_err().to_string();
         assert!(error.contains("no disk \"nosuchdisk\""), "{error}");
         let options = Options { store_pid: Some(u32::MAX - 1), ..Options::default() };
-        assert!(Sampler::new(options).unwrap_err().to_string().contains("cannot be looked at"));
+        assert!(Sampler::new(options).unwrap_err().to_string().contains("cannot be inspected"));
     }
 }

@@ -1,9 +1,10 @@
-//! What the measurements say: the analyses O1 to O16, each an exact computation.
+//! Analyses O1 to O16 of the measurements, each an exact computation.
 //!
-//! Data are read twice, in the order of the files, by some threads. The first pass counts
-//! latencies and takes each observer's quantiles of the day ([`latency`], [`observe`]); the second
-//! finds the values at ranks and puts calls beside the resources of their callees ([`second`]).
-//! Memory does not grow with the number of calls, but with that of nodes, days and metrics.
+//! Data are read twice, in the order of the files, by several threads. The first pass counts
+//! latencies and computes each observer's quantiles of the day ([`latency`], [`observe`]); the
+//! second finds the values at ranks and pairs calls with the resources of their callees
+//! ([`second`]). Memory does not grow with the number of calls, but with that of nodes, days and
+//! metrics.
 //!
 //! | output | key | module |
 //! |---|---|---|
@@ -18,7 +19,7 @@
 //! | O14 | `scatter` | [`scatter`] |
 //! | O15 | `slow_timeline` | [`timeline`] |
 //! | O16 | `episodes` | [`episodes`] |
-//! | besides | `observations`, `s_and_t`, `pauses`, `thinned` | [`slow`], [`latency`], [`truth`], [`thinned`] |
+//! | further | `observations`, `s_and_t`, `pauses`, `thinned` | [`slow`], [`latency`], [`truth`], [`thinned`] |
 
 mod correlate;
 mod day_view;
@@ -59,24 +60,24 @@ use std::time::Instant;
 
 pub use summary::summary;
 
-/// What is asked.
+/// Options of an analysis.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// How much slower than the fastest a node must be before somebody acts on it.
+    /// Margin over the fastest node above which a slow node matters.
     pub floor_ns: u64,
-    /// The group size of the histograms of slow nodes.
+    /// Group size of the histograms of slow nodes.
     pub histogram_size: u8,
-    /// The group and day of the day view; the first of the data if not given.
+    /// Day and group of the day view; default: the first of the data.
     pub day_view: Option<(i64, u16)>,
-    /// The two latencies between which the day view tells how many calls are.
+    /// The day view counts the calls below, between and above these two latencies.
     pub cuts_ns: [u64; 2],
-    /// The latency above which a call belongs to an episode.
+    /// Latency above which a call belongs to an episode.
     pub episode_level_ns: u64,
-    /// Points of the scatter plots.
+    /// Number of points of the scatter plots.
     pub scatter_points: usize,
-    /// The seed of the bootstrap.
+    /// Seed of the bootstrap.
     pub seed: u64,
 }
 
@@ -95,7 +96,7 @@ impl Default for Options {
     }
 }
 
-/// What a thread of the first pass has.
+/// State of a thread in the first pass.
 #[derive(Default)]
 struct First {
     latencies: latency::First,
@@ -125,10 +126,10 @@ impl First {
     }
 }
 
-/// Analyses a folder of files and answers with one document.
+/// Analyses a folder of files and returns one document.
 ///
 /// # Errors
-/// The folder has no calls that can be read, or files vanish while it works.
+/// The folder has no readable calls, or files vanish during the analysis.
 pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Result<Value, Error> {
     let began = Instant::now();
     let mut data = DataSet::open(root)?.with_calls()?;
@@ -168,7 +169,7 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     Ok(document)
 }
 
-/// The first group of the first day.
+/// First group of the first day.
 fn first_group(data: &DataSet) -> (i64, u16) {
     let day = data.calls.keys().next().map_or(0, |(day, _)| *day);
     (day, 0)
@@ -224,7 +225,7 @@ fn first_pass(
     Ok((all, Counted::new(latencies, points)))
 }
 
-/// What the second pass found, with what threads kept of latencies apart.
+/// Results of the second pass, with the latencies that threads kept.
 struct SecondPass {
     found: Found,
     kept_of_threads: Vec<latency::Second>,
@@ -256,17 +257,18 @@ fn second_pass(
     Ok(SecondPass { found: all, kept_of_threads: kept })
 }
 
-/// The names of metrics.
+/// Names of metrics.
 #[derive(Debug, Default)]
 struct Names {
-    /// Those of which some file of resources has a value.
+    /// Metrics with a value in at least one file of resources.
     with_values: Vec<String>,
-    /// Those that are in files, and nothing else.
+    /// Metrics that exist in files without any value.
     without: Vec<String>,
 }
 
 impl Names {
-    /// What the footers of all files say. A file that cannot be opened is told of when it is read.
+    /// Reads the metric names from the footers of all files. Files that cannot be opened are
+    /// reported when they are read.
     fn of(data: &DataSet) -> Self {
         let known: Vec<&str> = probe::resources::METRICS.iter().map(|metric| metric.name).collect();
         let mut names: BTreeMap<String, bool> = BTreeMap::new();
@@ -285,7 +287,7 @@ impl Names {
     }
 }
 
-/// Puts the document together.
+/// Builder of the document.
 struct Told<'a> {
     data: &'a DataSet,
     options: &'a Options,
@@ -413,7 +415,7 @@ impl Told<'_> {
     }
 }
 
-/// A day, counted since 1970, as a date.
+/// Date of a day that is counted since 1970.
 fn date(day: &i64) -> Option<String> {
     let begin = DateTime::from_timestamp(day.checked_mul(86_400)?, 0)?;
     Some(begin.date_naive().to_string())

@@ -1,4 +1,5 @@
-//! From a data set to time-outs, sizes and risks: all models of [`probe::calibrate`] in one pass.
+//! Calibration of a data set: time-outs, sizes and risks by all models of [`probe::calibrate`] in
+//! one pass.
 
 use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
@@ -19,11 +20,11 @@ use probe::random::Numbers;
 use serde::Serialize;
 use std::path::Path;
 
-/// What is to be calibrated.
+/// Target of a calibration.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The curve of false suspicions.
+    /// Curve of false suspicions.
     Suspicion,
     /// Gamma-accurate detectors.
     Gamma,
@@ -31,16 +32,16 @@ pub enum Target {
     Visigoth,
     /// XFT.
     Xft,
-    /// Accrual detectors.
+    /// Thresholds of accrual detectors.
     Accrual,
-    /// Raft's timers.
+    /// Timers of Raft.
     Raft,
-    /// Hedged reads, and who should lead.
+    /// Hedged reads, and the best leader.
     Hedge,
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Self; 7] = [
         Self::Suspicion,
         Self::Gamma,
@@ -52,45 +53,45 @@ impl Target {
     ];
 }
 
-/// What is asked.
+/// Options of a calibration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
-    /// Of what.
+    /// Targets.
     pub targets: Vec<Target>,
-    /// Part of the rounds, or of the windows, in which it may be otherwise.
+    /// Fraction of the rounds, or of the windows, that may violate the assumption.
     pub risk: f64,
     /// Length of a window.
     pub window_ns: i64,
-    /// Crashes that are tolerated; none for a minority.
+    /// Crashes to tolerate; `None` for those of a minority.
     pub crashes: Option<u8>,
-    /// Arbitrary faults beside, for Visigoth.
+    /// Additional arbitrary faults, for Visigoth.
     pub arbitrary: u8,
-    /// The 2 Delta of XFT.
+    /// Values of 2 Delta, for XFT.
     pub two_delta_ns: Vec<u64>,
     /// Faults of a replica, for XFT.
     pub faults: Faults,
-    /// What accrual detectors add.
+    /// Parameters of accrual detectors.
     pub tuning: Tuning,
-    /// Mistakes about one node that a detector may make.
+    /// Rate of mistakes about one node that a detector may make.
     pub mistakes_per_s: f64,
-    /// Of Raft.
+    /// Requirements of Raft.
     pub raft: raft::Wanted,
-    /// Take the size of groups from the data.
+    /// Whether to take the size of groups from the data.
     pub size_of_data: bool,
-    /// A reply after this is too late; none for the median p95 of all pairs.
+    /// Time after which a reply is too late; `None` for the median p95 of all pairs.
     pub budget_ns: Option<u64>,
-    /// With the curve of every pair.
+    /// Whether to include the curve of every pair.
     pub pairs: bool,
-    /// The seed of what is resampled.
+    /// Seed of the resampling.
     pub seed: u64,
 }
 
-/// Everything that was found.
+/// Results of a calibration.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was asked.
+    /// Options.
     pub inputs: Options,
-    /// What was looked at.
+    /// Description of the data.
     pub data: Data,
     /// False suspicions by time-out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +99,7 @@ pub struct Report {
     /// Gamma by time-out, for every size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gamma: Option<Vec<gamma::OfSize>>,
-    /// s, T and replicas, for every size.
+    /// Values of s, T and replicas, for every size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visigoth: Option<Vec<visigoth::OfSize>>,
     /// Likelihoods, for every size and 2 Delta.
@@ -113,26 +114,26 @@ pub struct Report {
     /// Delays and leaders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedge: Option<hedge::Report>,
-    /// The same in the words of other systems.
+    /// Results as settings of other systems.
     pub settings: Vec<Setting>,
 }
 
-/// What was looked at.
+/// Description of the data.
 #[derive(Debug, Serialize)]
 pub struct Data {
-    /// The name of the deployment.
+    /// Name of the deployment.
     pub deployment: String,
-    /// Names of nodes; everywhere else they are numbers, which count from 0 here.
+    /// Names of nodes; everywhere else they are numbers, counted from 0.
     pub nodes: Vec<String>,
     /// Rows and rounds.
     #[serde(flatten)]
     pub seen: Seen,
     /// Rounds of groups that are too large for groups' models.
     pub rounds_of_large_groups: u64,
-    /// Days that were thinned out: only Raft's timers rest on them as well.
+    /// Thinned-out days, which only Raft's timers use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinned: Option<Counted>,
-    /// What was left out.
+    /// Excluded data.
     pub excluded: Exclusions,
 }
 
@@ -192,10 +193,10 @@ impl Collectors {
     }
 }
 
-/// Calibrates what is asked for from a folder of measurements.
+/// Calibrates the requested targets from a folder of measurements.
 ///
 /// # Errors
-/// The folder has no calls that can be read, or a file cannot be read any more.
+/// The folder has no readable calls, or a file cannot be read any more.
 pub fn calibrate(
     folder: &Path,
     options: &Options,

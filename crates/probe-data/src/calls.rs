@@ -4,9 +4,9 @@ use crate::columns::{Column, Form, Numbers, Opened, Values};
 use crate::error::Error;
 use probe::{Sample, Status, Workload};
 
-/// An optional number of 32 bits that is not there.
+/// Marker of an absent optional number of 32 bits.
 pub const NONE: u32 = u32::MAX;
-/// An optional number with a sign that is not there.
+/// Marker of an absent optional signed number.
 pub const NO_OFFSET: i32 = i32::MIN;
 
 /// Calls, column by column. Columns that were not read are empty.
@@ -42,7 +42,7 @@ pub struct Calls {
     pub incarnation: Vec<i32>,
 }
 
-/// The columns of the table, with their encodings.
+/// Columns of the table, with their encodings.
 pub fn columns() -> Vec<Column> {
     let column = |name: &str, bits, form| Column {
         name: name.into(),
@@ -77,15 +77,15 @@ fn short(values: Values) -> Option<(Vec<i32>, Option<Vec<i16>>)> {
     }
 }
 
-/// Puts numbers behind others. The first ones are taken as they are: a day has one row group as a
-/// rule, and need not be copied.
+/// Appends numbers to others. Into an empty list they are moved: a day usually has one row group,
+/// and need not be copied.
 fn put<T>(to: &mut Vec<T>, mut numbers: Vec<T>) {
     if to.is_empty() { *to = numbers } else { to.append(&mut numbers) }
 }
 
-/// Puts `none` where there is no number.
+/// Inserts `none` where there is no number.
 fn spread<T: Copy>(numbers: Vec<T>, present: Option<Vec<i16>>, none: T) -> Vec<T> {
-    // As many as there are rows: none is missing.
+    // As many as rows: none is missing.
     let Some(present) = present.filter(|present| present.len() > numbers.len()) else {
         return numbers;
     };
@@ -102,18 +102,18 @@ fn pack(values: &[i32], none: i32) -> Values {
 }
 
 impl Calls {
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.t_sched_ns.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.t_sched_ns.is_empty()
     }
 
-    /// Adds a row. A round trip or service time that is so long that it saturated counts as absent:
-    /// no call is waited for so long.
+    /// Adds a row. A saturated round trip or service time counts as absent: no call is waited for
+    /// that long.
     pub fn push(&mut self, sample: &Sample) {
         self.epoch.push(sample.epoch.into());
         self.group.push(sample.group.into());
@@ -131,7 +131,7 @@ impl Calls {
         self.incarnation.push(sample.incarnation.into());
     }
 
-    /// A row, if all columns were read; `None` if it has codes that mean nothing.
+    /// Row at a position, if all columns were read; `None` if it has unknown codes.
     pub fn get(&self, at: usize) -> Option<Sample> {
         let workload = u8::try_from(*self.workload.get(at)?).ok().and_then(Workload::from_code)?;
         let status = u8::try_from(*self.status.get(at)?).ok().and_then(Status::from_code)?;
@@ -156,7 +156,7 @@ impl Calls {
         })
     }
 
-    /// The latency of a row in an open loop, in nanoseconds, if it had a reply.
+    /// Latency of a row in an open loop, in nanoseconds, if it had a reply.
     pub fn latency_ns(&self, at: usize) -> Option<u64> {
         let replied = matches!(self.status[at], 0 | 3 | 6);
         let rtt_100ns = self.rtt_100ns[at];
@@ -164,7 +164,7 @@ impl Calls {
         (replied && rtt_100ns != NONE).then_some(latency)
     }
 
-    /// Takes a row over.
+    /// Copies a row from other calls.
     pub fn push_row(&mut self, other: &Self, at: usize) {
         self.epoch.push(other.epoch[at]);
         self.group.push(other.group[at]);
@@ -182,7 +182,7 @@ impl Calls {
         self.incarnation.push(other.incarnation[at]);
     }
 
-    /// Takes rows over.
+    /// Moves all rows from other calls.
     pub fn append(&mut self, other: &mut Self) {
         let Self { epoch, group, group_size, workload, src, dst, round, .. } = other;
         self.epoch.append(epoch);
@@ -201,7 +201,7 @@ impl Calls {
         self.incarnation.append(&mut other.incarnation);
     }
 
-    /// The columns, in the order of the table.
+    /// Columns in the order of the table.
     pub fn values(&self) -> Vec<Values> {
         let plain =
             |numbers: &Vec<i32>| Values { numbers: Numbers::Short(numbers.clone()), present: None };
@@ -227,7 +227,7 @@ impl Calls {
         ]
     }
 
-    /// Reads some columns of one row group and puts its rows behind those that are here.
+    /// Reads some columns of one row group and appends its rows.
     pub fn read(&mut self, file: &Opened, group: usize, names: &[&str]) -> Result<(), Error> {
         for (name, values) in names.iter().zip(file.read(group, names)?) {
             if *name == "t_sched" {

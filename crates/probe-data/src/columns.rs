@@ -1,7 +1,7 @@
-//! Columns of numbers in Parquet files: the least of Parquet that the tables need.
+//! Columns of numbers in Parquet files: the subset of Parquet that the tables need.
 //!
-//! Both tables are flat and have numbers only, so that a column of a row group is a list of
-//! integers, and of flags that say which rows have one.
+//! All tables are flat and contain numbers only, so that a column of a row group is a list of
+//! integers, and of flags that mark the rows with a value.
 
 use crate::error::Error;
 use crate::meta::{KEY, Metadata, VERSION};
@@ -19,53 +19,53 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How the numbers of a column become bytes.
+/// Encoding of a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// Few different numbers.
+    /// For few different numbers.
     Dictionary,
-    /// Numbers that grow evenly.
+    /// For numbers that grow evenly.
     Delta,
-    /// Numbers whose high bytes are alike and whose low bytes are not.
+    /// For numbers with similar high bytes and varying low bytes.
     Split,
 }
 
-/// A column: its name, and what its numbers are.
+/// Name and number type of a column.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Bits of a number: 8, 16, 32 or 64. Up to 32 are kept as 32.
+    /// Number of bits: 8, 16, 32 or 64. Up to 32 are stored as 32.
     pub bits: i8,
-    /// Whether numbers have a sign.
+    /// Whether numbers are signed.
     pub signed: bool,
-    /// Whether a row may have none.
+    /// Whether a row may have no number.
     pub optional: bool,
-    /// How they become bytes.
+    /// Encoding.
     pub form: Form,
 }
 
-/// The numbers of one column of one row group.
+/// Numbers of one column of one row group.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Numbers {
-    /// Up to 32 bits; what has no sign is kept with the same bits.
+    /// Up to 32 bits; unsigned numbers are stored with the same bits.
     Short(Vec<i32>),
     /// 64 bits.
     Long(Vec<i64>),
 }
 
-/// The numbers of a column, without those of rows that have none, and which rows have one.
+/// Numbers of a column, without the rows that have none, and flags of the rows that have one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Values {
-    /// The numbers that there are.
+    /// Existing numbers.
     pub numbers: Numbers,
-    /// For optional columns, 1 for each row that has a number and 0 for each that has none.
+    /// For optional columns, 1 for each row with a number and 0 for each without.
     pub present: Option<Vec<i16>>,
 }
 
 impl Values {
-    /// The numbers row by row, none where a row has none. Those of up to 32 bits are taken to have a
-    /// sign or not.
+    /// Numbers row by row, `None` where a row has none. Those of up to 32 bits are interpreted as
+    /// signed or unsigned.
     pub fn by_row(self, signed: bool) -> Vec<Option<i64>> {
         let numbers: Vec<i64> = match self.numbers {
             Numbers::Long(numbers) => numbers,
@@ -122,7 +122,7 @@ fn properties(columns: &[Column], metadata: &Metadata) -> Result<WriterPropertie
     Ok(properties.build())
 }
 
-/// Begins a file of a table.
+/// Creates a file of a table.
 pub fn writer<W: Write + Send>(
     to: W,
     path: &Path,
@@ -163,17 +163,17 @@ pub fn write_group<W: Write + Send>(
     Ok(())
 }
 
-/// An open file, and what it says about itself.
+/// An open file, and its metadata.
 pub struct Opened {
     reader: SerializedFileReader<File>,
-    /// What it says about itself.
+    /// Metadata of the file.
     pub metadata: Metadata,
-    /// Rows of all row groups.
+    /// Number of rows of all row groups.
     pub rows: u64,
     path: std::path::PathBuf,
 }
 
-/// Opens a file: reads its footer, and compares its version.
+/// Opens a file: reads its footer, and checks its version.
 pub fn open(path: &Path) -> Result<Opened, Error> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -196,19 +196,19 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 }
 
 impl Opened {
-    /// How many row groups there are.
+    /// Number of row groups.
     pub fn groups(&self) -> usize {
         self.reader.num_row_groups()
     }
 
-    /// The names of all columns, in the order of the file.
+    /// Names of all columns, in the order of the file.
     pub fn names(&self) -> Vec<String> {
         let columns = self.reader.metadata().file_metadata().schema_descr().columns();
         columns.iter().map(|column| column.name().to_owned()).collect()
     }
 
-    /// Whether a column may have a number in some row: what is counted of it says otherwise only if all
-    /// of its row groups have been counted.
+    /// Whether a column may have a number in some row: the statistics can exclude it only if all of
+    /// its row groups have them.
     pub fn has_numbers(&self, name: &str) -> bool {
         let groups = self.reader.metadata().row_groups();
         let numberless = |group: &parquet::file::metadata::RowGroupMetaData| {

@@ -1,4 +1,4 @@
-//! A folder of files of both tables.
+//! A folder with files of all tables.
 
 use crate::calls::Calls;
 use crate::columns::{self, Opened};
@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rows of one node and epoch in one table: a whole file, or pieces of one that was never
+/// Rows of one node and epoch in one table: a complete file, or pieces of one that was never
 /// finished.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What they say about themselves.
+    /// Metadata of the files.
     pub metadata: Metadata,
-    /// The files, in order.
+    /// Files, in order.
     pub files: Vec<PathBuf>,
-    /// Rows of all of them.
+    /// Number of rows of all files.
     pub rows: u64,
-    /// Bytes of all of them.
+    /// Size of all files in bytes.
     pub bytes: u64,
 }
 
 impl Source {
-    /// The day, counted since 1970.
+    /// Day, counted since 1970.
     pub fn day(&self) -> i64 {
         self.metadata.first_epoch + i64::from(self.metadata.epoch)
     }
 
-    /// Opens its files.
+    /// Opens the files.
     ///
     /// # Errors
     /// A file cannot be read any more.
@@ -37,7 +37,7 @@ impl Source {
         self.files.iter().map(|path| columns::open(path)).collect()
     }
 
-    /// Reads some columns of all of its calls.
+    /// Reads some columns of all calls.
     ///
     /// # Errors
     /// A file cannot be read to its end.
@@ -50,40 +50,40 @@ impl Source {
     }
 }
 
-/// By day and node.
+/// Sources by day and node.
 pub type Sources = BTreeMap<(i64, u16), Source>;
 
-/// A caller's day that was thinned out ([`crate::thin`]).
+/// A caller's thinned-out day ([`crate::thin`]).
 #[derive(Clone, Debug)]
 pub struct ThinnedDay {
-    /// Most of its calls, counted.
+    /// Most of its calls, as counts.
     pub sketch: Source,
-    /// Those that were kept one by one.
+    /// Calls that were kept one by one.
     pub tail: Source,
 }
 
-/// A folder of files, as far as they can be used.
+/// A folder of files, as far as they are usable.
 #[derive(Debug)]
 pub struct DataSet {
-    /// Where it is.
+    /// Path of the folder.
     pub root: PathBuf,
     /// Calls, by day and caller.
     pub calls: Sources,
     /// Resources, by day and host.
     pub hosts: Sources,
-    /// Days of callers that were thinned out. They are not among the calls.
+    /// Thinned-out days of callers, which are not among the calls.
     pub thinned: BTreeMap<(i64, u16), ThinnedDay>,
-    /// What every file says alike: names of nodes, deployment.
+    /// Metadata that all files share: names of nodes, deployment.
     pub metadata: Metadata,
-    /// Files that cannot be used, and why.
+    /// Unusable files, and the reasons.
     pub exclusions: Exclusions,
 }
 
 impl DataSet {
-    /// Looks at every file of a folder.
+    /// Examines every file of a folder.
     ///
     /// # Errors
-    /// The folder cannot be read, or has no call that can be used, thinned out or not.
+    /// The folder cannot be read, or has no usable call, thinned out or not.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let mut exclusions = Exclusions::default();
         let mut whole = files(root)?;
@@ -120,7 +120,7 @@ impl DataSet {
             let table = opened.metadata.table;
             let bytes = fs::metadata(path).map_or(0, |found| found.len());
             match sources.get_mut(&key) {
-                // A whole file that is followed by pieces: the pieces are what it was made of.
+                // A complete file and its pieces: the file was made from the pieces.
                 Some(_) if is_piece && taken.contains(&(table, key)) => {}
                 Some(source) if is_piece => {
                     source.files.push(path.clone());
@@ -142,7 +142,7 @@ impl DataSet {
                 }
             }
         }
-        // Pieces of a day know more nodes than the ones before, if somebody came meanwhile.
+        // Later pieces of a day know more nodes, if some were added meanwhile.
         let nodes = first.as_ref().map_or(&[][..], |first| &first.nodes);
         for source in tables.values_mut().flat_map(BTreeMap::values_mut) {
             source.metadata.nodes = nodes.to_vec();
@@ -161,27 +161,27 @@ impl DataSet {
         Ok(Self { root: root.into(), calls, hosts, thinned, metadata, exclusions })
     }
 
-    /// That there are days which were not thinned out.
+    /// Checks that some days are not thinned out.
     ///
     /// # Errors
-    /// All of them were.
+    /// All days are thinned out.
     pub fn with_calls(self) -> Result<Self, Error> {
         if self.calls.is_empty() {
-            let what = "has only days that were thinned out: sketch-*.parquet and tail-*.parquet can be \
-                        asked with SQL, as the guide's page on synchrony shows";
+            let what = "has only thinned-out days: sketch-*.parquet and tail-*.parquet can be \
+                        queried with SQL, as the guide's page on synchrony shows";
             return Err(Error::content(&self.root, what));
         }
         Ok(self)
     }
 
-    /// Rows of all calls.
+    /// Number of rows of all calls.
     pub fn rows(&self) -> u64 {
         self.calls.values().map(|source| source.rows).sum()
     }
 }
 
-/// Days that were thinned out are there when both of their files are: these were whole before the
-/// old one was removed, which may have been cut off in the middle.
+/// Finds thinned-out days, which have both of their files: both were complete before the old file
+/// was removed, and the removal may have been interrupted.
 fn thinned(
     root: &Path,
     tables: &mut BTreeMap<Table, Sources>,
@@ -198,8 +198,8 @@ fn thinned(
             exclusions.files.push(ExcludedFile { file, reason, detail, size_bytes });
         }
     };
-    const ALREADY: &str = "this day was thinned out already; remove the file";
-    const HALF: &str = "the other file of a day that was thinned out is missing";
+    const ALREADY: &str = "this day is already thinned out; remove the file";
+    const HALF: &str = "the other file of a thinned-out day is missing";
     let mut found = BTreeMap::new();
     for (key, sketch) in sketches {
         match tails.remove(&key) {
@@ -209,7 +209,7 @@ fn thinned(
                 }
                 found.insert(key, ThinnedDay { sketch, tail });
             }
-            // As long as the old file is there, nothing is missing.
+            // As long as the old file exists, nothing is missing.
             None if calls.contains_key(&key) => {}
             None => exclude(&sketch, "half_of_a_day", HALF),
         }
@@ -225,7 +225,7 @@ fn thinned(
     found
 }
 
-/// The Parquet files of a folder.
+/// Parquet files of a folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
@@ -248,7 +248,7 @@ fn unfinished(folder: &Path, exclusions: &mut Exclusions) -> Result<(), Error> {
         if path.extension().is_some_and(|extension| extension == UNFINISHED) {
             let size_bytes = fs::metadata(&path).map_or(0, |found| found.len());
             let file = path.file_name().unwrap_or_default().display().to_string();
-            let detail = "its writer ended before it was whole".to_owned();
+            let detail = "its writer ended before it was complete".to_owned();
             found.push(ExcludedFile { file, reason: "unfinished", detail, size_bytes });
         }
     }
@@ -257,7 +257,8 @@ fn unfinished(folder: &Path, exclusions: &mut Exclusions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Files of one data set call the same nodes by the same numbers. Some may not know yet who came last.
+/// Checks that files of one data set number the nodes in the same way. Some may not contain the
+/// latest nodes yet.
 fn agree(first: &Metadata, opened: &Opened, path: &Path) -> Result<(), Error> {
     let found = &opened.metadata;
     let name = |metadata: &Metadata| metadata.deployment.clone();

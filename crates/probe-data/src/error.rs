@@ -1,69 +1,69 @@
-//! What can be wrong with files, and what was left out because of it.
+//! Errors of files, and the data that was excluded because of them.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why nothing could be done.
+/// Reason for a failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was read or written.
+        /// Path that was read or written.
         path: PathBuf,
-        /// What it said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file that is not Parquet, or not whole.
-    #[error("{}: not a whole Parquet file: {source}", path.display())]
+    /// A file that is not Parquet, or incomplete.
+    #[error("{}: not a complete Parquet file: {source}", path.display())]
     Parquet {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the reader said.
+        /// Error of the reader.
         source: parquet::errors::ParquetError,
     },
-    /// A file that another version wrote.
+    /// A file of another format version.
     #[error("{}: format version {found}; this build knows {known}", path.display())]
     OtherVersion {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says.
+        /// Version of the file.
         found: u32,
-        /// What we know.
+        /// Supported version.
         known: u32,
     },
-    /// A file with something else in it than it should have.
+    /// A file with unexpected contents.
     #[error("{}: {what}", path.display())]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
-    /// A question that cannot be answered.
+    /// An invalid request.
     #[error("{0}")]
     Asked(String),
 }
 
 impl Error {
-    /// Names the file that an error of the operating system is about.
+    /// Adds the path to an error of the operating system.
     pub fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), source }
     }
 
-    /// Names the file that an error of the Parquet reader or writer is about.
+    /// Adds the path to an error of the Parquet reader or writer.
     pub fn parquet(path: &Path) -> impl Fn(parquet::errors::ParquetError) -> Self {
         move |source| Self::Parquet { path: path.to_owned(), source }
     }
 
-    /// Something that a file should not have.
+    /// Creates an error about unexpected contents.
     pub fn content(path: &Path, what: impl Into<String>) -> Self {
         Self::Content { path: path.to_owned(), what: what.into() }
     }
 
-    /// One word for the kind of error, by which files that were left out are counted.
+    /// Kind of error in one word, by which excluded files are counted.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Io { .. } => "unreadable",
@@ -75,20 +75,20 @@ impl Error {
     }
 }
 
-/// A file, or the part of one, that was left out.
+/// An excluded file, or an excluded part of one.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ExcludedFile {
-    /// Its path within the data set.
+    /// Path within the data set.
     pub file: String,
-    /// The kind of reason, in one word.
+    /// Reason in one word.
     pub reason: &'static str,
-    /// The reason for people.
+    /// Reason as text.
     pub detail: String,
-    /// Its size: how much was lost at most.
+    /// Size of the file, which bounds the loss.
     pub size_bytes: u64,
 }
 
-/// What was left out: nothing is without being counted here.
+/// Excluded data: nothing is excluded without being counted here.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Exclusions {
     /// Files.
@@ -113,7 +113,7 @@ impl Exclusions {
         self.files.push(ExcludedFile { file, reason: error.reason(), detail, size_bytes });
     }
 
-    /// Takes over what another one counted.
+    /// Adds other exclusions.
     pub fn merge(&mut self, other: Self) {
         self.files.extend(other.files);
         other.rows.into_iter().for_each(|(reason, count)| self.rows(reason, count));

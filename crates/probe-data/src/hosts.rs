@@ -1,11 +1,11 @@
-//! The table `res`: what one host was busy with in one epoch, column by column.
+//! The table `res`: resource usage of one host in one epoch, column by column.
 
 use crate::columns::{Column, Form, Numbers, Opened, Values};
 use crate::error::Error;
 use probe::Resources;
 use probe::resources::{METRICS, TIME_COLUMNS, Width};
 
-/// The columns of the table, with their encodings.
+/// Columns of the table, with their encodings.
 pub fn columns() -> Vec<Column> {
     let time = TIME_COLUMNS.map(|name| Column {
         name: name.into(),
@@ -51,7 +51,7 @@ pub fn values(rows: &[Resources]) -> Vec<Values> {
         let numbers = found.flatten().map(|value| metric.width.saturate(value));
         let numbers = match metric.width {
             Width::U64 => Numbers::Long(numbers.collect()),
-            // What has no sign is kept with the same bits.
+            // Unsigned numbers are stored with the same bits.
             _ => Numbers::Short(numbers.map(|value| (value & 0xffff_ffff) as u32 as i32).collect()),
         };
         columns.push(Values { numbers, present: Some(present) });
@@ -59,24 +59,23 @@ pub fn values(rows: &[Resources]) -> Vec<Values> {
     columns
 }
 
-/// A host's metrics over an epoch.
+/// Metrics of a host over an epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
-    /// When each row was taken, on the host's wall clock; ascending.
+    /// Time of each row, on the host's wall clock; ascending.
     pub t_ns: Vec<i64>,
-    /// The values of each metric that was asked for, `None` in rows that have none.
+    /// Values of each requested metric, `None` in rows without one.
     pub metrics: Vec<Vec<Option<i64>>>,
 }
 
-/// The names of the metrics that a file has.
+/// Names of the metrics that a file has.
 pub fn metric_names(file: &Opened) -> Vec<String> {
     let names = file.names().into_iter();
     names.filter(|name| !TIME_COLUMNS.contains(&name.as_str())).collect()
 }
 
 impl Host {
-    /// Reads the time and some metrics of one row group and puts its rows behind those that are
-    /// here.
+    /// Reads the time and some metrics of one row group and appends its rows.
     pub fn read(&mut self, file: &Opened, group: usize, metrics: &[String]) -> Result<(), Error> {
         let mut names = vec!["t"];
         names.extend(metrics.iter().map(String::as_str));
@@ -94,7 +93,7 @@ impl Host {
     }
 }
 
-/// All rows of a file, for whoever writes them again.
+/// Reads all rows of a file, so that they can be written again.
 pub fn rows(file: &Opened) -> Result<Vec<Resources>, Error> {
     let mut names: Vec<&str> = TIME_COLUMNS.into();
     names.extend(METRICS.iter().map(|metric| metric.name));

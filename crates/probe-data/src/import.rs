@@ -1,12 +1,11 @@
-//! Measurements of other programs: CSV of time, source, destination and latency, and matrices of
-//! round trips.
+//! Import of other programs' measurements: CSV of time, source, destination and latency, and
+//! matrices of round trips.
 //!
-//! What cannot be read is left out, counted by reason and shown with its line; what can be read and
-//! is odd all the same is used and counted. All nodes are one group; the calls of one source at one
-//! time are a session.
+//! Unreadable data is left out, counted by reason and shown with its line; readable but odd data is
+//! used and counted. All nodes are one group; the calls of one source at one time are a session.
 //!
-//! Calls are put into the order of files in [`runs`] that fit into memory, so that memory does not
-//! grow with them.
+//! Calls are sorted into the order of files in [`runs`] that fit into memory, so that memory does
+//! not grow with their number.
 
 mod csv;
 mod matrix;
@@ -21,14 +20,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// So many lines that were left out are shown.
+/// Number of excluded lines that are shown.
 const SHOWN: usize = 10;
-/// The longest latency that the table can hold.
+/// Maximum latency that the table can hold.
 const LATENCY_MAX_NS: u64 = u32::MAX as u64 * 100;
-/// The longest name of a node.
+/// Maximum length of a node's name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What the numbers of a file mean.
+/// Units of the numbers in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     /// Nanoseconds in a unit of time.
@@ -37,53 +36,53 @@ pub struct Units {
     pub latency_ns: f64,
 }
 
-/// A line that was left out.
+/// An excluded line.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Refused {
     /// The file.
     pub file: String,
-    /// The line, the first being 1; 0 if it is about the whole file.
+    /// Line number, the first being 1; 0 if the whole file is concerned.
     pub line: usize,
-    /// Why.
+    /// Reason.
     pub reason: &'static str,
-    /// What it says.
+    /// Text of the line.
     pub text: String,
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Imported {
-    /// Rows that were written.
+    /// Number of written rows.
     pub rows: u64,
     /// Names of the nodes, in the order of their numbers.
     pub nodes: Vec<String>,
-    /// Days.
+    /// Number of days.
     pub days: u64,
-    /// Lines that were left out, by reason.
+    /// Number of excluded lines, by reason.
     pub excluded: BTreeMap<&'static str, u64>,
-    /// The first of them.
+    /// First excluded lines.
     pub first_excluded: Vec<Refused>,
-    /// What was used although it is odd, by what is: `time_went_back` counts lines that are earlier
-    /// than the line before of the same source, as after a jump of its clock;
-    /// `last_line_without_end` is a file that may be cut.
+    /// Number of odd lines that were used, by reason: `time_went_back` counts lines that are
+    /// earlier than the previous line of the same source, as after a step of its clock;
+    /// `last_line_without_end` is a file that may be truncated.
     pub noticed: BTreeMap<&'static str, u64>,
-    /// The longest time between two calls of one source, none if no source called twice: what is
-    /// missing, or a clock that jumped ahead.
+    /// Longest time between two calls of one source, `None` if no source called twice: missing
+    /// data, or a clock that jumped ahead.
     pub longest_gap: Option<Gap>,
 }
 
-/// A time without calls of one source.
+/// A period without calls of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gap {
     /// The source.
     pub src: String,
-    /// The call before it, in nanoseconds since 1970.
+    /// Time of the call before it, in nanoseconds since 1970.
     pub after_ns: i64,
-    /// How long it is.
+    /// Length of the period.
     pub seconds: f64,
 }
 
-/// Rows, and what was left out.
+/// Rows, and excluded lines.
 struct Rows {
     runs: Runs,
     names: Vec<String>,
@@ -92,13 +91,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// Rows that will become a data set in this folder.
+    /// Creates an empty set of rows that will become a data set in this folder.
     fn new(root: &Path) -> Self {
         let runs = Runs::new(&root.join(PIECES), runs::ROWS);
         Self { runs, names: Vec::new(), numbers: BTreeMap::new(), told: Imported::default() }
     }
 
-    /// The number of a node.
+    /// Number of a node.
     fn node(&mut self, name: &str) -> Result<u16, &'static str> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
@@ -122,7 +121,7 @@ impl Rows {
         *self.told.noticed.entry(what).or_default() += 1;
     }
 
-    /// A row, if it says something that can be.
+    /// Adds a row, if its values are valid.
     fn row(
         &mut self,
         names: (&str, &str),
@@ -132,7 +131,7 @@ impl Rows {
         if latency_ns.is_some_and(|ns| ns > LATENCY_MAX_NS) {
             return Err("latency_above_429_s");
         }
-        // Before either has a number: whom no call is about is no node.
+        // Before either has a number: a node without any call is not numbered.
         for name in [names.0, names.1] {
             match name.len() {
                 0 => return Err("name_missing"),
@@ -145,7 +144,7 @@ impl Rows {
     }
 }
 
-/// Nanoseconds of a number in a file, or what is wrong with it.
+/// Latency in nanoseconds, or a description of the error.
 fn latency_of(text: &str, unit_ns: f64) -> Result<u64, &'static str> {
     let number: f64 = text.parse().map_err(|_| "latency_not_a_number")?;
     if !number.is_finite() {
@@ -160,8 +159,8 @@ fn latency_of(text: &str, unit_ns: f64) -> Result<u64, &'static str> {
 /// Imports a file of CSV, or a folder of matrices, into an empty folder.
 ///
 /// # Errors
-/// A file cannot be read or written, its first line names columns of which one is missing or is in
-/// another unit, or there is no row that can be used.
+/// A file cannot be read or written, a column is missing from the names in its first line or is in
+/// another unit, or there is no usable row.
 pub fn import(
     from: &Path,
     units: Units,

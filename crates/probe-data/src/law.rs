@@ -1,4 +1,4 @@
-//! The law of round trips, or of synced writes, as weights of times: what models of other things need.
+//! Distribution of round trips, or of synced writes, as weights of times: input for other models.
 
 use crate::calls::NONE;
 use crate::dataset::DataSet;
@@ -9,27 +9,27 @@ use probe::calibrate::tail::bucket_around;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Every power of two has so many buckets: a time is within a quarter of a percent.
+/// Number of buckets per power of two, as a power of two: a time is within a quarter of a percent.
 const STEP_BITS: u32 = 8;
 
-/// What is wanted.
+/// Kind of distribution.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Of {
-    /// From sending to the reply, with the workload that does nothing.
+    /// Time from sending to the reply, with the workload that does nothing.
     RoundTrip,
-    /// The callee's own delay with the workload that writes to its disk and syncs.
+    /// Delay in the callee, with the workload that writes to its disk and syncs.
     DiskWrite,
 }
 
-/// Weights of times in milliseconds, and how many calls they are. Calls of a node to itself count for
-/// disks only; those without reply count for neither.
+/// Weights of times in milliseconds, and the number of calls. Calls of a node to itself count for
+/// disks only; calls without reply count for neither.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
-    /// Times, ascending, each with how often it came.
+    /// Times, ascending, each with its count.
     pub bars: Vec<(f64, f64)>,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Files that cannot be used.
+    /// Unusable files.
     pub excluded: Exclusions,
 }
 
@@ -40,10 +40,10 @@ fn node(metadata: &Metadata, name: &str, root: &Path) -> Result<u16, Error> {
     Ok(u16::try_from(at).unwrap_or(u16::MAX))
 }
 
-/// The weights of all pairs of nodes, or those of one (caller and callee, by name).
+/// Weights of all pairs of nodes, or of one pair (caller and callee, by name).
 ///
 /// # Errors
-/// The folder has no calls that can be read, no such node, or no such call.
+/// The folder has no readable calls, no such node, or no such call.
 pub fn weights(root: &Path, of: Of, pair: Option<(&str, &str)>) -> Result<Weights, Error> {
     let data = DataSet::open(root)?.with_calls()?;
     let wanted = match pair {
@@ -84,7 +84,7 @@ pub fn weights(root: &Path, of: Of, pair: Option<(&str, &str)>) -> Result<Weight
     Ok(found)
 }
 
-/// The middle of the bucket of a time.
+/// Middle of the bucket of a time.
 fn middle(ns: u64) -> u64 {
     let (first, last) = bucket_around(ns, STEP_BITS);
     first.midpoint(last)
@@ -119,7 +119,7 @@ mod tests {
         let mean = |of: &Weights| {
             of.bars.iter().map(|(ms, weight)| ms * weight).sum::<f64>() / of.calls as f64
         };
-        // The same, from the rows.
+        // The expected values are computed from the rows.
         let source = &DataSet::open(&root).unwrap().calls[&(19_723, 0)];
         let calls = source.calls(&probe::sample::COLUMNS).unwrap();
         let rows = (0..calls.len()).filter_map(|at| calls.get(at));

@@ -1,22 +1,22 @@
 //! Files, synthetic data and analyses of the synchrony probe.
 //!
-//! What agents measure is kept as Parquet, one file per caller and day, which any engine can read.
-//! This crate stands apart from [`probe`] because a server measures, but neither reads nor analyses
-//! such files: what that needs stays out of its build.
+//! Measurements are stored as Parquet, one file per caller and day, which any engine can read. This
+//! crate is separate from [`probe`] because a server measures, but neither reads nor analyses such
+//! files, so its build does not need the dependencies for that.
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`meta`] | what a file says about itself |
+//! | [`meta`] | metadata of a file |
 //! | [`columns`] | columns of numbers in Parquet files |
 //! | [`calls`], [`hosts`] | the tables `rpc` and `res` |
-//! | [`recorder`] | writes files so that little is lost when the writer dies |
-//! | [`simulate`] | makes up data of which the truth is known |
-//! | [`import`] | takes over what other programs measured |
-//! | [`analyze`] | says what data mean: the analyses O1 to O16 |
-//! | [`rounds`], [`calibrate`] | which time-outs, sizes and risks follow from data |
-//! | [`law`] | the law of round trips or of log writes, for models |
-//! | [`thin`] | makes old days small: sketches, and the calls that were late |
-//! | [`dataset`] | finds the files of a folder, and says which cannot be used |
+//! | [`recorder`] | crash-tolerant writing of files |
+//! | [`simulate`] | synthetic data with known truth |
+//! | [`import`] | import of other programs' measurements |
+//! | [`analyze`] | the analyses O1 to O16 |
+//! | [`rounds`], [`calibrate`] | time-outs, sizes and risks that follow from data |
+//! | [`law`] | the distribution of round trips or of log writes, for models |
+//! | [`thin`] | compaction of old days: sketches, and late calls |
+//! | [`dataset`] | the files of a folder, and the unusable ones among them |
 
 pub mod analyze;
 pub mod calibrate;

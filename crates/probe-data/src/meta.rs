@@ -1,16 +1,16 @@
-//! What a file says about itself: a JSON document in its metadata.
+//! Metadata of a file: a JSON document.
 //!
-//! Whoever finds one file must be able to say what is in it: which deployment, which nodes by
-//! which names, which groups, and what was planted if the data are synthetic.
+//! A single file must be self-describing: the deployment, the names of nodes, the groups, and the
+//! planted effects if the data are synthetic.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the tables and of this document.
+/// Version of the tables and of this document.
 pub const VERSION: u32 = 1;
-/// Under which key the document is kept in a Parquet file.
+/// Key of the document in a Parquet file.
 pub const KEY: &str = "claret.probe";
 
-/// Which table a file belongs to.
+/// Table that a file belongs to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
@@ -18,18 +18,18 @@ pub enum Table {
     Rpc,
     /// Resources of hosts.
     Res,
-    /// Calls that took one callee long.
+    /// Calls that were slow on one callee.
     Slow,
-    /// Calls of a day that was thinned out, counted.
+    /// Calls of a thinned-out day, as counts.
     Sketch,
-    /// The calls of such a day that were kept one by one.
+    /// Calls of a thinned-out day that were kept one by one.
     Tail,
-    /// Resources of hosts on such a day, ten minutes a row.
+    /// Resources of hosts on a thinned-out day, ten minutes per row.
     Load,
 }
 
 impl Table {
-    /// How file names begin.
+    /// Prefix of file names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rpc => "rpc",
@@ -42,39 +42,39 @@ impl Table {
     }
 }
 
-/// Where the data come from.
+/// Origin of the data.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Agents measured them.
     Measured,
-    /// Made up, with known truth.
+    /// Simulated, with known truth.
     Simulated,
-    /// From files of another program.
+    /// Imported from another program.
     Imported,
 }
 
-/// How the agents were set up.
+/// Configuration of the agents.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Config {
     /// Time between two ticks.
     pub period_ms: u64,
-    /// Sizes of groups, taken in turn.
+    /// Sizes of groups, used in turn.
     pub plan: Vec<usize>,
-    /// The seed of groups and phases.
+    /// Seed of groups and phases.
     pub seed: u64,
-    /// Which version of the member list the groups were drawn from.
+    /// Version of the member list from which the groups were drawn.
     pub membership_version: u64,
-    /// Members take different workloads at a time.
+    /// Whether members use different workloads at the same time.
     pub stagger: bool,
-    /// Members of a group are called at different times, so that no call of a whole group can be made of
-    /// their calls.
+    /// Whether members of a group are called at different times, so that their calls do not form a
+    /// call of the whole group.
     #[serde(default)]
     pub apart: bool,
-    /// Callees of workload B signed what they had hashed.
+    /// Whether callees of workload B signed the hash.
     #[serde(default)]
     pub signs: bool,
-    /// Bytes of a payload.
+    /// Size of a payload in bytes.
     pub payload_bytes: u32,
     /// Devices that the columns about disks are summed over.
     #[serde(default)]
@@ -84,27 +84,27 @@ pub struct Config {
     pub interfaces: Vec<String>,
 }
 
-/// What was known of the clock when the file was begun.
+/// State of the clock when the file was begun.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Clock {
-    /// Whether the kernel says that it is synchronised.
+    /// Whether it is synchronised, according to the kernel.
     pub synchronised: Option<bool>,
-    /// Its estimated error.
+    /// Estimated error.
     pub estimated_error_us: Option<u32>,
-    /// Its largest possible error.
+    /// Maximum error.
     pub maximum_error_us: Option<u32>,
 }
 
-/// One life of an agent.
+/// One run of an agent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Incarnation {
-    /// Whose.
+    /// Node of the agent.
     pub node: u16,
-    /// The number that was drawn at its start, in hexadecimal.
+    /// Random number drawn at its start, in hexadecimal.
     pub number: String,
 }
 
-/// What was planted in synthetic data.
+/// Planted effects in synthetic data.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Planted {
     /// Slow nodes.
@@ -113,57 +113,57 @@ pub struct Planted {
     pub pauses_per_node_s: f64,
     /// Mean length of a pause.
     pub pause_mean_ms: f64,
-    /// The latency of calls that were made late on purpose.
+    /// Latency of calls that were deliberately delayed.
     pub late_ms: u64,
-    /// In one of so many rounds, one member is late.
+    /// One member is late in one of this many rounds.
     pub one_late_in: u32,
-    /// In one of so many rounds, two members are.
+    /// Two members are late in one of this many rounds.
     pub two_late_in: u32,
     /// Calls without reply, per million.
     pub lost_ppm: u32,
 }
 
-/// What a file says about itself.
+/// Metadata of a file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Metadata {
-    /// The version of all this: [`VERSION`].
+    /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// The table.
+    /// Table of the file.
     pub table: Table,
-    /// Where the data come from.
+    /// Origin of the data.
     pub origin: Origin,
-    /// The name of the deployment.
+    /// Name of the deployment.
     pub deployment: String,
-    /// The day, counted since 1970, that the column `epoch` calls 0.
+    /// Day, counted since 1970, that the column `epoch` calls 0.
     pub first_epoch: i64,
-    /// The file's epoch, as the column says it.
+    /// Epoch of the file, as in the column.
     pub epoch: u16,
-    /// Whose file: the caller, or the host.
+    /// Node of the file: the caller, or the host.
     pub node: u16,
-    /// The names of all nodes, by index.
+    /// Names of all nodes, by index.
     pub nodes: Vec<String>,
-    /// The groups of the epoch: members, by index.
+    /// Groups of the epoch: members, by index.
     pub groups: Vec<Vec<u16>>,
     /// Nodes that were in no group.
     #[serde(default)]
     pub resting: Vec<u16>,
-    /// How the agents were set up.
+    /// Configuration of the agents.
     pub config: Config,
     /// The clock of the node.
     #[serde(default)]
     pub clock: Clock,
-    /// What the column `inc` points into.
+    /// Incarnations that the column `inc` refers to.
     #[serde(default)]
     pub incarnations: Vec<Incarnation>,
-    /// Which build wrote the file.
+    /// Build that wrote the file.
     pub build: String,
-    /// What was planted, if the data are synthetic.
+    /// Planted effects, if the data are synthetic.
     #[serde(default)]
     pub planted: Option<Planted>,
 }
 
 impl Metadata {
-    /// How a file is called within the data set, without its ending.
+    /// File name within the data set, without its extension.
     pub fn stem(&self) -> String {
         format!("{}-{:05}-{:05}", self.table.name(), self.epoch, self.node)
     }

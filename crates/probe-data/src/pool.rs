@@ -1,10 +1,10 @@
-//! Tasks that do not depend on each other, on some threads.
+//! Independent tasks on several threads.
 
 use crate::error::Error;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Carries out all tasks. Each thread has a state of its own; the states come back.
+/// Carries out all tasks. Each thread has a state of its own; the states are returned.
 ///
 /// # Errors
 /// The first error of a task.
@@ -23,7 +23,7 @@ pub fn run<T: Sync, S: Send + Default>(
                 while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     result = visit(&mut state, task);
                     if result.is_err() {
-                        // The others find no more tasks.
+                        // The other threads find no more tasks.
                         next.store(tasks.len(), Ordering::Relaxed);
                         break;
                     }

@@ -1,14 +1,14 @@
-//! How far a long command is.
+//! Progress of a long command.
 
-/// Is told how far a long command is. Both numbers count files.
+/// Receiver of the progress of a long command. Both numbers count files.
 pub trait Progress: Sync {
-    /// A part of the command begins, with so many steps.
+    /// Begins a part of the command with this number of steps.
     fn begin(&self, what: &str, steps: u64);
-    /// One more step is done.
+    /// Completes one step.
     fn step(&self);
 }
 
-/// Tells nobody.
+/// Discards the progress.
 pub struct Silent;
 
 impl Progress for Silent {

@@ -1,8 +1,8 @@
-//! Writing a file so that little is lost when the writer dies.
+//! Crash-tolerant writer of files.
 //!
-//! The footer of a Parquet file comes last: a file that was not finished cannot be read at all. So
-//! rows go into pieces, each a small file that is finished and gets its name only then, and at the
-//! end of the epoch the pieces become one file. Whoever finds pieces without the file reads them.
+//! The footer of a Parquet file is written last: an unfinished file cannot be read at all. So rows
+//! go into pieces, each a small file that gets its name only once it is complete, and at the end of
+//! the epoch the pieces become one file. Readers that find pieces without the file read the pieces.
 
 use crate::calls::{self, Calls};
 use crate::columns::{self, Column, Values};
@@ -15,39 +15,39 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-/// The most rows of a piece and of a row group.
+/// Maximum number of rows of a piece and of a row group.
 pub const GROUP_ROWS: usize = 1 << 20;
-/// A piece is closed when its rows span this time.
+/// Time span of a piece's rows after which it is closed.
 pub const PIECE_NS: i64 = 600_000_000_000;
-/// The folder of pieces within a data set.
+/// Folder of pieces within a data set.
 pub const PIECES: &str = "pieces";
-/// How files end that are not finished.
+/// Suffix of unfinished files.
 pub const UNFINISHED: &str = "unfinished";
 
 /// Rows of a table, which become columns.
 pub trait Rows: Default {
-    /// One of them.
+    /// Type of a row.
     type Row;
-    /// The table.
+    /// Table of the rows.
     const TABLE: Table;
     /// The columns of the table, with their encodings.
     fn columns() -> Vec<Column>;
-    /// By which moment a row belongs to an epoch and a piece.
+    /// Time that determines the epoch and the piece of a row.
     fn t_ns(row: &Self::Row) -> i64;
-    /// How many there are.
+    /// Number of rows.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Whether there are no rows.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Adds one.
+    /// Adds a row.
     fn push(&mut self, row: &Self::Row);
-    /// They as columns, in the order of the table.
+    /// Columns in the order of the table.
     fn values(&self) -> Vec<Values>;
-    /// Adds those of a finished file.
+    /// Appends the rows of a finished file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     fn read_back(&mut self, path: &Path) -> Result<(), Error>;
 }
 
@@ -149,7 +149,7 @@ impl Rows for SlowRows {
     }
 }
 
-/// Writes the rows of one node in one epoch.
+/// Writer of the rows of one node in one epoch.
 pub struct Recorder<R> {
     root: PathBuf,
     metadata: Metadata,
@@ -160,38 +160,38 @@ pub struct Recorder<R> {
     next: usize,
 }
 
-/// Writes the calls of one caller.
+/// Writer of the calls of one caller.
 pub type CallRecorder = Recorder<Calls>;
-/// Writes the resources of one host.
+/// Writer of the resources of one host.
 pub type HostRecorder = Recorder<HostRows>;
-/// Writes the calls that took one callee long.
+/// Writer of the calls that were slow on one callee.
 pub type SlowRecorder = Recorder<SlowRows>;
 
 impl Recorder<Calls> {
-    /// Names what the column `inc` points into, from the piece on that is being filled.
+    /// Sets the incarnations that the column `inc` refers to, from the current piece on.
     pub fn name_incarnations(&mut self, incarnations: Vec<Incarnation>) {
         self.metadata.incarnations = incarnations;
     }
 }
 
 impl<R: Rows> Recorder<R> {
-    /// Begins. Pieces are closed after [`GROUP_ROWS`] rows, and when their rows span `piece_ns`
-    /// (agents: [`PIECE_NS`]). Which table it is, `metadata` need not say.
+    /// Creates a recorder. Pieces are closed after [`GROUP_ROWS`] rows, and when their rows span
+    /// `piece_ns` (agents: [`PIECE_NS`]). The table in `metadata` is set here.
     ///
     /// # Errors
-    /// The folder cannot be made or read.
+    /// The folder cannot be created or read.
     pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
         let metadata = Metadata { table: R::TABLE, ..metadata };
         let folder = root.join(PIECES);
         fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
-        // An agent that begins again within an epoch goes on behind what its earlier life left.
+        // An agent that restarts within an epoch continues after the pieces of its earlier run.
         let written = pieces_of(root, &metadata.stem())?;
         let next = written.len();
         let rows = R::default();
         Ok(Self { root: root.into(), metadata, rows, first_ns: None, piece_ns, written, next })
     }
 
-    /// Adds a row. They come in the order of time.
+    /// Adds a row. Rows must be in the order of time.
     ///
     /// # Errors
     /// A piece cannot be written.
@@ -211,7 +211,7 @@ impl<R: Rows> Recorder<R> {
         Ok(())
     }
 
-    /// Makes what was added safe from the end of this process.
+    /// Makes the rows so far safe from a crash of this process.
     ///
     /// # Errors
     /// A piece cannot be written.
@@ -229,10 +229,10 @@ impl<R: Rows> Recorder<R> {
         Ok(())
     }
 
-    /// Ends the epoch: makes one file of the pieces, and says where it is.
+    /// Ends the epoch: merges the pieces into one file, and returns its path.
     ///
     /// # Errors
-    /// A file cannot be read or written; the pieces are then still there.
+    /// A file cannot be read or written; the pieces then still exist.
     pub fn finish(mut self) -> Result<PathBuf, Error> {
         self.close_piece()?;
         let path = self.root.join(format!("{}.parquet", self.metadata.stem()));
@@ -240,7 +240,7 @@ impl<R: Rows> Recorder<R> {
             fs::rename(only, &path).map_err(Error::io(only))?;
             return Ok(path);
         }
-        // A row group at a time, however many there are.
+        // One row group at a time, whatever their number.
         let mut pieces = self.written.iter();
         let groups = std::iter::from_fn(|| {
             let mut rows = R::default();
@@ -261,7 +261,7 @@ impl<R: Rows> Recorder<R> {
     }
 }
 
-/// Writes a whole file under another name and then gives it its own.
+/// Writes a complete file under a temporary name and then renames it.
 pub(crate) fn write_file(
     path: &Path,
     columns: &[Column],
@@ -279,7 +279,7 @@ pub(crate) fn write_file(
     fs::rename(&unfinished, path).map_err(Error::io(path))
 }
 
-/// The finished pieces of one file, in order.
+/// Finished pieces of one file, in order.
 pub fn pieces_of(root: &Path, stem: &str) -> Result<Vec<PathBuf>, Error> {
     let folder = root.join(PIECES);
     let begin = format!("{stem}-");

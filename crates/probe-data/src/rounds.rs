@@ -1,7 +1,8 @@
-//! A data set as rounds in the order of time, for calibration: one group of one day after the other.
+//! Rounds of a data set in the order of time, for calibration: one group of one day after the
+//! other.
 //!
-//! The files of a group are read together, and only they: memory is that of one group and day,
-//! however large the data set is.
+//! The files of a group are read together, and no others: memory is that of one group and day,
+//! whatever the size of the data set.
 
 use crate::calls::{Calls, NONE};
 use crate::dataset::{DataSet, Source};
@@ -19,26 +20,26 @@ use std::collections::{BTreeMap, BinaryHeap};
 const COLUMNS: [&str; 11] =
     ["group", "gsize", "wl", "src", "dst", "seq", "t_sched", "lag", "rtt", "status", "inc"];
 
-/// What was looked at, and what was left out.
+/// Statistics of the read data, and of the excluded part.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Seen {
-    /// Rows of calls.
+    /// Number of rows of calls.
     pub rows: u64,
     /// Rounds.
     pub rounds: u64,
-    /// Rounds that the caller was too late to send.
+    /// Number of rounds that the caller was too late to send.
     pub skipped_rounds: u64,
-    /// Calls without an answer.
+    /// Number of calls without an answer.
     pub unanswered: u64,
-    /// Calls to nodes that were down, or had left: to suspect these was right.
+    /// Number of calls to nodes that were down, or had left, whose suspicion was right.
     pub down: u64,
-    /// The first round was due then, in nanoseconds since 1970.
+    /// Due time of the first round, in nanoseconds since 1970.
     pub first_ns: i64,
-    /// The last round was due then.
+    /// Due time of the last round.
     pub last_ns: i64,
 }
 
-/// Shows every round of a data set.
+/// Visits every round of a data set.
 ///
 /// # Errors
 /// A file cannot be read any more.
@@ -73,7 +74,7 @@ pub fn visit(
     Ok(seen)
 }
 
-/// Goes through the rounds of all callers by time: each is a stretch of rows of one caller.
+/// Visits the rounds of all callers by time: each is a range of rows of one caller.
 fn in_order(callers: &[Calls], each: &mut dyn FnMut(&Calls, usize, usize)) {
     let start = |(at, calls): (usize, &Calls)| {
         calls.t_sched_ns.first().map(|first| Reverse((*first, at, 0)))

@@ -1,11 +1,11 @@
 //! Synthetic data with known truth.
 //!
-//! A deployment is made up in which it is known which nodes are slow, how often nodes pause, which
-//! calls are late and how latency goes with what the hosts were busy with. An analysis that does
-//! not find that out is wrong.
+//! In the simulated deployment the slow nodes, the rate of pauses, the late calls and the
+//! correlation of latency with resource usage are known. An analysis that does not find them is
+//! wrong.
 //!
-//! Everything follows from the seed: what a caller's file has does not depend on which thread wrote
-//! it, or when.
+//! Everything follows from the seed: the contents of a caller's file do not depend on the thread
+//! that wrote it, or on time.
 
 mod law;
 mod node;
@@ -21,67 +21,67 @@ use probe::groups::Plan;
 use serde::Serialize;
 use std::path::Path;
 
-/// What is to be made up.
+/// Options of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u16,
-    /// Sizes of groups, taken in turn.
+    /// Sizes of groups, used in turn.
     pub plan: Plan,
-    /// Days.
+    /// Number of days.
     pub days: u16,
-    /// Nodes that are slow all the time.
+    /// Number of nodes that are slow all the time.
     pub slow: u16,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
     /// Ticks of each caller and day; 86,400 are a whole day.
     pub rounds: u32,
     /// Pauses per node and hour.
     pub pauses_per_hour: f64,
-    /// Write the table of resources, too.
+    /// Whether to write the table of resources, too.
     pub resources: bool,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// What was made.
+/// Result of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Made {
-    /// Rows of the table of calls.
+    /// Number of rows of the table of calls.
     pub rows: u64,
-    /// Rows of the table of resources.
+    /// Number of rows of the table of resources.
     pub resource_rows: u64,
-    /// Bytes of the files of calls.
+    /// Size of the files of calls in bytes.
     pub bytes: u64,
-    /// Their bytes per row.
+    /// Bytes per row of calls.
     pub bytes_per_row: f64,
     /// Wall time.
     pub seconds: f64,
-    /// Rows of calls per second of it.
+    /// Rows of calls per second of wall time.
     pub rows_per_s: f64,
-    /// What was planted.
+    /// Planted effects.
     pub truth: Truth,
 }
 
-/// The file with the truth, beside the tables.
+/// Name of the file with the truth, beside the tables.
 pub const TRUTH: &str = "truth.json";
-/// The day of the first epoch: 2024-01-01.
+/// Day of the first epoch: 2024-01-01.
 pub const FIRST_EPOCH: i64 = 19_723;
 
-/// Makes up a data set in an empty folder, which is created if need be.
+/// Simulates a data set in an empty folder, which is created if needed.
 ///
 /// # Errors
-/// Numbers that cannot be, a folder that is not empty, or a disk that is full.
+/// Invalid options, a folder that is not empty, or a full disk.
 pub fn simulate(options: &Options, root: &Path, progress: &dyn Progress) -> Result<Made, Error> {
     let told = |what: &str| Err(Error::Asked(what.into()));
     if options.nodes < 3 {
         return told("a group needs three nodes");
     }
     if options.slow >= options.nodes {
-        return told("slow is slow beside others: not all nodes can be");
+        return told("slow nodes need fast ones for comparison: not all nodes can be slow");
     }
     if options.days == 0 || options.rounds == 0 || options.rounds > 86_400 {
-        return told("there must be a day, and from 1 to 86,400 rounds in it");
+        return told("at least one day, and 1 to 86,400 rounds per day");
     }
     if !(0.0..=360.0).contains(&options.pauses_per_hour) {
         return told("a node pauses between 0 and 360 times an hour");

@@ -1,16 +1,16 @@
-//! The table `slow`: calls that took one callee long in one epoch, column by column.
+//! The table `slow`: calls that were slow on one callee in one epoch, column by column.
 
 use crate::columns::{Column, Form, Numbers, Opened, Values};
 use crate::error::Error;
 use probe::{SlowCall, Workload};
 
-/// The columns, in their order.
+/// Columns in their order.
 pub const COLUMNS: [&str; 13] = [
     "t_rx", "src", "inc", "dst", "group", "seq", "wl", "svc", "queue", "handler", "sync", "runq",
     "faults",
 ];
 
-/// The columns of the table, with their encodings.
+/// Columns of the table, with their encodings.
 pub fn columns() -> Vec<Column> {
     let column = |name: &str| Column {
         name: name.into(),
@@ -60,7 +60,7 @@ pub fn values(rows: &[SlowCall]) -> Vec<Values> {
     ]
 }
 
-/// All rows of a file. One with a workload that nobody knows is left out.
+/// Reads all rows of a file. Rows with an unknown workload are left out.
 ///
 /// # Errors
 /// The file cannot be read.

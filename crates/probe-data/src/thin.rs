@@ -1,12 +1,12 @@
-//! Making old days small: what came late stays call by call, all else is counted.
+//! Thinning out of old days: late calls are kept one by one, all others are counted.
 //!
-//! Of a caller's day that is older than what is to be kept as it was, the file of calls becomes two:
-//! `sketch-...` ([`sketch`]) and `tail-...`, which has the columns of `rpc` and the calls above the
-//! 99th percentile of their callee and workload. Of a host's day, `load-...` has the columns of `res`
-//! and a row for ten minutes. The calls that took a callee long (`slow-...`) are few, and stay.
+//! Of a caller's old day, the file of calls becomes two: `sketch-...` ([`sketch`]) and `tail-...`,
+//! which has the columns of `rpc` and the calls above the 99th percentile of their callee and
+//! workload. Of a host's day, `load-...` has the columns of `res` and a row per ten minutes. The
+//! slow calls of a callee (`slow-...`) are few, and stay.
 //!
-//! New files are on the disk before old ones are removed. A job that was cut off leaves both, and
-//! whoever reads takes the new ones if there are both of them, and else the old one.
+//! New files are on the disk before old ones are removed. An interrupted job leaves both; readers
+//! use the new files if both of them exist, and else the old one.
 
 pub mod load;
 pub mod replay;
@@ -25,38 +25,38 @@ use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// What is to be thinned out.
+/// Options of thinning out.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The last day that may be, counted since 1970.
+    /// Last day that may be thinned out, counted since 1970.
     pub last_day: i64,
-    /// Files of this node only; of all nodes without it.
+    /// Node whose files are thinned out; `None` for all nodes.
     pub node: Option<u16>,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// What was done.
+/// Result of thinning out.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Thinned {
-    /// Days of callers.
+    /// Number of callers' days.
     pub caller_days: u64,
-    /// Days of hosts.
+    /// Number of hosts' days.
     pub host_days: u64,
-    /// Calls of these callers.
+    /// Number of calls of these callers.
     pub calls: u64,
-    /// Calls that were kept one by one.
+    /// Number of calls that were kept one by one.
     pub kept: u64,
-    /// Bytes of the files that were removed.
+    /// Size of the removed files in bytes.
     pub bytes_before: u64,
-    /// Bytes of the files that took their place.
+    /// Size of the files that replaced them in bytes.
     pub bytes_after: u64,
-    /// What could not be read, and was left as it is.
+    /// Unreadable files, which were left unchanged.
     pub excluded: Exclusions,
 }
 
 impl Thinned {
-    /// Adds what another job has done.
+    /// Adds another job's result.
     pub fn add(&mut self, other: Self) {
         self.caller_days += other.caller_days;
         self.host_days += other.host_days;
@@ -68,14 +68,14 @@ impl Thinned {
     }
 }
 
-/// What is left of a caller's day.
+/// Contents of a caller's thinned-out day.
 #[derive(Debug, Default)]
 pub struct Left {
     /// Calls that were counted.
     pub rows: Vec<sketch::Row>,
     /// Calls that were kept.
     pub tail: Calls,
-    /// Rows with codes that mean nothing.
+    /// Number of rows with unknown codes.
     pub unknown: u64,
 }
 
@@ -83,7 +83,7 @@ impl ThinnedDay {
     /// Reads both of its files.
     ///
     /// # Errors
-    /// One cannot be read to its end.
+    /// A file cannot be read to its end.
     pub fn read(&self) -> Result<Left, Error> {
         let mut left = Left::default();
         for path in &self.sketch.files {
@@ -99,8 +99,8 @@ impl ThinnedDay {
 /// Thins out the old days of a folder.
 ///
 /// # Errors
-/// The folder has no measurements, or files cannot be written; the days that were done until then are
-/// done.
+/// The folder has no measurements, or files cannot be written; days that are complete by then stay
+/// complete.
 pub fn thin(root: &Path, options: Options, progress: &dyn Progress) -> Result<Thinned, Error> {
     // One at a time, until the end: agents that share a folder all begin at midnight.
     let folder = File::open(root).map_err(Error::io(root))?;
@@ -120,7 +120,7 @@ pub fn thin(root: &Path, options: Options, progress: &dyn Progress) -> Result<Th
         progress.step();
         match made {
             Ok(one) => done.add(one),
-            // It could not be read: it stays as it is.
+            // An unreadable file is left unchanged.
             Err(error @ (Error::Parquet { .. } | Error::Content { .. })) => {
                 source.files.iter().for_each(|path| done.excluded.file(root, path, &error));
             }
@@ -179,7 +179,7 @@ fn write(
     Ok(path)
 }
 
-/// Removes the files of a day when those that take their place are on the disk; tells the size of the
+/// Removes the files of a day once their replacements are on the disk; returns the size of the
 /// latter.
 fn replace(root: &Path, source: &Source, made: &[PathBuf]) -> Result<u64, Error> {
     let mut bytes = 0;
@@ -193,7 +193,7 @@ fn replace(root: &Path, source: &Source, made: &[PathBuf]) -> Result<u64, Error>
     let stem = source.metadata.stem();
     let mut old = source.files.clone();
     if root.join(recorder::PIECES).is_dir() {
-        // Pieces of a whole file, whose writer ended before it could remove them.
+        // Pieces of a complete file, whose writer ended before it could remove them.
         old.extend(recorder::pieces_of(root, &stem)?);
     }
     old.sort();

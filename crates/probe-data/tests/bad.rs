@@ -1,4 +1,4 @@
-//! Bad input: told by name and by number, and never dropped in silence.
+//! Bad input is reported by name and number, and never dropped silently.
 
 use probe::groups::Plan;
 use probe_data::analyze::{Options, analyze};
@@ -94,13 +94,14 @@ fn pieces_of_a_writer_that_died_are_read_up_to_the_last_whole_one() {
         sample.t_sched_ns = due_ns(sample.round);
         recorder.push(&sample).unwrap();
     }
-    // The agent dies: what is not in a piece is lost, and one more piece was being written.
+    // The agent crashes: rows that are not in a piece are lost, and one more piece was being
+    // written.
     drop(recorder);
     fs::write(torn.join("pieces/rpc-00000-00000-00001.unfinished"), b"PAR1...").unwrap();
     let found = analyzed(&torn);
     assert_eq!(found["data"]["rows"], 180);
     assert_eq!(found["excluded"]["files"][0]["reason"], "unfinished");
-    // It begins again, goes on behind what is there, and makes one file at the end of the day.
+    // It restarts, continues after the existing pieces, and makes one file at the end of the day.
     let mut recorder = CallRecorder::new(&torn, file.metadata.clone(), PIECE_NS).unwrap();
     for row in 180..calls.len() {
         let mut sample = calls.get(row).unwrap();
@@ -149,7 +150,7 @@ fn lines_that_cannot_be_read_are_counted_by_reason() {
     let found = analyzed(&root);
     assert_eq!(found["individual"]["completed_ns"]["p50"], 1_500_000);
     assert_eq!(found["individual"]["no_reply"], 1);
-    // A folder with something in it is not touched, and a file without any call is refused.
+    // A folder that is not empty is not touched, and a file without any call is refused.
     assert!(
         import(&csv, MS, "test", &root, &Silent).unwrap_err().to_string().contains("not empty")
     );

@@ -1,5 +1,5 @@
-//! The analyses beside a second opinion that shares no code with them: every value that both tell
-//! must be the same; whole numbers in every bit, coefficients to a billionth.
+//! Comparison of the analyses with a reference that shares no code with them: every value that both
+//! have must be equal; whole numbers in every bit, coefficients to a billionth.
 
 use check::synchrony::{self, HostRow, Row, Watch, at_most, calls, distribution, groups, sessions};
 use probe::groups::Plan;
@@ -122,7 +122,7 @@ fn roughen(from: &Path, to: &Path) {
     fs::remove_dir(to.join("pieces")).unwrap();
 }
 
-/// What the second opinion has is in the document, and the same.
+/// Checks that the document has all values of the reference.
 fn agree(path: &str, reference: &Value, document: &Value) {
     match (reference, document) {
         (Value::Object(expected), Value::Object(found)) => {

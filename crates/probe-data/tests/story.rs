@@ -1,4 +1,4 @@
-//! From made-up data to files to a document: what was planted is found.
+//! From simulated data to files to a document: the planted effects are found.
 
 use probe::groups::Plan;
 use probe_data::analyze::{Options, analyze};
@@ -36,7 +36,7 @@ fn what_was_planted_is_found() {
     assert_eq!(found["slow_nodes"]["precision"], 1.0);
     assert!(found["slow_nodes"]["remote"]["truth"]["hits"].as_u64().unwrap() > 20);
     assert_eq!(found["s_and_t"]["truth"]["exact"], true, "{:#}", found["s_and_t"]);
-    // Where nobody is slow the rest belongs to noise, and must not hide whose it is where somebody is.
+    // Without a slow node the rest is noise, which must not hide the cause where there is one.
     let shares = &found["node_or_link"]["where_slow"];
     assert!(shares["node_share"].as_f64().unwrap() > 0.9, "{shares}");
     assert!(shares["group_days"].as_u64() <= found["node_or_link"]["group_days"].as_u64());
@@ -53,7 +53,7 @@ fn what_was_planted_is_found() {
 }
 
 #[test]
-fn where_nobody_is_slow_nobody_is_to_blame() {
+fn without_a_slow_node_no_cause_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("data");
     simulate(&options(7, 0, 2_000), &root, &Silent).unwrap();

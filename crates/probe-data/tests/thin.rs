@@ -1,4 +1,5 @@
-//! Thinning out: what is late stays, nothing is counted twice, and a job that is cut off loses nothing.
+//! Thinning out: late calls are kept, nothing is counted twice, and an interrupted job loses
+//! nothing.
 
 use probe::groups::Plan;
 use probe::schedule::epoch_of;
@@ -41,7 +42,7 @@ fn thinned(root: &Path, last_day: i64) -> Thinned {
     thin::thin(root, thin::Options { last_day, node: None, threads: 2 }, &Silent).unwrap()
 }
 
-/// The files of a folder, by name, with what is in them.
+/// Files of a folder, by name, with their contents.
 fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.filter(|path| path.is_file());
@@ -60,7 +61,7 @@ fn of_an_old_day_all_calls_are_counted_and_what_was_late_is_exact() {
     let folder = tempfile::tempdir().unwrap();
     let (all, old) = (folder.path().join("all"), folder.path().join("old"));
     made(&all, 2);
-    // The same day by itself, as it was.
+    // The same day by itself, unchanged.
     made(&old, 1);
     let raw = analyzed(&old);
     let first = first_day(&all);
@@ -73,7 +74,7 @@ fn of_an_old_day_all_calls_are_counted_and_what_was_late_is_exact() {
     assert_eq!(tables, [4, 4, 4, 4, 4]);
 
     let found = analyzed(&all);
-    assert_eq!(found["data"]["days"], 1, "the other day is as it was");
+    assert_eq!(found["data"]["days"], 1, "the other day is unchanged");
     assert_eq!(found["excluded"]["files"].as_array().unwrap().len(), 0, "{}", found["excluded"]);
     let known = &found["thinned"];
     assert_eq!((&known["calls"], &known["kept"]), (&done.calls.into(), &done.kept.into()));
@@ -118,10 +119,10 @@ fn a_job_that_is_cut_off_loses_nothing() {
             .find(|(path, _)| path.file_name().unwrap().to_str().unwrap().starts_with(begin))
             .unwrap()
     };
-    // Every day is thinned out: what is left can be asked, and says how.
+    // Every day is thinned out: the error names the remaining data and a way to query it.
     let error = analyze(&root, &Options::default(), &Silent).unwrap_err().to_string();
-    assert!(error.contains("only days that were thinned out"), "{error}");
-    // Cut off after the first of two files: the old one counts.
+    assert!(error.contains("only thinned-out days"), "{error}");
+    // Interrupted after the first of two files: the old one counts.
     for path in after.keys() {
         fs::remove_file(path).unwrap();
     }
@@ -135,16 +136,16 @@ fn a_job_that_is_cut_off_loses_nothing() {
     assert!(
         found["thinned"].is_null() && found["excluded"]["files"].as_array().unwrap().is_empty()
     );
-    // Cut off before the old one was removed: the new ones count, and that is told.
+    // Interrupted before the old one was removed: the new ones count, and that is reported.
     let (tail, tail_bytes) = named(&after, "tail-");
     fs::write(&tail, &tail_bytes).unwrap();
     let found = analyzed(&root);
     assert_eq!(found["data"]["rows"], rows / 4 * 3);
     assert_eq!(found["thinned"]["calls"], rows / 4);
     assert_eq!(found["excluded"]["files"][0]["reason"], "thinned_already");
-    // The same job again does the rest.
+    // Repeating the job completes it.
     assert_eq!(thinned(&root, day).caller_days, 3);
-    // A half is no day.
+    // A single file of the two is no day.
     fs::remove_file(&tail).unwrap();
     fs::remove_file(named(&before, "rpc-").0).unwrap();
     let opened = DataSet::open(&root).unwrap();
@@ -168,7 +169,7 @@ fn what_cannot_be_read_and_what_is_young_stays() {
     let done = thinned(&root, day);
     assert_eq!((done.caller_days, done.excluded.files.len()), (3, 1), "{done:?}");
     assert_eq!(done.excluded.files[0].reason, "cut_or_damaged");
-    assert!(victim.is_file(), "somebody may mend it");
+    assert!(victim.is_file(), "it may be repaired");
     // Files of one node only.
     let other = folder.path().join("other");
     made(&other, 1);

@@ -53,7 +53,7 @@ pub fn timers(found: &Value, calibrated: &Value) -> String {
     let raft = &calibrated["raft"];
     let untold = |what: String, needs: &Value| {
         let missing = wanting(found, needs)?;
-        Some(row(&[what, "not told".into(), "none".into(), missing]))
+        Some(row(&[what, "too little data".into(), "none".into(), missing]))
     };
     let size = raft["wanted"]["size"].as_u64().unwrap_or(0);
     if let Some(row) = untold(format!("Raft, groups of {size}: election time-out"), &raft["needs"])
@@ -119,9 +119,9 @@ pub fn timers(found: &Value, calibrated: &Value) -> String {
         ]));
     }
     if rows.is_empty() {
-        return "<p class=\"none\">There is not enough to derive a time-out from.</p>".into();
+        return "<p class=\"none\">There is not enough data to derive a time-out.</p>".into();
     }
-    table(&["What", "Value", "95 % interval", "Rests on"], &rows)
+    table(&["What", "Value", "95 % interval", "Evidence"], &rows)
 }
 
 /// Formats a fraction as a percentage, or as a power of ten where it is small.
@@ -160,8 +160,8 @@ pub fn likelihoods(calibrated: &Value) -> String {
         "All in time",
         "Inconsistent",
         "Unavailable",
-        "Longest without a margin",
-        "Rests on",
+        "Longest time without margin",
+        "Evidence",
     ];
     table(&heads, &rows)
 }
@@ -183,7 +183,7 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
     // Pairs with equal delays stay in the order of the document.
     delays.sort_by(|a, b| after(b).total_cmp(&after(a)));
     let one = |one: &&Value| {
-        let second = if one["second"].is_null() { "nobody".into() } else { name(&one["second"]) };
+        let second = if one["second"].is_null() { "none".into() } else { name(&one["second"]) };
         row(&[
             name(&one["from"]),
             name(&one["to"]),
@@ -204,8 +204,8 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
         "Waits",
         "Windows: usual, most",
         "Then asks",
-        "That one within the budget",
-        "Rests on",
+        "Second within the budget",
+        "Evidence",
     ];
     let shown = if delays.len() > HEDGES_SHOWN {
         format!("The {HEDGES_SHOWN} longest of {} pairs. ", number(delays.len() as u64))
@@ -214,8 +214,8 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
     };
     let budget = ms(&hedge["budget_ms"]);
     format!(
-        "<p class=\"read\">{shown}A caller that waits so long and then asks a second replica does so \
-         for one call of twenty. The budget is {budget}: a reply after that is too late.</p>{}",
+        "<p class=\"read\">{shown}A caller that asks a second replica after this delay does so \
+         for one call in twenty. The budget is {budget}: a reply after that is too late.</p>{}",
         table(&heads, &rows)
     )
 }
@@ -252,7 +252,7 @@ pub fn excluded(found: &Value) -> String {
     }
     if let Some(calls) = found["thinned"]["calls"].as_u64() {
         let days = &found["thinned"]["days"];
-        items.push(format!("{days} days that were thinned out: {} calls", number(calls)));
+        items.push(format!("{days} thinned-out days: {} calls", number(calls)));
     }
     if items.is_empty() {
         return "<p>Nothing was left out.</p>".into();
@@ -306,7 +306,7 @@ mod tests {
         let at = |cell: &str| text.find(&format!("<td>{cell}</td>")).unwrap();
         assert!(at("c") < at("&lt;b&gt;") && at("7.00 ms") < at("2.00 ms"), "{text}");
         assert_eq!(text.matches("<tr>").count(), 3);
-        assert!(text.contains("nobody") && text.contains("The budget is 9.50 ms"));
+        assert!(text.contains("none") && text.contains("The budget is 9.50 ms"));
         assert!(hedges(&json!({}), &json!({})).contains("No pair has enough calls"));
     }
 }

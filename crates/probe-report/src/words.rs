@@ -65,7 +65,7 @@ pub fn about(found: &Value) -> String {
     let data = &found["data"];
     let origin = match data["origin"].as_str() {
         Some("measured") => "Measured by agents",
-        Some("simulated") => "Made up, with known truth",
+        Some("simulated") => "Simulated, with known truth",
         Some("imported") => "Imported from another program",
         _ => "Of unknown origin",
     };
@@ -100,7 +100,7 @@ pub fn wanted(calibrated: &Value) -> String {
         format!("{} hours", short(days * 24.0))
     };
     format!(
-        "<p class=\"read\">Asked for: one false suspicion in {once}, a risk of {}, windows of {} hours.</p>",
+        "<p class=\"read\">Required: one false suspicion in {once}, a risk of {}, windows of {} hours.</p>",
         inputs["risk"],
         short(inputs["window_ns"].as_f64().unwrap_or_default() / 3.6e12),
     )
@@ -123,7 +123,7 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     let missing = wanting(found, &calibrated["raft"]["needs"]);
     if let Some(missing) = missing {
         told.push(format!(
-            "An election time-out of Raft{once} cannot be told from these data: {missing}."
+            "An election time-out of Raft{once} cannot be derived from these data: {missing}."
         ));
     } else if let Some(ms) = calibrated["raft"]["election_timeout_ms"].as_f64() {
         let evidence = &calibrated["raft"]["evidence"];
@@ -201,7 +201,7 @@ fn quantiles(law: &Value, calls: u64) -> (Vec<(&'static str, String)>, Option<St
 fn latency(told: &mut Vec<String>, found: &Value) {
     let (one, group) = (&found["individual"]["all_ns"], &found["group"]["all_ns"]);
     if found["individual"]["calls"].as_u64().unwrap_or(0) == 0 {
-        told.push("There is no call that says anything about latency.".into());
+        told.push("No call measures the latency of a live node.".into());
         return;
     }
     let calls = found["individual"]["calls"].as_u64().unwrap_or(0);
@@ -210,20 +210,16 @@ fn latency(told: &mut Vec<String>, found: &Value) {
         let known: Vec<String> =
             known.iter().map(|(share, time)| format!("{share} within {time}")).collect();
         let missing = missing.unwrap_or_default();
-        told.push(format!(
-            "Of {} calls, {} are answered.{missing}",
-            number(calls),
-            known.join(", ")
-        ));
+        told.push(format!("Answers to {} calls: {}.{missing}", number(calls), known.join(", ")));
     } else {
-        told.push(format!("{} calls are too few to say how late they are.", number(calls)));
+        told.push(format!("{} calls are too few to determine latencies.", number(calls)));
     }
     if calls < QUANTILE_CALLS_MIN {
         return;
     }
     told.push(format!(
-        "Who waits for all members of a group waits {} in half of the cases, and {} in one of a \
-         hundred or longer.",
+        "A caller that waits for all members of a group waits {} in half of the cases, and {} or \
+         longer in one of a hundred.",
         time_of(&group["p50"]),
         time_of(&group["p99"])
     ));
@@ -250,7 +246,7 @@ fn slow(told: &mut Vec<String>, found: &Value) {
         let all = list(&found["data"]["nodes"]).count();
         // If nearly all nodes are slow, "slow" does not distinguish them.
         let hint = if by_most * 2 > all {
-            " So many are slow that it is distance or load rather than a node."
+            " With that many slow nodes, the cause is distance or load rather than a node."
         } else {
             ""
         };
@@ -265,7 +261,7 @@ fn slow(told: &mut Vec<String>, found: &Value) {
         (jaccard["mean"].as_f64(), jaccard["pairs"].as_u64())
     {
         told.push(format!(
-            "Two observers who call anybody slow agree by {mean:.2} on average (1 is the same \
+            "Two observers that see any node as slow agree by {mean:.2} on average (1 means the same \
              nodes; {} pairs).",
             number(pairs)
         ));
@@ -283,18 +279,18 @@ fn node_or_link(told: &mut Vec<String>, found: &Value) {
     let shares = (share("node_share"), share("link_share"), share("observer_share"));
     let (Some(node), Some(link), Some(observer)) = shares else { return };
     let meaning = if node >= 0.5 {
-        "look at the nodes that are called"
+        "check the called nodes"
     } else if link >= 0.5 {
-        "look at the network, or at distance, between pairs"
+        "check the network, or the distance, between pairs"
     } else if observer >= 0.5 {
-        "look at the hosts that call"
+        "check the calling hosts"
     } else {
         // No metric explains most of it: that is no finding.
         return;
     };
     told.push(format!(
-        "Where somebody is slow ({} groups and days), {:.0} % of what differs between pairs is the \
-         node that is called, {:.0} % the link and {:.0} % the observer (the median one): {meaning}.",
+        "Where a node is slow ({} groups and days), {:.0} % of the variation between pairs comes from the \
+         called node, {:.0} % from the link and {:.0} % from the observer (the median one): {meaning}.",
         whole(&of["group_days"]),
         node * 100.0,
         link * 100.0,
@@ -304,9 +300,7 @@ fn node_or_link(told: &mut Vec<String>, found: &Value) {
 
 fn correlated(told: &mut Vec<String>, correlations: &Value) {
     let Some(name) = list(&correlations["strongest_first"]).next() else {
-        told.push(
-            "There are no metrics of hosts, so nothing is said about why calls are late.".into(),
-        );
+        told.push("There are no metrics of hosts, so the causes of late calls are unknown.".into());
         return;
     };
     let mut rows = list(&correlations["metrics"]);
@@ -320,7 +314,7 @@ fn correlated(told: &mut Vec<String>, correlations: &Value) {
     }
     let range = format!(" (95 %: {low:.3} to {high:.3})");
     told.push(format!(
-        "Of all metrics of hosts, latency goes with {} most: r = {r:.3}{range}.",
+        "Of all metrics of hosts, latency correlates most with {}: r = {r:.3}{range}.",
         named(name)
     ));
 }
@@ -331,7 +325,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn times_numbers_and_days_are_read_as_people_write_them() {
+    fn times_numbers_and_days_are_formatted_for_reading() {
         assert_eq!(time(1_505_500.0), "1.51 ms");
         assert_eq!(time(452.0), "452 ns");
         assert_eq!(time(12_000_000_000.0), "12.0 s");
@@ -376,10 +370,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_data_do_not_carry_is_not_told_but_what_to_collect() {
+    fn results_without_enough_data_are_replaced_by_what_to_collect() {
         let (found, calibrated) = short_of_data(25.0);
         let text = findings(&found, &calibrated).join("\n");
-        let collect = "in 30 days cannot be told from these data: it takes 9 node-days (these 5 nodes \
+        let collect = "in 30 days cannot be derived from these data: it takes 9 node-days (these 5 nodes \
                        for 44 hours), and there are 1.4e-3";
         assert!(text.contains(collect), "{text}");
         assert!(
@@ -397,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_name_who_is_slow_to_how_many_and_whether_nodes_or_links_are() {
+    fn findings_name_slow_nodes_their_observers_and_nodes_or_links() {
         let node = |name: &str, slow: u64| {
             let all = 6;
             json!({ "name": name, "observations": all, "slow_observations": slow })
@@ -420,8 +414,8 @@ mod tests {
             "50 % within 1.00 ms, 99 % within never",
             "1 of 3 nodes",
             "c to 6 of 6, b to 1 of 6",
-            "14 % of what differs between pairs is the node that is called, 72 % the link",
-            "look at the network",
+            "14 % of the variation between pairs comes from the called node, 72 % from the link",
+            "check the network",
             "3.46 s (extrapolated)",
             "no metrics of hosts",
         ] {

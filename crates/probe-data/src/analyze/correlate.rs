@@ -1,6 +1,6 @@
-//! O13: what latency goes with.
+//! O13: correlation of latency with metrics.
 //!
-//! Sums are whole numbers and therefore exact, in whatever order they are made. Nothing is rounded
+//! Sums are whole numbers and therefore exact, whatever the order of addition. Nothing is rounded
 //! before the last step.
 
 use super::latency::latency;
@@ -11,30 +11,30 @@ use probe::rank::of_unsorted;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Metrics beyond this would make sums too large; such values are left out and counted.
+/// Maximum value of a metric; larger ones would overflow the sums, and are left out and counted.
 pub const METRIC_MAX: i64 = 1 << 45;
-/// Logarithms are kept in units of 2^-32.
+/// Unit of logarithms: 2^-32.
 pub const LN_UNIT: f64 = 4_294_967_296.0;
-/// Draws of the bootstrap.
+/// Number of draws of the bootstrap.
 const DRAWS: usize = 500;
 
-/// The logarithm of a latency in nanoseconds, in units of 2^-32.
+/// Logarithm of a latency in nanoseconds, in units of 2^-32.
 pub fn ln_fixed(latency_ns: u64) -> u64 {
     ((latency_ns.max(1) as f64).ln() * LN_UNIT).round() as u64
 }
 
-/// Calls that belong to the same row of resources, added up.
+/// Sums over calls that belong to the same row of resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowSums {
-    /// Calls.
+    /// Number of calls.
     pub n: u32,
-    /// Their latencies in nanoseconds.
+    /// Sum of their latencies in nanoseconds.
     pub x: u64,
-    /// The logarithms of these.
+    /// Sum of the logarithms.
     pub l: u64,
-    /// The squares of latencies.
+    /// Sum of the squares of latencies.
     pub xx: u128,
-    /// The squares of logarithms.
+    /// Sum of the squares of logarithms.
     pub ll: u128,
 }
 
@@ -48,7 +48,7 @@ impl RowSums {
         self.ll += u128::from(ln) * u128::from(ln);
     }
 
-    /// Adds what was added up elsewhere.
+    /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         self.n += other.n;
         self.x += other.x;
@@ -57,7 +57,7 @@ impl RowSums {
         self.ll += other.ll;
     }
 
-    /// A call alone.
+    /// Sums of a single call.
     pub fn one(latency_ns: u64, ln: u64) -> Self {
         let mut sums = Self::default();
         sums.add(latency_ns, ln);
@@ -65,7 +65,7 @@ impl RowSums {
     }
 }
 
-/// What a coefficient of latency x and metric y is made of.
+/// Sums for a coefficient of latency x and metric y.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
     n: u64,
@@ -96,7 +96,7 @@ impl Sums {
         self.xy += other.xy;
     }
 
-    /// Pearson's coefficient; `None` if latency or metric is always the same.
+    /// Pearson's coefficient; `None` if latency or metric is constant.
     pub fn r(&self) -> Option<f64> {
         let xy = self.centred(self.xy, self.x, self.y);
         let xx = self.centred(self.xx, self.x, self.x);
@@ -104,7 +104,7 @@ impl Sums {
         (xx > 0.0 && yy > 0.0).then(|| xy / (xx.sqrt() * yy.sqrt()))
     }
 
-    /// The sum of products minus a b / n: the large parts cancel as whole numbers.
+    /// Sum of products minus a b / n: the large parts cancel as whole numbers.
     fn centred(&self, products: i128, a: i128, b: i128) -> f64 {
         let n = i128::from(self.n.max(1));
         let (whole_a, rest_a) = (a.div_euclid(n), a.rem_euclid(n));
@@ -117,19 +117,19 @@ impl Sums {
 /// Sums of one metric.
 #[derive(Clone, Debug, Default)]
 pub struct Metric {
-    /// By workload: all calls, and those of high latency.
+    /// Sums by workload: all calls, and calls of high latency.
     plain: [[Sums; 2]; 5],
-    /// The same for the logarithm of latency.
+    /// Sums for the logarithm of latency, by workload.
     logarithm: [[Sums; 2]; 5],
-    /// By block of ten minutes, over workloads.
+    /// Sums by block of ten minutes, over workloads.
     blocks: BTreeMap<i64, [Sums; 2]>,
-    /// Calls whose metric was too large.
+    /// Number of calls with a too large metric.
     pub too_large: u64,
 }
 
-/// The place of sums over all calls that are paired.
+/// Index of the sums over all paired calls.
 const ALL: usize = 0;
-/// The place of sums over those whose latency is at or above the p99 of their workload.
+/// Index of the sums over calls with a latency at or above the p99 of their workload.
 const HIGH: usize = 1;
 
 impl Metric {
@@ -144,8 +144,8 @@ impl Metric {
         self.blocks.entry(block).or_default()[HIGH].add(calls.n, calls.x, calls.xx, y);
     }
 
-    /// Adds calls that belong to rows: of each its block, its value, and sums by workload and of all.
-    /// Neighbours have the same block, as a rule.
+    /// Adds calls that belong to rows: for each row its block, its value, and sums by workload and
+    /// of all. Neighbouring rows usually have the same block.
     pub fn add_rows<'a>(
         &mut self,
         rows: impl Iterator<Item = (i64, i64, &'a [RowSums; 5], &'a RowSums)>,
@@ -179,7 +179,7 @@ impl Metric {
         }
     }
 
-    /// Takes over what another one added up.
+    /// Adds another thread's sums.
     pub fn merge(&mut self, other: &Self) {
         for workload in 0..5 {
             for which in 0..2 {
@@ -205,14 +205,13 @@ impl Metric {
         sum
     }
 
-    /// The coefficient over all paired calls, and how many they are.
+    /// Number of all paired calls, and their coefficient.
     pub fn pooled_r(&self) -> (u64, Option<f64>) {
         let sums = Self::pooled(&self.plain, 0);
         (sums.n, sums.r())
     }
 
-    /// Between which coefficients 95 percent of the draws are, when blocks are drawn with
-    /// replacement.
+    /// Interval of the coefficients of 95 percent of the draws, with blocks drawn with replacement.
     fn interval(&self, which: usize, seed: u64) -> Option<[f64; 2]> {
         let blocks: Vec<&Sums> = self.blocks.values().map(|sums| &sums[which]).collect();
         if blocks.len() < 2 {
@@ -263,7 +262,7 @@ impl Metric {
         told
     }
 
-    /// O13 of this metric.
+    /// Document O13 of this metric.
     pub fn document(&self, name: &str, seed: u64, grids: &[Grid; 5]) -> Value {
         json!({
             "metric": name,
@@ -273,7 +272,7 @@ impl Metric {
     }
 }
 
-/// A coefficient, which is never NaN.
+/// A coefficient that can be sorted, since it is never NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ordered(f64);
 
@@ -291,7 +290,7 @@ impl Ord for Ordered {
     }
 }
 
-/// The latencies from which on a call has a high one, by workload.
+/// Latencies from which on a call counts as high, by workload.
 pub fn thresholds(p99_ns: &[Option<u64>; 5]) -> Value {
     let pairs = Workload::ALL.map(|workload| {
         (workload.name().to_owned(), latency(p99_ns[usize::from(workload.code())]))
@@ -305,7 +304,7 @@ mod tests {
 
     #[test]
     fn coefficients_are_those_of_the_definition_where_naive_sums_lose_everything() {
-        // Large and nearly alike: squares differ in digits that a double does not have.
+        // Large and nearly equal values: squares differ in digits that a double does not have.
         let mut numbers = Numbers::new(5);
         let pairs: Vec<(u64, i64)> = (0..1000)
             .map(|_| {

@@ -7,10 +7,10 @@ use probe::rank::of_sorted;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Every so many points of a distribution function are told.
+/// Step between the reported points of a distribution function.
 const STEP: usize = 10;
 
-/// The latencies of one group and day.
+/// Latencies of one group and day.
 #[derive(Default)]
 pub struct DayView {
     latencies: BTreeMap<(u16, u16), Vec<u64>>,
@@ -24,14 +24,14 @@ impl DayView {
         }
     }
 
-    /// Takes over what another thread kept.
+    /// Adds another thread's latencies.
     pub fn merge(&mut self, other: Self) {
         for (pair, mut latencies) in other.latencies {
             self.latencies.entry(pair).or_default().append(&mut latencies);
         }
     }
 
-    /// Tells about all calls that somebody made, or got.
+    /// Statistics of all calls by caller or by callee.
     fn side(
         &self,
         names: &[String],
@@ -76,7 +76,7 @@ impl DayView {
         rows.into()
     }
 
-    /// O6.
+    /// Builds document O6.
     pub fn document(
         &self,
         day: i64,

@@ -1,32 +1,32 @@
-//! O16: episodes, in which calls are later than a level again and again.
+//! O16: episodes, in which calls exceed a latency level repeatedly.
 
 use probe::rank::of_sorted;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Late calls that are closer than this are of one episode.
+/// Maximum gap between late calls of one episode.
 pub const GAP_NS: i64 = 60_000_000_000;
 
 /// One episode.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Episode {
-    /// When its first late call was due.
+    /// Due time of its first late call.
     begin_ns: i64,
-    /// When its last one was.
+    /// Due time of its last late call.
     end_ns: i64,
     calls: u64,
     no_reply: u64,
     callees: BTreeSet<u16>,
     callers: BTreeSet<u16>,
-    /// Late calls whose callee's row says that it stalled, ...
+    /// Late calls whose callee's row shows a stall, ...
     stalled: u64,
-    /// ... and those whose callee's row says whether it did.
+    /// ... and those whose callee's row has this information.
     known: u64,
 }
 
 impl Episode {
-    /// An episode of one late call. `stalled` is whether the callee's row says so, if it says
-    /// anything.
+    /// Creates an episode of one late call. `stalled` is the information of the callee's row, if it
+    /// has any.
     pub fn one(t_ns: i64, caller: u16, callee: u16, replied: bool, stalled: Option<bool>) -> Self {
         Self {
             begin_ns: t_ns,
@@ -51,7 +51,7 @@ impl Episode {
         self.known += other.known;
     }
 
-    /// Adds a later one to a list whose last may be near enough to be the same.
+    /// Appends a later episode to a list, or merges it with the last one if they are close enough.
     pub fn append(list: &mut Vec<Self>, later: Self) {
         match list.last_mut() {
             Some(last) if later.begin_ns - last.end_ns < GAP_NS => last.merge(later),
@@ -60,7 +60,7 @@ impl Episode {
     }
 }
 
-/// Puts the episodes of several callers together.
+/// Merges the episodes of several callers.
 pub fn join(mut parts: Vec<Episode>) -> Vec<Episode> {
     parts.sort_by_key(|part| part.begin_ns);
     let mut list = Vec::new();
@@ -68,14 +68,14 @@ pub fn join(mut parts: Vec<Episode>) -> Vec<Episode> {
     list
 }
 
-/// O16.
+/// Builds document O16.
 pub fn document(level_ns: u64, episodes: &[Episode]) -> Value {
     let day_of = |episode: &Episode| probe::schedule::epoch_of(episode.begin_ns);
     let mut days: BTreeMap<i64, Vec<&Episode>> = BTreeMap::new();
     episodes.iter().for_each(|episode| days.entry(day_of(episode)).or_default().push(episode));
     let length_ms = |episode: &Episode| (episode.end_ns - episode.begin_ns) / 1_000_000;
     let label = |episode: &Episode| {
-        // Half of the calls that can tell.
+        // At least half of the calls with this information.
         (episode.known > 0).then_some(episode.stalled * 2 >= episode.known)
     };
     let per_day = days.iter().map(|(day, episodes)| {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_calls_within_a_minute_are_one_episode_whoever_saw_them() {
+    fn late_calls_of_any_caller_within_a_minute_are_one_episode() {
         let at = |s: i64, caller| Episode::one(s * 1_000_000_000, caller, 9, true, None);
         let mut first = Vec::new();
         [0, 50, 100, 300].into_iter().for_each(|s| Episode::append(&mut first, at(s, 1)));

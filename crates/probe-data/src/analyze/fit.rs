@@ -1,7 +1,7 @@
-//! O11: is slowness a matter of nodes, of links, or of observers?
+//! O11: causes of slowness: nodes, links, or observers.
 //!
-//! The logarithm of each pair's p90 is taken apart into an observer's part, a callee's part and a
-//! rest, by medians. Where the callee's parts vary most, nodes are slow; where the rest does,
+//! The logarithm of each pair's p90 is decomposed into an observer's part, a callee's part and a
+//! residual, by medians. If the callees' parts vary most, nodes are slow; if the residual does,
 //! links are.
 
 use super::slow::{ObserverDay, Rule, Variant};
@@ -13,10 +13,10 @@ const P90: usize = 1;
 const ROUNDS: usize = 20;
 const ENOUGH: f64 = 1e-12;
 
-/// A table of observers by callees; what was not measured is `None`.
+/// A table of observers by callees; pairs without measurements are `None`.
 type Cells = Vec<Vec<Option<f64>>>;
 
-/// The parts of a table.
+/// Components of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Fit {
     observers: Vec<f64>,
@@ -30,7 +30,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     of_sorted(&values, 500_000).unwrap_or_default()
 }
 
-/// Takes a table apart by medians, rows and columns in turn.
+/// Decomposes a table by medians, rows and columns in turn.
 pub fn polish(cells: &Cells) -> Fit {
     let columns = cells.first().map_or(0, Vec::len);
     let mut fit =
@@ -66,7 +66,7 @@ fn variance(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 impl Fit {
-    /// The variances of the observers' parts, the callees' parts and the rest.
+    /// Variances of the observers' parts, the callees' parts and the residual.
     pub fn variances(&self) -> [f64; 3] {
         [
             variance(self.observers.iter().copied()),
@@ -76,9 +76,9 @@ impl Fit {
     }
 }
 
-/// O11: one row for each group and day; and, of those in which somebody is slow by a floor, the one with
-/// the median share of nodes. Where nobody is slow what differs is noise, and noise belongs to links and
-/// to the moments at which observers call.
+/// Builds document O11: one row for each group and day; and, of those with a node that is slow by a
+/// margin, the row with the median share of nodes. Without a slow node the differences are noise,
+/// which appears as part of links and of the moments at which observers call.
 pub fn node_or_link(days: &[ObserverDay], floor_ns: u64) -> Value {
     let rule = Rule::plain(Variant::Action, floor_ns);
     let mut groups: BTreeMap<(i64, u16), Vec<&ObserverDay>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! O1 to O5: how long calls and group calls take, by group size and workload; and, from the same
-//! counts, how many members of a session are late (s and T).
+//! O1 to O5: latencies of calls and group calls, by group size and workload; and, from the same
+//! counts, the number of late members of a session (s and T).
 //!
 //! Counts are kept for the finest classes only; coarser ones are their sums.
 
@@ -9,24 +9,24 @@ use probe::Workload;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The quantiles that are told of every class.
+/// Quantiles that are reported for every class.
 pub const QUANTILES_PPM: [u32; 9] =
     [10_000, 100_000, 250_000, 500_000, 750_000, 900_000, 990_000, 999_000, 999_900];
-/// Parts of sessions in which more members may be late.
+/// Fractions of sessions in which more members may be late.
 pub const EPS_PPM: [u32; 7] = [100_000, 50_000, 10_000, 5_000, 1_000, 100, 10];
-/// Larger groups are not asked how many of their members are late: none is drawn so large.
+/// Maximum group size for the number of late members: no larger group is drawn.
 const LATE_SIZE_MAX: u8 = 9;
-/// So many of the longest values of a class are listed.
+/// Number of the largest values of a class that are listed.
 const TAIL_LISTED: u64 = 100_000;
 
-/// What is counted.
+/// Class of counted values.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Class {
     /// Calls, by group size and workload.
     Call(u8, u8),
     /// Sessions by their slowest call, by group size and workload.
     Group(u8, u8),
-    /// Sessions by the latency of the last but some (s), by group size and s.
+    /// Sessions by the latency of the (s + 1)-th slowest call, by group size and s.
     Last(u8, u8),
 }
 
@@ -52,7 +52,7 @@ impl Class {
     }
 }
 
-/// Calls a function with everything that a session has to be counted as.
+/// Visits all classes and values of a session.
 fn each(session: &Session<'_>, sorted: &mut Vec<u64>, mut visit: impl FnMut(Class, u64)) {
     let Session { size, workload, .. } = *session;
     for call in session.calls {
@@ -73,7 +73,7 @@ fn each(session: &Session<'_>, sorted: &mut Vec<u64>, mut visit: impl FnMut(Clas
     }
 }
 
-/// The first pass.
+/// State of a thread in the first pass.
 #[derive(Default)]
 pub struct First {
     classes: Vec<Option<Box<Counts>>>,
@@ -93,13 +93,13 @@ impl First {
     }
 }
 
-/// All counts of the first pass, and what the second is to keep.
+/// All counts of the first pass, and the values for the second pass to keep.
 pub struct Counted {
     classes: BTreeMap<Class, Counts>,
     wanted: Vec<Option<Wanted>>,
 }
 
-/// The second pass.
+/// State of a thread in the second pass.
 #[derive(Default)]
 pub struct Second {
     kept: Vec<Option<Box<Kept>>>,
@@ -107,7 +107,7 @@ pub struct Second {
 }
 
 impl Second {
-    /// Keeps what is wanted of a session.
+    /// Keeps the required values of a session.
     pub fn add(&mut self, session: &Session<'_>, counted: &Counted) {
         if self.kept.is_empty() {
             self.kept.resize_with(Class::PLACES, || None);
@@ -123,11 +123,11 @@ impl Second {
     }
 }
 
-/// A coarser class: its name in the document, and the finest classes that it is made of.
+/// A coarser class: its name in the document, and the finest classes that belong to it.
 type Sum<'a> = (&'a str, Box<dyn Fn(Class) -> bool + 'a>);
 
 impl Counted {
-    /// Puts the counts of all threads together.
+    /// Merges the counts of all threads.
     pub fn new(threads: Vec<First>, points: &Points) -> Self {
         let mut classes: BTreeMap<Class, Counts> = BTreeMap::new();
         for first in threads {
@@ -159,7 +159,7 @@ impl Counted {
         sizes.collect()
     }
 
-    /// Every class that is told.
+    /// All reported classes.
     fn sums(&self) -> Vec<Sum<'static>> {
         let mut sums: Vec<Sum<'static>> = vec![
             ("all calls", Box::new(|class| matches!(class, Class::Call(..)))),
@@ -186,19 +186,19 @@ impl Counted {
         sum
     }
 
-    /// The counts of all calls of a workload.
+    /// Counts of all calls of a workload.
     pub fn sum_of_workload(&self, workload: u8) -> Counts {
         self.sum(&|class| matches!(class, Class::Call(_, w) if w == workload))
     }
 
-    /// Calls that were counted, with and without reply.
+    /// Number of counted calls, with and without reply.
     pub fn calls(&self) -> (u64, u64) {
         let all = self.sum(&|class| matches!(class, Class::Call(..)));
         (all.replied, all.never)
     }
 }
 
-/// Both passes together: what can be told.
+/// Results of both passes.
 pub struct Latencies {
     counted: Counted,
     kept: BTreeMap<Class, Kept>,
@@ -206,7 +206,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Puts what all threads kept to the counts.
+    /// Adds the values that all threads kept to the counts.
     pub fn new(counted: Counted, threads: Vec<Second>, points: Points) -> Self {
         let mut kept: BTreeMap<Class, Kept> = BTreeMap::new();
         for second in threads {
@@ -222,7 +222,7 @@ impl Latencies {
         Self { counted, kept, points }
     }
 
-    /// Tells about one class with counts and kept values.
+    /// Calls a function with the counts and kept values of one class.
     fn with<T>(
         &mut self,
         members: &dyn Fn(Class) -> bool,
@@ -239,7 +239,7 @@ impl Latencies {
         tell(&counts, &exact)
     }
 
-    /// The exact 99th hundredth of the calls of a workload.
+    /// Exact 99th percentile of the calls of a workload.
     pub fn p99_of_workload(&mut self, workload: u8) -> Option<u64> {
         let members = move |class| matches!(class, Class::Call(_, w) if w == workload);
         self.with(&members, |_, exact| exact.all(990_000))
@@ -252,7 +252,7 @@ impl Latencies {
                 let pairs = QUANTILES_PPM.map(|ppm| (quantile_name(ppm), latency(of(ppm))));
                 pairs.into_iter().collect::<Map<String, Value>>()
             };
-            // Points before the first call and after the last say nothing.
+            // Points before the first call and after the last are redundant.
             let at_most = counts.at_most();
             let begin = at_most.partition_point(|count| *count == 0).saturating_sub(1);
             let end = at_most.partition_point(|count| *count < counts.replied);
@@ -279,14 +279,14 @@ impl Latencies {
         told
     }
 
-    /// O1 and O2.
+    /// Builds documents O1 and O2.
     pub fn overall(&mut self) -> (Value, Value) {
         let calls = self.tell(&|class| matches!(class, Class::Call(..)), true);
         let groups = self.tell(&|class| matches!(class, Class::Group(..)), true);
         (calls, groups)
     }
 
-    /// O3: by group size.
+    /// Builds document O3: by group size.
     pub fn by_size(&mut self) -> Value {
         let mut rows = Vec::new();
         for size in self.counted.sizes() {
@@ -297,7 +297,7 @@ impl Latencies {
         rows.into()
     }
 
-    /// O4: by workload.
+    /// Builds document O4: by workload.
     pub fn by_workload(&mut self) -> Value {
         let mut rows = Vec::new();
         for workload in Workload::ALL {
@@ -312,7 +312,7 @@ impl Latencies {
         rows.into()
     }
 
-    /// O5: by both.
+    /// Builds document O5: by group size and workload.
     pub fn by_size_and_workload(&mut self) -> Value {
         let mut rows = Vec::new();
         for size in self.counted.sizes() {
@@ -334,8 +334,8 @@ impl Latencies {
         rows.into()
     }
 
-    /// For each group size: T, so that more than s members are later than T in a part eps of the
-    /// sessions at most; and s, given T.
+    /// For each group size: the T at which more than s members are later than T in a fraction eps
+    /// of the sessions at most; and s, given T.
     pub fn s_and_t(&mut self) -> Value {
         let mut rows = Vec::new();
         let points = self.points.ns.clone();
@@ -370,10 +370,10 @@ impl Latencies {
     }
 }
 
-/// The least s at each point, as steps: each T at which s becomes another.
+/// Least s at each point, as steps: each T at which s changes.
 fn steps(eps_ppm: u32, points: &[u64], late: &[(u64, Vec<u64>)]) -> Value {
     let least = |point: usize| {
-        // More than s members are late if the last but s is.
+        // More than s members are late if the (s + 1)-th slowest is.
         let few = late.iter().position(|(sessions, at_most)| {
             let later = u128::from(sessions - at_most[point]);
             later * 1_000_000 <= u128::from(eps_ppm) * u128::from(*sessions)
@@ -392,12 +392,12 @@ fn steps(eps_ppm: u32, points: &[u64], late: &[(u64, Vec<u64>)]) -> Value {
     json!({"eps_ppm": eps_ppm, "steps": found})
 }
 
-/// A latency in a document: `null` is a call without reply, or that there was no call at all.
+/// Latency in a document: `null` is a call without reply, or the absence of calls.
 pub fn latency(latency_ns: Option<u64>) -> Value {
     latency_ns.filter(|latency_ns| *latency_ns != NEVER).map_or(Value::Null, Value::from)
 }
 
-/// How a quantile is called: `p50`, `p99`, `p99_9`.
+/// Name of a quantile: `p50`, `p99`, `p99_9`.
 pub fn quantile_name(ppm: u32) -> String {
     let (percent, rest) = (ppm / 10_000, ppm % 10_000);
     if rest == 0 {

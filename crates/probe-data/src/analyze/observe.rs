@@ -1,5 +1,5 @@
-//! What the first pass keeps of a caller's day: quantiles of each callee for the whole day and for
-//! each window of ten minutes, and how often a round trip was as long as a pause.
+//! Data that the first pass keeps of a caller's day: quantiles of each callee for the whole day and
+//! for each window of ten minutes, and the number of round trips as long as a pause.
 
 use super::sessions::{CallerDay, Session};
 use super::slow::{ObserverDay, QUANTILES_PPM, Rule, Seen, Variant};
@@ -7,22 +7,22 @@ use crate::calls::NONE;
 use probe::rank::of_unsorted;
 use std::collections::BTreeMap;
 
-/// The length of a window.
+/// Length of a window.
 pub const WINDOW_NS: i64 = 600_000_000_000;
-/// A window in which an observer called somebody fewer times says nothing.
+/// Minimum number of an observer's calls to a node in a window.
 const WINDOW_CALLS_MIN: usize = 10;
-/// The lengths for which the rate of pauses is estimated.
+/// Lengths for which the rate of pauses is estimated.
 pub const PAUSES_MS: [u64; 4] = [200, 500, 1000, 2000];
 
-/// How many observers called a node slow, and how many looked, by window.
+/// Number of observers that saw a node as slow, and of all its observers, by window.
 pub type Windows = BTreeMap<(i64, u16), BTreeMap<u32, (u32, u32)>>;
 
-/// Counts of long round trips to others.
+/// Counts of long round trips to other nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses {
-    /// Calls to others that count.
+    /// Calls to other nodes that count.
     pub calls: u64,
-    /// Round trips above nine, ten and eleven tenths of each length.
+    /// Number of round trips above nine, ten and eleven tenths of each length.
     pub longer: [[u64; 3]; 4],
 }
 
@@ -30,7 +30,7 @@ impl Pauses {
     fn add(&mut self, rtt_100ns: u32) {
         self.calls += 1;
         let rtt_100ns = u64::from(rtt_100ns);
-        // Nearly all are far below the shortest.
+        // Nearly all are far below the shortest length.
         if rtt_100ns == u64::from(NONE) || rtt_100ns <= PAUSES_MS[0] * 9_000 {
             return;
         }
@@ -41,7 +41,7 @@ impl Pauses {
         }
     }
 
-    /// Takes over what another one counted.
+    /// Adds another thread's counts.
     pub fn merge(&mut self, other: &Self) {
         self.calls += other.calls;
         for (to, from) in self.longer.iter_mut().zip(other.longer) {
@@ -50,7 +50,7 @@ impl Pauses {
     }
 }
 
-/// A caller's view of one group on one day, while its sessions go by.
+/// Observations of one group by a caller on one day, while its sessions are read.
 struct View {
     size: u8,
     callees: Vec<Callee>,
@@ -64,7 +64,7 @@ struct Callee {
     window_begin: usize,
 }
 
-/// Watches the sessions of one caller and day.
+/// Observer of the sessions of one caller and day.
 pub struct Observer<'a> {
     day: &'a CallerDay<'a>,
     views: BTreeMap<u16, View>,
@@ -74,12 +74,12 @@ pub struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Begins the day.
+    /// Begins a day.
     pub fn new(day: &'a CallerDay<'a>, floor_ns: u64) -> Self {
         Self { day, views: BTreeMap::new(), window: 0, windows: BTreeMap::new(), floor_ns }
     }
 
-    /// Looks at a session.
+    /// Adds a session.
     pub fn add(&mut self, session: &Session<'_>, pauses: &mut Pauses) {
         let window = (session.t_sched_ns - self.day.start_ns).div_euclid(WINDOW_NS);
         let window = u32::try_from(window).unwrap_or_default();
@@ -90,7 +90,7 @@ impl<'a> Observer<'a> {
         let view = self.views.entry(session.group);
         let view = view.or_insert_with(|| View { size: session.size, callees: Vec::new() });
         for (at, call) in session.calls.iter().enumerate() {
-            // Members come in the same order in every session, as a rule.
+            // Members are usually in the same order in every session.
             let place = match view.callees.get(at) {
                 Some(callee) if callee.dst == call.dst => at,
                 _ => view.callees.iter().position(|callee| callee.dst == call.dst).unwrap_or_else(
@@ -145,7 +145,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Ends the day.
+    /// Completes the day.
     pub fn finish(mut self, days: &mut Vec<ObserverDay>, windows: &mut Windows) {
         self.end_window();
         for ((dst, window), (slow, observers)) in &self.windows {

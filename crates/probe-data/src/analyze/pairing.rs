@@ -1,22 +1,22 @@
-//! O12: which row of a host's resources belongs to a call.
+//! O12: pairing of calls with rows of a host's resources.
 //!
-//! A call belongs to the row of its callee that is nearest in time to when the callee had the
-//! request, by the callee's own clock; of two as near, to the earlier one. Rows are looked for in
-//! the file of the same day.
+//! A call belongs to the row of its callee that is nearest in time to the arrival of the request,
+//! by the callee's own clock; of two equally near ones, to the earlier. Only the file of the same
+//! day is searched.
 
 use crate::dataset::Source;
 use crate::error::Error;
 use crate::hosts::{Host, metric_names};
 use serde_json::{Value, json};
 
-/// A row that is farther away than this is none.
+/// Maximum distance between a call and its row.
 pub const FARTHEST_NS: i64 = 2_000_000_000;
 
-/// The rows of one host and day, ready to be looked up.
+/// Rows of one host and day, ready for look-ups.
 pub struct Rows {
-    /// The host's rows, ascending in time, with the metrics that were asked for.
+    /// Rows of the host, ascending in time, with the requested metrics.
     pub host: Host,
-    /// Rows that were not in order and were left out.
+    /// Number of rows that were out of order and left out.
     pub out_of_order: u64,
 }
 
@@ -49,11 +49,11 @@ impl Rows {
         Ok(Self { host, out_of_order })
     }
 
-    /// The row that a call belongs to, and how far it is in time. `cursor` is where the search
-    /// begins: it costs nothing if calls come in the order of time.
+    /// Row that a call belongs to, and its distance in time. The search begins at `cursor`, which
+    /// makes it cheap for calls in the order of time.
     pub fn nearest(&self, received_ns: i64, cursor: &mut usize) -> Option<(usize, i64)> {
         let t_ns = &self.host.t_ns;
-        // Whether a row is nearer than the one before it: the boundary is half way.
+        // Whether a row is nearer than the one before it: the boundary is half-way.
         let reached = |row: usize| {
             let (before, after) = (i128::from(t_ns[row - 1]), i128::from(t_ns[row]));
             2 * i128::from(received_ns) > before + after
@@ -70,7 +70,7 @@ impl Rows {
     }
 }
 
-/// Puts rows into the order of time, and says how many there are.
+/// Sorts rows by time, and returns their number.
 fn sort(host: &mut Host) -> u64 {
     let mut order: Vec<usize> = (0..host.t_ns.len()).collect();
     order.sort_by_key(|row| host.t_ns[*row]);
@@ -81,20 +81,20 @@ fn sort(host: &mut Host) -> u64 {
     order.len() as u64
 }
 
-/// How pairing went.
+/// Statistics of pairing.
 #[derive(Clone, Debug, Default)]
 pub struct Pairing {
-    /// Calls that were answered in time.
+    /// Number of calls that were answered in time.
     pub ok: u64,
-    /// Of these, those that belong to a row.
+    /// Number of those that belong to a row.
     pub paired: u64,
-    /// Those whose nearest row is too far away.
+    /// Number of those whose nearest row is too far away.
     pub too_far: u64,
-    /// Those whose callee has no rows on that day.
+    /// Number of those whose callee has no rows on that day.
     pub no_rows: u64,
-    /// Those of which it is not known when the callee had them.
+    /// Number of those whose arrival at the callee is unknown.
     pub no_time: u64,
-    /// The sum and the largest of the distances.
+    /// Sum and maximum of the distances.
     pub distance_ns: (u128, i64),
 }
 
@@ -106,7 +106,7 @@ impl Pairing {
         self.distance_ns.1 = self.distance_ns.1.max(distance_ns);
     }
 
-    /// Takes over what another one counted.
+    /// Adds another thread's counts.
     pub fn merge(&mut self, other: &Self) {
         self.ok += other.ok;
         self.paired += other.paired;
@@ -117,7 +117,7 @@ impl Pairing {
         self.distance_ns.1 = self.distance_ns.1.max(other.distance_ns.1);
     }
 
-    /// O12.
+    /// Builds document O12.
     pub fn document(&self) -> Value {
         json!({
             "ok_calls": self.ok,

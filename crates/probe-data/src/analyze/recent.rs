@@ -1,12 +1,12 @@
-//! What is added up for a callee's rows while calls still belong to them.
+//! Sums over a callee's rows while calls are still added to them.
 //!
-//! Calls come nearly in the order of time, so that only the last minutes of rows are touched: these
-//! stay in the processor's caches, where sums of a whole day would not.
+//! Calls are nearly in the order of time, so that only the last minutes of rows are touched: these
+//! stay in the processor's caches, unlike sums of a whole day.
 
 use super::correlate::RowSums;
 use std::collections::VecDeque;
 
-/// Rows that are open at most: some minutes, one a second.
+/// Maximum number of open rows: some minutes, one per second.
 const ROWS: usize = 512;
 
 /// Sums of neighbouring rows, by workload.
@@ -17,17 +17,17 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Whether rows must be closed before this one has a place.
+    /// Whether rows must be closed to make room for this one.
     pub fn is_full(&self, row: usize) -> bool {
         !self.sums.is_empty() && row >= self.begin + ROWS
     }
 
-    /// The first row that stays open when this one needs a place.
+    /// First row that stays open when room is made for this one.
     pub const fn keeps_from(row: usize) -> usize {
         row.saturating_sub(ROWS / 2)
     }
 
-    /// The sums of a row; none if it was closed before.
+    /// Sums of a row; `None` if it is already closed.
     pub fn at(&mut self, row: usize) -> Option<&mut [RowSums; 5]> {
         if self.sums.is_empty() {
             self.begin = self.begin.max(Self::keeps_from(row));
@@ -39,7 +39,7 @@ impl Recent {
         self.sums.get_mut(at)
     }
 
-    /// Closes the rows before one, and gives what was added up for each.
+    /// Closes the rows before one, and returns their sums.
     pub fn close(&mut self, before: usize) -> Vec<(usize, [RowSums; 5])> {
         let count = before.saturating_sub(self.begin).min(self.sums.len());
         let begin = self.begin;
@@ -60,7 +60,8 @@ mod tests {
             told.extend(closed.iter().map(|(row, sums)| (*row, sums[3].n)));
         };
         let mut late = 0;
-        // One a second from row 5,000 on, a pause, and some that come much later than they should.
+        // One per second from row 5,000 on, a pause, and some that are much later than they should
+        // be.
         for row in (5_000..7_000).chain([7_100, 20_000, 6_000, 19_990]) {
             if recent.is_full(row) {
                 tell(recent.close(Recent::keeps_from(row)));

@@ -1,14 +1,14 @@
-//! O14: latency against each metric as a picture: counts in a grid, and some of the points.
+//! O14: latency against each metric as a scatter plot: counts in a grid, and some of the points.
 
 use probe::Workload;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// Cells along each side.
+/// Number of cells along each side.
 pub const SIDE: usize = 200;
 
-/// The row of the grid for a latency: 200 from a microsecond to 100 s, alike in the logarithm,
-/// which comes in units of 2^-32. What is at an edge belongs above it.
+/// Grid row of a latency: 200 rows from a microsecond to 100 s, equal in the logarithm, which is
+/// given in units of 2^-32. A value at an edge belongs to the row above it.
 pub fn latency_cell(latency_ns: u64, ln: u64) -> usize {
     const BEGIN: f64 = 6.907_755_278_982_137; // ln 1000
     const SPAN: f64 = 18.420_680_743_952_367; // ln 10^8
@@ -24,14 +24,14 @@ pub fn latency_cell(latency_ns: u64, ln: u64) -> usize {
     cell
 }
 
-/// The latency in nanoseconds at which each row of the grid begins.
+/// Lower edge of each grid row, in nanoseconds.
 static EDGES: LazyLock<Vec<u64>> = LazyLock::new(|| {
     let edge = |cell| (1000.0 * 10_f64.powf(f64::from(cell) / 25.0)).round() as u64;
     (0..SIDE as u32).map(edge).collect()
 });
 
-/// The column of the grid for a value of a metric: one for zero and below, 199 from 1 to 2^45,
-/// alike in the logarithm.
+/// Grid column of a metric's value: one for zero and below, 199 from 1 to 2^45, equal in the
+/// logarithm.
 pub fn metric_cell(value: i64) -> u8 {
     if value <= 0 {
         return 0;
@@ -40,7 +40,7 @@ pub fn metric_cell(value: i64) -> u8 {
     (1 + place as usize).min(SIDE - 1) as u8
 }
 
-/// The value at which a column of the grid begins.
+/// Lower edge of a grid column.
 pub fn metric_edge(cell: usize) -> f64 {
     if cell == 0 { 0.0 } else { 2_f64.powf((cell - 1) as f64 / (SIDE - 1) as f64 * 45.0) }
 }
@@ -58,27 +58,27 @@ impl Grid {
         self.0[latency * SIDE + usize::from(metric)] += 1;
     }
 
-    /// Takes over what another one counted.
+    /// Adds another thread's counts.
     pub fn merge(&mut self, other: &Self) {
         self.0.resize(self.0.len().max(other.0.len()), 0);
         self.0.iter_mut().zip(&other.0).for_each(|(to, from)| *to += from);
     }
 
-    /// The counts of all workloads.
+    /// Sum over all workloads.
     pub fn sum(grids: &[Self; 5]) -> Self {
         let mut sum = Self::default();
         grids.iter().for_each(|grid| sum.merge(grid));
         sum
     }
 
-    /// Cells with calls: their latency's row, their metric's column, calls.
+    /// Cells with calls: grid row, grid column, number of calls.
     fn cells(&self) -> impl Iterator<Item = (usize, usize, u64)> {
         let cells = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         cells.map(|(at, count)| (at / SIDE, at % SIDE, *count))
     }
 
-    /// Spearman's coefficient of the cells: values of one row or column have the same rank, the
-    /// mean of theirs.
+    /// Spearman's coefficient of the cells: values of one row or column share the mean of their
+    /// ranks.
     pub fn spearman(&self) -> Option<f64> {
         let (mut rows, mut columns) = (vec![0_u64; SIDE], vec![0_u64; SIDE]);
         for (row, column, count) in self.cells() {
@@ -86,7 +86,7 @@ impl Grid {
             columns[column] += count;
         }
         let n: u64 = rows.iter().sum();
-        // Twice the rank, less its mean: whole numbers.
+        // Twice the rank minus its mean, to stay in whole numbers.
         let centred = |counts: &[u64]| -> Vec<i128> {
             let mut before = 0;
             let place = |count: &u64| {
@@ -118,22 +118,22 @@ impl Grid {
 /// A call with all metrics of its row.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Point {
-    /// What decides whether it is kept: the smallest are.
+    /// Pseudo-random number that decides whether it is kept: the smallest are.
     pub order: u64,
-    /// Its workload.
+    /// Workload of the call.
     pub workload: u8,
-    /// Its latency.
+    /// Latency of the call.
     pub latency_ns: u64,
-    /// The metrics, in their order.
+    /// Metrics, in their order.
     pub metrics: Vec<Option<i64>>,
 }
 
-/// A fair choice of calls that does not depend on the order in which they come: each has a number
-/// that looks random, and those with the smallest are kept.
+/// Uniform sample of calls that does not depend on their order: each call has a pseudo-random
+/// number, and the calls with the smallest numbers are kept.
 #[derive(Default)]
 pub struct Reservoir {
     points: Vec<Point>,
-    /// The numbers of those that are kept are smaller than this, once there are enough.
+    /// Upper bound of the kept numbers, once there are enough.
     below: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ impl Reservoir {
         most > 0 && self.below.is_none_or(|below| order < below)
     }
 
-    /// Keeps a call, and a quarter more than are wanted until the largest are let go together.
+    /// Keeps a call, up to a quarter more than required, before the largest are dropped together.
     pub fn push(&mut self, point: Point, most: usize) {
         self.points.push(point);
         if self.points.len() > most + most / 4 + 64 {
@@ -161,12 +161,12 @@ impl Reservoir {
         self.points.truncate(most);
     }
 
-    /// Takes over what another one kept.
+    /// Adds another thread's sample.
     pub fn merge(&mut self, other: Self, most: usize) {
         other.points.into_iter().for_each(|point| self.push(point, most));
     }
 
-    /// The calls that are kept, by their numbers.
+    /// Kept calls, by their numbers.
     fn sorted(mut self, most: usize) -> Vec<Point> {
         self.shrink(most);
         self.points.sort_unstable();
@@ -174,8 +174,8 @@ impl Reservoir {
     }
 }
 
-/// O14, with so many of the points at most. `kept` says which of the points' metrics are those that
-/// are named.
+/// Builds document O14, with at most `most` points. `kept` maps the named metrics to those of the
+/// points.
 pub fn document(
     names: &[String],
     grids: &[[Grid; 5]],

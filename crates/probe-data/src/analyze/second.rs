@@ -1,5 +1,5 @@
-//! The second pass: calls beside the resources of their callees, and latencies that the first pass
-//! only counted.
+//! The second pass: pairs calls with the resources of their callees, and collects latencies that
+//! the first pass only counted.
 
 use super::Options;
 use super::correlate::{Metric, RowSums, ln_fixed};
@@ -17,41 +17,41 @@ use probe::Status;
 use probe::random::seed_of;
 use std::collections::BTreeMap;
 
-/// The metric that labels episodes.
+/// Metric that labels episodes.
 const STALL: &str = "stall_max_us";
-/// Blocks of the bootstrap.
+/// Length of the blocks of the bootstrap.
 const BLOCK_NS: i64 = 600_000_000_000;
-/// Callers of a group go through the day side by side, in slices of this length, so that what is known
-/// of a callee's second is looked at by all of them while it is at hand.
+/// Callers of a group are processed in parallel through the day, in slices of this length, so that
+/// all of them use a callee's rows while these are in the cache.
 const SLICE_NS: i64 = 60_000_000_000;
-/// The most callers that go side by side: no group is drawn larger.
+/// Maximum number of callers in parallel: no larger group is drawn.
 const SIDE_BY_SIDE: usize = 9;
-/// The cell of a metric that a row does not have: none is so large.
+/// Cell of a missing metric: no other cell is that large.
 const NO_CELL: u8 = u8::MAX;
 
-/// Callers of one day that share groups, which are looked at together.
+/// Callers of one day that share groups, which are processed together.
 pub struct Task<'a> {
-    /// The day, since 1970.
+    /// Day, counted since 1970.
     pub day: i64,
-    /// The callers' files.
+    /// Files of the callers.
     pub callers: Vec<&'a Source>,
 }
 
-/// What all threads look at.
+/// Shared input of all threads.
 pub struct World<'a> {
-    /// What was asked.
+    /// Options of the analysis.
     pub options: &'a Options,
-    /// The files.
+    /// Files of the data set.
     pub data: &'a DataSet,
-    /// The counts of the first pass.
+    /// Counts of the first pass.
     pub counted: &'a Counted,
-    /// The metrics that some file has.
+    /// Metrics that at least one file has.
     pub metrics: &'a [String],
-    /// For each workload, the bin in which the least high latency is.
+    /// For each workload, the bin of the least high latency.
     pub high_bins: [Option<usize>; 5],
 }
 
-/// A call of which it is not known yet whether its latency is high.
+/// A call whose latency may or may not be high.
 pub struct Undecided {
     workload: usize,
     latency_ns: u64,
@@ -59,56 +59,56 @@ pub struct Undecided {
     metrics: Vec<Option<i64>>,
 }
 
-/// What a thread has found.
+/// Results of a thread.
 #[derive(Default)]
 pub struct Found {
-    /// Latencies that are wanted.
+    /// Latencies that are kept.
     pub kept: Kept,
-    /// How pairing went.
+    /// Statistics of pairing.
     pub pairing: Pairing,
     /// Sums, by metric.
     pub metrics: Vec<Metric>,
     /// Grids, by metric and workload.
     pub grids: Vec<[Grid; 5]>,
-    /// Points for pictures.
+    /// Points of scatter plots.
     pub points: Reservoir,
     /// Calls that may have a high latency.
     pub undecided: Vec<Undecided>,
-    /// Episodes as single callers saw them.
+    /// Episodes as seen by single callers.
     pub episodes: Vec<Episode>,
-    /// What was left out.
+    /// Excluded data.
     pub exclusions: Exclusions,
 }
 
-/// A callee's rows of the day, with what is added up for those that calls belong to at the moment.
+/// A callee's rows of the day, with sums for those that calls currently belong to.
 struct Callee {
     rows: Rows,
-    /// For each row the cell of each metric.
+    /// Cell of each metric for each row.
     cells: Vec<u8>,
     recent: Recent,
     high: Vec<(u32, u8, u64)>,
     stall: Option<usize>,
 }
 
-/// By node: not looked for yet, or what there is.
+/// State by node: not looked up yet, or the result.
 type Callees = Vec<Option<Option<Callee>>>;
 
-/// A caller on its way through the day.
+/// A caller that is being processed.
 struct Caller<'a> {
     day: CallerDay<'a>,
     place: Place,
-    /// For each callee, where its last row was.
+    /// Position of the last row of each callee.
     cursors: Vec<usize>,
     episodes: Vec<Episode>,
 }
 
-/// Divides a day's callers into those that share groups.
+/// Divides a day's callers into sets that share groups.
 pub fn tasks(data: &DataSet) -> Vec<Task<'_>> {
     let mut days: BTreeMap<i64, Vec<&Source>> = BTreeMap::new();
     data.calls.iter().for_each(|((day, _), source)| days.entry(*day).or_default().push(source));
     let mut tasks = Vec::new();
     for (day, sources) in days {
-        // Each caller begins alone; every group joins its members.
+        // Each caller starts alone; every group joins its members.
         let mut part: BTreeMap<u16, u16> = BTreeMap::new();
         for source in &sources {
             part.entry(source.metadata.node).or_insert(source.metadata.node);
@@ -133,7 +133,7 @@ pub fn tasks(data: &DataSet) -> Vec<Task<'_>> {
 }
 
 impl World<'_> {
-    /// Looks at callers of one day.
+    /// Processes callers of one day.
     ///
     /// # Errors
     /// A file of calls can no longer be read.
@@ -170,7 +170,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The sessions of a caller that are due until then.
+    /// Processes the sessions of a caller that are due until a time.
     fn slice(
         &self,
         found: &mut Found,
@@ -180,7 +180,7 @@ impl World<'_> {
         last_ns: i64,
     ) {
         let Caller { day, place, cursors, episodes } = caller;
-        // Counted in the first pass.
+        // Excluded rows were counted in the first pass.
         let mut again = Exclusions::default();
         day.sessions_until(last_ns, place, &mut again, |session| {
             found.kept.add(session, self.counted);
@@ -221,7 +221,7 @@ impl World<'_> {
         Some(Callee { rows, cells, recent: Recent::default(), high: Vec::new(), stall })
     }
 
-    /// Pairs a call, and says with which row of its callee.
+    /// Pairs a call, and returns the row of its callee.
     fn pair(
         &self,
         found: &mut Found,
@@ -262,7 +262,8 @@ impl World<'_> {
         match callee.recent.at(row) {
             Some(sums) => sums[workload].add(call.latency_ns, ln),
             None => {
-                // Its row was closed: the clocks of callers, or of the callee, are far apart.
+                // The row is closed already: the clocks of callers, or of the callee, are far
+                // apart.
                 let mut of = [RowSums::default(); 5];
                 of[workload].add(call.latency_ns, ln);
                 Self::add_rows(found, &callee.rows, &[(row, of)]);
@@ -315,7 +316,7 @@ impl World<'_> {
         );
     }
 
-    /// Puts what was added up for rows to the sums of each metric.
+    /// Adds the sums of rows to the sums of each metric.
     fn add_rows(found: &mut Found, rows: &Rows, sums: &[(usize, [RowSums; 5])]) {
         let all = sums.iter().map(|(_, of)| {
             let mut all = RowSums::default();
@@ -332,13 +333,13 @@ impl World<'_> {
         }
     }
 
-    /// The same for all rows before one.
+    /// Closes all rows before one, and adds their sums to those of each metric.
     fn close_rows(found: &mut Found, callee: &mut Callee, before: usize) {
         let closed = callee.recent.close(before);
         Self::add_rows(found, &callee.rows, &closed);
     }
 
-    /// Puts what is left of a callee's day to the sums of each metric.
+    /// Closes the remaining rows of a callee's day.
     fn close(found: &mut Found, callee: &mut Callee) {
         Self::close_rows(found, callee, usize::MAX);
         let host = &callee.rows.host;
@@ -354,7 +355,7 @@ impl World<'_> {
 }
 
 impl Found {
-    /// Takes over what another thread has found.
+    /// Adds another thread's results.
     pub fn merge(&mut self, other: Self, options: &Options) {
         self.pairing.merge(&other.pairing);
         let longest = self.metrics.len().max(other.metrics.len());
@@ -370,7 +371,7 @@ impl Found {
         self.exclusions.merge(other.exclusions);
     }
 
-    /// Decides which calls have a high latency, now that it is known from where on they are.
+    /// Decides which calls have a high latency, now that the thresholds are known.
     pub fn decide(&mut self, p99_ns: &[Option<u64>; 5]) {
         for call in std::mem::take(&mut self.undecided) {
             if p99_ns[call.workload].is_none_or(|p99_ns| call.latency_ns < p99_ns) {

@@ -1,4 +1,4 @@
-//! The calls of one caller and day as sessions: what one tick sent to all members of a group.
+//! Calls of one caller and day as sessions: all calls of one tick to the members of a group.
 
 use crate::analyze::spread::NEVER;
 use crate::calls::Calls;
@@ -11,47 +11,47 @@ use probe::schedule::epoch_start_ns;
 /// One call of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Its row in the columns.
+    /// Row in the columns.
     pub row: usize,
     /// The callee.
     pub dst: u16,
-    /// What became of it.
+    /// Result of the call.
     pub status: Status,
-    /// Its latency, or [`NEVER`]. Says nothing if the call does not count.
+    /// Latency, or [`NEVER`]. Meaningless if the call does not count.
     pub latency_ns: u64,
 }
 
-/// What one tick sent.
+/// Calls of one tick.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// The group.
     pub group: u16,
-    /// Members of the group.
+    /// Number of members of the group.
     pub size: u8,
-    /// The workload's code.
+    /// Code of the workload.
     pub workload: u8,
-    /// When it was due.
+    /// Due time.
     pub t_sched_ns: i64,
-    /// The calls, one for each callee, that say something about a live callee.
+    /// Calls that measure a live callee, one per callee.
     pub calls: &'a [Call],
     /// Whether there was a row for every member.
     pub whole: bool,
 }
 
-/// The calls of one caller and day.
+/// Calls of one caller and day.
 pub struct CallerDay<'a> {
-    /// What the file says about itself.
+    /// Metadata of the file.
     pub metadata: &'a Metadata,
-    /// The day, since 1970.
+    /// Day, counted since 1970.
     pub day: i64,
-    /// When it begins.
+    /// Start of the day.
     pub start_ns: i64,
     /// The columns.
     pub calls: Calls,
     order: Option<Vec<u32>>,
 }
 
-/// How far the sessions of a day have been visited.
+/// Position in the sessions of a day.
 #[derive(Debug, Default)]
 pub struct Place {
     at: usize,
@@ -86,17 +86,17 @@ impl<'a> CallerDay<'a> {
         self.order.as_ref().map_or(at, |order| order[at] as usize)
     }
 
-    /// When the next session is due; none if all have been visited.
+    /// Due time of the next session; `None` if all have been visited.
     pub fn next_ns(&self, place: &Place) -> Option<i64> {
         (place.at < self.calls.len()).then(|| self.calls.t_sched_ns[self.row(place.at)])
     }
 
-    /// Goes through all sessions in the order of time, and counts rows that are left out.
+    /// Visits all sessions in the order of time, and counts excluded rows.
     pub fn sessions(&self, exclusions: &mut Exclusions, visit: impl FnMut(&Session<'_>)) {
         self.sessions_until(i64::MAX, &mut Place::default(), exclusions, visit);
     }
 
-    /// The same for those that are due at a time at the latest, from where one was before.
+    /// Visits the sessions that are due up to a time, from the last position on.
     pub fn sessions_until(
         &self,
         last_ns: i64,

@@ -1,65 +1,65 @@
-//! O7 to O10: which nodes are slow, who says so, and whether observers agree.
+//! O7 to O10: slow nodes, the observers that see them, and the observers' agreement.
 //!
 //! A callee is slow to an observer on a day if its p90 is at least twice the least p90 that the
-//! same observer saw in the same group on that day. Four variants differ in what is compared.
+//! same observer saw in the same group on that day. Four variants differ in the compared values.
 
 use super::latency::latency;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The quantiles of O10; the second is the one of O7.
+/// Quantiles of O10; the second is that of O7.
 pub const QUANTILES_PPM: [u32; 3] = [500_000, 900_000, 990_000];
 const P90: usize = 1;
-/// The factors of O10, in halves; the second is the one of O7.
+/// Factors of O10; the second is that of O7.
 pub const FACTORS: [f64; 4] = [1.5, 2.0, 3.0, 4.0];
 const TWICE: f64 = 2.0;
 
-/// What an observer saw of one callee on one day.
+/// Observations of one callee by one observer on one day.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The callee.
     pub dst: u16,
-    /// Calls that count.
+    /// Number of calls that count.
     pub calls: u64,
     /// Quantiles of latency, in the order of [`QUANTILES_PPM`]; a call without reply is `u64::MAX`.
     pub latency_ns: [u64; 3],
-    /// Quantiles of the callee's own delay over calls with a reply; `None` if none had one.
+    /// Quantiles of the callee's own delay over calls with a reply; `None` without any.
     pub service_ns: Option<[u64; 3]>,
 }
 
-/// What an observer saw of its group on one day.
+/// Observations of a group by one observer on one day.
 #[derive(Clone, Debug)]
 pub struct ObserverDay {
-    /// The day, since 1970.
+    /// Day, counted since 1970.
     pub day: i64,
     /// The group.
     pub group: u16,
-    /// Members of the group.
+    /// Number of members of the group.
     pub size: u8,
     /// The observer.
     pub observer: u16,
-    /// What it saw, by callee.
+    /// Observations by callee.
     pub seen: Vec<Seen>,
 }
 
-/// What is compared.
+/// Variant of the compared values.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Variant {
-    /// The paper's definition: the observer itself is one of those that are compared.
+    /// Definition of the paper: the observer itself is included in the comparison.
     Seed,
-    /// Without the observer itself.
+    /// Remote nodes only, without the observer itself.
     Remote,
-    /// Without it, and the callee's own delay instead of latency.
+    /// Remote nodes only, with the callee's own delay instead of latency.
     Service,
-    /// As remote, and slower by a floor: the default for whoever acts on it.
+    /// Remote nodes only, and slower by a margin: the default for acting on the result.
     Action,
 }
 
 impl Variant {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Seed, Self::Remote, Self::Service, Self::Action];
 
-    /// How documents call it.
+    /// Name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Seed => "seed",
@@ -70,26 +70,26 @@ impl Variant {
     }
 }
 
-/// A rule for who is slow.
+/// Criterion of slow nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// What is compared.
+    /// Variant of the compared values.
     pub variant: Variant,
-    /// Which quantile, by its place in [`QUANTILES_PPM`].
+    /// Quantile, by its index in [`QUANTILES_PPM`].
     pub quantile: usize,
-    /// How many times the least.
+    /// Factor above the least value.
     pub factor: f64,
-    /// What [`Variant::Action`] asks for besides.
+    /// Margin of [`Variant::Action`].
     pub floor_ns: u64,
 }
 
 impl Rule {
-    /// The rule of O7.
+    /// Criterion of O7.
     pub const fn plain(variant: Variant, floor_ns: u64) -> Self {
         Self { variant, quantile: P90, factor: TWICE, floor_ns }
     }
 
-    /// The callees that are slow to an observer, ascending.
+    /// Callees that are slow to an observer, ascending.
     pub fn slow(&self, observed: &ObserverDay) -> Vec<u16> {
         let own = observed.observer;
         let compared =
@@ -109,17 +109,17 @@ impl Rule {
     }
 }
 
-/// Whether a value is at least so many times the least. Calls without reply are longer than any
+/// Whether a value is at least the factor times the least. Calls without reply are longer than any
 /// with one, and not longer than each other.
 pub fn is_slow(value: u64, least: u64, factor: f64) -> bool {
     if value == u64::MAX || least == u64::MAX {
         return value > least;
     }
-    // Factors are halves: in whole numbers there is nothing to round.
+    // Factors are multiples of one half: whole numbers avoid rounding.
     u128::from(value) * 2 >= u128::from(least) * ((factor * 2.0) as u128)
 }
 
-/// The sets of all observers, by day, group and observer.
+/// Slow sets of all observers, by day, group and observer.
 type Sets = BTreeMap<(i64, u16, u16), (u8, Vec<u16>)>;
 
 fn sets(days: &[ObserverDay], rule: &Rule) -> Sets {
@@ -128,7 +128,7 @@ fn sets(days: &[ObserverDay], rule: &Rule) -> Sets {
     sets.collect()
 }
 
-/// O7.
+/// Builds document O7.
 pub fn slow_nodes(days: &[ObserverDay], floor_ns: u64, names: &[String]) -> Value {
     let mut variants = serde_json::Map::new();
     for variant in Variant::ALL {
@@ -172,7 +172,7 @@ pub fn slow_nodes(days: &[ObserverDay], floor_ns: u64, names: &[String]) -> Valu
     variants.into()
 }
 
-/// What every observer saw of every callee on every day.
+/// Observations of every callee by every observer on every day.
 pub fn observations(days: &[ObserverDay]) -> Value {
     let mut rows = Vec::new();
     for day in days {
@@ -205,7 +205,7 @@ pub fn observations(days: &[ObserverDay]) -> Value {
     json!({"columns": columns, "rows": rows})
 }
 
-/// O8: how many an observer calls slow on a day, in groups of one size.
+/// Number of slow callees per observer and day, in groups of one size.
 fn histogram(sets: &Sets, size: u8) -> Value {
     let mut counts = vec![0_u64; usize::from(size) + 1];
     for (_, slow) in sets.values().filter(|(found, _)| *found == size) {
@@ -216,16 +216,16 @@ fn histogram(sets: &Sets, size: u8) -> Value {
     json!({"group_size": size, "observer_days": all, "counts": counts, "share": share})
 }
 
-/// The size of common members over that of all, of two ascending sets that are not both empty.
+/// Number of common members and of all members of two ascending sets that are not both empty.
 pub fn jaccard(a: &[u16], b: &[u16]) -> (u64, u64) {
     let common = a.iter().filter(|node| b.contains(node)).count();
     (common as u64, (a.len() + b.len() - common) as u64)
 }
 
-/// Observers, and whom each calls slow.
+/// Observers, and the callees that each sees as slow.
 type Observed<'a> = Vec<(u16, &'a [u16])>;
 
-/// O9: how alike the sets of two observers of a group are.
+/// Similarity of the sets of two observers of a group.
 fn agreement(sets: &Sets, variant: Variant) -> Value {
     let mut groups: BTreeMap<(i64, u16), Observed<'_>> = BTreeMap::new();
     for ((day, group, observer), (_, slow)) in sets {
@@ -264,17 +264,17 @@ fn agreement(sets: &Sets, variant: Variant) -> Value {
     })
 }
 
-/// O8.
+/// Builds document O8.
 pub fn slow_histogram(days: &[ObserverDay], floor_ns: u64, size: u8) -> Value {
     per_variant(|variant| histogram(&sets(days, &Rule::plain(variant, floor_ns)), size))
 }
 
-/// O9.
+/// Builds document O9.
 pub fn agreements(days: &[ObserverDay], floor_ns: u64) -> Value {
     per_variant(|variant| agreement(&sets(days, &Rule::plain(variant, floor_ns)), variant))
 }
 
-/// O10.
+/// Builds document O10.
 pub fn sensitivity(days: &[ObserverDay], floor_ns: u64, size: u8) -> Value {
     let mut rows = Vec::new();
     for variant in Variant::ALL {
@@ -301,13 +301,13 @@ fn per_variant(tell: impl Fn(Variant) -> Value) -> Value {
     Value::Object(pairs.into_iter().collect())
 }
 
-/// How well a rule finds nodes that are known to be slow.
+/// Accuracy of a criterion for nodes that are known to be slow.
 pub fn compare(days: &[ObserverDay], rule: &Rule, slow: &[u16]) -> Value {
     let (mut hits, mut missed, mut wrong) = (0_u64, 0_u64, 0_u64);
     for day in days {
         let found = rule.slow(day);
         let others = day.seen.iter().filter(|seen| seen.dst != day.observer);
-        // Beside slow ones only, nobody can be seen to be slow.
+        // Without a fast node in comparison, no node can be identified as slow.
         let base = others.clone().any(|seen| !slow.contains(&seen.dst));
         for seen in others {
             let truly = slow.contains(&seen.dst) && base;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cheap_call_to_oneself_makes_everybody_slow_in_the_seed_variant() {
+    fn a_cheap_call_to_oneself_makes_all_nodes_slow_in_the_seed_variant() {
         let seen = day(0, &[1, 4, 5, 12]);
         let slow = |variant| Rule::plain(variant, 1_000_000).slow(&seen);
         assert_eq!(slow(Variant::Seed), [1, 2, 3]);

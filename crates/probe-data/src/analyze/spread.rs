@@ -1,37 +1,37 @@
-//! How latencies are spread, exactly, in memory that does not grow with their number.
+//! Exact distributions of latencies, in memory that does not grow with their number.
 //!
 //! The value at a rank is found in two passes. The first counts latencies in bins that are a
-//! four-thousandth wide. Then it is known in which bin each wanted rank is, and the second pass
-//! keeps the latencies of those bins alone, with all that are above the 999th thousandth. Equal
-//! ones are kept once, with their number.
+//! four-thousandth wide. Then the bin of each required rank is known, and the second pass keeps
+//! only the latencies of those bins, and all above the 99.9th percentile. Equal values are kept
+//! once, with their number.
 
 use probe::rank::rank;
 
-/// A call without reply: longer than everything.
+/// Latency of a call without reply: longer than any other.
 pub const NEVER: u64 = u64::MAX;
 
 const PRECISION: u32 = 12;
-/// Longer than any latency that the table can hold.
+/// Latency longer than any that the table can hold.
 const LONGEST: u64 = 1 << 39;
-/// Above this part of all, every rank is told.
+/// Rank, in parts per million, above which every value is reported.
 pub const TAIL_PPM: u32 = 999_000;
 
-/// The bin of a latency: those below 2^13 have one each, and longer ones share one with those
-/// that are equal in their first thirteen bits.
+/// Bin of a latency: latencies below 2^13 have one each, and longer ones share one with those that
+/// are equal in their first thirteen bits.
 pub fn bin(latency_ns: u64) -> usize {
     let capped = latency_ns.min(LONGEST - 1);
     let shift = (63 - (capped | 1).leading_zeros()).saturating_sub(PRECISION);
     (u64::from(shift) << PRECISION) as usize + (capped >> shift) as usize
 }
 
-/// The points at which a distribution function is told: 2,000 from a microsecond to 100 s, evenly
-/// spread in their logarithm, and the round ones between.
+/// Points at which a distribution function is evaluated: 2,000 from a microsecond to 100 s, evenly
+/// spread in their logarithm, and round values in between.
 pub struct Points {
-    /// The points in nanoseconds, ascending.
+    /// Points in nanoseconds, ascending.
     pub ns: Vec<u64>,
     /// For each bin, the first point that is not below it.
     first: Vec<u16>,
-    /// The bins that have a point within.
+    /// Bins that contain a point.
     split: Bits,
 }
 
@@ -52,7 +52,7 @@ impl Bits {
 }
 
 impl Points {
-    /// The points.
+    /// Creates the points.
     pub fn new() -> Self {
         let even =
             (0..2000).map(|step| (1000.0 * 10_f64.powf(f64::from(step) / 1999.0 * 8.0)).round());
@@ -75,7 +75,7 @@ impl Points {
         Self { ns, first, split }
     }
 
-    /// The first point that a latency is not above; their number if it is above all.
+    /// First point that a latency does not exceed; the number of points if it exceeds all.
     pub fn of(&self, latency_ns: u64, bin: usize) -> usize {
         let mut point = usize::from(self.first[bin]);
         while point < self.ns.len() && latency_ns > self.ns[point] {
@@ -90,15 +90,15 @@ impl Points {
 pub struct Counts {
     bins: Vec<u64>,
     points: Vec<u64>,
-    /// Calls with a reply.
+    /// Number of calls with a reply.
     pub replied: u64,
-    /// Calls without.
+    /// Number of calls without a reply.
     pub never: u64,
     sum_ns: u128,
 }
 
 impl Counts {
-    /// Counts a latency. At which points it is told is known of most bins as a whole, and is left to
+    /// Counts a latency. For most bins the point is the same for all values, which is left to
     /// [`Self::settle`].
     pub fn add(&mut self, latency_ns: u64, points: &Points) {
         if latency_ns == NEVER {
@@ -118,7 +118,7 @@ impl Counts {
         self.sum_ns += u128::from(latency_ns);
     }
 
-    /// Ends the counting, once.
+    /// Completes the counting, once.
     pub fn settle(&mut self, points: &Points) {
         for ((bin, count), first) in self.bins.iter().enumerate().zip(&points.first) {
             if !points.split.has(bin) {
@@ -127,7 +127,7 @@ impl Counts {
         }
     }
 
-    /// Takes over what another one counted.
+    /// Adds another thread's counts.
     pub fn merge(&mut self, other: &Self) {
         self.bins.resize(self.bins.len().max(other.bins.len()), 0);
         self.points.resize(self.points.len().max(other.points.len()), 0);
@@ -138,29 +138,29 @@ impl Counts {
         self.sum_ns += other.sum_ns;
     }
 
-    /// Calls, with and without reply.
+    /// Number of calls, with and without reply.
     pub const fn all(&self) -> u64 {
         self.replied + self.never
     }
 
-    /// The mean of those with a reply.
+    /// Mean of the calls with a reply.
     pub fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / self.replied.max(1) as f64
     }
 
-    /// How many were not above each point.
+    /// Number of values up to each point.
     pub fn at_most(&self) -> Vec<u64> {
         let mut sum = 0;
         let points = self.points.iter().take(self.points.len().saturating_sub(1));
         points.map(|count| (sum += count, sum).1).collect()
     }
 
-    /// The bin of a quantile of all calls; `None` if that is a call without reply.
+    /// Bin of a quantile of all calls; `None` if that is a call without reply.
     pub fn bin_of_quantile(&self, ppm: u32) -> Option<usize> {
         self.bin_of(rank(ppm, self.all())).map(|(bin, _)| bin)
     }
 
-    /// The bin of a rank, and how many values are in the bins before it.
+    /// Bin of a rank, and the number of values in the bins before it.
     fn bin_of(&self, wanted: u64) -> Option<(usize, u64)> {
         let mut before = 0;
         for (bin, count) in self.bins.iter().enumerate() {
@@ -173,7 +173,7 @@ impl Counts {
     }
 }
 
-/// What the second pass is to keep.
+/// Values that the second pass must keep.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     bins: Bits,
@@ -181,12 +181,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Nothing.
+    /// Creates an empty set.
     pub fn nothing() -> Self {
         Self { bins: Bits::default(), from: usize::MAX }
     }
 
-    /// Also keeps what the quantiles of these counts need, and their tail.
+    /// Adds the values for the quantiles of these counts, and for their tail.
     pub fn add(&mut self, counts: &Counts, quantiles_ppm: &[u32]) {
         for ppm in quantiles_ppm {
             for n in [counts.replied, counts.all()] {
@@ -195,13 +195,13 @@ impl Wanted {
                 }
             }
         }
-        // The tail begins at the rank after that of the quantile; its bin is kept, too.
+        // The tail begins at the rank after that of the quantile, whose bin is kept, too.
         if let Some((bin, _)) = counts.bin_of(rank(TAIL_PPM, counts.all())) {
             self.from = self.from.min(bin);
         }
     }
 
-    /// Whether a latency is to be kept.
+    /// Whether a latency must be kept.
     pub fn wants(&self, latency_ns: u64) -> bool {
         if latency_ns == NEVER {
             return false;
@@ -211,7 +211,7 @@ impl Wanted {
     }
 }
 
-/// Values with their numbers.
+/// Values with their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     counted: Vec<(u64, u64)>,
@@ -227,7 +227,7 @@ impl Kept {
         }
     }
 
-    /// Puts new values to those that are counted.
+    /// Merges new values into the counted ones.
     fn settle(&mut self) {
         if self.new.is_empty() {
             return;
@@ -243,7 +243,7 @@ impl Kept {
         self.join(&new);
     }
 
-    /// Puts values with their numbers, ascending, to those that are counted.
+    /// Merges values with their counts, ascending, into the counted ones.
     fn join(&mut self, other: &[(u64, u64)]) {
         let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.counted.len() + other.len());
         let mut other = other.iter().copied().peekable();
@@ -260,33 +260,33 @@ impl Kept {
         self.counted = joined;
     }
 
-    /// Takes over what another one kept.
+    /// Adds another thread's values.
     pub fn merge(&mut self, other: &mut Self) {
         self.settle();
         other.settle();
         self.join(&other.counted);
     }
 
-    /// Values, ascending, with their numbers.
+    /// Values, ascending, with their counts.
     pub fn sorted(&mut self) -> &[(u64, u64)] {
         self.settle();
         &self.counted
     }
 }
 
-/// The values at ranks, from both passes.
+/// Values at ranks, from both passes.
 pub struct Exact<'a> {
     counts: &'a Counts,
     kept: &'a [(u64, u64)],
 }
 
 impl<'a> Exact<'a> {
-    /// Of counts, and of kept values that had all that was wanted for them.
+    /// Combines counts with kept values that include all required ones.
     pub const fn new(counts: &'a Counts, kept: &'a [(u64, u64)]) -> Self {
         Self { counts, kept }
     }
 
-    /// The value at a rank among those with a reply.
+    /// Value at a rank among the calls with a reply.
     fn at(&self, wanted: u64) -> Option<u64> {
         let (wanted_bin, mut before) = self.counts.bin_of(wanted)?;
         let begin = self.kept.partition_point(|(value, _)| bin(*value) < wanted_bin);
@@ -299,19 +299,19 @@ impl<'a> Exact<'a> {
         None
     }
 
-    /// The quantile of calls with a reply.
+    /// Quantile of the calls with a reply.
     pub fn completed(&self, ppm: u32) -> Option<u64> {
         self.at(rank(ppm, self.counts.replied))
     }
 
-    /// The quantile of all calls: [`NEVER`] where it is a call without reply, `None` without calls.
+    /// Quantile of all calls: [`NEVER`] where it is a call without reply, `None` without calls.
     pub fn all(&self, ppm: u32) -> Option<u64> {
         let wanted = rank(ppm, self.counts.all());
         if wanted > self.counts.replied { Some(NEVER) } else { self.at(wanted) }
     }
 
-    /// The longest values: how many ranks are above [`TAIL_PPM`] of all calls, and the values of
-    /// those that had a reply, ascending, with their numbers.
+    /// Tail of the distribution: the number of ranks above [`TAIL_PPM`] of all calls, and the
+    /// values of those that had a reply, ascending, with their counts.
     pub fn tail(&self) -> (u64, Vec<(u64, u64)>) {
         let from = rank(TAIL_PPM, self.counts.all());
         let ranks = self.counts.all() - from;

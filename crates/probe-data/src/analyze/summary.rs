@@ -1,4 +1,4 @@
-//! What matters of a document, for people.
+//! Key findings of a document, as text.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -28,7 +28,7 @@ fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// A page about a document of [`super::analyze`].
+/// Summary of a document of [`super::analyze`].
 pub fn summary(document: &Value) -> String {
     let mut text = String::new();
     let data = &document["data"];
@@ -45,7 +45,7 @@ pub fn summary(document: &Value) -> String {
     if !thinned.is_null() {
         let _ = writeln!(
             text,
-            "besides {} days that were thinned out, {} to {}, {} calls: not in what follows, see thinned \
+            "{} more days are thinned out, {} to {}, {} calls: not included below, see thinned \
              in the document",
             thinned["days"],
             text_of(&thinned["first_date"]),
@@ -78,7 +78,7 @@ pub fn summary(document: &Value) -> String {
     if let (Some(node), Some(link)) = (node["node_share"].as_f64(), node["link_share"].as_f64()) {
         let _ = writeln!(
             text,
-            "of what differs between pairs there, {:.0}% is the node called and {:.0}% the link",
+            "of the variation between pairs there, {:.0}% comes from the called node and {:.0}% from the link",
             node * 100.0,
             link * 100.0
         );
@@ -97,7 +97,7 @@ pub fn summary(document: &Value) -> String {
 fn slow(text: &mut String, document: &Value) {
     let slow = &document["slow_nodes"];
     let mut any = false;
-    let _ = writeln!(text, "\nslow nodes (p90 at least twice the least, as others see it):");
+    let _ = writeln!(text, "\nslow nodes (p90 at least twice the least, seen by others):");
     for node in list(&slow["action"]["nodes"]) {
         any = true;
         let _ = writeln!(
@@ -112,7 +112,10 @@ fn slow(text: &mut String, document: &Value) {
         let _ = writeln!(text, "  none");
     }
     if let (Some(recall), Some(precision)) = (slow["recall"].as_f64(), slow["precision"].as_f64()) {
-        let _ = writeln!(text, "  of those planted: recall {recall:.3}, precision {precision:.3}");
+        let _ = writeln!(
+            text,
+            "  against the planted ones: recall {recall:.3}, precision {precision:.3}"
+        );
     }
     if let Some(mean) = document["jaccard"]["remote"]["mean"].as_f64() {
         let _ = writeln!(text, "  two observers agree by {mean:.2} (Jaccard, mean)");
@@ -125,7 +128,8 @@ fn correlations(text: &mut String, correlations: &Value) {
     if strongest.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nlatency goes with (Pearson, of latency and of its logarithm):");
+    let _ =
+        writeln!(text, "\ncorrelation with latency (Pearson, of latency and of its logarithm):");
     for name in strongest {
         let mut metrics = list(&correlations["metrics"]);
         let Some(metric) = metrics.find(|metric| metric["metric"] == name) else { continue };

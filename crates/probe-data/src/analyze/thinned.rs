@@ -1,7 +1,7 @@
-//! What is still known of days that were thinned out.
+//! Results from thinned-out days.
 //!
-//! What is above the 99th percentile of a pair is exact, what is below it at most 1.6 % too
-//! large. Other analyses leave these days out: they need calls one by one.
+//! Values above the 99th percentile of a pair are exact, values below it at most 1.6 % too large.
+//! Other analyses leave these days out, since they need single calls.
 
 use super::date;
 use crate::dataset::{DataSet, ThinnedDay};
@@ -12,9 +12,9 @@ use probe::{Status, Workload};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values that are exact, of all calls with one workload.
+/// Number of exact values, of all calls with one workload.
 const KEEP: usize = 65_536;
-/// The same, of the calls to one node on one day.
+/// Number of exact values, of the calls to one node on one day.
 const KEEP_OF_DAY: usize = 4_096;
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl All {
     /// Adds a caller's day.
     fn read(&mut self, day: &ThinnedDay) -> Result<u64, Error> {
         let from = day.sketch.metadata.node;
-        // Both are read before anything is counted.
+        // Both files are read before anything is counted.
         let left = day.read()?;
         for row in left.rows {
             let latency = Latency { ns: row.upto_ns.unwrap_or(LOST), count: row.count.into() };
@@ -65,7 +65,7 @@ impl All {
         Ok(left.unknown)
     }
 
-    /// Ends the day before, if this is another one.
+    /// Completes the previous day, if this is another one.
     fn begin(&mut self, day: Option<i64>, names: &[String]) {
         if self.day == day {
             return;
@@ -82,7 +82,7 @@ impl All {
     }
 }
 
-/// So many calls of one latency.
+/// Number of calls of one latency.
 #[derive(Clone, Copy)]
 struct Latency {
     ns: u64,
@@ -106,12 +106,12 @@ fn law_of(law: Recorder) -> Value {
     })
 }
 
-/// The key `thinned`; null if no day was thinned out.
+/// Builds the key `thinned`; null if no day is thinned out.
 pub fn document(data: &DataSet, exclusions: &mut Exclusions, progress: &dyn Progress) -> Value {
     if data.thinned.is_empty() {
         return Value::Null;
     }
-    progress.begin("files of days that were thinned out", data.thinned.len() as u64);
+    progress.begin("files of thinned-out days", data.thinned.len() as u64);
     let names = &data.metadata.nodes;
     let (mut all, mut days, mut caller_days) = (All::default(), BTreeSet::new(), 0u64);
     for ((day, _), files) in &data.thinned {

@@ -1,4 +1,4 @@
-//! O15: when nodes were slow, in windows of ten minutes, and for how long at a time.
+//! O15: times in which nodes were slow, in windows of ten minutes, and their durations.
 
 use super::observe::{WINDOW_NS, Windows};
 use probe::rank::of_sorted;
@@ -14,13 +14,13 @@ struct Window {
 }
 
 impl Window {
-    /// Most observers call it slow.
+    /// Whether most observers see the node as slow.
     const fn is_slow(&self) -> bool {
         self.slow * 2 > self.observers
     }
 }
 
-/// Lengths of stays in a state, in seconds.
+/// Durations of stays in a state, in seconds.
 fn sojourns(lengths: &mut [u64]) -> Value {
     lengths.sort_unstable();
     json!({
@@ -31,7 +31,7 @@ fn sojourns(lengths: &mut [u64]) -> Value {
     })
 }
 
-/// O15.
+/// Builds document O15.
 pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
     let mut nodes: BTreeMap<u16, Vec<Window>> = BTreeMap::new();
     for ((day, node), found) in windows {
@@ -49,7 +49,7 @@ pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
     let mut rows = Vec::new();
     for (node, windows) in &nodes {
         let mut runs: Vec<Value> = Vec::new();
-        // Stays: neighbours in time and of one state.
+        // Stays: windows adjacent in time and with the same state.
         let neighbours = |a: &Window, b: &Window| {
             let place = |one: &Window| one.day * 144 + i64::from(one.window);
             place(b) == place(a) + 1
@@ -58,7 +58,8 @@ pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
             let length = stay.len() as u64 * window_s;
             if stay[0].is_slow() { slow_s.push(length) } else { normal_s.push(length) }
         }
-        // Runs: neighbours with the same counts, where anybody calls it slow.
+        // Runs: adjacent windows with the same counts, where at least one observer sees the node as
+        // slow.
         let alike = |a: &Window, b: &Window| {
             neighbours(a, b) && (a.slow, a.observers) == (b.slow, b.observers)
         };
@@ -80,7 +81,7 @@ pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
             "runs": runs,
         }));
     }
-    // Of what was looked at, slow or not.
+    // Covers all observed windows, slow or not.
     let begins_s = |window: &Window| window.day * 86_400 + i64::from(window.window) * length_s;
     let begins: Vec<i64> = nodes.values().flatten().map(begins_s).collect();
     json!({

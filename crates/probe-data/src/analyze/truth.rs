@@ -1,4 +1,4 @@
-//! What was found in synthetic data, beside what was planted there.
+//! Comparison of findings in synthetic data with the planted truth.
 
 use super::correlate::Metric;
 use super::observe::{PAUSES_MS, Pauses};
@@ -8,10 +8,10 @@ use crate::simulate::{TRUTH, Truth};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The truth of a data set, if it has one.
+/// Reads the truth of a data set, if it has one.
 ///
 /// # Errors
-/// The file with it cannot be read.
+/// Its file cannot be read.
 pub fn read(root: &Path) -> Result<Option<Truth>, Error> {
     let path = root.join(TRUTH);
     if !path.is_file() {
@@ -21,7 +21,7 @@ pub fn read(root: &Path) -> Result<Option<Truth>, Error> {
     serde_json::from_str(&text).map(Some).map_err(|error| Error::content(&path, error.to_string()))
 }
 
-/// Adds recall and precision: those of the remote variant first, which is how it is asked for.
+/// Adds recall and precision, of the remote variant first, which is the one in question.
 pub fn slow_nodes(told: &mut Value, days: &[ObserverDay], floor_ns: u64, truth: &Truth) {
     let remote = compare(days, &Rule::plain(Variant::Remote, floor_ns), &truth.slow_nodes);
     told["recall"] = remote["recall"].clone();
@@ -33,11 +33,11 @@ pub fn slow_nodes(told: &mut Value, days: &[ObserverDay], floor_ns: u64, truth: 
     }
 }
 
-/// How often nodes pause for longer than something, from how often calls were so late.
+/// Rates of pauses longer than some lengths, from the numbers of calls that late.
 ///
-/// A probe at a random instant finds what is left of a pause. So the density of round trips at a
-/// length is the rate of pauses that are longer; it is taken over a tenth to either side, and from that
-/// mean what it is in the middle.
+/// A probe at a random instant meets the rest of a pause. So the density of round trips at a length
+/// is the rate of longer pauses; it is measured over a tenth to either side, and the value in the
+/// middle follows from that mean.
 pub fn pauses(found: &Pauses, truth: Option<&Truth>) -> Value {
     let rows = PAUSES_MS.iter().zip(found.longer).map(|(ms, [low, middle, high])| {
         let width_s = *ms as f64 / 1000.0 * 0.2;
@@ -63,11 +63,11 @@ pub fn pauses(found: &Pauses, truth: Option<&Truth>) -> Value {
     json!({"calls": found.calls, "rates": rows.collect::<Vec<_>>()})
 }
 
-/// By how much a density that falls exponentially is less in the middle of an interval than in the mean
-/// over it, from how many are in its lower and in its upper half.
+/// Ratio of an exponentially falling density in the middle of an interval to its mean over the
+/// interval, from the counts in the lower and upper half.
 ///
-/// With u the half width over the mean of the law, the halves are as e^u to 1, and the mean is sinh(u)/u
-/// times the middle. One, if a half has too few to say.
+/// With u the half-width over the mean of the distribution, the halves are as e^u to 1, and the
+/// mean is sinh(u)/u times the middle. The result is one if a half has too few values.
 fn middle_of_mean(lower: u64, upper: u64) -> f64 {
     const FEW: u64 = 30;
     if lower < FEW || upper < FEW {
@@ -77,7 +77,7 @@ fn middle_of_mean(lower: u64, upper: u64) -> f64 {
     if u < 1e-6 { 1.0 } else { u / u.sinh() }
 }
 
-/// Adds the true coefficients, and how far the found ones are from them.
+/// Adds the true coefficients, and the differences of the measured ones from them.
 pub fn correlations(rows: &mut [Value], names: &[String], metrics: &[Metric], truth: &Truth) {
     for ((row, name), metric) in rows.iter_mut().zip(names).zip(metrics) {
         let Some(known) = truth.correlations.iter().find(|known| known.metric == *name) else {
@@ -125,7 +125,7 @@ pub fn s_and_t(told: &Value, truth: &Truth) -> Value {
             }));
         }
     }
-    // Nothing may have been planted: too many pauses.
+    // Nothing may have been planted because of too many pauses.
     let exact = checks.iter().all(|check| check["exact"] == true);
     json!({"exact": (!checks.is_empty()).then_some(exact), "checks": checks})
 }
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_mean_over_an_interval_says_what_an_exponential_law_is_in_its_middle() {
-        // At 2 s, a law with a mean of half a second, over a fifth of a second to either side.
+        // At 2 s, a distribution with a mean of half a second, over a fifth of a second to either
+        // side.
         let beyond = |s: f64| 1e9 * (-s / 0.5).exp();
         let [low, middle, high] = [1.8, 2.0, 2.2].map(beyond);
         let mean = (low - high) / 0.4;

@@ -1,4 +1,4 @@
-//! CSV: a call a line.
+//! Reader of CSV: one call per line.
 
 use super::runs::Row;
 use super::{Rows, Units, latency_of};
@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// A longer line is none.
+/// Length above which a line is invalid.
 const LINE_BYTES_MAX: u64 = 1 << 16;
-/// Bytes of a step of progress.
+/// Bytes per step of progress.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Names of the columns that are needed, and in which unit those are that say so, in nanoseconds.
+/// Names of the required columns, with the unit in nanoseconds if the name implies one.
 const TIME: [(&str, f64); 4] = [("time", 0.0), ("timestamp", 0.0), ("t", 0.0), ("t_sched", 0.0)];
 const SRC: [(&str, f64); 4] = [("src", 0.0), ("source", 0.0), ("from", 0.0), ("caller", 0.0)];
 const DST: [(&str, f64); 5] =
@@ -29,25 +29,25 @@ const LATENCY: [(&str, f64); 7] = [
     ("rtt_us", 1e3),
 ];
 
-/// Which field of a line is what.
+/// Positions of the columns in a line.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     time: usize,
     src: usize,
     dst: usize,
     latency: usize,
-    /// Fields of the first line.
+    /// Number of fields of the first line.
     fields: usize,
     delimiter: char,
 }
 
-/// A line as it stands in the file.
+/// Result of reading a line.
 enum Line {
-    /// The file is over.
+    /// End of the file.
     None,
-    /// There is one, and whether it has an end.
+    /// A line, and whether it is terminated.
     Whole(bool),
-    /// It is longer than any that means something.
+    /// A line that is too long to be valid.
     TooLong,
 }
 
@@ -116,7 +116,7 @@ pub fn read(
     }
 }
 
-/// Reads a line, and never more of it than has a place in memory.
+/// Reads a line, limited to the available buffer.
 fn next_line(file: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<Line> {
     bytes.clear();
     file.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', bytes)?;
@@ -136,7 +136,7 @@ fn next_line(file: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<Line> {
     }
 }
 
-/// Finds out what the fields of a file are from its first line, and whether that names them.
+/// Determines the columns of a file from its first line, and whether that line names them.
 fn first_line(line: &str, units: Units) -> Result<(Places, bool), String> {
     let delimiter = [',', ';', '\t'].into_iter().find(|one| line.contains(*one)).unwrap_or(',');
     let fields = split(line, delimiter).unwrap_or_default();
@@ -154,7 +154,7 @@ fn first_line(line: &str, units: Units) -> Result<(Places, bool), String> {
         if unit_ns > 0.0 && unit_ns != units.latency_ns {
             let unit = if unit_ns > 1e4 { "ms" } else { "us" };
             return Err(format!(
-                "its first line says that latencies are in {unit}: say --latency-unit {unit}"
+                "its first line has latencies in {unit}: use --latency-unit {unit}"
             ));
         }
         return Ok((places(time, src, dst, latency), true));
@@ -162,18 +162,18 @@ fn first_line(line: &str, units: Units) -> Result<(Places, bool), String> {
     let found = [("time", time), ("src", src), ("dst", dst), ("latency", latency)];
     let missing: Vec<&str> =
         found.iter().filter(|(_, place)| place.is_none()).map(|(name, _)| *name).collect();
-    // A file without names begins with a time, whatever its nodes are called.
+    // A file without names begins with a time, whatever the names of its nodes are.
     let begins_with_number = fields.first().is_some_and(|field| field.parse::<f64>().is_ok());
     if missing.len() <= 2 && !begins_with_number {
         return Err(format!(
-            "its first line names columns, but none is called {}",
+            "its first line names columns, but no column {}",
             missing.join(" or ")
         ));
     }
     Ok((places(0, 1, 2, 3), false))
 }
 
-/// The fields of a line. What is between quotes is one, whatever is in it.
+/// Splits a line into fields. Quoted text is one field, whatever it contains.
 fn split(line: &str, delimiter: char) -> Option<Vec<&str>> {
     if !line.contains('"') {
         return Some(line.split(delimiter).map(str::trim).collect());
@@ -189,7 +189,7 @@ fn split(line: &str, delimiter: char) -> Option<Vec<&str>> {
 
 fn row(line: &str, places: Places, units: Units, rows: &mut Rows) -> Result<Row, &'static str> {
     let fields = split(line, places.delimiter).ok_or("quote_not_closed")?;
-    // A comma within a number, or a name, would give another meaning to what follows.
+    // A comma within a number or a name would shift the following fields.
     if fields.iter().skip(places.fields).any(|field| !field.is_empty()) {
         return Err("more_fields_than_the_first_line");
     }
@@ -200,7 +200,7 @@ fn row(line: &str, places: Places, units: Units, rows: &mut Rows) -> Result<Row,
     if !t_ns.is_finite() || t_ns.abs() > 9.0e18 {
         return Err("time_out_of_range");
     }
-    // Whole numbers of nanoseconds are larger than what a double can tell apart.
+    // Whole numbers of nanoseconds exceed the precision of a double.
     let exact = field(places.time)?.parse::<i64>().ok();
     let exact = exact.and_then(|whole| whole.checked_mul(units.time_ns as i64));
     let t_ns = exact.unwrap_or(t_ns as i64);

@@ -1,8 +1,8 @@
-//! Matrices of round trips: a file for each source, with `min/avg/max/mdev:target` in each line,
-//! in milliseconds, as `ping` says it.
+//! Reader of matrices of round trips: a file for each source, with `min/avg/max/mdev:target` in
+//! each line, in milliseconds, in the format of `ping`.
 //!
-//! Three numbers of a law are not its samples. They become three calls, a second apart: the
-//! fastest, the mean and the slowest, so that the median of a pair is its mean.
+//! Three numbers do not give the samples of a distribution. They become three calls, a second
+//! apart: the fastest, the mean and the slowest, so that the median of a pair is its mean.
 
 use super::runs::Row;
 use super::{Rows, latency_of};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const MS: f64 = 1e6;
 
-/// Reads every file of a folder whose name ends in `.dat`; others are told.
+/// Reads every file of a folder whose name ends in `.dat`; others are reported.
 pub fn read(folder: &Path, rows: &mut Rows) -> Result<(), Error> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
@@ -36,7 +36,7 @@ pub fn read(folder: &Path, rows: &mut Rows) -> Result<(), Error> {
     Ok(())
 }
 
-/// The three calls of a pair.
+/// Builds the three calls of a pair.
 fn pair(line: &str, source: &str, rows: &mut Rows) -> Result<[Row; 3], &'static str> {
     let (numbers, target) = line.split_once(':').ok_or("fields_missing")?;
     let numbers: Vec<&str> = numbers.split('/').collect();

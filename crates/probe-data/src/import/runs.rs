@@ -1,5 +1,5 @@
-//! Calls in the order of files, however many there are: stretches that fit into memory are sorted
-//! and kept in files, and these are read side by side.
+//! External sort of calls into the order of files: runs that fit into memory are sorted and stored
+//! in files, and these are merged.
 
 use crate::error::Error;
 use crate::recorder::UNFINISHED;
@@ -9,28 +9,28 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Rows that are in memory: 32 bytes each.
+/// Number of rows in memory: 32 bytes each.
 pub const ROWS: usize = 1 << 20;
-/// So many files become one, so that few are open at a time.
+/// Number of files that are merged into one, so that few are open at a time.
 const FILES_MAX: usize = 128;
 const BUFFER_BYTES: usize = 1 << 16;
 const ROW_BYTES: usize = 20;
 
-/// A call as another program wrote it down.
+/// A call as another program recorded it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Row {
     /// The caller.
     pub src: u16,
-    /// When, since 1970.
+    /// Time since 1970, in nanoseconds.
     pub t_ns: i64,
     /// The callee.
     pub dst: u16,
-    /// `None` is a call without reply.
+    /// Latency; `None` is a call without reply.
     pub latency_ns: Option<u64>,
 }
 
 impl Row {
-    /// What the order is by. Rows that are alike in it are one call told twice.
+    /// Sort key. Rows with equal keys are one call that was recorded twice.
     pub const fn key(&self) -> (u16, i64, u16) {
         (self.src, self.t_ns, self.dst)
     }
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// The files, which are gone when this is.
+/// Temporary files, which are removed when the value is dropped.
 #[derive(Debug)]
 struct Files {
     folder: PathBuf,
@@ -69,7 +69,7 @@ struct Files {
 }
 
 impl Files {
-    /// A new file and where it is. Its name says that it is nothing to be read.
+    /// Creates a new file and returns it with its path. The name marks it as temporary.
     fn create(&mut self) -> Result<(BufWriter<File>, PathBuf), Error> {
         fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
         let path = self.folder.join(format!("run-{:05}.{UNFINISHED}", self.named));
@@ -80,7 +80,7 @@ impl Files {
 
     fn remove(&mut self) {
         for path in self.paths.drain(..) {
-            // If it stays, whoever looks at the folder is told of it.
+            // If it stays, the next user of the folder is told about it.
             let _ = fs::remove_file(path);
         }
     }
@@ -92,7 +92,7 @@ impl Drop for Files {
     }
 }
 
-/// Takes rows in any order.
+/// Collects rows in any order.
 #[derive(Debug)]
 pub struct Runs {
     rows: Vec<Row>,
@@ -103,24 +103,24 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Keeps up to so many rows in memory, and the others in files in this folder, which is made
-    /// when it is needed.
+    /// Keeps up to `rows_max` rows in memory, and the others in files in this folder, which is
+    /// created when needed.
     pub fn new(folder: &Path, rows_max: usize) -> Self {
         let files = Files { folder: folder.into(), paths: Vec::new(), named: 0 };
         Self { rows: Vec::new(), rows_max, count: 0, earliest_ns: i64::MAX, files }
     }
 
-    /// Rows that were taken.
+    /// Number of collected rows.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The earliest of their times.
+    /// Earliest time of the rows.
     pub const fn earliest_ns(&self) -> i64 {
         self.earliest_ns
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -141,12 +141,12 @@ impl Runs {
         if self.files.paths.len() >= FILES_MAX { self.join() } else { Ok(()) }
     }
 
-    /// Of rows that are alike, the one that came first stays first.
+    /// Stable sort: of rows with equal keys the first one stays first.
     fn sort(&mut self) {
         self.rows.sort_by_key(Row::key);
     }
 
-    /// Makes one file of all.
+    /// Merges all files into one.
     fn join(&mut self) -> Result<(), Error> {
         let mut all = Merge::new(&self.files.paths, Vec::new())?;
         let (mut to, path) = self.files.create()?;
@@ -177,7 +177,7 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// The next one.
+    /// Returns the next row.
     ///
     /// # Errors
     /// A file cannot be read any more.
@@ -207,17 +207,17 @@ impl Run {
     }
 }
 
-/// A row and the run that it is the next one of.
+/// Key of a row, the run that it is the next row of, and its latency.
 type Next = ((u16, i64, u16), usize, Option<u64>);
 
-/// Several runs as one. Of rows that are alike, that of the earlier run comes first.
+/// Merge of several runs. Of rows with equal keys, that of the earlier run is first.
 struct Merge {
     runs: Vec<Run>,
     next: BinaryHeap<Reverse<Next>>,
 }
 
 impl Merge {
-    /// Files, and rows that came after all of them.
+    /// Merges files, and rows that are later than all of them.
     fn new(paths: &[PathBuf], rows: Vec<Row>) -> Result<Self, Error> {
         let mut runs = Vec::with_capacity(paths.len() + 1);
         for path in paths {
@@ -256,7 +256,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("runs");
         let mut numbers = Numbers::new(1);
-        // More files than are open at a time, and a rest in memory.
+        // More files than may be open at a time, and a rest in memory.
         let rows: Vec<Row> = (0..5 * FILES_MAX as u64 / 2 * 7 + 3)
             .map(|n| Row {
                 src: numbers.below(3) as u16,

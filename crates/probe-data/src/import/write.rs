@@ -1,4 +1,4 @@
-//! Rows in order become the files of a data set: one for each caller and day.
+//! Writer of sorted rows into the files of a data set: one for each caller and day.
 
 use super::runs::Row;
 use super::{Gap, Imported, Rows};
@@ -11,20 +11,20 @@ use probe::{Sample, Status, Workload};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Rows of a step of progress.
+/// Rows per step of progress.
 const STEP_ROWS: u64 = 1 << 20;
 
-/// The file that is being written.
+/// File that is being written.
 struct Open {
     /// Caller and day, since 1970.
     of: (u16, i64),
     epoch: u16,
-    /// None if the day cannot be said in a file: its rows are left out.
+    /// Recorder; `None` if the day cannot be represented in a file: its rows are left out.
     recorder: Option<CallRecorder>,
     round: u32,
 }
 
-/// Writes all rows, and says what came of them.
+/// Writes all rows, and returns the result.
 pub fn write(
     rows: Rows,
     deployment: &str,
@@ -87,7 +87,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The next row in the order of callers, times and callees.
+    /// Adds the next row in the order of callers, times and callees.
     fn add(&mut self, row: &Row) -> Result<(), Error> {
         let last = self.last.replace(*row);
         if last.is_some_and(|last| last.key() == row.key()) {
@@ -116,7 +116,7 @@ impl Writer<'_> {
 
     fn begin(&mut self, of: (u16, i64)) -> Result<Open, Error> {
         let (node, day) = of;
-        // The first row of a day makes it round 0.
+        // The first row of a day begins round 0.
         let none = Open { of, epoch: 0, recorder: None, round: u32::MAX };
         let Ok(epoch) = u16::try_from(day - self.template.first_epoch) else { return Ok(none) };
         self.days.insert(day);
@@ -158,8 +158,8 @@ fn sample(row: &Row, epoch: u16, round: u32, nodes: u16) -> Sample {
         dst: row.dst,
         round,
         t_sched_ns: row.t_ns,
-        // Nothing is known of the caller's own delay; what is below the unit of the round trip is
-        // kept here, so that the latency is the number of the file.
+        // The caller's own delay is unknown; the field holds the remainder below the unit of the
+        // round trip, so that the latency equals the number in the file.
         lag_ns: row.latency_ns.map_or(0, |ns| (ns % 100) as u32),
         rtt_100ns: row.latency_ns.map(|ns| (ns / 100) as u32),
         svc_100ns: None,

@@ -1,15 +1,15 @@
-//! How long things take in a made-up deployment: bounded laws that cost one table look-up.
+//! Durations in a simulated deployment: bounded distributions that cost one table look-up.
 
 use probe::Workload;
 
 const STEPS: usize = 4096;
 
-/// Factors of a skewed law: about the exponential of a normal variable, cut off at both ends. Each
-/// of its values is as likely as any other.
+/// Factors of a skewed distribution: approximately the exponential of a normal variable, cut off at
+/// both ends. All values are equally likely.
 pub struct Skewed(Vec<f64>);
 
 impl Skewed {
-    /// A law with median 1 and this spread (the deviation of its logarithm).
+    /// Creates a distribution with median 1 and this spread (the deviation of its logarithm).
     pub fn new(spread: f64) -> Self {
         let step = |index| {
             let p = (f64::from(index) + 0.5) / STEPS as f64;
@@ -21,7 +21,7 @@ impl Skewed {
         Self((0..STEPS as u32).map(step).collect())
     }
 
-    /// One of its values, by twelve bits.
+    /// Value selected by twelve bits.
     pub fn at(&self, bits: u64) -> f64 {
         self.0[(bits & (STEPS as u64 - 1)) as usize]
     }
@@ -38,7 +38,7 @@ pub const fn service_100ns(workload: Workload) -> f64 {
     }
 }
 
-/// What the payload adds to a round trip, in units of 100 ns.
+/// Additional round trip time of the payload, in units of 100 ns.
 pub const fn payload_100ns(workload: Workload) -> f64 {
     match workload {
         Workload::Network | Workload::All => 4_500.0,
@@ -46,17 +46,17 @@ pub const fn payload_100ns(workload: Workload) -> f64 {
     }
 }
 
-/// How much slower a slow node's handlers are.
+/// Factor by which a slow node's handlers are slower.
 pub const SLOW_FACTOR: f64 = 4.0;
-/// The latency of a call that was made late on purpose.
+/// Latency of a call that was deliberately delayed.
 pub const LATE_NS: u64 = 150_000_000;
-/// In one of so many rounds one member is late, ...
+/// One member is late in one of this many rounds, ...
 pub const ONE_LATE_IN: u32 = 100;
-/// ... and in one of so many others two are.
+/// ... and two members in one of this many others.
 pub const TWO_LATE_IN: u32 = 500;
 /// Calls without reply, per million.
 pub const LOST_PPM: u64 = 20;
 /// Mean length of a pause.
 pub const PAUSE_MEAN_MS: f64 = 500.0;
-/// The longest pause: a caller sends what is overdue by up to 5 s.
+/// Longest pause: a caller sends calls that are overdue by up to 5 s.
 pub const PAUSE_MAX_MS: f64 = 4_000.0;

@@ -1,4 +1,4 @@
-//! What a made-up node is like in one epoch: its clock, its pauses, its load.
+//! A simulated node in one epoch: its clock, its pauses, its load.
 
 use super::Options;
 use super::law::{PAUSE_MAX_MS, PAUSE_MEAN_MS};
@@ -6,7 +6,7 @@ use probe::Resources;
 use probe::random::{Numbers, number, seed_of};
 use probe::schedule::{PERIOD_NS, epoch_start_ns};
 
-/// The metrics of which the true correlation with latency is known.
+/// Metrics with a known true correlation with latency.
 pub const METRICS: [&str; 6] = [
     "stall_sum_us",
     "stall_max_us",
@@ -16,24 +16,24 @@ pub const METRICS: [&str; 6] = [
     "cpu_running",
 ];
 
-/// Where the stall stands in [`METRICS`]: it is what makes calls longer.
+/// Index of the stall in [`METRICS`], the metric that makes calls longer.
 const STALL: usize = 0;
 
-/// What the node is like in one epoch.
+/// State of the node in one epoch.
 pub struct NodeDay {
-    /// Its clock is ahead of true time by this.
+    /// Offset of its clock from true time.
     pub clock_ns: i64,
-    /// Rows of resources are taken this long after the start of each second, by its own clock.
+    /// Offset of the resource samples from the start of each second, by its own clock.
     row_phase_ns: i64,
     start_ns: i64,
-    /// When it pauses, in true time, and until when; ascending.
+    /// Start and end of its pauses, in true time; ascending.
     pub pauses: Vec<(i64, i64)>,
-    /// One row for each second: the values of [`METRICS`].
+    /// Values of [`METRICS`] for each second.
     pub rows: Vec<[u32; METRICS.len()]>,
 }
 
 impl NodeDay {
-    /// The node in an epoch (days since 1970).
+    /// Simulates the node in an epoch (days since 1970).
     pub fn new(options: &Options, node: u16, epoch: i64) -> Self {
         let own = seed_of(&[options.seed, 11, u64::from(node)]);
         let seed = seed_of(&[own, epoch.cast_unsigned()]);
@@ -48,12 +48,12 @@ impl NodeDay {
         }
     }
 
-    /// When the row of a second is taken, by the node's own clock.
+    /// Time of a second's row, by the node's own clock.
     pub fn row_ns(&self, second: usize) -> i64 {
         self.start_ns + second as i64 * PERIOD_NS + self.row_phase_ns
     }
 
-    /// The row that is nearest to an instant of the node's own clock, the earlier of two.
+    /// Row that is nearest to an instant of the node's own clock, the earlier of two.
     pub fn nearest(&self, own_ns: i64) -> usize {
         let since = own_ns - self.start_ns - self.row_phase_ns;
         // Rounds to the nearest; exactly between two, down.
@@ -61,8 +61,8 @@ impl NodeDay {
         usize::try_from(second).unwrap_or(0).min(self.rows.len() - 1)
     }
 
-    /// How long something that arrives at an instant of true time waits for a pause to end.
-    /// `hint` is where the search in the pauses begins; times must not go back by more than a pause.
+    /// Time that an arrival at an instant of true time waits for a pause to end. The search in the
+    /// pauses begins at `hint`; times must not go back by more than a pause.
     pub fn held_ns(&self, true_ns: i64, hint: &mut usize) -> i64 {
         while self.pauses.get(*hint).is_some_and(|pause| pause.1 <= true_ns) {
             *hint += 1;
@@ -73,12 +73,12 @@ impl NodeDay {
         }
     }
 
-    /// By how much the row makes every call longer, in units of 100 ns.
+    /// Time by which the row makes every call longer, in units of 100 ns.
     pub fn stall_100ns(&self, row: usize) -> u32 {
         self.rows[row][STALL] * 10
     }
 
-    /// A row of the table `res`.
+    /// Builds a row of the table `res`.
     pub fn resources(&self, second: usize) -> Resources {
         let row = &self.rows[second];
         let value = |name: &str| {
@@ -102,7 +102,7 @@ impl NodeDay {
     }
 }
 
-/// A Poisson process of pauses with exponential lengths, cut off, that do not overlap.
+/// Poisson process of pauses with exponential lengths, truncated, that do not overlap.
 fn pauses(options: &Options, seed: u64, start_ns: i64) -> Vec<(i64, i64)> {
     let mut numbers = Numbers::new(seed_of(&[seed, 21]));
     let rate_per_ns = options.pauses_per_hour / 3.6e12;
@@ -125,13 +125,13 @@ fn pauses(options: &Options, seed: u64, start_ns: i64) -> Vec<(i64, i64)> {
     pauses
 }
 
-/// What a node is busy with in a second: a load that comes in spells, and what goes with it.
+/// Load of a node in a second: busy periods, and the metrics that depend on them.
 fn load(seed: u64, second: u32) -> [u32; METRICS.len()] {
     let spell = number(seed_of(&[seed, 31]), u64::from(second / 20));
     let bits = number(seed, u64::from(second));
     let busy = (spell >> 60 == 0) as u32;
     let part = |shift: u32, width: u32| ((bits >> shift) & ((1 << width) - 1)) as u32;
-    // Up to 1.6 ms of stalls in a second that is busy, a fifth of that in others.
+    // Up to 1.6 ms of stalls in a busy second, a fifth of that in others.
     let stall = if busy == 1 { 400 + part(0, 10) + part(10, 8) } else { part(0, 8) };
     let running = 1 + busy + part(18, 2);
     let flush = ((spell >> 56) & 15 == 0) as u32;

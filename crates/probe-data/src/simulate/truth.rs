@@ -1,72 +1,72 @@
-//! What is true of synthetic data.
+//! Truth of synthetic data.
 
 use super::node::METRICS;
 use serde::{Deserialize, Serialize};
 
-/// The true correlation of latency with one metric.
+/// True correlation of latency with one metric.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Correlation {
     /// The metric.
     pub metric: String,
-    /// Pairs.
+    /// Number of pairs.
     pub n: u64,
     /// Pearson's coefficient, over all pairs.
     pub r: f64,
 }
 
-/// How many pauses were longer than something.
+/// Number of pauses above a length.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PauseTruth {
-    /// Than what.
+    /// Length.
     pub longer_than_ms: u64,
-    /// Pauses.
+    /// Number of pauses.
     pub count: u64,
     /// Pauses per node and second.
     pub per_node_s: f64,
 }
 
-/// How late the s-th last of a session is, where that was planted.
+/// Latency of the (s + 1)-th slowest of a session, where planted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LateTruth {
-    /// Members that may be late.
+    /// Number of members that may be late.
     pub s: u64,
-    /// Part of the sessions in which more may be, per million.
+    /// Fraction of the sessions in which more may be late, per million.
     pub eps_ppm: u32,
-    /// The latency T.
+    /// Latency T.
     pub t_ns: u64,
 }
 
-/// How many of a session are late, where that was planted.
+/// Number of late members of a session, where planted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CountTruth {
-    /// The latency T.
+    /// Latency T.
     pub t_ns: u64,
-    /// Part of the sessions in which more may be, per million.
+    /// Fraction of the sessions in which more may be late, per million.
     pub eps_ppm: u32,
-    /// Members that may be late.
+    /// Number of members that may be late.
     pub s: u64,
 }
 
-/// What is true of a data set.
+/// Truth of a data set.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Truth {
     /// Nodes that are slow all the time.
     pub slow_nodes: Vec<u16>,
-    /// Pauses per node and second that were asked for.
+    /// Requested pauses per node and second.
     pub pauses_per_node_s: f64,
     /// Seconds of all nodes together.
     pub node_s: u64,
-    /// Pauses as they came.
+    /// Pauses as they occurred.
     pub pauses: Vec<PauseTruth>,
-    /// Latency and metrics.
+    /// Correlations of latency with metrics.
     pub correlations: Vec<Correlation>,
-    /// T, given s.
+    /// Values of T, given s.
     pub t_of_s: Vec<LateTruth>,
-    /// s, given T.
+    /// Values of s, given T.
     pub s_of_t: Vec<CountTruth>,
 }
 
-/// Sums for coefficients, exact. Values are below 2^40.
+/// Exact sums for coefficients. Values are below 2^40.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
     n: u64,
@@ -78,7 +78,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// A pair: a latency and the row that it belongs to.
+    /// Adds a pair: a latency and the row that it belongs to.
     pub fn add(&mut self, x: u64, row: &[u32; METRICS.len()]) {
         self.n += 1;
         self.x += u128::from(x);
@@ -90,7 +90,7 @@ impl Sums {
         }
     }
 
-    /// Takes over what another thread has.
+    /// Adds another thread's sums.
     pub fn merge(&mut self, other: &Self) {
         self.n += other.n;
         self.x += other.x;
@@ -102,13 +102,13 @@ impl Sums {
         }
     }
 
-    /// The coefficients.
+    /// Computes the coefficients.
     pub fn correlations(&self) -> Vec<Correlation> {
         let mut found = Vec::new();
         for (at, metric) in METRICS.iter().enumerate() {
             let centred = |both: u128, a: u128, b: u128| {
-                // The difference of two large numbers is taken before anything is rounded: a b / n
-                // as a whole part and a rest.
+                // The difference of two large numbers is computed before anything is rounded: a b /
+                // n as a whole part and a rest.
                 let n = u128::from(self.n.max(1));
                 let (whole_a, rest_a, whole_b, rest_b) = (a / n, a % n, b / n, b % n);
                 let parts = whole_a * b + rest_a * whole_b;

@@ -1,4 +1,4 @@
-//! Plays the calls of a made-up deployment and writes them down.
+//! Simulator of the calls of a deployment, and writer of their files.
 
 use super::law::{
     LATE_NS, LOST_PPM, ONE_LATE_IN, PAUSE_MEAN_MS, SLOW_FACTOR, Skewed, TWO_LATE_IN, payload_100ns,
@@ -20,11 +20,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// With so many pauses, a group of nine is late because of them in a part of its sessions that is still
-/// below the risks for which s and T are planted.
+/// Maximum rate of pauses for which the planted s and T hold: up to it, pauses make a group of nine
+/// late in a fraction of its sessions below the planted risks.
 const LATE_KNOWN_PAUSES_PER_HOUR: f64 = 4.0;
 
-/// What all threads look at.
+/// Shared input of all threads.
 struct World<'a> {
     options: &'a Options,
     root: &'a Path,
@@ -35,7 +35,7 @@ struct World<'a> {
     metadata: Metadata,
 }
 
-/// What a thread has done.
+/// Results of a thread.
 #[derive(Default)]
 struct Done {
     rows: u64,
@@ -82,7 +82,7 @@ pub fn run(options: &Options, root: &Path, progress: &dyn Progress) -> Result<Ma
 
 impl<'a> World<'a> {
     fn new(options: &'a Options, root: &'a Path) -> Self {
-        // The slow ones are drawn as groups are.
+        // The slow nodes are drawn like groups.
         let mut order: Vec<u16> = (0..options.nodes).collect();
         let mut numbers = Numbers::new(seed_of(&[options.seed, 41]));
         for last in (1..order.len()).rev() {
@@ -293,7 +293,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// What becomes of one call.
+    /// Simulates the result of one call.
     fn call(&self, sample: &mut Sample, node: &NodeDay, hint: &mut usize, call: &Call) {
         let bits = call.bits;
         if (bits >> 44) % 1_000_000 < LOST_PPM {
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
             seed_of(&[self.options.seed, 61]),
             u64::from(sample.src) * 65_536 + u64::from(sample.dst),
         );
-        // The way through a network takes from 100 to 130 microseconds; to itself a sixth.
+        // A network path takes from 100 to 130 microseconds; a node's path to itself a sixth.
         let median = if sample.src == sample.dst { 180.0 } else { 1000.0 + (pair % 300) as f64 };
         let one_way = median * self.path_law.at(bits);
         let arrival_ns = call.true_ns + (one_way * 100.0) as i64;
@@ -335,7 +335,7 @@ impl<'a> World<'a> {
         };
         let late = |s, eps_ppm| LateTruth { s, eps_ppm, t_ns: LATE_NS };
         let count = |s, eps_ppm| CountTruth { t_ns: 100_000_000, eps_ppm, s };
-        // Where nodes pause more often, more members are late than those that were made so.
+        // With more pauses, more members are late than those that were planted.
         let known = options.pauses_per_hour <= LATE_KNOWN_PAUSES_PER_HOUR;
         let (t_of_s, s_of_t) = if known {
             (
@@ -357,14 +357,14 @@ impl<'a> World<'a> {
     }
 }
 
-/// A call on its way.
+/// A call in flight.
 struct Call {
     bits: u64,
     true_ns: i64,
     is_late: bool,
 }
 
-/// Which members are late in a round on purpose.
+/// Members that are deliberately late in a round.
 fn late_members(round: u32, members: usize) -> [Option<usize>; 2] {
     let place = |turn: u32| turn as usize % members;
     if round % ONE_LATE_IN == ONE_LATE_IN / 2 {

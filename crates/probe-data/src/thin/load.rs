@@ -1,11 +1,11 @@
-//! The table `load`: what a host was busy with, in rows of ten minutes.
+//! The table `load`: resource usage of a host, in rows of ten minutes.
 
 use super::sketch::WINDOW_NS;
 use probe::Resources;
 use probe::resources::{Kind, METRICS};
 
-/// Adds up the rows of each window. What is counted is summed; of what is a state the largest is
-/// kept, and of free memory the least. `dt` and `cost` are summed, as far as they can be written.
+/// Aggregates the rows of each window. Counters are summed; of gauges the largest value is kept,
+/// and of free memory the least. `dt` and `cost` are summed, as far as they can be represented.
 pub fn by_window(rows: &[Resources]) -> Vec<Resources> {
     let window = |row: &Resources| row.t_ns.div_euclid(WINDOW_NS);
     let mut sorted: Vec<&Resources> = rows.iter().collect();
@@ -16,7 +16,7 @@ pub fn by_window(rows: &[Resources]) -> Vec<Resources> {
         .collect()
 }
 
-/// The row is of the moment at which the window ended, as that of a second is.
+/// The row has the time of the window's end, like a row of a second.
 fn together(first: &Resources, rest: &[&Resources]) -> Resources {
     let mut all = (*first).clone();
     for row in rest {

@@ -1,8 +1,8 @@
-//! What days that were thinned out still say about pauses: all that is late, and how much was not.
+//! Replay of thinned-out days for pauses: all late calls, and the number of the others.
 //!
-//! Time-outs are far above the 99th percentile of a pair, and whatever is above it is still there call
-//! by call. Of the rest it only matters how many calls there were; their round trip is taken to be
-//! their latency, which is a little more.
+//! Time-outs are far above the 99th percentile of a pair, and all calls above it are still stored
+//! one by one. Of the rest only the number matters; their round trip is taken to be their latency,
+//! which is slightly more.
 
 use crate::dataset::DataSet;
 use crate::error::Exclusions;
@@ -13,25 +13,25 @@ use probe::calibrate::tail::LOST;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How much of that there was.
+/// Statistics of the replayed days.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counted {
-    /// Days of callers.
+    /// Number of callers' days.
     pub caller_days: u64,
-    /// Calls that say something about a live callee.
+    /// Number of calls that measure a live callee.
     pub calls: u64,
 }
 
-/// Adds all of it. Files that cannot be read are excluded.
+/// Adds all thinned-out days. Unreadable files are excluded.
 pub fn replay(
     data: &DataSet,
     exclusions: &mut Exclusions,
     progress: &dyn Progress,
     pauses: &mut Pauses,
 ) -> Counted {
-    progress.begin("files of days that were thinned out", data.thinned.len() as u64);
+    progress.begin("files of thinned-out days", data.thinned.len() as u64);
     let mut counted = Counted::default();
-    // By day and callee: the most calls of one caller.
+    // Largest number of calls of one caller, by day and callee.
     let mut most: BTreeMap<(i64, u16), u64> = BTreeMap::new();
     for ((day, from), files) in &data.thinned {
         match files.read() {
@@ -52,7 +52,7 @@ pub fn replay(
         }
         progress.step();
     }
-    // A caller calls every period, and more often than once a second says nothing about more seconds.
+    // A caller calls every period; calls more often than once a second do not cover more seconds.
     let period_s = (data.metadata.config.period_ms as f64 / 1_000.0).min(1.0);
     for ((_, node), calls) in most {
         pauses.count_seconds(node, (calls as f64 * period_s) as u64);
@@ -60,7 +60,7 @@ pub fn replay(
     counted
 }
 
-/// The calls to other nodes; tells how many there were to each.
+/// Adds the calls to other nodes; returns the number of calls to each.
 fn pairs(left: &super::Left, from: u16, pauses: &mut Pauses) -> BTreeMap<u16, u64> {
     let mut calls: BTreeMap<u16, u64> = BTreeMap::new();
     for row in left.rows.iter().filter(|row| row.status.counts() && row.dst != from) {
@@ -78,8 +78,9 @@ fn pairs(left: &super::Left, from: u16, pauses: &mut Pauses) -> BTreeMap<u16, u6
     calls
 }
 
-/// The caller's own delay. A caller calls itself in every round: those calls tell how many rounds there
-/// were, and the delay was at most their latency; where any call of a round was kept, it is known.
+/// Adds the caller's own delay. A caller calls itself in every round: the number of those calls is
+/// that of the rounds, and the delay was at most their latency; where any call of a round was kept,
+/// it is known.
 fn rounds(left: &super::Left, from: u16, pauses: &mut Pauses) {
     let mut known: BTreeMap<(i64, u32), u64> = BTreeMap::new();
     let mut kept_of_itself = 0u64;

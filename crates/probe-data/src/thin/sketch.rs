@@ -1,8 +1,8 @@
-//! The table `sketch`: how often each latency came, in ten minutes, to one callee with one workload.
+//! The table `sketch`: histogram of latencies, per ten minutes, callee and workload.
 //!
-//! It is a histogram in rows, and not a blob that one library reads: whoever knows SQL adds up `n`.
-//! Calls that are kept one by one are in the table `tail`, and not here: both together are all calls,
-//! each once.
+//! The histogram is stored as rows, and not as a blob that only one library reads: SQL can add up
+//! `n`. Calls that are kept one by one are in the table `tail`, and not here: both together are all
+//! calls, each once.
 
 use crate::calls::Calls;
 use crate::columns::{Column, Form, Numbers, Opened, Values};
@@ -11,34 +11,34 @@ use probe::calibrate::tail::bucket_around;
 use probe::{Status, Workload};
 use std::collections::BTreeMap;
 
-/// The length of a window.
+/// Length of a window.
 pub const WINDOW_NS: i64 = 600_000_000_000;
-/// Every power of two has so many buckets, as a power of two: a bucket is at most 1.6 % wide.
+/// Number of buckets per power of two, as a power of two: a bucket is at most 1.6 % wide.
 const STEP_BITS: u32 = 6;
-/// The columns, in their order.
+/// Columns in their order.
 pub const COLUMNS: [&str; 6] = ["t", "dst", "wl", "status", "upto_ns", "n"];
 
-/// A row: so many calls were within one bucket.
+/// A row: the number of calls within one bucket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Row {
-    /// When the window begins (`t`): nanoseconds since 1970.
+    /// Start of the window (`t`): nanoseconds since 1970.
     pub t_ns: i64,
     /// The callee.
     pub dst: u16,
-    /// The workload (`wl`).
+    /// Workload (`wl`).
     pub workload: Workload,
-    /// What became of the calls.
+    /// Result of the calls.
     pub status: Status,
-    /// The upper end of the bucket of their latency; none for calls without a reply.
+    /// Upper end of the bucket of their latency; `None` for calls without a reply.
     pub upto_ns: Option<u64>,
-    /// How many (`n`).
+    /// Number of calls (`n`).
     pub count: u32,
 }
 
-/// Rows in the order in which they take the least room.
+/// Sort key, in the order in which rows take the least space.
 type Key = (u8, u16, i64, u8, Option<u64>);
 
-/// The columns of the table, with their encodings.
+/// Columns of the table, with their encodings.
 pub fn columns() -> Vec<Column> {
     let column = |name: &str| Column {
         name: name.into(),
@@ -55,14 +55,14 @@ pub fn columns() -> Vec<Column> {
     COLUMNS.map(column).into()
 }
 
-/// The upper end of the bucket of a latency.
+/// Upper end of the bucket of a latency.
 fn upto(ns: u64) -> u64 {
     bucket_around(ns, STEP_BITS).1
 }
 
-/// Which calls of one caller and day are kept one by one: those later than the 99th percentile of
-/// their callee and workload. A call without reply is later than any other. What this build cannot
-/// read is kept as well.
+/// Flags of the calls of one caller and day that are kept one by one: those later than the 99th
+/// percentile of their callee and workload. A call without reply is later than any other. Rows that
+/// this build cannot interpret are kept as well.
 pub fn kept(calls: &Calls) -> Vec<bool> {
     let latency = |at: usize| calls.latency_ns(at).unwrap_or(u64::MAX);
     let found: Vec<_> = (0..calls.len()).map(|at| calls.get(at)).collect();
@@ -82,7 +82,7 @@ pub fn kept(calls: &Calls) -> Vec<bool> {
     kept
 }
 
-/// The rows of all calls that are not kept one by one.
+/// Rows of all calls that are not kept one by one.
 pub fn sketch(calls: &Calls, kept: &[bool]) -> Vec<Row> {
     let counted = kept.iter().enumerate().filter(|(_, kept)| !**kept);
     let key = |(at, _): (usize, &bool)| -> Key {
@@ -128,7 +128,7 @@ pub fn values(rows: &[Row]) -> Vec<Values> {
     ]
 }
 
-/// Shows all rows of a file; tells how many have codes that mean nothing.
+/// Visits all rows of a file; returns the number of rows with unknown codes.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,4 +1,4 @@
-// Axes, marks and controls: what figures are made of.
+// Axes, marks and controls of figures.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = 5, DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
 
@@ -30,7 +30,7 @@ function draw(tag, attributes, text) {
 function picture(width, height, name) {
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
 }
-// A hint on a mark: shown on hovering, and told by readers of screens.
+// A hint on a mark: shown on hovering, and read by screen readers.
 function hint(made, text) { made.append(draw("title", {}, text)); return made; }
 
 function time(ns) {
@@ -55,7 +55,7 @@ function control(id, name, made) {
   part(id, "controls").append(label);
   return made;
 }
-// One of several; what has nothing to choose from is not shown.
+// A choice of one option; hidden if there is only one.
 function choice(id, name, options, then) {
   const made = node("select");
   for (const [value, text] of options) {

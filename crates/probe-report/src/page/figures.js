@@ -1,7 +1,7 @@
-// Curves, bars and the card that answers questions.
+// Curves, bars and the what-if card.
 const MARK = { t_ns: 1e8 };
 
-// How many calls of a curve are late: those above T, and those without reply.
+// Late calls of a curve: those above T, and those without reply.
 function laterThan(curve, t) {
   let at = -1;
   for (let low = 0, high = curve.at_most_ns.length - 1; low <= high;) {
@@ -22,7 +22,7 @@ function curves(id, named, options = {}) {
   const powers = [];
   for (let p = 0; tail && 10 ** p >= least; p--) powers.push([10 ** p, share(10 ** p)]);
   const y = tail ? { from: least, to: 1, log: true, name: "Share of calls that take longer", ticks: powers } :
-    { from: 0, to: 1, name: "Share of calls that take at most so long", ticks: [0, .25, .5, .75, .9, 1].map(v => [v, `${v * 100} %`]) };
+    { from: 0, to: 1, name: "Share of calls with at most this latency", ticks: [0, .25, .5, .75, .9, 1].map(v => [v, `${v * 100} %`]) };
   const x = { from, to, log: true, name: "Latency, from when the call was due (log)", ticks: decades(from, to) };
   const { svg, area, atX, atY, place } = frame(id, `${shown.length} curves of latencies`, x, y, 320);
   shown.forEach(([name, curve], at) => {
@@ -46,7 +46,7 @@ let cdfScale;
 function cdf() {
   curves("cdf", [["single calls", DATA.individual], ["whole groups (slowest member)", DATA.group]], { tail: cdfScale.value === "tail", mark: MARK.t_ns });
   const late = c => share(laterThan(c, MARK.t_ns));
-  read("cdf", `Read up from a latency to see which share of calls is done by then; the dashed line is the T of the card below: ` +
+  read("cdf", `Read up from a latency to see the share of calls that is complete by then; the dashed line is the T of the card below: ` +
     `${late(DATA.individual)} of single calls and ${late(DATA.group)} of group calls take longer. A curve that does not reach the top has calls without reply.`);
 }
 function bySize() {
@@ -57,7 +57,7 @@ function bySize() {
 const WORKLOADS = { null: "nothing", crypto: "hash", disk: "synced write", network: "50 KB both ways", all: "all of these" };
 function byWorkload() {
   curves("by-workload", DATA.by_workload.map(row => [`${row.name} (${WORKLOADS[row.name] || row.name})`, row.curve]));
-  read("by-workload", DATA.by_workload.length > 1 ? "Single calls, by what the callee does: a curve far right of “null” tells what costs time: disk, network or processor." :
+  read("by-workload", DATA.by_workload.length > 1 ? "Single calls, by what the callee does: a curve far right of “null” shows what costs time: disk, network or processor." :
     "All calls are of one workload here, so there is nothing to compare.");
 }
 
@@ -98,29 +98,29 @@ function whatIf() {
   MARK.t_ns = 10 ** Number(ifT.value);
   const w = DATA.what_if, t = MARK.t_ns, made = node("dl", undefined, "answers");
   ifT.setAttribute("aria-valuetext", time(t));
-  made.append(answer("T", time(t), "how long to wait for a reply"));
+  made.append(answer("T", time(t), "waiting time for a reply"));
   const size = ifSize && w.sizes[Number(ifSize.value)];
   const risk = size && size.risks.find(r => r.eps_ppm === Number(ifRisk.value));
   const s = risk ? stepAt(risk.steps, t) : null;
   if (s === null) {
-    made.append(answer("Slow members s", "not known", size ? "T is shorter than any that was looked at" : "the data have no group of 3 to 9 members"));
+    made.append(answer("Slow members s", "not known", size ? "T is shorter than any time-out in the data" : "the data have no group of 3 to 9 members"));
   } else {
     const f = Number(ifCrashes.value), rare = size.sessions * risk.eps_ppm / 1e6 < 10;
-    made.append(answer("Slow members s", s, `later than T in more than the risk of rounds: at most so many${rare ? "; extrapolated: fewer than ten rounds are that rare" : ""}`));
+    made.append(answer("Slow members s", s, `maximum number later than T, except in the risk's share of rounds${rare ? "; extrapolated: fewer than ten rounds are that rare" : ""}`));
     const all = f + Math.min(f, s) + 1;
     made.append(answer("Replicas", all, `f + min(f, s) + 1; a majority needs ${2 * f + 1}. Advice only`));
   }
   const period = w.period_ms;
   made.append(answer("Detection of a crash", period === null ? `T + a period` : time(t + period * 1e6),
     period === null ? "a period is the time between two calls" : `T and the ${time(period * 1e6)} between two calls`));
-  // The mistakes of the next shorter time-out that was looked at: never fewer than those of T.
+  // The mistakes of the next shorter time-out in the data: never fewer than those of T.
   const found = w.mistakes.filter(([ms]) => ms * 1e6 <= t * 1.0001).pop();
   if (found) {
     const month = v => few(v * 30);
     const [ms, day, low, high] = found;
     made.append(answer("Mistakes in a month", month(day),
-      `one node of another, in episodes, at ${time(ms * 1e6)}; 95 %: ${month(low)} to ${month(high)}${day === 0 ? ". None was seen: extrapolated" : ""}`));
-  } else made.append(answer("Mistakes in a month", "not known", "T is shorter than any that was looked at"));
+      `one node of another, in episodes, at ${time(ms * 1e6)}; 95 %: ${month(low)} to ${month(high)}${day === 0 ? ". None was observed: extrapolated" : ""}`));
+  } else made.append(answer("Mistakes in a month", "not known", "T is shorter than any time-out in the data"));
   part("what-if", "figure").replaceChildren(made);
   read("what-if", "Move T with the mouse or the arrow keys: a longer one makes fewer mistakes and saves replicas, but a crash is found later. Mistakes count all pairs of the deployment.");
 }
@@ -147,17 +147,17 @@ let slowVariant, jaccardVariant;
 function slowHistogram() {
   const told = (DATA.slow_histogram || {})[slowVariant.value];
   const id = "slow-histogram";
-  if (!told || !told.observer_days) none(id, "No observer was in a group of the size that was asked for.");
+  if (!told || !told.observer_days) none(id, "No observer was in a group of the requested size.");
   else bars(id, "Histogram of slow nodes", told.counts, told.counts.map((_, i) => i), "Slow nodes to one observer on one day", "Observers and days");
-  read(id, `One bar for each number of slow nodes${told ? ` in groups of ${told.group_size}` : ""}: a tall bar at 0 means that mostly nobody is slow. A node is slow if its p90 is at least twice the least that the observer saw.`);
+  read(id, `One bar for each number of slow nodes${told ? ` in groups of ${told.group_size}` : ""}: a tall bar at 0 means that mostly no node is slow. A node is slow if its p90 is at least twice the least that the observer saw.`);
 }
 function jaccard() {
   const told = (DATA.jaccard || {})[jaccardVariant.value];
   const labels = Array.from({ length: 10 }, (_, i) => `${(i / 10).toFixed(1)}–`);
-  if (!told || !told.pairs) none("jaccard", "No two observers of a group both called somebody slow.");
+  if (!told || !told.pairs) none("jaccard", "No two observers of a group both saw a slow node.");
   else bars("jaccard", "Histogram of Jaccard indexes", told.histogram, labels, "Jaccard index of two observers (bins of 0.1)", "Pairs of observers and days");
-  read("jaccard", told && told.pairs ? `At the right end two observers call the same nodes slow, at the left end different ones: mean ${told.mean.toFixed(2)}, ${share(told.identical_share)} of ${count(told.pairs)} pairs are identical.` :
-    "If two observers call the same nodes slow, the nodes are; if they differ, look at links.");
+  read("jaccard", told && told.pairs ? `At the right end two observers see the same nodes as slow, at the left end different ones: mean ${told.mean.toFixed(2)}, ${share(told.identical_share)} of ${count(told.pairs)} pairs are identical.` :
+    "If two observers see the same nodes as slow, the nodes are slow; if they differ, check the links.");
 }
 let correlationOf;
 function correlations() {
@@ -182,5 +182,5 @@ function correlations() {
   });
   svg.append(draw("line", { class: "axis", x1: atX(0), x2: atX(0), y1: area.top, y2: area.bottom }));
   place.replaceChildren(svg);
-  read(id, `The longer a bar, the more latency goes with the metric of the callee; a whisker (95 %) that crosses 0 means that it may not at all. ${rows.length} strongest of ${c.known}. What goes with latency need not be its cause.`);
+  read(id, `The longer a bar, the stronger the correlation of latency with the metric of the callee; a whisker (95 %) that crosses 0 means that there may be none. ${rows.length} strongest of ${c.known}. A correlation need not be a cause.`);
 }

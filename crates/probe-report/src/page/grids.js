@@ -1,4 +1,4 @@
-// The matrix, the timeline and the scatter; then everything is drawn.
+// The matrix, the timeline and the scatter plot; then everything is drawn.
 const QUANTILES = [["4", "p50 (median)"], ["5", "p90"], ["6", "p99"]];
 const SLOW_MIN = 0.5;
 let matrixOf;
@@ -59,7 +59,7 @@ function matrix() {
   }
   made.append(top, body);
   part(id, "figure").replaceChildren(...(seen.length ? [matrixKey(low, high)] : []), made);
-  read(id, "A column is a caller, a row a callee, a dot a pair that was never in one group. A dark row is a slow callee, a dark column a slow observer, a single dark cell a link. " +
+  read(id, "A column is a caller, a row a callee, a dot a pair that never shared a group. A dark row is a slow callee, a dark column a slow observer, a single dark cell a link. " +
     "Over several days a cell is the median of the days; the row is marked if more than half of observers and days call the callee slow.");
 }
 
@@ -68,8 +68,8 @@ const STEPS_S = [600, 1800, 3600, 10800, 21600, 86400, 604800, 2592000], TICKS_M
 function timeline() {
   const t = DATA.timeline, id = "timeline", [from, to] = t.span_s;
   const measured = t.nodes.filter(n => n.windows > 0);
-  read(id, `Time runs to the right, from the first to the last window in which a node was looked at; a darker bar means that more observers call the node slow. In windows of ${Math.round((t.window_s || 600) / 60)} minutes, from ten calls on.`);
-  if (!measured.length) return none(id, "No window has enough calls to say who is slow in it.");
+  read(id, `Time runs to the right, from the first to the last window with observations of a node; a darker bar means that more observers see the node as slow. In windows of ${Math.round((t.window_s || 600) / 60)} minutes, from ten calls on.`);
+  if (!measured.length) return none(id, "No window has enough calls to identify slow nodes.");
   const shown = measured.filter(n => n.runs.length);
   if (!shown.length) return none(id, `None of ${measured.length} nodes was slow to most observers in any window.`);
   const ends = shown.flatMap(n => n.runs.map(([day, window, windows]) => [day * 86400 + window * t.window_s, day * 86400 + (window + windows) * t.window_s]));
@@ -108,7 +108,7 @@ function scatter() {
   }
   if (!cells.length) return none(id, "This metric has no values beside calls.");
   const edge = (of, i) => of[i] ?? of[of.length - 1];
-  // The first column begins at nought, which has no logarithm.
+  // The first column begins at zero, which has no logarithm.
   const at = i => i === 0 ? 0.5 : edge(columns, i);
   const x = { from: at(0), to: Math.max(1, at(right + 1)), log: true, name: `${grid.metric}, value of the second (log; from 0)`, ticks: [[at(0), "0"]] };
   for (let p = 0; 10 ** p <= x.to; p++) x.ticks.push([10 ** p, p > 3 ? `1e${p}` : String(10 ** p)]);
@@ -122,13 +122,13 @@ function scatter() {
     svg.append(hint(made, `${count(n)} calls of ${time(rows[row])} and longer, at ${few(column ? edge(columns, column) : 0)} and more`));
   }
   place.replaceChildren(svg);
-  read(id, "Each cell is counted calls, darker for more: a cloud that climbs to the right means that calls are later when the metric of the callee is high. All workloads together.");
+  read(id, "Each cell is a number of calls, darker for more: a cloud that climbs to the right means that calls are later when the metric of the callee is high. All workloads together.");
 }
 
 function everything() {
   whatIf(); cdf(); bySize(); byWorkload(); matrix(); timeline(); slowHistogram(); jaccard(); correlations(); scatter();
 }
-cdfScale = choice("cdf", "Scale", [["share", "share that is done"], ["tail", "tail: share that is later (log)"]], cdf);
+cdfScale = choice("cdf", "Scale", [["share", "share completed"], ["tail", "tail: share later (log)"]], cdf);
 whatIfControls();
 matrixOf = choice("matrix", "Quantile", QUANTILES, matrix);
 matrixOf.value = "5";
