@@ -53,7 +53,7 @@ def test_what_was_planted_is_found(made):
     assert max(metric["truth"]["error"] for metric in metrics) < 1e-6
     assert found["excluded"] == {"files": [], "rows": {}}
     said = probe("analyze", made).stdout
-    assert "of those planted: recall 1.000, precision 1.000" in said
+    assert "against the planted ones: recall 1.000, precision 1.000" in said
 
 
 def test_pauses_that_were_planted_are_counted_to_five_percent(tmp_path):
