@@ -20,7 +20,7 @@ const HEAD: &str = "\
 
 One row per `cargo xtask night`: the real gateway, shard and replication code on virtual time,
 network and disk, under faults drawn from the seed, with the history of every seed checked. A night
-goes on with the seeds after those of the last row, so all rows together are one long run, and any
+continues with the seeds after those of the last row, so all rows together are one long run, and any
 seed can be repeated with its commit (a plus means that the tree differed from it). Failures are
 kept here for ever; each has a scenario or a fix that names it.
 
