@@ -298,7 +298,7 @@ const COMMANDS: &[CommandSpec] = commands! { "counter";
         "Adds to a counter and returns the sum.", "key delta", "O(1)") =>
         |a| one(a, Op::Incr(a.int(2)?));
     ("counter.try", 3, GROWS, Keys::ONE,
-        "Adds to a counter if that keeps its bounds; returns 1 if it did, else 0.", "key delta",
+        "Adds to a counter if the sum is within its bounds; returns 1 if it did, else 0.", "key delta",
         "O(1)") =>
         |a| one(a, Op::Try(a.int(2)?));
     ("counter.get", 2, READ, Keys::ONE,

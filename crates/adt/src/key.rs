@@ -377,7 +377,7 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
         "Removes keys.", "key [key ...]", "O(1) per key") =>
         |a| each(a, KeyOp::Del);
     ("unlink", -2, WRITE, Keys::ALL,
-        "Removes keys; the same as DEL here.", "key [key ...]", "O(1) per key") =>
+        "Removes keys; in Claret the same as DEL.", "key [key ...]", "O(1) per key") =>
         |a| each(a, KeyOp::Del);
     ("exists", -2, READ, Keys::ALL,
         "Counts how many of the keys exist.", "key [key ...]", "O(1) per key") =>
@@ -386,34 +386,34 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
         "Counts how many of the keys exist.", "key [key ...]", "O(1) per key") =>
         |a| each(a, KeyOp::Exists);
     ("type", 2, READ, Keys::ONE,
-        "Tells the type of the value.", "key", "O(1) per key") =>
+        "Returns the type of the value.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Type);
     ("expire", -3, WRITE, Keys::ONE,
-        "Lets a key expire after seconds.", EXPIRE, "O(1) per key") =>
+        "Sets a key to expire after a number of seconds.", EXPIRE, "O(1) per key") =>
         |a| parse_expire(a, 1000, false);
     ("pexpire", -3, WRITE, Keys::ONE,
-        "Lets a key expire after milliseconds.", EXPIRE, "O(1) per key") =>
+        "Sets a key to expire after a number of milliseconds.", EXPIRE, "O(1) per key") =>
         |a| parse_expire(a, 1, false);
     ("expireat", -3, WRITE, Keys::ONE,
-        "Lets a key expire at a second since 1970.", EXPIRE, "O(1) per key") =>
+        "Sets a key to expire at a time in seconds since 1970.", EXPIRE, "O(1) per key") =>
         |a| parse_expire(a, 1000, true);
     ("pexpireat", -3, WRITE, Keys::ONE,
-        "Lets a key expire at a millisecond since 1970.", EXPIRE, "O(1) per key") =>
+        "Sets a key to expire at a time in milliseconds since 1970.", EXPIRE, "O(1) per key") =>
         |a| parse_expire(a, 1, true);
     ("persist", 2, WRITE, Keys::ONE,
         "Removes a key's expiry.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Persist);
     ("ttl", 2, READ, Keys::ONE,
-        "Tells the seconds that a key still lives.", "key", "O(1) per key") =>
+        "Returns the seconds until a key expires.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Ttl(TtlForm::Seconds));
     ("pttl", 2, READ, Keys::ONE,
-        "Tells the milliseconds that a key still lives.", "key", "O(1) per key") =>
+        "Returns the milliseconds until a key expires.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Ttl(TtlForm::Millis));
     ("expiretime", 2, READ, Keys::ONE,
-        "Tells the second at which a key expires.", "key", "O(1) per key") =>
+        "Returns the time in seconds since 1970 at which a key expires.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Ttl(TtlForm::AtSeconds));
     ("pexpiretime", 2, READ, Keys::ONE,
-        "Tells the millisecond at which a key expires.", "key", "O(1) per key") =>
+        "Returns the time in milliseconds since 1970 at which a key expires.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Ttl(TtlForm::AtMillis));
     ("rename", 3, Flags::WRITE, Keys::TWO,
         "Renames a key, replacing the other.", "key newkey", "O(1) per key") =>
@@ -425,10 +425,10 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
         "Copies a value to another key.", "source destination [DB index] [REPLACE]", "O(1) per key") =>
         parse_copy;
     ("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells how a value is held.", OBJECT, "O(1) per key") =>
+        "Returns how a value is represented.", OBJECT, "O(1) per key") =>
         parse_object;
     ("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells about how much memory a value takes.", MEMORY, "O(1) per key") =>
+        "Returns approximately how much memory a value takes.", MEMORY, "O(1) per key") =>
         parse_memory;
 };
 

@@ -394,7 +394,7 @@ const GROWS: Flags = Flags::WRITE.and(Flags::GROWS).and(Flags::FAST);
 
 const COMMANDS: &[CommandSpec] = commands! { "log";
     ("log.append", -3, GROWS, Keys::ONE,
-        "Adds entries in the place of the commit timestamp; returns the id of the last one.",
+        "Adds entries at the position of the commit timestamp; returns the id of the last one.",
         "key value [value ...]", "O(1) per value") =>
         |a| one(a, Op::Append(a.iter_from(2).map(Blob::new).collect()));
     ("log.tail", -3, READ, Keys::ONE,

@@ -503,10 +503,10 @@ const COMMANDS: &[CommandSpec] = commands! { "set";
         "Removes and returns arbitrary members.", "key [count]", "O(1) per member") =>
         parse_pop;
     ("sismember", 3, FAST_READ, Keys::ONE,
-        "Tells whether a member is in a set.", "key member", "O(1)") =>
+        "Returns whether a member is in a set.", "key member", "O(1)") =>
         |a| one(a, Op::Contains(a.blob(2)?));
     ("smismember", -3, FAST_READ, Keys::ONE,
-        "Tells for each member whether it is in a set.", "key member [member ...]", "O(1) per member") =>
+        "Returns for each member whether it is in a set.", "key member [member ...]", "O(1) per member") =>
         |a| one(a, Op::ContainsEach(members(a)));
     ("scard", 2, FAST_READ, Keys::ONE,
         "Counts the members of a set.", "key", "O(1)") =>

@@ -331,7 +331,7 @@ const COMMANDS: &[CommandSpec] = commands! { "topk";
         "Creates a value that keeps the given number of best items.", "key capacity", "O(1)") =>
         parse_init;
     ("topk.put", -4, GROWS, Keys::ONE,
-        "Offers items; each keeps its highest score, and the best items are kept.",
+        "Offers items; each keeps its highest score, and only the best items are kept.",
         "key item score [item score ...]", "O(log n) per item") =>
         parse_put;
     ("topk.best", -2, READ, Keys::ONE,
@@ -341,10 +341,10 @@ const COMMANDS: &[CommandSpec] = commands! { "topk";
         "Counts the items that are kept.", "key", "O(1)") =>
         |a| one(a, Op::Count);
     ("topk.rankof", 3, FAST_READ, Keys::ONE,
-        "Tells how many items are better than an item.", "key item", "O(log n)") =>
+        "Returns how many items are better than an item.", "key item", "O(log n)") =>
         |a| one(a, Op::RankOf(a.blob(2)?));
     ("topk.capacity", 2, FAST_READ, Keys::ONE,
-        "Tells how many items are kept at most.", "key", "O(1)") =>
+        "Returns how many items are kept at most.", "key", "O(1)") =>
         |a| one(a, Op::Capacity);
 };
 

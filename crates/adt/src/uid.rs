@@ -156,7 +156,7 @@ const COMMANDS: &[CommandSpec] = commands! { "uid";
         "key [COUNT count]", "O(1) per identifier") =>
         parse_next;
     ("uid.issued", 2, Flags::READ.and(Flags::FAST), Keys::ONE,
-        "Tells how many identifiers were issued.", "key", "O(1)") =>
+        "Returns how many identifiers were issued.", "key", "O(1)") =>
         |a| Ok(Command::Single(a.blob(1)?, AnyOp::Uid(Op::Issued)));
 };
 

@@ -304,7 +304,7 @@ const COMMANDS: &[CommandSpec] = commands! { "bag";
         "Adds numbers to a summary.", "key number [number ...]", "O(1) per number") =>
         parse_add;
     ("bag.count", 2, READ, Keys::ONE,
-        "Tells how many numbers were added.", "key", "O(1)") =>
+        "Returns how many numbers were added.", "key", "O(1)") =>
         |a| one(a, Op::Count);
     ("bag.sum", 2, READ, Keys::ONE,
         "Returns the exact sum of the numbers.", "key", "O(1)") =>

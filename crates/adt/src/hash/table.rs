@@ -130,7 +130,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "hash";
         "O(1) per field") =>
         |a| one(a, Op::Remove(fields(a)));
     ("hexists", 3, FAST_READ, Keys::ONE,
-        "Tells whether a field exists.", "key field", "O(1)") =>
+        "Returns whether a field exists.", "key field", "O(1)") =>
         |a| one(a, Op::Contains(a.blob(2)?));
     ("hlen", 2, FAST_READ, Keys::ONE,
         "Counts the fields.", "key", "O(1)") =>

@@ -243,7 +243,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "string";
         "Sets a string that expires after milliseconds.", "key milliseconds value", "O(1)") =>
         |a| parse_setex(a, 1, "psetex");
     ("getset", 3, FAST_GROWS, Keys::ONE,
-        "Sets a string and returns what it was.", "key value", "O(1)") =>
+        "Sets a string and returns its old value.", "key value", "O(1)") =>
         parse_getset;
     ("getdel", 2, FAST_WRITE, Keys::ONE,
         "Returns a string and removes its key.", "key", "O(1)") =>
@@ -287,14 +287,14 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "string";
         "Returns a part of a string.", "key start end", "O(n) in the bytes returned") =>
         |a| one(a, Op::GetRange(a.int(2)?, a.int(3)?));
     ("substr", 4, READ, Keys::ONE,
-        "Returns a part of a string; the old name of GETRANGE.", "key start end",
+        "Returns a part of a string; old name of GETRANGE.", "key start end",
         "O(n) in the bytes returned") =>
         |a| one(a, Op::GetRange(a.int(2)?, a.int(3)?));
     ("setrange", 4, GROWS, Keys::ONE,
         "Overwrites a part of a string.", "key offset value", "O(n)") =>
         parse_setrange;
     ("setbit", 4, GROWS, Keys::ONE,
-        "Sets or clears a bit and returns what it was.", "key offset value", "O(n)") =>
+        "Sets or clears a bit and returns its old value.", "key offset value", "O(n)") =>
         parse_setbit;
     ("getbit", 3, FAST_READ, Keys::ONE,
         "Returns a bit.", "key offset", "O(1)") =>

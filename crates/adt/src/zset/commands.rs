@@ -349,10 +349,10 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "sorted-set";
         "Counts the members in a range of byte strings.", "key min max", "O(log n)") =>
         |a| one(a, Op::Count(parse_range(a, 2, By::Lex, false)?));
     ("zrank", -3, FAST_READ, Keys::ONE,
-        "Tells how many members come before a member.", "key member [WITHSCORE]", "O(log n)") =>
+        "Returns how many members come before a member.", "key member [WITHSCORE]", "O(log n)") =>
         |a| parse_rank(a, false);
     ("zrevrank", -3, FAST_READ, Keys::ONE,
-        "Tells how many members come after a member.", "key member [WITHSCORE]", "O(log n)") =>
+        "Returns how many members come after a member.", "key member [WITHSCORE]", "O(log n)") =>
         |a| parse_rank(a, true);
     ("zrange", -4, READ, Keys::ONE,
         "Returns the members in a range of ranks, scores or byte strings.",

@@ -48,7 +48,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("auth", -2, OPENING.and(ALONE), Keys::None,
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, QUEUED, Keys::None,
-        "Tells about connections and manages them.",
+        "Describes and manages connections.",
         "GETNAME | ID | INFO | KILL <address | filter value [filter value ...]> | LIST [TYPE <NORMAL | \
          PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | ORDER <ON | \
          OFF> | REPLY <ON | OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
@@ -56,24 +56,24 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "O(1); LIST and KILL O(n) in connections");
     ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");
     ("hello", -1, OPENING.and(ALONE), Keys::None,
-        "Chooses the protocol version and tells about the server.",
+        "Chooses the protocol version and describes the server.",
         "[protover [AUTH username password] [SETNAME clientname]]", "O(1)");
-    ("ping", -1, FAST, Keys::None, "Answers PONG, or its argument.", "[message]", "O(1)");
+    ("ping", -1, FAST, Keys::None, "Returns PONG, or its argument.", "[message]", "O(1)");
     ("quit", -1, OPENING, Keys::None, "Closes the connection.", "", "O(1)");
     ("reset", 1, OPENING, Keys::None,
-        "Brings the connection into the state of a new one.", "", "O(1)");
+        "Resets the connection to the state of a new one.", "", "O(1)");
     ("select", 2, FAST, Keys::None, "Accepts database 0, the only one.", "index", "O(1)");
 
     "server":
     ("acl", -2, ADMIN, Keys::None,
-        "Tells about users and what they may do.",
+        "Describes users and their rights.",
         "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | \
          USERS | WHOAMI",
         "O(n) in users or commands");
     ("bgsave", -1, ADMIN.and(ALONE), Keys::None,
         "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");
     ("command", -1, NONE, Keys::None,
-        "Tells about commands.",
+        "Describes commands.",
         "[COUNT | DOCS [name ...] | GETKEYS command [arg ...] | INFO [name ...] | \
          LIST [FILTERBY <ACLCAT category | PATTERN pattern>]]",
         "O(n) in commands");
@@ -85,16 +85,16 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("flushall", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
     ("flushdb", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
     ("info", -1, QUEUED.and(Flags::DANGEROUS), Keys::None,
-        "Tells about the server.", "[section ...]", "O(1) per shard");
+        "Describes the server.", "[section ...]", "O(1) per shard");
     ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
-        "Tells the second of the last snapshot.", "", "O(1)");
+        "Returns the time of the last snapshot in seconds since 1970.", "", "O(1)");
     ("role", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
-        "Tells the server's role in replication.", "", "O(1)");
+        "Returns the server's role in replication.", "", "O(1)");
     ("save", 1, ADMIN.and(ALONE), Keys::None, "Writes a snapshot of every shard.", "", "O(n)");
-    ("shutdown", -1, ADMIN.and(ALONE), Keys::None, "Ends the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
-    ("time", 1, FAST, Keys::None, "Tells the server's time.", "", "O(1)");
+    ("shutdown", -1, ADMIN.and(ALONE), Keys::None, "Stops the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
+    ("time", 1, FAST, Keys::None, "Returns the server's time.", "", "O(1)");
     ("wait", 3, Flags::BLOCKING, Keys::None,
-        "Tells how many replicas hold what was written; replies come after replication anyway.",
+        "Returns how many replicas hold the writes; replies come after replication anyway.",
         "numreplicas timeout", "O(1)");
 
     "generic":
@@ -106,10 +106,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "cursor [MATCH pattern] [COUNT count] [TYPE type]", "O(1) per step");
 
     "transactions":
-    ("discard", 1, TRANSACTION, Keys::None, "Forgets a MULTI transaction.", "", "O(1)");
+    ("discard", 1, TRANSACTION, Keys::None, "Discards a MULTI transaction.", "", "O(1)");
     ("exec", 1, Flags::TRANSACTION, Keys::None,
-        "Carries out a MULTI transaction, over any keys of any shards.", "",
-        "That of its commands");
+        "Executes a MULTI transaction, over any keys of any shards.", "",
+        "The sum of its commands");
     ("multi", 1, TRANSACTION.and(ALONE), Keys::None, "Begins a MULTI transaction.", "", "O(1)");
     ("txn", -2, TRANSACTION.and(ALONE), Keys::None,
         "Begins and ends an interactive transaction, whose reads answer at once.",
@@ -117,72 +117,75 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
          HOLDERS key", "O(1); COMMIT that of the deferred commands");
     ("unwatch", 1, TRANSACTION, Keys::None, "Forgets all watched keys.", "", "O(1)");
     ("watch", -2, TRANSACTION.and(ALONE), Keys::ALL,
-        "Lets the next EXEC fail if one of the keys has changed.", "key [key ...]",
+        "Makes the next EXEC fail if one of the keys has changed.", "key [key ...]",
         "O(1) per key");
 
     "lock":
     ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::ONE,
-        "Carries a command out unless a larger token of the lock was seen by its shard. In MULTI it \
-         is about the whole transaction.",
+        "Runs a command unless its shard has seen a larger token of the lock. In MULTI it \
+         applies to the whole transaction.",
         "lock token [command [arg ...]]", "That of the command");
     ("lock.section", -2, Flags::WRITE.and(Flags::BLOCKING).and(Flags::COORDINATION), Keys::ONE,
-        "Takes a lock in turn, carries a command out and gives the lock back, in one step; returns what \
-         the command does, or nil if the lock was not free in time. Behind MULTI it is about the whole \
-         transaction, and stands for its token.",
+        "Takes a lock in order of arrival, runs a command and releases the lock, in one step; \
+         returns the reply of the command, or nil if the lock was not free in time. After MULTI \
+         it applies to the whole transaction, and its own reply is the token.",
         "key [TIMEOUT milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT] [command [arg ...]]",
         "That of the command");
     ("lock.waiters", 2, READ.and(ALONE).and(Flags::COORDINATION), Keys::ONE,
-        "Returns who waits for a lock, the next one first: owner, with whom, milliseconds so far.",
-        "key", "O(n) in those who wait");
+        "Returns the waiters of a lock, the next holder first: owner, mode, milliseconds so \
+         far.",
+        "key", "O(n) in waiters");
 
     "barrier":
     ("barrier.waiting", 2, READ.and(ALONE).and(Flags::COORDINATION), Keys::ONE,
-        "Returns who waits at a barrier, the first to come first: owner, for how many parties, \
-         milliseconds so far.",
-        "key", "O(n) in those who wait");
+        "Returns the parties waiting at a barrier, in order of arrival: owner, for how many \
+         parties, milliseconds so far.",
+        "key", "O(n) in waiters");
 
     "pubsub":
     ("psubscribe", -2, SUBSCRIBE, Keys::None,
-        "Listens to the channels that match patterns.", "pattern [pattern ...]",
+        "Subscribes to the channels that match patterns.", "pattern [pattern ...]",
         "O(log n) per pattern");
     ("publish", 3, Flags::PUBSUB.and(FAST), Keys::None,
         "Sends a message to a channel.", "channel message",
         "O(n) in receivers and in patterns");
     ("pubsub", -2, Flags::PUBSUB.and(QUEUED), Keys::None,
-        "Tells about subscriptions.",
+        "Describes subscriptions.",
         "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...]", "O(n) in channels");
     ("punsubscribe", -1, SUBSCRIBE, Keys::None,
-        "Ends listening to patterns.", "[pattern ...]", "O(log n) per pattern");
+        "Unsubscribes from patterns.", "[pattern ...]", "O(log n) per pattern");
     ("subscribe", -2, SUBSCRIBE, Keys::None,
-        "Listens to channels.", "channel [channel ...]", "O(log n) per channel");
+        "Subscribes to channels.", "channel [channel ...]", "O(log n) per channel");
     ("unsubscribe", -1, SUBSCRIBE, Keys::None,
-        "Ends listening to channels.", "[channel ...]", "O(log n) per channel");
+        "Unsubscribes from channels.", "[channel ...]", "O(log n) per channel");
 
     "cluster":
     ("asking", 1, FAST, Keys::None,
         "Accepted for cluster clients; slots do not move in a way that needs it.", "", "O(1)");
     ("cluster", -2, QUEUED, Keys::None,
-        "Tells cluster clients where the slots are.",
+        "Returns to cluster clients where the slots are.",
         "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | \
          MYSHARDID | NODES | SHARDS | SLOTS",
         "O(1); keys in a slot O(n)");
     ("failover", -1, ADMIN.and(ALONE), Keys::None,
-        "Hands the lead of shards over to other machines while clients go on: of all that this \
-         machine leads, which then stands back until ABORT or its next start; or of one.",
+        "Hands the leadership of shards over to other machines while clients continue: of one \
+         shard, or of all that this machine leads, which then takes none until ABORT or its next \
+         start.",
         "[ABORT | SHARD shard TO machine]", "O(1)");
     ("shardmap", -1, ADMIN.and(ALONE), Keys::None,
-        "Tells which machines are to hold which shards, which do (HOLDERS), which lead them, in which \
-         term and since when (LEADS), and what they understand (LEVELS); SET says what is to be from \
-         now on, in a map with the next epoch. See claret cluster --help.",
+        "Returns the shard map: the machines that are to hold each shard. HOLDERS returns those \
+         that do, LEADS the leaders with term and start, LEVELS the levels that machines \
+         understand. SET replaces the map by one with the next epoch. See claret cluster \
+         --help.",
         "[HOLDERS | LEADS | LEVELS | SET map]", "O(1)");
     ("backup", -2, ADMIN.and(ALONE), Keys::None,
-        "Lets all shards stand still for a moment and keep the state of that moment (BEGIN), tells \
-         it in pieces (READ), and forgets it (END). See claret backup --help.",
+        "Stops all shards for a moment and keeps their state at that moment (BEGIN), returns it \
+         in pieces (READ), and discards it (END). See claret backup --help.",
         "BEGIN | READ cut shard piece | END cut", "O(n) for BEGIN and for all pieces");
     ("readonly", 1, FAST, Keys::None,
-        "Reads that follow may be sent to any machine without being told which one leads; they \
-         see the newest values all the same.", "", "O(1)");
-    ("readwrite", 1, FAST, Keys::None, "Ends what READONLY began.", "", "O(1)");
+        "Accepts reads on any machine from now on, without redirection to the leader; they see \
+         the newest values all the same.", "", "O(1)");
+    ("readwrite", 1, FAST, Keys::None, "Ends the mode that READONLY began.", "", "O(1)");
 };
 
 struct Table {

@@ -11,19 +11,20 @@ const HEAD: &str = "# Commands
 
 This page is generated from the command table by `claret commands --markdown`; do not edit it.
 
-In a syntax, words in capitals stand for themselves (in any case), other words for arguments;
-`[...]` may be left out, `a | b` is a choice, `x [x ...]` is one or more. *Words* counts the name;
-with \"or more\" it is the least number. Names, arguments and replies are those of Redis unless a
-command says otherwise.
+In a syntax, words in capitals are keywords (in any case), other words are arguments; `[...]` is
+optional, `a | b` is a choice, `x [x ...]` is one or more. *Words* counts the name and all
+arguments; with \"or more\" it is the smallest number. Names, arguments and replies are those of
+Redis unless a command says otherwise.
 ";
 
 const LOCKS: &str = "
 ## Lock modes
 
-Transactions that access one key run side by side when their accesses commute. Each access has one
-of its type's lock modes; a yes says that accesses in the two modes commute whatever the value is.
-Where the table says nothing, the members, fields and values decide. *Void* accesses are writes
-whose reply nobody sees before the transaction commits. Reads of any kind share with reads.
+Transactions that access one key run concurrently when their accesses commute. Each access has one
+of its type's lock modes; a yes means that accesses in the two modes commute whatever the value is.
+Where a cell is empty, the members, fields and values decide. A mode with *+reply* is for writes
+whose reply is observed before the transaction commits; the same mode without it is for *void*
+writes. Reads of any kind share with reads.
 ";
 
 /// The page, in Markdown.
