@@ -78,7 +78,8 @@ pub fn summary(document: &Value) -> String {
     if let (Some(node), Some(link)) = (node["node_share"].as_f64(), node["link_share"].as_f64()) {
         let _ = writeln!(
             text,
-            "of the variation between pairs there, {:.0}% comes from the called node and {:.0}% from the link",
+            "of the variation between pairs there, {:.0}% comes from the called node \
+             and {:.0}% from the link",
             node * 100.0,
             link * 100.0
         );
