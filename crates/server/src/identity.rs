@@ -6,7 +6,7 @@
 use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
 use crate::datadir::{DirError, Member, Purpose, write_durably};
-use engine::gateway::Members;
+use engine::gateway::ClusterConfig;
 use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{GatewayId, MachineId, ShardId};
@@ -63,13 +63,13 @@ impl Identity {
     }
 
     /// The machines of the cluster, for a gateway; none if this one is alone.
-    pub fn members(&self, map: Option<ShardMap>) -> Option<Members> {
+    pub fn members(&self, map: Option<ShardMap>) -> Option<ClusterConfig> {
         let cluster = self.cluster.as_ref()?;
         let machines = match &map {
             Some(map) => map.machines.keys().copied().collect(),
             None => cluster.machines(),
         };
-        Some(Members { name: cluster.name.clone(), machines, map })
+        Some(ClusterConfig { name: cluster.name.clone(), machines, map })
     }
 
     /// Where clients reach this machine, which listens at an address: what was said in so many

@@ -8,7 +8,9 @@ use crate::random::Random;
 use crate::visits::{Visit, Visits};
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Members, NearWord, Opening, Order, Output, Said, SessionId};
+use engine::gateway::{
+    self, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said, SessionId,
+};
 use engine::level::Level;
 use engine::limits::REAP_US;
 use engine::map::ShardMap;
@@ -53,11 +55,11 @@ impl Shape {
         self.clustered
     }
 
-    fn members(&self, own: MachineId, map: Option<&ShardMap>) -> Option<Members> {
+    fn members(&self, own: MachineId, map: Option<&ShardMap>) -> Option<ClusterConfig> {
         self.is_cluster().then(|| {
             let name = "simulated".to_owned();
             let machines = (1..=self.machines.max(own.0)).map(MachineId).collect();
-            Members { name, machines, map: map.cloned() }
+            ClusterConfig { name, machines, map: map.cloned() }
         })
     }
 

@@ -1,7 +1,7 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use crate::coordination::{self, Code, Event, Password, Zxid};
-use crate::gateway::admin::topology::Members;
+use crate::gateway::admin::topology::ClusterConfig;
 use crate::level::Level;
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};
@@ -67,7 +67,7 @@ pub struct Config {
     pub shards: u16,
     /// The machines of the cluster, if there are others: they may lead shards, and nothing is sent
     /// to a shard before [`super::Gateway::shard_led`] has said who does.
-    pub members: Option<Members>,
+    pub members: Option<ClusterConfig>,
     /// How long a request waits for its shard to have a leader, in microseconds.
     pub leader_wait_us: u64,
     /// Which parts of the concurrency control are on.

@@ -1,11 +1,13 @@
 //! What every part of a gateway works with: the time, the settings, the outbox and the timers.
 
-use super::admin::topology::Topology;
+use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
-use crate::message::{GatewayId, Now};
-use adt::{Reply, Timestamp};
+use crate::level::Level;
+use crate::message::{GatewayId, MachineId, Now, ShardId};
+use crate::replica::term_of;
+use adt::{ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 
 /// State that belongs to no part of a gateway, because each of them needs it.
@@ -43,6 +45,39 @@ impl Core {
     pub fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         crate::shard::state::mix(self.seed)
+    }
+
+    /// All machines, this one first.
+    pub fn machines(&self) -> Vec<ClusterNode> {
+        self.topology.machines(self.config.id.machine, &self.facts)
+    }
+
+    /// The level that the build of a machine understands, if the machine is this one or connected.
+    pub fn level_of(&self, machine: MachineId) -> Option<Level> {
+        let myself = machine == self.config.id.machine;
+        if myself { Some(Level::NEWEST) } else { self.topology.level(machine) }
+    }
+
+    /// The machine that leads a shard, as far as it is known.
+    pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
+        match &self.mail.ways {
+            None => Some(self.config.id.machine),
+            Some(ways) => ways.leader(shard),
+        }
+    }
+
+    /// Term of the lead of a shard, or of the last one if the shard has no leader, and since when (wall
+    /// clock, microseconds).
+    pub fn lead(&self, shard: ShardId) -> (u64, u64) {
+        let (lead, since_us) = self.mail.ways.as_ref().map_or((0, 0), |ways| ways.lead(shard));
+        (term_of(lead), since_us)
+    }
+
+    /// The redirection of a client to the machine that leads the shard of its command, unless that is
+    /// this one.
+    pub fn moved(&self, shard: ShardId, slot: u16) -> Option<ErrorReply> {
+        let address = self.topology.address(self.leader(shard)?)?;
+        Some(ErrorReply::new("MOVED", format!("{slot} {address}")))
     }
 
     /// The other gateways of this machine.

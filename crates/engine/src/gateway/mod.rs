@@ -12,10 +12,12 @@ pub mod acl;
 pub(crate) mod admin;
 mod api;
 pub(crate) mod clients;
+mod cluster;
 pub mod command_docs;
 pub mod coordination;
 mod core;
 mod mail;
+mod peers;
 pub(crate) mod pipelines;
 pub(crate) mod routing;
 mod slab;
@@ -25,7 +27,7 @@ pub(crate) mod waiting;
 
 pub use admin::info;
 pub use admin::overview::{MachineSeen, Overview, ShardSeen};
-pub use admin::topology::Members;
+pub use admin::topology::ClusterConfig;
 pub use api::{
     Admin, ClientFilter, CommandCount, Config, CoordinationClient, Facts, GatewayStats, Knowledge,
     NearWord, Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
@@ -56,7 +58,6 @@ enum Job {
     Errand(Box<waiting::near::Errand>),
     Near(Box<waiting::near::Near>),
     Search(Box<waiting::circles::Search>),
-    Gather(Box<admin::gather::Gather>),
     Recovery(Box<txn::recover::Recovery>),
     End(Box<coordination::End>),
     Joint(Box<coordination::Joint>),
@@ -76,6 +77,7 @@ pub struct Gateway {
     given: Option<Target>,
     jobs: Slab<Job>,
     backups: admin::backup::Backups,
+    gathers: admin::gather::Gathers,
     txns: Map<TxnId, u64>,
     pubsub: clients::pubsub::PubSub,
     leases: Slab<txn::lease::Lease>,
@@ -85,8 +87,6 @@ pub struct Gateway {
     admission: txn::admission::Admission,
     /// Transactions of others that are being settled.
     recovering: BTreeSet<TxnId>,
-    /// The map is being told that a split is done.
-    telling_split: bool,
     /// Commands of one session keep their order across shards, unless it does without.
     ordered: bool,
     /// It is not known yet whether all machines understand streams.
@@ -141,6 +141,7 @@ impl Gateway {
             given: None,
             jobs: Slab::default(),
             backups: admin::backup::Backups::default(),
+            gathers: admin::gather::Gathers::default(),
             txns: Map::default(),
             pubsub: clients::pubsub::PubSub::new(),
             leases: Slab::default(),
@@ -149,7 +150,6 @@ impl Gateway {
             readers: Map::default(),
             admission: txn::admission::Admission::default(),
             recovering: BTreeSet::new(),
-            telling_split: false,
             ordered: false,
             lacks_map: false,
             dispatching: Vec::new(),

@@ -48,16 +48,16 @@ impl Story {
 
     fn clustered_with(order: Order) -> Self {
         let machines = vec![MachineId(1), MachineId(2)];
-        let members = Members { name: "told".to_owned(), machines, map: None };
+        let members = ClusterConfig { name: "told".to_owned(), machines, map: None };
         Self::of(Some(members), order)
     }
 
-    fn of(members: Option<Members>, order: Order) -> Self {
+    fn of(members: Option<ClusterConfig>, order: Order) -> Self {
         Self::of_user(members, order, "on nopass ~* &* +@all")
     }
 
     /// With rules for the only user.
-    fn of_user(members: Option<Members>, order: Order, rules: &str) -> Self {
+    fn of_user(members: Option<ClusterConfig>, order: Order, rules: &str) -> Self {
         let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
         let user = UserConfig { name: "default".into(), rules: words(rules), verifier: None };
         let config = Config {

@@ -1,7 +1,7 @@
 //! `BACKUP`: a cut through all shards, for which all of them stand still for a moment, and the
 //! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
 
-use super::gather::What;
+use super::gather::{Combine, Inquiry};
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::unknown_subcommand;
@@ -18,13 +18,13 @@ use adt::{Args, ErrorReply, Reply};
 use std::collections::BTreeMap;
 
 /// A cut that is being made.
-pub(in crate::gateway) struct Cut {
+struct Backup {
     target: Target,
     number: u64,
-    /// Shards that have not answered the present step, and under which token they will.
+    /// Shards that have not answered the present step, with the tokens of their answers.
     left: BTreeMap<ShardId, u64>,
     released: bool,
-    /// Of every shard that stands still: its keys, and its slots if they ever changed.
+    /// Number of keys of every shard that stands still, and its slots if they ever changed.
     told: BTreeMap<ShardId, (i64, Option<Range>)>,
     began_us: u64,
 }
@@ -36,7 +36,7 @@ fn refused(why: &str) -> Reply {
 /// Cuts that are being made for clients of this gateway.
 #[derive(Default)]
 pub(in crate::gateway) struct Backups {
-    cuts: Slab<Cut>,
+    cuts: Slab<Backup>,
 }
 
 impl Gateway {
@@ -56,16 +56,18 @@ impl Gateway {
             };
             let body = Body::Cut { cut, step: CutStep::Piece(piece) };
             let target = self.place(id, None);
-            self.ask_one(target, What::One, ShardId(shard as u16), body);
+            let shard = ShardId(shard as u16);
+            self.gather(target, Inquiry::of_shard(Combine::One, shard, body));
             return Handled::Later;
         }
         if args.len() == 3 && args.is(1, "END") {
             let Some(cut) = number(2) else {
                 return ErrorReply::err("the cut is a number, as BACKUP BEGIN told it").into();
             };
-            let body = |_| Some(Body::Cut { cut, step: CutStep::End });
+            let body = || Body::Cut { cut, step: CutStep::End };
             let target = self.place(id, None);
-            self.gather(target, What::Ok, body, None);
+            let inquiry = Inquiry::of_all_shards(&self.core, Combine::Ok, body);
+            self.gather(target, inquiry);
             return Handled::Later;
         }
         unknown_subcommand(args).into()
@@ -89,7 +91,8 @@ impl Backups {
         let number = core.random() & adt::NUMBER_MAX;
         let (left, told) = Default::default();
         let began_us = core.now.mono_us;
-        let job = self.cuts.insert(Cut { target, number, left, released: false, told, began_us });
+        let job =
+            self.cuts.insert(Backup { target, number, left, released: false, told, began_us });
         core.set_timer(CUT_WAIT_US_MAX, Timer::Cut { job });
         self.ask(core, job, CutStep::Freeze);
     }
@@ -155,7 +158,7 @@ impl Backups {
     /// and its map, and every shard with its number of keys.
     fn complete(&mut self, core: &mut Core, job: u64) {
         let Some(cut) = self.cuts.remove(job) else { return };
-        let Cut { target, number, told, began_us, .. } = cut;
+        let Backup { target, number, told, began_us, .. } = cut;
         let members = core.config.members.as_ref();
         let name = members.map_or("", |members| members.name.as_str());
         let map = core.topology.map().map(ToString::to_string).unwrap_or_default();

@@ -1,14 +1,12 @@
 //! Commands about all keys: of all shards at once, outside of transactions and inside of them.
 //!
 //! Between `MULTI` and `EXEC` they are operations of the transaction, one for each shard
-//! ([`adt::Whole`]); by themselves they are questions that every shard answers when it can.
+//! ([`adt::Whole`]); outside they are questions that every shard answers when it can.
 
-use super::gather::What;
-use crate::gateway::Gateway;
-use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::Handled;
+use super::gather::{Combine, Inquiry};
+use crate::gateway::clients::dispatch::Effect;
 use crate::gateway::clients::session_commands;
-use crate::gateway::mail::Target;
+use crate::gateway::core::Core;
 use crate::gateway::txn::work::Step;
 use crate::limits::{SCAN_SHARDS_AT_ONCE, SHARDS_MAX, SLOTS};
 use crate::message::{Body, ShardId};
@@ -29,7 +27,7 @@ pub(in crate::gateway) struct Page {
     left: u64,
 }
 
-/// What a shard answers about its keys: where its next step begins (0: it has no more), what it has
+/// Parts of a shard's answer about its keys: where its next step begins (0: it has no more), the keys
 /// found, and how many keys it has looked at.
 fn step(reply: Reply) -> Option<(u64, Vec<Reply>, u64)> {
     let Reply::Array(parts) = reply else { return None };
@@ -93,6 +91,30 @@ impl Page {
         false
     }
 
+    /// The question to the next shards: to several at once, since there may be nothing in any of them.
+    fn inquiry(self, shards: u16) -> Inquiry {
+        let body = |scan| Body::Scan { scan, type_name: self.type_name.clone() };
+        let asks = self.asks(shards, SCAN_SHARDS_AT_ONCE).map(|(shard, scan)| (shard, body(scan)));
+        let asks = asks.collect();
+        Inquiry::of_shards(Combine::Scan(Box::new(self)), asks)
+    }
+
+    /// Takes the answers of the shards that were asked, each with its shard's number at the end. Gives
+    /// the reply, or the question to the next shards.
+    pub fn answered(mut self, shards: u16, mut replies: Vec<Reply>) -> Result<Reply, Inquiry> {
+        let number = |reply: &Reply| match reply {
+            Reply::Array(parts) => match parts.last() {
+                Some(Reply::Int(shard)) => *shard,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        replies.sort_by_key(number);
+        let nothing = replies.is_empty();
+        let full = self.take(replies.into_iter()) || self.shard.0 >= shards || nothing;
+        if full { Ok(self.reply(shards)) } else { Err(self.inquiry(shards)) }
+    }
+
     /// The reply, with the cursor of the next page.
     fn reply(self, shards: u16) -> Reply {
         let cursor = match self.shard.0 < shards {
@@ -117,167 +139,108 @@ fn concat(replies: Vec<Reply>) -> Reply {
     Reply::Array(items.collect())
 }
 
-impl Gateway {
-    /// Commands that look at all keys, or remove them, outside of transactions.
-    pub(in crate::gateway) fn keyspace(
-        &mut self,
-        id: SessionId,
-        spec: &CommandSpec,
-        args: &Args<'_>,
-    ) -> Handled {
-        match spec.name {
-            "dbsize" => self.everywhere(id, What::Sum, || Body::Count),
-            "keys" => {
-                let pattern = Blob::from(args.get(1).unwrap_or_default());
-                self.everywhere(id, What::Concat, || Body::Keys { pattern: pattern.clone() })
-            }
-            "randomkey" => self.everywhere(id, What::Any, || Body::RandomKey),
-            "flushall" | "flushdb" => match check_flush(args) {
-                Ok(()) => self.everywhere(id, What::Ok, || Body::Flush),
+/// Commands that look at all keys, or remove them, outside of transactions.
+pub(in crate::gateway) fn command(core: &Core, spec: &CommandSpec, args: &Args<'_>) -> Effect {
+    let everywhere =
+        |combine, body: &dyn Fn() -> Body| Inquiry::of_all_shards(core, combine, body).into();
+    match spec.name {
+        "dbsize" => everywhere(Combine::Sum, &|| Body::Count),
+        "keys" => {
+            let pattern = Blob::from(args.get(1).unwrap_or_default());
+            everywhere(Combine::Concat, &|| Body::Keys { pattern: pattern.clone() })
+        }
+        "randomkey" => everywhere(Combine::Any, &|| Body::RandomKey),
+        "flushall" | "flushdb" => match check_flush(args) {
+            Ok(()) => everywhere(Combine::Ok, &|| Body::Flush),
+            Err(error) => error.into(),
+        },
+        "scan" => {
+            let shards = core.mail.routes.shards();
+            match Page::parse(args, shards) {
+                Ok(page) => page.inquiry(shards).into(),
                 Err(error) => error.into(),
-            },
-            "scan" => self.scan(id, args),
-            name => ErrorReply::err(format!("the command '{name}' has nobody who carries it out"))
-                .into(),
-        }
-    }
-
-    /// Asks all shards the same, once everything before is answered.
-    fn everywhere(&mut self, id: SessionId, what: What, body: impl Fn() -> Body) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.gather(target, what, |_| Some(body()), None);
-        Handled::Later
-    }
-
-    fn scan(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let page = match Page::parse(args, self.core.mail.routes.shards()) {
-            Ok(page) => page,
-            Err(error) => return error.into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.scan_on(target, page);
-        Handled::Later
-    }
-
-    /// Asks the next shards of a page: several at once, since there may be nothing in any of them.
-    fn scan_on(&mut self, target: Target, page: Page) {
-        let shards = self.core.mail.routes.shards();
-        let asks: Vec<_> = page.asks(shards, SCAN_SHARDS_AT_ONCE).collect();
-        let type_name = page.type_name.clone();
-        let body = |shard: ShardId| {
-            let (_, scan) = asks.iter().find(|(asked, _)| *asked == shard)?;
-            Some(Body::Scan { scan: scan.clone(), type_name: type_name.clone() })
-        };
-        self.gather(target, What::Scan(Box::new(page)), body, None);
-    }
-
-    /// The shards that were asked for a page have answered, with their numbers behind what they say.
-    pub(in crate::gateway) fn scanned(
-        &mut self,
-        target: Target,
-        mut page: Page,
-        mut replies: Vec<Reply>,
-    ) {
-        let number = |reply: &Reply| match reply {
-            Reply::Array(parts) => match parts.last() {
-                Some(Reply::Int(shard)) => *shard,
-                _ => 0,
-            },
-            _ => 0,
-        };
-        replies.sort_by_key(number);
-        let shards = self.core.mail.routes.shards();
-        let nothing = replies.is_empty();
-        if page.take(replies.into_iter()) || page.shard.0 >= shards || nothing {
-            let reply = page.reply(shards);
-            return self.finish(target, reply);
-        }
-        self.scan_on(target, page);
-    }
-
-    /// A key of each shard, for what is about all its keys.
-    fn key_of_each_shard(&self) -> Vec<Blob> {
-        let mut keys = vec![None; usize::from(self.core.mail.routes.shards())];
-        let mut missing = keys.len();
-        // Every slot comes up soon.
-        for number in 0..u32::from(SLOTS) * 32 {
-            if missing == 0 {
-                break;
-            }
-            let key = Blob::from(number.to_string());
-            let shard = usize::from(self.core.mail.shard_of(&key).0);
-            if let Some(place @ None) = keys.get_mut(shard) {
-                *place = Some(key);
-                missing -= 1;
             }
         }
-        keys.into_iter().map(Option::unwrap_or_default).collect()
-    }
-
-    fn of_all_keys(&self, op: impl Fn(usize) -> Option<Whole>, merge: Merge) -> Step {
-        let keys = self.key_of_each_shard().into_iter().enumerate();
-        let ops = keys
-            .filter_map(|(shard, key)| Some((key, Op::Key(KeyOp::Whole(Box::new(op(shard)?))))));
-        Step::Ops(ops.collect(), Some(merge))
-    }
-
-    /// A queued command about all keys as operations of its transaction; anything else as it is.
-    pub(in crate::gateway) fn with_all_keys(&mut self, step: Step) -> Step {
-        let Step::Later(words) = &step else { return step };
-        let args = words.args();
-        let name = args.get(0).unwrap_or_default();
-        match session_commands::lookup(name).map_or("", |spec| spec.name) {
-            "dbsize" => self.of_all_keys(|_| Some(Whole::Count), Merge::Sum),
-            "keys" => {
-                let pattern = Blob::from(args.get(1).unwrap_or_default());
-                let names = |_| Some(Whole::Names(pattern.clone()));
-                self.of_all_keys(names, Merge::With(Arc::new(concat)))
-            }
-            "randomkey" => {
-                let random = self.core.random();
-                let any = move |replies: Vec<Reply>| {
-                    let mut found = replies;
-                    found.retain(|reply| *reply != Reply::Nil);
-                    let at = (random % found.len().max(1) as u64) as usize;
-                    found.into_iter().nth(at).unwrap_or(Reply::Nil)
-                };
-                self.of_all_keys(|_| Some(Whole::Any), Merge::With(Arc::new(any)))
-            }
-            "flushall" | "flushdb" => match check_flush(&args) {
-                Ok(()) => self.of_all_keys(|_| Some(Whole::Flush), Merge::Ok),
-                Err(error) => Step::Fixed(error.into()),
-            },
-            "scan" => match Page::parse(&args, self.core.mail.routes.shards()) {
-                Ok(page) => self.page_of_all_keys(page),
-                Err(error) => Step::Fixed(error.into()),
-            },
-            _ => step,
+        name => {
+            ErrorReply::err(format!("the command '{name}' has nobody who carries it out")).into()
         }
     }
+}
 
-    fn page_of_all_keys(&self, page: Page) -> Step {
-        let shards = self.core.mail.routes.shards();
-        let asks: Vec<_> = page.asks(shards, shards).collect();
-        let type_name = page.type_name.clone();
-        let op = |shard: usize| {
-            let (_, scan) = asks.iter().find(|(asked, _)| usize::from(asked.0) == shard)?;
-            Some(Whole::Page(scan.clone(), type_name.clone()))
-        };
-        let merge = move |replies: Vec<Reply>| {
-            let mut page = page.clone();
-            page.take(replies.into_iter());
-            page.reply(shards)
-        };
-        self.of_all_keys(op, Merge::With(Arc::new(merge)))
+/// A key of each shard, which stands for all its keys in operations.
+fn key_of_each_shard(core: &Core) -> Vec<Blob> {
+    let mut keys = vec![None; usize::from(core.mail.routes.shards())];
+    let mut missing = keys.len();
+    // Every slot comes up soon.
+    for number in 0..u32::from(SLOTS) * 32 {
+        if missing == 0 {
+            break;
+        }
+        let key = Blob::from(number.to_string());
+        let shard = usize::from(core.mail.shard_of(&key).0);
+        if let Some(place @ None) = keys.get_mut(shard) {
+            *place = Some(key);
+            missing -= 1;
+        }
     }
+    keys.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+fn of_all_keys(core: &Core, op: impl Fn(usize) -> Option<Whole>, merge: Merge) -> Step {
+    let keys = key_of_each_shard(core).into_iter().enumerate();
+    let ops =
+        keys.filter_map(|(shard, key)| Some((key, Op::Key(KeyOp::Whole(Box::new(op(shard)?))))));
+    Step::Ops(ops.collect(), Some(merge))
+}
+
+/// A queued command about all keys as operations of its transaction; anything else as it is.
+pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: Step) -> Step {
+    let Step::Later(words) = &step else { return step };
+    let args = words.args();
+    let name = args.get(0).unwrap_or_default();
+    match session_commands::lookup(name).map_or("", |spec| spec.name) {
+        "dbsize" => of_all_keys(core, |_| Some(Whole::Count), Merge::Sum),
+        "keys" => {
+            let pattern = Blob::from(args.get(1).unwrap_or_default());
+            let names = |_| Some(Whole::Names(pattern.clone()));
+            of_all_keys(core, names, Merge::With(Arc::new(concat)))
+        }
+        "randomkey" => {
+            let random = core.random();
+            let any = move |replies: Vec<Reply>| {
+                let mut found = replies;
+                found.retain(|reply| *reply != Reply::Nil);
+                let at = (random % found.len().max(1) as u64) as usize;
+                found.into_iter().nth(at).unwrap_or(Reply::Nil)
+            };
+            of_all_keys(core, |_| Some(Whole::Any), Merge::With(Arc::new(any)))
+        }
+        "flushall" | "flushdb" => match check_flush(&args) {
+            Ok(()) => of_all_keys(core, |_| Some(Whole::Flush), Merge::Ok),
+            Err(error) => Step::Fixed(error.into()),
+        },
+        "scan" => match Page::parse(&args, core.mail.routes.shards()) {
+            Ok(page) => page_of_all_keys(core, page),
+            Err(error) => Step::Fixed(error.into()),
+        },
+        _ => step,
+    }
+}
+
+fn page_of_all_keys(core: &Core, page: Page) -> Step {
+    let shards = core.mail.routes.shards();
+    let asks: Vec<_> = page.asks(shards, shards).collect();
+    let type_name = page.type_name.clone();
+    let op = |shard: usize| {
+        let (_, scan) = asks.iter().find(|(asked, _)| usize::from(asked.0) == shard)?;
+        Some(Whole::Page(scan.clone(), type_name.clone()))
+    };
+    let merge = move |replies: Vec<Reply>| {
+        let mut page = page.clone();
+        page.take(replies.into_iter());
+        page.reply(shards)
+    };
+    of_all_keys(core, op, Merge::With(Arc::new(merge)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a gateway knows of the whole server or cluster, for people who look at it.
+//! Overview of the whole server or cluster, for operators.
 
-use crate::gateway::Gateway;
+use crate::gateway::core::Core;
 use crate::level::Level;
 use crate::message::{MachineId, ShardId};
 
@@ -23,15 +23,15 @@ pub struct Overview {
 /// A machine as another one sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSeen {
-    /// Its number.
+    /// Number of the machine.
     pub number: MachineId,
-    /// Where clients reach it; an empty host if it was never connected.
+    /// Host for clients; empty if the machine was never connected.
     pub host: String,
     /// The port there.
     pub port: u16,
-    /// It is connected, or the one that sees it.
+    /// Whether it is connected, or the one that sees it.
     pub connected: bool,
-    /// What its build understands, if it is connected.
+    /// Level that its build understands, if it is connected.
     pub level: Option<Level>,
 }
 
@@ -40,54 +40,52 @@ pub struct MachineSeen {
 pub struct ShardSeen {
     /// The shard.
     pub shard: ShardId,
-    /// Its slots: first and last of each range.
+    /// Slots of the shard: first and last of each range.
     pub slots: Vec<(u16, u16)>,
     /// The machine that leads it, as far as that is known.
     pub leader: Option<MachineId>,
-    /// In which term, or the last one that is known; 0 if none is.
+    /// Term of that lead, or the last one that is known; 0 if none is.
     pub term: u64,
-    /// Since when that is so, in microseconds since 1970, as far as it is known here.
+    /// Beginning of that lead, or of the time without a leader, in microseconds since 1970, as far as
+    /// it is known here.
     pub since_us: u64,
     /// The machines that hold it.
     pub holders: Vec<MachineId>,
 }
 
-impl Gateway {
+impl Overview {
     /// The server, or the cluster, as this machine sees it.
-    pub fn overview(&self) -> Overview {
-        let own = self.core.config.id.machine;
-        let level = |machine: MachineId| match machine == own {
-            true => Some(Level::NEWEST),
-            false => self.core.topology.level(machine),
-        };
-        let seen = self.core.topology.machines(own, &self.core.facts).into_iter().map(|machine| {
+    pub(in crate::gateway) fn of(core: &Core) -> Self {
+        let seen = core.machines().into_iter().map(|machine| {
             let (number, connected) = (machine.number, machine.linked);
             let (host, port) = (machine.host, machine.port);
-            MachineSeen { number, host, port, connected, level: level(number) }
+            MachineSeen { number, host, port, connected, level: core.level_of(number) }
         });
         let machines: Vec<MachineSeen> = seen.collect();
         let mut shards: Vec<ShardSeen> = Vec::new();
-        let mut ranges = self.core.mail.routes.ranges();
+        let mut ranges = core.mail.routes.ranges();
         ranges.sort_by_key(|(range, shard)| (*shard, *range));
         for (range, shard) in ranges {
             match shards.last_mut().filter(|last| last.shard == shard) {
                 Some(last) => last.slots.push(range),
-                None => shards.push(self.shard_seen(shard, range, &machines)),
+                None => shards.push(ShardSeen::of(core, shard, range, &machines)),
             }
         }
-        let map = self.core.topology.map().map(|map| (map.epoch, map.level));
-        let cluster = self.core.topology.name().to_owned();
-        Overview { own, cluster, map, machines, shards }
+        let map = core.topology.map().map(|map| (map.epoch, map.level));
+        let cluster = core.topology.name().to_owned();
+        Self { own: core.config.id.machine, cluster, map, machines, shards }
     }
+}
 
-    fn shard_seen(&self, shard: ShardId, range: (u16, u16), machines: &[MachineSeen]) -> ShardSeen {
+impl ShardSeen {
+    fn of(core: &Core, shard: ShardId, range: (u16, u16), machines: &[MachineSeen]) -> Self {
         let holds = |machine: &MachineSeen| {
-            machines.len() == 1 || self.core.topology.holds(machine.number, shard)
+            machines.len() == 1 || core.topology.holds(machine.number, shard)
         };
         let holders = machines.iter().filter(|machine| holds(machine));
         let mut holders: Vec<MachineId> = holders.map(|machine| machine.number).collect();
         holders.sort_unstable();
-        let (leader, (term, since_us)) = (self.leader(shard), self.lead(shard));
-        ShardSeen { shard, slots: vec![range], leader, term, since_us, holders }
+        let (leader, (term, since_us)) = (core.leader(shard), core.lead(shard));
+        Self { shard, slots: vec![range], leader, term, since_us, holders }
     }
 }

@@ -1,21 +1,17 @@
-//! What a gateway knows of the machines of its cluster: where clients reach them, whether they are
-//! connected, and which of them leads a shard.
+//! Machines of a cluster as a gateway knows them: where clients reach them, whether they are connected,
+//! and which shards they hold.
 
-use crate::gateway::Gateway;
 use crate::gateway::api::Facts;
-use crate::gateway::routing::data::Route;
 use crate::level::Level;
 use crate::map::ShardMap;
-use crate::message::{MachineId, Now, ShardId};
-use crate::replica::term_of;
-use crate::replication::Members as Replicated;
+use crate::message::{MachineId, ShardId};
+use crate::replication::Members;
 use crate::shard::state::mix;
-use adt::ErrorReply;
 use std::collections::BTreeMap;
 
-/// The machines of a cluster.
+/// Machines of a cluster, as far as they are known when a gateway begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members {
+pub struct ClusterConfig {
     /// Name of the cluster.
     pub name: String,
     /// All machines, this one included.
@@ -27,23 +23,23 @@ pub struct Members {
 /// Another machine.
 #[derive(Clone, Debug, Default)]
 struct Other {
-    /// Where clients reach it; empty before it was ever connected.
+    /// Address for clients; empty before the machine was ever connected.
     host: String,
     port: u16,
     linked: bool,
-    /// What its build understands; none before it was ever connected.
+    /// Level that its build understands; none before the machine was ever connected.
     level: Option<Level>,
 }
 
-/// A machine as clients see it.
+/// A machine of the cluster as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct Machine {
+pub(in crate::gateway) struct ClusterNode {
     pub number: MachineId,
     /// 40 hexadecimal digits.
     pub id: String,
     pub host: String,
     pub port: u16,
-    /// It is this one, or connected with it.
+    /// Whether the machine is this one, or connected with it.
     pub linked: bool,
     pub myself: bool,
 }
@@ -54,17 +50,19 @@ pub(in crate::gateway) struct Topology {
     name: String,
     others: BTreeMap<MachineId, Other>,
     map: Option<ShardMap>,
-    /// Who holds a shard, as its leader has told last.
-    members: BTreeMap<ShardId, Replicated>,
+    /// Holders of each shard, as its leader has told last.
+    members: BTreeMap<ShardId, Members>,
+    /// Whether a request to write into the map that a split is done is under way.
+    telling_split: bool,
 }
 
 impl Topology {
-    pub fn new(members: Option<&Members>, own: MachineId) -> Self {
-        let Some(Members { name, machines, map }) = members else { return Self::default() };
+    pub fn new(cluster: Option<&ClusterConfig>, own: MachineId) -> Self {
+        let Some(ClusterConfig { name, machines, map }) = cluster else { return Self::default() };
         let others = machines.iter().filter(|machine| **machine != own);
         let others = others.map(|machine| (*machine, Other::default())).collect();
         let (name, map) = (name.clone(), map.clone());
-        Self { name, others, map, members: BTreeMap::new() }
+        Self { name, others, map, ..Self::default() }
     }
 
     /// Name of the cluster; empty if this machine is alone.
@@ -77,7 +75,7 @@ impl Topology {
         self.map.as_ref()
     }
 
-    /// There is a new shard map.
+    /// Follows a new shard map.
     pub fn set_map(&mut self, own: MachineId, map: ShardMap) {
         let others = map.machines.keys().copied().filter(|machine| *machine != own);
         let others: BTreeMap<MachineId, Other> = others
@@ -88,11 +86,11 @@ impl Topology {
     }
 
     /// The machines that hold a shard, as its leader has told last.
-    pub fn members(&self, shard: ShardId) -> Option<&Replicated> {
+    pub fn members(&self, shard: ShardId) -> Option<&Members> {
         self.members.get(&shard)
     }
 
-    pub fn set_members(&mut self, shard: ShardId, members: Replicated) {
+    pub fn set_members(&mut self, shard: ShardId, members: Members) {
         self.members.insert(shard, members);
     }
 
@@ -110,8 +108,8 @@ impl Topology {
     }
 
     /// All machines, this one first.
-    pub fn machines(&self, own: MachineId, facts: &Facts) -> Vec<Machine> {
-        let myself = Machine {
+    pub fn machines(&self, own: MachineId, facts: &Facts) -> Vec<ClusterNode> {
+        let myself = ClusterNode {
             number: own,
             id: if self.is_alone() { facts.run_id.clone() } else { self.id_of(own) },
             host: facts.address.clone(),
@@ -119,7 +117,7 @@ impl Topology {
             linked: true,
             myself: true,
         };
-        let others = self.others.iter().map(|(number, other)| Machine {
+        let others = self.others.iter().map(|(number, other)| ClusterNode {
             number: *number,
             id: self.id_of(*number),
             host: other.host.clone(),
@@ -137,63 +135,43 @@ impl Topology {
         digits[..40].to_owned()
     }
 
-    /// Where clients reach another machine that is connected.
-    fn address(&self, machine: MachineId) -> Option<String> {
+    /// Address for clients of another machine, if that is connected.
+    pub fn address(&self, machine: MachineId) -> Option<String> {
         let other = self.others.get(&machine).filter(|other| other.linked)?;
         Some(format!("{}:{}", other.host, other.port))
     }
 
-    fn linked(&mut self, machine: MachineId, (host, port): (&str, u16), level: Level) {
-        // The news of a machine may come before the map with it.
+    /// Notes that another machine is connected, where clients reach it and which level its build
+    /// understands.
+    pub fn linked(&mut self, machine: MachineId, (host, port): (&str, u16), level: Level) {
+        // A machine may connect before the map that has it arrives.
         let other = Other { host: host.to_owned(), port, linked: true, level: Some(level) };
         self.others.insert(machine, other);
     }
 
-    /// What the build of a machine understands; none if it is not connected.
+    /// Level that the build of another machine understands; none if it is not connected.
     pub fn level(&self, machine: MachineId) -> Option<Level> {
         self.others.get(&machine).filter(|other| other.linked)?.level
     }
 
+    /// The map to write when the split that made a shard is done, unless it says so already or one is
+    /// being written. [`Topology::split_told`] follows.
+    pub fn tell_split(&mut self, child: ShardId) -> Option<ShardMap> {
+        let map = self.map.as_ref()?;
+        let open = map.origin(child).is_some_and(|split| !split.done);
+        if !open || std::mem::replace(&mut self.telling_split, true) {
+            return None;
+        }
+        Some(map.split_done(child))
+    }
+
+    /// Ends what [`Topology::tell_split`] began: the map is written, or was not.
+    pub fn split_told(&mut self) {
+        self.telling_split = false;
+    }
+
     pub fn lost(&mut self, machine: MachineId) {
         self.others.get_mut(&machine).into_iter().for_each(|other| other.linked = false);
-    }
-}
-
-impl Gateway {
-    /// Another machine is connected, whose build understands this level; clients reach it at this
-    /// address.
-    pub fn machine_linked(
-        &mut self,
-        now: Now,
-        machine: MachineId,
-        address: (&str, u16),
-        level: Level,
-    ) {
-        self.core.now = now;
-        self.core.topology.linked(machine, address, level);
-    }
-
-    /// The machine that leads a shard, as far as it is known.
-    pub(in crate::gateway) fn leader(&self, shard: ShardId) -> Option<MachineId> {
-        match &self.core.mail.ways {
-            None => Some(self.core.config.id.machine),
-            Some(ways) => ways.leader(shard),
-        }
-    }
-
-    /// The term of the lead of a shard, or of the last one if nobody leads it, and since when (wall clock,
-    /// microseconds) that is so.
-    pub(in crate::gateway) fn lead(&self, shard: ShardId) -> (u64, u64) {
-        let (lead, since_us) = self.core.mail.ways.as_ref().map_or((0, 0), |ways| ways.lead(shard));
-        (term_of(lead), since_us)
-    }
-
-    /// Where a client that wants to know should go with a command, if not to this machine.
-    pub(in crate::gateway) fn moved(&self, route: Route, slot: u16) -> Option<ErrorReply> {
-        let Route::One(shard) = route else { return None };
-        let machine = self.leader(shard)?;
-        let address = self.core.topology.address(machine)?;
-        Some(ErrorReply::new("MOVED", format!("{slot} {address}")))
     }
 }
 
@@ -206,8 +184,8 @@ mod tests {
         let machines: Vec<MachineId> = (1..=5).map(MachineId).collect();
         let topology = |name: &str, own| {
             let (name, machines) = (name.to_owned(), machines.clone());
-            let members = Members { name, machines, map: None };
-            let mut ids: Vec<String> = Topology::new(Some(&members), MachineId(own))
+            let cluster = ClusterConfig { name, machines, map: None };
+            let mut ids: Vec<String> = Topology::new(Some(&cluster), MachineId(own))
                 .machines(MachineId(own), &Facts::default())
                 .into_iter()
                 .map(|machine| machine.id)

@@ -1,12 +1,16 @@
 //! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
 
-use super::dispatch::Handled;
-use super::session::Mode;
-use crate::gateway::admin::gather::What;
-use crate::gateway::admin::info;
-use crate::gateway::api::{Admin, Output, SessionId};
+use super::dispatch::{Effect, Handled};
+use super::publish;
+use super::session::{Mode, Session};
+use crate::gateway::acl::Acl;
+use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::admin::{cluster, info, keyspace, shardmap};
+use crate::gateway::api::{Admin, Output, Question, SessionId};
 use crate::gateway::command_docs::CONTAINERS;
+use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
+use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::{Body, Now};
 use adt::{Args, CommandSpec, ErrorReply, Reply, glob};
@@ -78,8 +82,6 @@ impl Gateway {
             }
         }
         match spec.name {
-            "ping" => self.ping(id, args),
-            "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
             "multi" => self.multi(id),
             "exec" => self.exec(id),
             "discard" => self.discard(id),
@@ -90,40 +92,29 @@ impl Gateway {
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
                 self.subscriptions(id, spec.name, args)
             }
-            "pubsub" => self.pubsub_command(id, args),
             "hello" => self.hello(id, args),
             "auth" => self.auth(id, args),
             "client" => self.client(id, args),
             "quit" => self.quit(id),
             "reset" => self.reset(id),
-            "select" => select(args),
-            "command" => match command_docs::reply(args) {
-                Ok(reply) => reply.into(),
-                Err(error) => error.into(),
-            },
-            "time" => self.time(),
-            "readonly" | "readwrite" => self.may_ask_replicas(id, spec.name == "readonly"),
-            "asking" => Reply::Ok.into(),
-            "failover" => self.failover(id, args),
-            "cluster" => self.cluster(id, args),
-            "shardmap" => self.shard_map(id, args),
             "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
-            "lock.waiters" | "barrier.waiting" => self.lock_waiters(id, args),
-            "role" => {
-                Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
-                    .into()
-            }
             "wait" => self.wait(id, args),
-            "lastsave" => Reply::Int(self.core.facts.saved_s() as i64).into(),
-            "info" => self.info(id, args),
-            "config" => self.config(id, args),
-            "acl" => self.acl(id, args),
-            "save" => self.admin(id, Admin::Save),
-            "bgsave" => self.admin(id, Admin::BackgroundSave),
-            "shutdown" => self.shutdown(id, args),
-            _ => self.keyspace(id, spec, args),
+            _ => {
+                let session = self.sessions.get_mut(id.0);
+                let effect = effect(&self.core, &self.acl, session, spec, args);
+                self.carry_out(id, effect)
+            }
+        }
+    }
+
+    /// Carries out the effect of a command.
+    pub(in crate::gateway) fn carry_out(&mut self, id: SessionId, effect: Effect) -> Handled {
+        match effect {
+            Effect::Reply(reply) => Handled::Reply(reply),
+            Effect::Inquire(inquiry) => self.inquire(id, *inquiry),
+            Effect::Serve(action) => self.serve(id, action),
         }
     }
 
@@ -132,24 +123,6 @@ impl Gateway {
         // What is carried out behind a transaction has its turn.
         self.given.is_some()
             || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
-    }
-
-    fn ping(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.len() > 2 {
-            return ErrorReply::err("wrong number of arguments for 'ping' command").into();
-        }
-        let subscribed = self.sessions.get(id.0).is_some_and(|s| s.only_subscribes());
-        if subscribed {
-            let message = Reply::bulk(args.get(1).unwrap_or_default());
-            return Reply::Array(vec![Reply::bulk("pong"), message]).into();
-        }
-        args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
-    }
-
-    fn time(&self) -> Handled {
-        let us = self.core.now.wall_us;
-        let parts = [us / 1_000_000, us % 1_000_000];
-        Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()).into()
     }
 
     /// `WAIT`: what is answered is replicated already, and a single server has no replicas.
@@ -167,102 +140,8 @@ impl Gateway {
         }
     }
 
-    fn info(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let wanted = info::Wanted::parse(args);
-        let ask_shards = wanted.needs_shards();
-        let target = self.place(id, None);
-        self.bar(target);
-        let question = crate::gateway::Question::Stats;
-        self.gather(
-            target,
-            What::Info(wanted),
-            |_| ask_shards.then_some(Body::Stats),
-            Some(question),
-        );
-        Handled::Later
-    }
-
-    fn config(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.is(1, "GET") {
-            if args.len() < 3 {
-                return wrong_words("config", "get").into();
-            }
-            let wanted = |name: &str| {
-                args.iter_from(2)
-                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            };
-            let settings = self.core.config.settings.iter().filter(|(name, _)| wanted(name));
-            return Reply::Map(settings.map(|(n, v)| (Reply::bulk(n), Reply::bulk(v))).collect())
-                .into();
-        }
-        if args.is(1, "RESETSTAT") && args.len() == 2 {
-            return self.admin(id, Admin::ResetStats);
-        }
-        if args.is(1, "SET") {
-            if args.len() < 4 || !args.len().is_multiple_of(2) {
-                return wrong_words("config", "set").into();
-            }
-            let text = |i| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
-            let pairs = (2..args.len()).step_by(2).map(|i| (text(i).to_lowercase(), text(i + 1)));
-            let pairs: Vec<_> = pairs.collect();
-            let known =
-                |name: &String| self.core.config.settings.iter().any(|(known, _)| known == name);
-            if let Some((name, _)) = pairs.iter().find(|(name, _)| !known(name)) {
-                let text =
-                    format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
-                return ErrorReply::err(text).into();
-            }
-            let named_before = |i: &usize| pairs[..*i].iter().any(|(name, _)| *name == pairs[*i].0);
-            if let Some(twice) = (0..pairs.len()).find(named_before) {
-                let text = format!(
-                    "CONFIG SET failed (possibly related to argument '{}') - duplicate parameter",
-                    pairs[twice].0
-                );
-                return ErrorReply::err(text).into();
-            }
-            return self.admin(id, Admin::ConfigSet(pairs));
-        }
-        unknown_subcommand(args).into()
-    }
-
-    fn acl(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let reply = match args.len() {
-            2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
-            2 if args.is(1, "LIST") => acl::list(&self.acl),
-            2 if args.is(1, "USERS") => acl::user_names(&self.acl),
-            2 if args.is(1, "WHOAMI") => {
-                let user = self.sessions.get(id.0).and_then(|session| session.user.as_ref());
-                user.map_or(Reply::Nil, |user| acl::who_am_i(user))
-            }
-            3 if args.is(1, "GETUSER") => acl::get_user(&self.acl, args.get(2).unwrap_or_default()),
-            _ if args.is(1, "DRYRUN") => match acl::dry_run(&self.acl, args) {
-                Ok(reply) => reply,
-                Err(error) => error.into(),
-            },
-            _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
-            _ => unknown_subcommand(args).into(),
-        };
-        reply.into()
-    }
-
-    fn shutdown(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let mut save = false;
-        for i in 1..args.len() {
-            match () {
-                () if args.is(i, "SAVE") => save = true,
-                () if args.is(i, "NOSAVE") => save = false,
-                () if args.is(i, "NOW") || args.is(i, "FORCE") => {}
-                () => return ErrorReply::syntax().into(),
-            }
-        }
-        self.admin(id, Admin::Shutdown { save })
-    }
-
     /// Lets the server do something, and waits for it.
-    pub(in crate::gateway) fn admin(&mut self, id: SessionId, action: Admin) -> Handled {
+    fn serve(&mut self, id: SessionId, action: Admin) -> Handled {
         if !self.is_idle(id) {
             return Handled::Hold;
         }
@@ -317,10 +196,152 @@ impl Gateway {
     }
 }
 
-fn select(args: &Args<'_>) -> Handled {
+fn select(args: &Args<'_>) -> Effect {
     match args.int(1) {
         Ok(0) => Reply::Ok.into(),
         Ok(_) => ErrorReply::err("DB index is out of range").into(),
         Err(error) => error.into(),
     }
+}
+
+/// The effect of a command that changes nothing but flags of its session.
+fn effect(
+    core: &Core,
+    acl: &Acl,
+    session: Option<&mut Session>,
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> Effect {
+    match spec.name {
+        "ping" => ping(session, args),
+        "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
+        "select" => select(args),
+        "command" => match command_docs::reply(args) {
+            Ok(reply) => reply.into(),
+            Err(error) => error.into(),
+        },
+        "time" => {
+            let us = core.now.wall_us;
+            let parts = [us / 1_000_000, us % 1_000_000];
+            Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()).into()
+        }
+        "readonly" | "readwrite" => {
+            // A replica may be asked, and any machine answers; or the leader is to be asked again.
+            if let Some(session) = session {
+                session.about.asks_replicas = spec.name == "readonly";
+            }
+            Reply::Ok.into()
+        }
+        "asking" => Reply::Ok.into(),
+        "role" => {
+            Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])]).into()
+        }
+        "lastsave" => Reply::Int(core.facts.saved_s() as i64).into(),
+        "info" => {
+            let wanted = info::Wanted::parse(args);
+            let ask_shards = wanted.needs_shards();
+            let combine = Combine::Info(wanted);
+            let inquiry = match ask_shards {
+                true => Inquiry::of_all_shards(core, combine, || Body::Stats),
+                false => Inquiry::of_shards(combine, Vec::new()),
+            };
+            inquiry.and_gateways(Question::Stats).into()
+        }
+        "config" => config(core, args),
+        "acl" => acl_command(acl, session, args),
+        "save" => Effect::Serve(Admin::Save),
+        "bgsave" => Effect::Serve(Admin::BackgroundSave),
+        "shutdown" => shutdown(args),
+        "cluster" => cluster::command(core, session, args),
+        "failover" => cluster::failover(core, args),
+        "shardmap" => shardmap::command(core, args),
+        "pubsub" => publish::command(args),
+        "lock.waiters" | "barrier.waiting" => fence::waiters(core, args),
+        _ => keyspace::command(core, spec, args),
+    }
+}
+
+fn ping(session: Option<&mut Session>, args: &Args<'_>) -> Effect {
+    if args.len() > 2 {
+        return ErrorReply::err("wrong number of arguments for 'ping' command").into();
+    }
+    if session.is_some_and(|session| session.only_subscribes()) {
+        let message = Reply::bulk(args.get(1).unwrap_or_default());
+        return Reply::Array(vec![Reply::bulk("pong"), message]).into();
+    }
+    args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
+}
+
+fn config(core: &Core, args: &Args<'_>) -> Effect {
+    if args.is(1, "GET") {
+        if args.len() < 3 {
+            return wrong_words("config", "get").into();
+        }
+        let wanted = |name: &str| {
+            args.iter_from(2)
+                .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        };
+        let settings = core.config.settings.iter().filter(|(name, _)| wanted(name));
+        return Reply::Map(settings.map(|(n, v)| (Reply::bulk(n), Reply::bulk(v))).collect())
+            .into();
+    }
+    if args.is(1, "RESETSTAT") && args.len() == 2 {
+        return Effect::Serve(Admin::ResetStats);
+    }
+    if args.is(1, "SET") {
+        if args.len() < 4 || !args.len().is_multiple_of(2) {
+            return wrong_words("config", "set").into();
+        }
+        let text = |i| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
+        let pairs = (2..args.len()).step_by(2).map(|i| (text(i).to_lowercase(), text(i + 1)));
+        let pairs: Vec<_> = pairs.collect();
+        let known = |name: &String| core.config.settings.iter().any(|(known, _)| known == name);
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| !known(name)) {
+            let text = format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
+            return ErrorReply::err(text).into();
+        }
+        let named_before = |i: &usize| pairs[..*i].iter().any(|(name, _)| *name == pairs[*i].0);
+        if let Some(twice) = (0..pairs.len()).find(named_before) {
+            let text = format!(
+                "CONFIG SET failed (possibly related to argument '{}') - duplicate parameter",
+                pairs[twice].0
+            );
+            return ErrorReply::err(text).into();
+        }
+        return Effect::Serve(Admin::ConfigSet(pairs));
+    }
+    unknown_subcommand(args).into()
+}
+
+fn acl_command(users: &Acl, session: Option<&mut Session>, args: &Args<'_>) -> Effect {
+    let reply = match args.len() {
+        2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
+        2 if args.is(1, "LIST") => acl::list(users),
+        2 if args.is(1, "USERS") => acl::user_names(users),
+        2 if args.is(1, "WHOAMI") => {
+            let user = session.and_then(|session| session.user.as_ref());
+            user.map_or(Reply::Nil, |user| acl::who_am_i(user))
+        }
+        3 if args.is(1, "GETUSER") => acl::get_user(users, args.get(2).unwrap_or_default()),
+        _ if args.is(1, "DRYRUN") => match acl::dry_run(users, args) {
+            Ok(reply) => reply,
+            Err(error) => error.into(),
+        },
+        _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
+        _ => unknown_subcommand(args).into(),
+    };
+    reply.into()
+}
+
+fn shutdown(args: &Args<'_>) -> Effect {
+    let mut save = false;
+    for i in 1..args.len() {
+        match () {
+            () if args.is(i, "SAVE") => save = true,
+            () if args.is(i, "NOSAVE") => save = false,
+            () if args.is(i, "NOW") || args.is(i, "FORCE") => {}
+            () => return ErrorReply::syntax().into(),
+        }
+    }
+    Effect::Serve(Admin::Shutdown { save })
 }

@@ -3,13 +3,13 @@
 use super::client_list;
 use super::client_list::ClientLine;
 use super::commands::{unknown_subcommand, wrong_words};
-use super::dispatch::Handled;
+use super::dispatch::{Effect, Handled};
 use super::hello;
 use super::hello::{Credentials, Hello};
 use super::session::{Mode, Replies, Session, Verdict};
 use crate::gateway::Gateway;
 use crate::gateway::acl::{DEFAULT_USER, Login, User};
-use crate::gateway::admin::gather::What;
+use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::message::{Now, RequestId};
@@ -129,9 +129,10 @@ impl Gateway {
     pub(in crate::gateway) fn client(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
         match word.as_slice() {
-            b"list" => self.client_list(id, args),
-            b"kill" => self.client_kill(id, args),
-            b"unblock" => self.client_unblock(id, args),
+            b"list" | b"kill" | b"unblock" => {
+                let effect = self.about_clients(id, args, &word);
+                self.carry_out(id, effect)
+            }
             b"reply" => self.client_reply(id, args),
             b"request" => self.client_request(id, args),
             b"order" => self.client_order(id, args),
@@ -243,59 +244,25 @@ impl Gateway {
         Reply::Ok.into()
     }
 
-    fn client_list(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        match client_list::parse_list(args) {
-            Ok(filter) => self.ask_gateways(id, What::Clients, Question::ClientList(filter)),
-            Err(error) => error.into(),
-        }
-    }
-
-    fn client_kill(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+    /// The effect of `CLIENT LIST`, `CLIENT KILL` and `CLIENT UNBLOCK`, which are about other clients.
+    fn about_clients(&self, id: SessionId, args: &Args<'_>, word: &[u8]) -> Effect {
         let own = self.sessions.get(id.0).map_or(0, |session| session.about.client);
-        let known_user = |name: &str| self.acl.user(name).is_some();
-        match client_list::parse_kill(args, own, known_user) {
-            Ok(kill) => {
-                let what = if kill.by_address { What::KilledOne } else { What::Sum };
-                self.ask_gateways(id, what, Question::ClientKill(kill.filter))
+        let inquiry = match word {
+            b"list" => client_list::parse_list(args)
+                .map(|filter| (Combine::Clients, Question::ClientList(filter))),
+            b"kill" => {
+                let known_user = |name: &str| self.acl.user(name).is_some();
+                client_list::parse_kill(args, own, known_user).map(|kill| {
+                    let combine = if kill.by_address { Combine::KilledOne } else { Combine::Sum };
+                    (combine, Question::ClientKill(kill.filter))
+                })
             }
-            Err(error) => error.into(),
-        }
-    }
-
-    fn client_unblock(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let error = match args.len() {
-            3 => false,
-            4 if args.is(3, "TIMEOUT") => false,
-            4 if args.is(3, "ERROR") => true,
-            4 => {
-                let text = "CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-                return ErrorReply::err(text).into();
-            }
-            _ => return wrong_words("client", "unblock").into(),
+            _ => parse_unblock(args).map(|question| (Combine::Unblocked, question)),
         };
-        match args.int(2) {
-            Ok(client) => {
-                let client = client.max(0) as u64;
-                self.ask_gateways(id, What::Unblocked, Question::Unblock { client, error })
-            }
+        match inquiry {
+            Ok((combine, question)) => Inquiry::of_gateways(combine, question).into(),
             Err(error) => error.into(),
         }
-    }
-
-    /// Asks all gateways, once everything before is answered.
-    pub(in crate::gateway) fn ask_gateways(
-        &mut self,
-        id: SessionId,
-        what: What,
-        question: Question,
-    ) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.gather(target, what, |_| None, Some(question));
-        Handled::Later
     }
 
     /// The lines of the clients that a filter lets through.
@@ -329,6 +296,22 @@ impl Gateway {
         let Some(session) = self.sessions.get(id.0) else { return false };
         session.queue.len() == 1 && ["client", "exec"].contains(&session.command)
     }
+}
+
+/// `CLIENT UNBLOCK number [TIMEOUT | ERROR]`.
+fn parse_unblock(args: &Args<'_>) -> Result<Question, ErrorReply> {
+    let error = match args.len() {
+        3 => false,
+        4 if args.is(3, "TIMEOUT") => false,
+        4 if args.is(3, "ERROR") => true,
+        4 => {
+            let text = "CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(ErrorReply::err(text));
+        }
+        _ => return Err(wrong_words("client", "unblock")),
+    };
+    let client = args.int(2)?.max(0) as u64;
+    Ok(Question::Unblock { client, error })
 }
 
 fn switch(args: &Args<'_>, to: &mut bool) -> Reply {

@@ -4,7 +4,8 @@
 use super::session::{Held, Mode, Replies};
 use super::session_commands;
 use crate::gateway::Gateway;
-use crate::gateway::api::SessionId;
+use crate::gateway::admin::gather::Inquiry;
+use crate::gateway::api::{Admin, SessionId};
 use crate::level::Level;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::message::Now;
@@ -18,6 +19,34 @@ pub(in crate::gateway) enum Handled {
     Later,
     /// It must wait until everything before it is answered.
     Hold,
+}
+
+/// Effect of a command that was worked out without changing anything.
+pub(in crate::gateway) enum Effect {
+    /// The reply is known.
+    Reply(Reply),
+    /// Shards or gateways are to be asked.
+    Inquire(Box<Inquiry>),
+    /// The server is to do something.
+    Serve(Admin),
+}
+
+impl From<Reply> for Effect {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<ErrorReply> for Effect {
+    fn from(error: ErrorReply) -> Self {
+        Self::Reply(error.into())
+    }
+}
+
+impl From<Inquiry> for Effect {
+    fn from(inquiry: Inquiry) -> Self {
+        Self::Inquire(Box::new(inquiry))
+    }
 }
 
 impl From<Reply> for Handled {

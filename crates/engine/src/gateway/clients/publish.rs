@@ -1,11 +1,11 @@
-//! Publishing and subscribing, and what gateways tell each other about their sessions.
+//! Commands that publish, subscribe, and tell about subscriptions.
 
 use super::commands::{subcommand_syntax, unknown_subcommand, wrong_words};
-use super::dispatch::Handled;
+use super::dispatch::{Effect, Handled};
 use super::pubsub::Kind;
 use crate::gateway::Gateway;
-use crate::gateway::admin::gather::What;
-use crate::gateway::api::{Knowledge, Question, SessionId};
+use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::api::{Output, Question, SessionId};
 use crate::gateway::mail::Target;
 use adt::{Args, Blob, Reply};
 
@@ -25,7 +25,8 @@ impl Gateway {
         let payload = Blob::from(args.get(2).unwrap_or_default());
         self.core.mail.stats.published += 1;
         let target = self.place(id, place);
-        self.gather(target, What::Sum, |_| None, Some(Question::Publish { channel, payload }));
+        let question = Question::Publish { channel, payload };
+        self.gather(target, Inquiry::of_gateways(Combine::Sum, question));
         Handled::Later
     }
 
@@ -66,67 +67,37 @@ impl Gateway {
         }
     }
 
-    /// `PUBSUB CHANNELS | NUMSUB | NUMPAT`.
-    pub(in crate::gateway) fn pubsub_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        match args.len() {
-            2 | 3 if args.is(1, "CHANNELS") => {
-                let pattern = args.get(2).map(Blob::from);
-                self.ask_gateways(id, What::Channels, Question::Channels { pattern })
-            }
-            _ if args.is(1, "NUMSUB") => {
-                let channels: Vec<Blob> = args.iter_from(2).map(Blob::from).collect();
-                let question = Question::Subscribers(channels.clone());
-                self.ask_gateways(id, What::Subscribers(channels), question)
-            }
-            2 if args.is(1, "NUMPAT") => self.ask_gateways(id, What::Patterns, Question::Patterns),
-            _ if args.is(1, "CHANNELS") => subcommand_syntax(args).into(),
-            _ if args.is(1, "NUMPAT") => wrong_words("pubsub", "numpat").into(),
-            _ => unknown_subcommand(args).into(),
-        }
-    }
-
-    /// What this gateway contributes to an answer.
-    pub(in crate::gateway) fn know(&mut self, question: &Question) -> Knowledge {
-        match question {
-            Question::Publish { channel, payload } => {
-                let messages = self.pubsub.publish(channel, payload);
-                let count = messages.len() as i64;
-                for (session, message) in messages {
-                    self.push(session, message);
-                }
-                Knowledge::Count(count)
-            }
-            Question::ClientList(filter) => {
-                let lines = self.client_lines(filter);
-                Knowledge::Lines(lines.into_iter().map(|(_, l)| (l.id, l.to_string())).collect())
-            }
-            Question::ClientKill(filter) => Knowledge::Count(self.kill_clients(filter) as i64),
-            Question::Unblock { client, error } => {
-                Knowledge::Count(i64::from(self.unblock(*client, *error)))
-            }
-            Question::Channels { pattern } => {
-                Knowledge::Names(self.pubsub.channels(pattern.as_deref()))
-            }
-            Question::Subscribers(channels) => {
-                let counts = channels.iter().map(|c| self.pubsub.listeners_of(c) as i64);
-                Knowledge::Counts(counts.collect())
-            }
-            Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
-            Question::Transactions => Knowledge::Lines(self.transaction_lines()),
-            Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
-        }
-    }
-
-    /// What a session is told without having asked, or besides replies, in the order of what caused it.
-    /// `CLIENT REPLY` is about replies only.
+    /// Sends a session a message that is no reply to a command, or one of several, in the order of the
+    /// causes. `CLIENT REPLY` does not silence it.
     pub(in crate::gateway) fn push(&mut self, id: SessionId, reply: Reply) {
         let Some(session) = self.sessions.get(id.0) else { return };
         let protocol = session.protocol;
-        self.core.mail.outputs.push_back(crate::gateway::Output::Reply {
+        self.core.mail.outputs.push_back(Output::Reply {
             session: id,
             reply,
             protocol,
             lingers: false,
         });
+    }
+}
+
+/// `PUBSUB CHANNELS | NUMSUB | NUMPAT`.
+pub(in crate::gateway) fn command(args: &Args<'_>) -> Effect {
+    match args.len() {
+        2 | 3 if args.is(1, "CHANNELS") => {
+            let pattern = args.get(2).map(Blob::from);
+            Inquiry::of_gateways(Combine::Channels, Question::Channels { pattern }).into()
+        }
+        _ if args.is(1, "NUMSUB") => {
+            let channels: Vec<Blob> = args.iter_from(2).map(Blob::from).collect();
+            let question = Question::Subscribers(channels.clone());
+            Inquiry::of_gateways(Combine::Subscribers(channels), question).into()
+        }
+        2 if args.is(1, "NUMPAT") => {
+            Inquiry::of_gateways(Combine::Patterns, Question::Patterns).into()
+        }
+        _ if args.is(1, "CHANNELS") => subcommand_syntax(args).into(),
+        _ if args.is(1, "NUMPAT") => wrong_words("pubsub", "numpat").into(),
+        _ => unknown_subcommand(args).into(),
     }
 }

@@ -115,7 +115,7 @@ impl Gateway {
             while let Some(id) = self.resumable.pop() {
                 self.resume(id);
             }
-            if !self.finishing.is_empty() {
+            if !self.finishing.is_empty() || !self.core.replies.is_empty() {
                 continue;
             }
             let admitted = self.admission.parked() > 0 && self.admit_next();

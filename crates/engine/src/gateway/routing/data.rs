@@ -166,7 +166,9 @@ impl Gateway {
             Command::Multi { ops, .. } => ops.iter().for_each(|(key, op)| add(key, op)),
             _ => {}
         }
-        self.moved(route, first?)
+        let slot = first?;
+        let Route::One(shard) = route else { return None };
+        self.core.moved(shard, slot)
     }
 
     /// The request number that the client gave for what it sends now.

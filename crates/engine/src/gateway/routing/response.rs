@@ -75,7 +75,7 @@ impl Gateway {
             Pending::Turn { job } => self.turn_taken(job, answer),
             Pending::Near { lock, asked } => self.near_answered(lock, asked, answer),
             Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
-            Pending::Gather { job } => self.gathered(job, answer),
+            Pending::Gather { job } => self.gathers.answered(&mut self.core, job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Cut { job, shard } => {
                 self.backups.answered(&mut self.core, token, (job, shard), answer)
@@ -90,7 +90,7 @@ impl Gateway {
             Pending::Spread => self.spread_known(answer),
             Pending::Ending { job } => self.end_went_on(job, answer),
             Pending::Joint { job, shard } => self.joint_answered(job, shard, answer),
-            Pending::SplitDone => self.telling_split = false,
+            Pending::SplitDone => self.core.topology.split_told(),
             Pending::Wait { .. } | Pending::Remembered => {}
         }
     }

@@ -76,7 +76,7 @@ impl Gateway {
     /// What is known of a shard that nobody leads.
     fn unled(&self, shard: ShardId) -> Unled {
         let own = self.core.config.id.machine;
-        let machines = self.core.topology.machines(own, &self.core.facts);
+        let machines = self.core.machines();
         let holders = machines.iter().filter(|m| self.core.topology.holds(m.number, shard));
         let (mut count, mut missing, mut at) = (0, [0; REPLICAS_MAX], 0);
         for machine in holders {
@@ -192,7 +192,7 @@ impl Gateway {
             Pending::Version { target, .. } => self.watch_failed(target, reply),
             Pending::Attempt { job } => self.attempt_done(job, reply),
             Pending::Turn { job } => self.turn_given_up(job, reply),
-            Pending::Gather { job } => self.gathered_without(job, reply),
+            Pending::Gather { job } => self.gathers.unanswered(&mut self.core, job, reply),
             // They are not given up.
             Pending::Coordination { .. }
             | Pending::Ahead { .. }

@@ -3,6 +3,7 @@
 
 use super::work::{Form, Program, Step};
 use crate::gateway::Gateway;
+use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::dispatch::Handled;
@@ -132,7 +133,8 @@ impl Gateway {
         let guards = std::mem::take(&mut session.watched);
         let target = Target { session: id, seq: 0, item: crate::gateway::mail::WHOLE };
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
-        let steps: Vec<Step> = steps.into_iter().map(|step| self.with_all_keys(step)).collect();
+        let steps: Vec<Step> =
+            steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
         let route = self.route(&steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.may_launch(id, &program.steps, route);

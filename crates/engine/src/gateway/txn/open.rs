@@ -4,7 +4,7 @@
 
 use super::{Cause, Role, Stage, Txn};
 use crate::gateway::acl::KeyAccess;
-use crate::gateway::admin::gather::What;
+use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{Patience, Question, SessionId};
 use crate::gateway::clients::dispatch::Handled;
 use crate::gateway::routing::data::key_too_long;
@@ -208,15 +208,9 @@ impl Gateway {
             let text = "No permissions to access a key";
             return ErrorReply::new("NOPERM", text).into();
         }
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
         let home = self.core.mail.shard_of(&key);
-        let ask = |shard| (shard == home).then(|| Body::Holders { key: key.clone() });
-        self.gather(target, What::Holders, ask, Some(Question::Transactions));
-        Handled::Later
+        let inquiry = Inquiry::of_shard(Combine::Holders, home, Body::Holders { key });
+        self.inquire(id, inquiry.and_gateways(Question::Transactions))
     }
 
     /// A line for each name under which shards know a transaction of this gateway.

@@ -5,10 +5,11 @@
 //! one shard: on keys of one hash slot, which no split takes apart.
 
 use crate::gateway::Gateway;
-use crate::gateway::admin::gather::What;
+use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::dispatch::{Effect, Handled};
 use crate::gateway::clients::session::{Mode, Session};
+use crate::gateway::core::Core;
 use crate::gateway::routing::data::{key_too_long, long_key};
 use crate::gateway::txn::work::Step;
 use crate::limits::FENCES_PER_REQUEST_MAX;
@@ -143,23 +144,17 @@ impl Gateway {
             ))),
         }
     }
+}
 
-    /// `LOCK.WAITERS` and `BARRIER.WAITING`.
-    pub(in crate::gateway) fn lock_waiters(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let key = match args.blob(1) {
-            Ok(key) => key,
-            Err(error) => return error.into(),
-        };
-        if let Some(error) = key_too_long(&key) {
-            return error.into();
-        }
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        let shard = self.core.mail.shard_of(&key);
-        self.ask_one(target, What::One, shard, Body::Waiting { key });
-        Handled::Later
+/// `LOCK.WAITERS` and `BARRIER.WAITING`.
+pub(in crate::gateway) fn waiters(core: &Core, args: &Args<'_>) -> Effect {
+    let key = match args.blob(1) {
+        Ok(key) => key,
+        Err(error) => return error.into(),
+    };
+    if let Some(error) = key_too_long(&key) {
+        return error.into();
     }
+    let shard = core.mail.shard_of(&key);
+    Inquiry::of_shard(Combine::One, shard, Body::Waiting { key }).into()
 }

@@ -1,0 +1,78 @@
+//! Questions between the gateways of one server, and questions to shards that concern all of them:
+//! the wiring between [`Gathers`](super::admin::gather::Gathers) and the parts that know the answers.
+
+use super::Gateway;
+use super::admin::gather::Inquiry;
+use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
+use super::clients::dispatch::Handled;
+use super::mail::Target;
+use crate::message::{GatewayId, Now};
+
+impl Gateway {
+    /// Takes a message of another gateway of the server.
+    pub fn peer(&mut self, now: Now, from: GatewayId, message: PeerMessage) {
+        self.core.now = now;
+        match message {
+            PeerMessage::Ask { ask, question } => {
+                let knowledge = self.know(&question);
+                let message = PeerMessage::Tell { ask, knowledge };
+                self.core.mail.outputs.push_back(Output::Peer { to: from, message });
+            }
+            PeerMessage::Tell { ask, knowledge } => {
+                self.gathers.told(&mut self.core, ask, knowledge);
+            }
+        }
+        self.settle();
+    }
+
+    /// Begins an inquiry, once everything that the session has sent before is answered.
+    pub(super) fn inquire(&mut self, id: SessionId, inquiry: Inquiry) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        self.gather(target, inquiry);
+        Handled::Later
+    }
+
+    /// Begins an inquiry whose reply goes to `target`.
+    pub(super) fn gather(&mut self, target: Target, inquiry: Inquiry) {
+        if let Some((job, question)) = self.gathers.begin(&mut self.core, target, inquiry) {
+            let own = self.know(&question);
+            self.gathers.told(&mut self.core, job, own);
+        }
+    }
+
+    /// Answers a question for this gateway.
+    fn know(&mut self, question: &Question) -> Knowledge {
+        match question {
+            Question::Publish { channel, payload } => {
+                let messages = self.pubsub.publish(channel, payload);
+                let count = messages.len() as i64;
+                for (session, message) in messages {
+                    self.push(session, message);
+                }
+                Knowledge::Count(count)
+            }
+            Question::ClientList(filter) => {
+                let lines = self.client_lines(filter);
+                Knowledge::Lines(lines.into_iter().map(|(_, l)| (l.id, l.to_string())).collect())
+            }
+            Question::ClientKill(filter) => Knowledge::Count(self.kill_clients(filter) as i64),
+            Question::Unblock { client, error } => {
+                Knowledge::Count(i64::from(self.unblock(*client, *error)))
+            }
+            Question::Channels { pattern } => {
+                Knowledge::Names(self.pubsub.channels(pattern.as_deref()))
+            }
+            Question::Subscribers(channels) => {
+                let counts = channels.iter().map(|c| self.pubsub.listeners_of(c) as i64);
+                Knowledge::Counts(counts.collect())
+            }
+            Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
+            Question::Transactions => Knowledge::Lines(self.transaction_lines()),
+            Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
+        }
+    }
+}
