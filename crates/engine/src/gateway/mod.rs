@@ -45,7 +45,7 @@ use adt::{Blob, Timestamp};
 use clients::session::{Held, Mode, Session};
 use mail::{Mail, Target};
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use timer::Timer;
 
 /// Something that takes more than one message.
@@ -80,10 +80,7 @@ pub struct Gateway {
     gathers: admin::gather::Gathers,
     txns: Map<TxnId, u64>,
     pubsub: clients::pubsub::PubSub,
-    leases: Slab<txn::lease::Lease>,
-    lease_ids: BTreeMap<TxnId, u64>,
-    next_lease: u32,
-    readers: Map<Blob, txn::lease::Readers>,
+    leases: txn::lease::Leases,
     admission: txn::admission::Admission,
     /// Transactions of others that are being settled.
     recovering: BTreeSet<TxnId>,
@@ -144,10 +141,7 @@ impl Gateway {
             gathers: admin::gather::Gathers::default(),
             txns: Map::default(),
             pubsub: clients::pubsub::PubSub::new(),
-            leases: Slab::default(),
-            lease_ids: BTreeMap::new(),
-            next_lease: 0,
-            readers: Map::default(),
+            leases: txn::lease::Leases::default(),
             admission: txn::admission::Admission::default(),
             recovering: BTreeSet::new(),
             ordered: false,

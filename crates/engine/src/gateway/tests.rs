@@ -22,6 +22,7 @@ use crate::message::{
 };
 use adt::{ArgBuf, Reply};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 struct Story {
     gateway: Gateway,
@@ -505,7 +506,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     story.gateway.close(story.now, clients[3]);
     let (sent, _) = story.out();
     assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
-    assert!(story.gateway.readers.is_empty() && story.gateway.lease_ids.is_empty());
+    assert!(story.gateway.leases.is_empty());
 }
 
 #[test]

@@ -76,7 +76,10 @@ impl Gateway {
             Pending::Near { lock, asked } => self.near_answered(lock, asked, answer),
             Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
             Pending::Gather { job } => self.gathers.answered(&mut self.core, job, answer),
-            Pending::Lease { lease } => self.leased(lease, answer),
+            Pending::Lease { lease } => {
+                let outcome = self.leases.answered(lease, answer);
+                self.lease_settled(outcome);
+            }
             Pending::Cut { job, shard } => {
                 self.backups.answered(&mut self.core, token, (job, shard), answer)
             }
@@ -189,8 +192,9 @@ impl Gateway {
                     self.now_blocked(job);
                 }
                 Some(Pending::Lease { lease }) => {
-                    let lease = *lease;
-                    self.lease_blocked(lease);
+                    for job in self.leases.blocked(*lease) {
+                        self.now_blocked(job);
+                    }
                 }
                 Some(Pending::Wait { job }) => {
                     let job = *job;

@@ -179,7 +179,10 @@ impl Gateway {
                 }
                 self.abort(job, cause);
             }
-            Pending::Lease { lease } => self.lease_refused(lease, cause),
+            Pending::Lease { lease } => {
+                let outcome = self.leases.refused(lease, cause);
+                self.lease_settled(outcome);
+            }
             Pending::Vote { job, blocked, .. } => {
                 self.vote_given_up(token, (job, blocked), certain, cause)
             }

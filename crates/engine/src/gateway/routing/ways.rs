@@ -519,8 +519,7 @@ impl Gateway {
                 self.answer(token, pending, Answer::Refused(Refusal::LocksLost));
             }
         }
-        let leases: Vec<u64> =
-            self.leases.iter().filter(|(_, l)| l.shard() == shard).map(|(n, _)| n).collect();
+        let leases = self.leases.at(shard);
         let of_lease = |txn: &crate::gateway::txn::Txn| {
             txn.leases.iter().any(|(lease, _)| leases.contains(lease))
         };
@@ -539,7 +538,7 @@ impl Gateway {
             self.abort(job, Cause::Refused(Refusal::LocksLost));
         }
         for lease in leases {
-            self.recall(lease);
+            self.leases.recall(lease);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Calls: the early accesses of one command of a transaction, and what follows when all of them
 //! are answered.
 
+use super::lease::{EarlyAccess, LeaseOutcome, SharedRead};
 use super::work::Outcome;
 use super::{Cause, Role, Txn};
 use crate::entry::Apply;
@@ -120,17 +121,32 @@ impl Gateway {
         }
     }
 
-    /// One access that is not shared with anybody.
-    pub(in crate::gateway) fn access_alone(
-        &mut self,
-        job: u64,
-        call: u64,
-        index: u32,
-        op: KeyedOp,
-    ) {
+    /// A read of an interactive transaction, shared with others where that is possible.
+    fn read_combined(&mut self, job: u64, call: u64, index: u32, op: KeyedOp) {
         let cc = self.core.config.concurrency;
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        access(&mut self.core.mail, cc, job, txn, call, index as usize, op, true);
+        match self.leases.read(&mut self.core, txn, EarlyAccess { job, call, index }, &op) {
+            SharedRead::Alone => {
+                access(&mut self.core.mail, cc, job, txn, call, index as usize, op, true);
+            }
+            SharedRead::Granted(reply, clock) => self.access_done(job, call, index, reply, clock),
+            SharedRead::Waits { blocked: true } => self.now_blocked(job),
+            SharedRead::Waits { blocked: false } => {}
+        }
+    }
+
+    /// The request of a lease is answered, or given up: so are the accesses that waited for it.
+    pub(in crate::gateway) fn lease_settled(&mut self, outcome: LeaseOutcome) {
+        let LeaseOutcome { waiting, was_blocked, granted } = outcome;
+        for EarlyAccess { job, call, index } in waiting {
+            if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                txn.blocked -= u32::from(was_blocked);
+                match &granted {
+                    Ok((reply, clock)) => self.access_done(job, call, index, reply.clone(), *clock),
+                    Err(cause) => self.abort(job, *cause),
+                }
+            }
+        }
     }
 
     /// Writes of an interactive transaction whose replies the client gets at once. They are
@@ -206,13 +222,14 @@ impl Gateway {
         }
     }
 
-    /// Locks of its own for reads that the transaction has shared so far.
-    pub(in crate::gateway) fn call_upgrade(
-        &mut self,
-        job: u64,
-        shared: Vec<(u64, KeyedOp, Option<Reply>)>,
-    ) {
+    /// Before a transaction writes keys whose locks it shares, it locks them for itself.
+    pub(in crate::gateway) fn upgrade_for(&mut self, job: u64, writes: &[KeyedOp]) {
         let cc = self.core.config.concurrency;
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let shared = self.leases.upgrades(txn, writes);
+        if shared.is_empty() {
+            return;
+        }
         let then = Then::Upgrade(shared.iter().map(|(lease, _, r)| (*lease, r.clone())).collect());
         let Some((call, txn, mail)) = self.new_call(job, None, shared.len(), then) else { return };
         for (index, (_, op, _)) in shared.into_iter().enumerate() {
@@ -323,8 +340,15 @@ impl Gateway {
             }
             Then::Upgrade(shared) => {
                 for ((lease, old), new) in shared.into_iter().zip(&replies) {
-                    if !self.upgrade(job, lease, old, new) {
-                        return self.abort(job, Cause::Changed);
+                    let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+                    let core = &mut self.core;
+                    match self.leases.upgraded(core, (job, txn), lease, old, new) {
+                        None => return self.abort(job, Cause::Changed),
+                        Some(waited) => {
+                            for EarlyAccess { call, index, .. } in waited {
+                                self.access_done(job, call, index, new.clone(), Timestamp::ZERO);
+                            }
+                        }
                     }
                 }
                 self.upgraded(job);

@@ -1,6 +1,5 @@
 //! How a transaction commits: votes, the decision, the replies.
 
-use super::lease::Lease;
 use super::work::{Finish, Outcome, Step, missing};
 use super::{Cause, Role, Stage, Txn};
 use crate::entry::{Apply, Prepare};
@@ -80,9 +79,8 @@ impl Gateway {
         if mail.ways.is_some() {
             // A lock that is only held in a leader's memory is worth something only if that leader
             // still leads: it votes as well.
-            let leases = txn.leases.iter().filter_map(|(lease, _)| self.leases.get(*lease));
-            let locked = txn.touched.iter().map(|t| t.shard).chain(leases.map(Lease::shard));
-            for shard in locked {
+            let shared = self.leases.shards(txn);
+            for shard in txn.touched.iter().map(|t| t.shard).chain(shared) {
                 parts.entry(shard).or_default();
             }
             txn.asked_us = self.core.now.mono_us;

@@ -1,239 +1,266 @@
-//! Leases: read locks that several interactive transactions of a gateway share.
+//! Read leases: read locks that several interactive transactions of a gateway share.
 //!
 //! The first reader of a key locks it for itself. When a second transaction reads the key in the
 //! meantime, the gateway takes a lock on its own account, a *lease*, that later readers join
 //! without a message; it ends with its last member. To the shard a lease is one transaction. It
 //! waits with the age of its first member, and while it waits only younger ones join it: so it
-//! waits as if the oldest of them did. Whoever waits for a lease that is held is reported to the
-//! gateway, whatever the ages: nobody joins the lease any more, and members that are younger than
-//! the one who waits give way as if they held the lock alone. A member that writes the key locks
-//! it for itself first and leaves.
+//! waits as if the oldest of them did. When another transaction waits for a lease that is held, the
+//! gateway hears of it, whatever the ages: no transaction joins the lease from then on, and members
+//! that are younger than the waiter give way as if they held the lock alone. A member that writes the
+//! key locks it for itself first and leaves.
 
 use super::{Cause, Txn};
-use crate::gateway::mail::Pending;
-use crate::gateway::{Gateway, Job};
-use crate::message::{Age, Answer, Body, KeyedOp, Refusal, ShardId, TxnId};
+use crate::gateway::core::Core;
+use crate::gateway::mail::{Pending, raise};
+use crate::gateway::slab::Slab;
+use crate::message::{Answer, Body, KeyedOp, Refusal, ShardId, TxnId};
+use adt::collections::Map;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// One read of a transaction: a reply of one of its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct EarlyAccess {
+    pub job: u64,
+    pub call: u64,
+    pub index: u32,
+}
 
 /// A shared read lock.
-pub(in crate::gateway) struct Lease {
+struct ReadLease {
+    /// Name under which the shard knows the lease.
     id: TxnId,
     key: Blob,
     op: Op,
     shard: ShardId,
+    /// Reply of the read, once the lock is held.
     reply: Option<Reply>,
     clock: Timestamp,
+    /// Jobs of the transactions that share the lock.
     members: Vec<u64>,
-    /// Accesses that wait for the lock: job, call, index.
-    waiting: Vec<(u64, u64, u32)>,
+    /// Accesses that wait for the lock.
+    waiting: Vec<EarlyAccess>,
+    /// Whether the lease takes no new members.
     recalled: bool,
+    /// Whether the lease's request waits for other transactions at the shard.
     blocked: bool,
     token: u64,
     /// The latest commit of a member.
     after: Timestamp,
 }
 
-/// Who reads a key under locks of this gateway.
+/// Locks of this gateway under which a key is read.
 #[derive(Default)]
-pub(in crate::gateway) struct Readers {
+struct Readers {
+    /// Number of transactions that have locked the key for themselves.
     alone: u32,
     leases: SmallVec<[u64; 2]>,
 }
 
-impl Lease {
-    /// Where it locks something.
-    pub fn shard(&self) -> ShardId {
-        self.shard
+impl Readers {
+    fn is_empty(&self) -> bool {
+        self.alone == 0 && self.leases.is_empty()
     }
 }
 
-impl Gateway {
-    /// Nobody joins a lease any more.
-    pub(in crate::gateway) fn recall(&mut self, number: u64) {
-        if let Some(lease) = self.leases.get_mut(number) {
-            lease.recalled = true;
-        }
-    }
+/// How a read of a transaction is carried out.
+pub(in crate::gateway) enum SharedRead {
+    /// Under a lock of the transaction's own, which the caller asks for.
+    Alone,
+    /// Under a lease that is held, with this reply and clock.
+    Granted(Reply, Timestamp),
+    /// Under a lease whose lock was asked for; the lease may wait for other transactions.
+    Waits { blocked: bool },
+}
 
-    /// A read of an interactive transaction, shared with others where that is possible.
-    pub(in crate::gateway) fn read_combined(
+/// Outcome of a lease's request, for the accesses that waited for it.
+pub(in crate::gateway) struct LeaseOutcome {
+    pub waiting: Vec<EarlyAccess>,
+    /// Whether the lease, and with it these accesses, counted as waiting for other transactions.
+    pub was_blocked: bool,
+    /// Reply and clock of the lock; otherwise the reason why it is not held.
+    pub granted: Result<(Reply, Timestamp), Cause>,
+}
+
+/// A lock of its own that a transaction takes for what it has shared: the lease, the read, and the
+/// reply that it had, if the lease was held.
+pub(in crate::gateway) type Upgrade = (u64, KeyedOp, Option<Reply>);
+
+/// Leases of a gateway.
+#[derive(Default)]
+pub(in crate::gateway) struct Leases {
+    leases: Slab<ReadLease>,
+    by_name: BTreeMap<TxnId, u64>,
+    /// Attempt number for the name of the next lease.
+    next: u32,
+    readers: Map<Blob, Readers>,
+}
+
+impl Leases {
+    /// Begins a read of an interactive transaction, shared with others where that is possible.
+    pub fn read(
         &mut self,
-        job: u64,
-        call: u64,
-        index: u32,
-        (key, op): KeyedOp,
-    ) {
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if op.is_write() || txn.work.writes(&key) {
-            return self.access_alone(job, call, index, (key, op));
+        core: &mut Core,
+        txn: &mut Txn,
+        access: EarlyAccess,
+        (key, op): &KeyedOp,
+    ) -> SharedRead {
+        if op.is_write() || txn.work.writes(key) {
+            return SharedRead::Alone;
         }
         let age = txn.id.age;
         let readers = self.readers.entry(key.clone()).or_default();
-        let leases = &self.leases;
         let joinable = readers.leases.iter().copied().find(|&lease| {
-            leases.get(lease).is_some_and(|l| {
-                !l.recalled && l.op == op && (l.reply.is_some() || age >= l.id.age)
+            self.leases.get(lease).is_some_and(|l| {
+                !l.recalled && l.op == *op && (l.reply.is_some() || age >= l.id.age)
             })
         });
-        if let Some(lease) = joinable {
-            return self.join(job, call, index, lease);
+        if let Some(number) = joinable {
+            return self.join(core, txn, access, number);
         }
-        if readers.alone == 0 && readers.leases.is_empty() {
+        if readers.is_empty() {
             readers.alone += 1;
             txn.reading.push(key.clone());
-            return self.access_alone(job, call, index, (key, op));
+            return SharedRead::Alone;
         }
-        self.new_lease(job, call, index, (key, op));
+        self.ask(core, txn, access, key, op);
+        SharedRead::Waits { blocked: false }
     }
 
-    fn join(&mut self, job: u64, call: u64, index: u32, number: u64) {
-        let Some(lease) = self.leases.get_mut(number) else { return };
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if !lease.members.contains(&job) {
-            lease.members.push(job);
+    fn join(
+        &mut self,
+        core: &mut Core,
+        txn: &mut Txn,
+        access: EarlyAccess,
+        number: u64,
+    ) -> SharedRead {
+        let Some(lease) = self.leases.get_mut(number) else { return SharedRead::Alone };
+        if !lease.members.contains(&access.job) {
+            lease.members.push(access.job);
             txn.leases.push((number, false));
         }
-        self.core.mail.stats.combined += 1;
+        core.mail.stats.combined += 1;
         match lease.reply.clone() {
-            Some(reply) => {
-                let clock = lease.clock;
-                self.access_done(job, call, index, reply, clock);
-            }
+            Some(reply) => SharedRead::Granted(reply, lease.clock),
             None => {
-                lease.waiting.push((job, call, index));
-                if lease.blocked {
-                    self.now_blocked(job);
-                }
+                lease.waiting.push(access);
+                SharedRead::Waits { blocked: lease.blocked }
             }
         }
     }
 
-    fn new_lease(&mut self, job: u64, call: u64, index: u32, (key, op): KeyedOp) {
-        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return };
-        self.next_lease = (self.next_lease + 1) % TxnId::LEASE;
-        let id = TxnId { age: txn.id.age, attempt: TxnId::LEASE | self.next_lease };
-        let shard = self.core.mail.shard_of(&key);
-        let number = self.leases.insert(Lease {
+    /// Asks for the lock of a new lease.
+    fn ask(&mut self, core: &mut Core, txn: &mut Txn, access: EarlyAccess, key: &Blob, op: &Op) {
+        self.next = (self.next + 1) % TxnId::LEASE;
+        let id = TxnId { age: txn.id.age, attempt: TxnId::LEASE | self.next };
+        let shard = core.mail.shard_of(key);
+        let number = self.leases.insert(ReadLease {
             id,
             key: key.clone(),
             op: op.clone(),
             shard,
             reply: None,
             clock: Timestamp::ZERO,
-            members: vec![job],
-            waiting: vec![(job, call, index)],
+            members: vec![access.job],
+            waiting: vec![access],
             recalled: false,
             blocked: false,
             token: 0,
             after: Timestamp::ZERO,
         });
-        self.lease_ids.insert(id, number);
+        self.by_name.insert(id, number);
         self.readers.entry(key.clone()).or_default().leases.push(number);
+        let (key, op) = (key.clone(), op.clone());
         let body = Body::Lock { txn: id, key, op, own: Vec::new(), observed: true };
-        let token = self.core.mail.ask(shard, Pending::Lease { lease: number }, body);
+        let token = core.mail.ask(shard, Pending::Lease { lease: number }, body);
         if let Some(lease) = self.leases.get_mut(number) {
             lease.token = token;
         }
-        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
-            txn.leases.push((number, false));
-        }
+        txn.leases.push((number, false));
     }
 
-    /// The shard has answered a lease's request.
-    pub(in crate::gateway) fn leased(&mut self, number: u64, answer: Answer) {
-        let Some(lease) = self.leases.get_mut(number) else { return };
-        let was_blocked = std::mem::take(&mut lease.blocked);
-        lease.token = 0;
-        let waiting = std::mem::take(&mut lease.waiting);
+    /// Takes the shard's answer to a lease's request.
+    pub fn answered(&mut self, number: u64, answer: Answer) -> LeaseOutcome {
         let granted = match answer {
-            Answer::Locked { reply, clock } => {
-                lease.reply = Some(reply.clone());
-                lease.clock = clock;
-                Ok((reply, clock))
-            }
-            Answer::Refused(refusal) => {
-                lease.recalled = true;
-                Err(Cause::Refused(refusal))
-            }
+            Answer::Locked { reply, clock } => Ok((reply, clock)),
+            Answer::Refused(refusal) => Err(Cause::Refused(refusal)),
             // No lock is answered so: it is not held.
-            _ => {
-                lease.recalled = true;
-                Err(Cause::Refused(Refusal::LocksLost))
-            }
+            _ => Err(Cause::Refused(Refusal::LocksLost)),
         };
-        self.tell_waiting(waiting, was_blocked, granted);
+        self.settle(number, granted)
     }
 
-    /// A lease cannot be asked for.
-    pub(in crate::gateway) fn lease_refused(&mut self, number: u64, cause: Cause) {
-        let Some(lease) = self.leases.get_mut(number) else { return };
+    /// Gives up a lease whose lock cannot be asked for.
+    pub fn refused(&mut self, number: u64, cause: Cause) -> LeaseOutcome {
+        self.settle(number, Err(cause))
+    }
+
+    fn settle(&mut self, number: u64, granted: Result<(Reply, Timestamp), Cause>) -> LeaseOutcome {
+        let Some(lease) = self.leases.get_mut(number) else {
+            return LeaseOutcome { waiting: Vec::new(), was_blocked: false, granted };
+        };
+        lease.token = 0;
+        match &granted {
+            Ok((reply, clock)) => (lease.reply, lease.clock) = (Some(reply.clone()), *clock),
+            Err(_) => lease.recalled = true,
+        }
         let was_blocked = std::mem::take(&mut lease.blocked);
-        (lease.token, lease.recalled) = (0, true);
         let waiting = std::mem::take(&mut lease.waiting);
-        self.tell_waiting(waiting, was_blocked, Err(cause));
+        LeaseOutcome { waiting, was_blocked, granted }
     }
 
-    /// Tells those who wait for a lease what came of it.
-    fn tell_waiting(
-        &mut self,
-        waiting: Vec<(u64, u64, u32)>,
-        was_blocked: bool,
-        granted: Result<(Reply, Timestamp), Cause>,
-    ) {
-        for (job, call, index) in waiting {
-            if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
-                txn.blocked -= u32::from(was_blocked);
-                match &granted {
-                    Ok((reply, clock)) => self.access_done(job, call, index, reply.clone(), *clock),
-                    Err(cause) => self.abort(job, *cause),
-                }
-            }
-        }
-    }
-
-    /// A lease's request waits at the shard, and so do those who wait for the lease.
-    pub(in crate::gateway) fn lease_blocked(&mut self, number: u64) {
-        let Some(lease) = self.leases.get_mut(number) else { return };
+    /// Notes that a lease's request waits at the shard. Gives the jobs of the accesses that wait with it.
+    pub fn blocked(&mut self, number: u64) -> SmallVec<[u64; 4]> {
+        let Some(lease) = self.leases.get_mut(number) else { return SmallVec::new() };
         lease.blocked = true;
-        for (job, _, _) in lease.waiting.clone() {
-            self.now_blocked(job);
+        lease.waiting.iter().map(|access| access.job).collect()
+    }
+
+    /// Lets no transaction join a lease any more.
+    pub fn recall(&mut self, number: u64) {
+        if let Some(lease) = self.leases.get_mut(number) {
+            lease.recalled = true;
         }
     }
 
-    /// Somebody waits for a lease.
-    pub(in crate::gateway) fn wound_lease(&mut self, id: TxnId, by: Age) {
-        let Some(lease) = self.lease_ids.get(&id).and_then(|&n| self.leases.get_mut(n)) else {
-            return;
-        };
-        lease.recalled = true;
-        for job in lease.members.clone() {
-            let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { continue };
-            if txn.id.age <= by {
-                continue;
-            }
-            txn.wounded = true;
-            if txn.blocked > 0 {
-                self.abort(job, Cause::Wounded);
-            }
-        }
+    /// Notes that a transaction waits for what a lease holds: no other joins it any more. Gives the
+    /// members, those that are younger than the waiter being to give way.
+    pub fn wanted(&mut self, id: TxnId) -> Vec<u64> {
+        let Some(&number) = self.by_name.get(&id) else { return Vec::new() };
+        self.recall(number);
+        self.members(id).to_vec()
     }
 
-    /// The transactions that hold what `id` does: that one, or the members of a lease.
-    pub(in crate::gateway) fn holders_of(&self, id: TxnId) -> Vec<u64> {
-        let lease = self.lease_ids.get(&id).and_then(|&number| self.leases.get(number));
-        let alone = self.txns.get(&id).copied();
-        alone.into_iter().chain(lease.into_iter().flat_map(|l| l.members.clone())).collect()
+    /// The members of the lease with a name.
+    pub fn members(&self, id: TxnId) -> &[u64] {
+        let lease = self.by_name.get(&id).and_then(|&number| self.leases.get(number));
+        lease.map_or(&[], |lease| &lease.members)
     }
 
-    /// The leases that a transaction is a member of.
-    pub(in crate::gateway) fn leases_of<'a>(&'a self, txn: &'a Txn) -> impl Iterator<Item = TxnId> {
-        txn.leases.iter().filter_map(|(number, _)| self.leases.get(*number)).map(|lease| lease.id)
+    /// Names of the leases that a transaction is a member of.
+    pub fn names<'a>(&'a self, txn: &'a Txn) -> impl Iterator<Item = TxnId> + 'a {
+        self.of(txn).map(|lease| lease.id)
     }
 
-    /// Before a transaction writes keys whose locks it shares, it locks them for itself.
-    pub(in crate::gateway) fn upgrade_for(&mut self, job: u64, writes: &[KeyedOp]) {
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+    /// Shards at which a transaction shares locks.
+    pub fn shards<'a>(&'a self, txn: &'a Txn) -> impl Iterator<Item = ShardId> + 'a {
+        self.of(txn).map(|lease| lease.shard)
+    }
+
+    fn of<'a>(&'a self, txn: &'a Txn) -> impl Iterator<Item = &'a ReadLease> {
+        txn.leases.iter().filter_map(|(number, _)| self.leases.get(*number))
+    }
+
+    /// Leases with a lock at a shard.
+    pub fn at(&self, shard: ShardId) -> Vec<u64> {
+        let there = self.leases.iter().filter(|(_, lease)| lease.shard == shard);
+        there.map(|(number, _)| number).collect()
+    }
+
+    /// Locks that a transaction shares and needs for itself, because it is about to write their keys.
+    /// [`Leases::upgraded`] follows when they are there.
+    pub fn upgrades(&self, txn: &mut Txn, writes: &[KeyedOp]) -> Vec<Upgrade> {
         let mut shared = Vec::new();
         for (number, upgrading) in &mut txn.leases {
             let Some(lease) = self.leases.get(*number) else { continue };
@@ -244,74 +271,73 @@ impl Gateway {
             let op = (lease.key.clone(), lease.op.clone());
             shared.push((*number, op, lease.reply.clone()));
         }
-        if !shared.is_empty() {
-            self.call_upgrade(job, shared);
-        }
+        shared
     }
 
-    /// The transaction has a lock of its own now, with this reply. Tells whether all is as it was.
-    pub(in crate::gateway) fn upgrade(
+    /// Lets a transaction leave a lease, since it has a lock of its own with the reply `new`. Gives its
+    /// accesses that waited for the lease; none if the transaction has read something else there.
+    pub fn upgraded(
         &mut self,
-        job: u64,
+        core: &mut Core,
+        (job, txn): (u64, &mut Txn),
         number: u64,
         old: Option<Reply>,
         new: &Reply,
-    ) -> bool {
-        let Some(lease) = self.leases.get_mut(number) else { return true };
+    ) -> Option<Vec<EarlyAccess>> {
+        let Some(lease) = self.leases.get_mut(number) else { return Some(Vec::new()) };
         if old.is_some_and(|old| old != *new) {
-            return false;
+            return None;
         }
-        let mine: Vec<_> = lease.waiting.iter().copied().filter(|w| w.0 == job).collect();
-        let was_blocked = lease.blocked;
-        self.leave_lease(job, number, Timestamp::ZERO);
-        for (job, call, index) in mine {
-            if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
-                txn.blocked -= u32::from(was_blocked);
-            }
-            self.access_done(job, call, index, new.clone(), Timestamp::ZERO);
+        let mine = lease.waiting.iter().copied().filter(|access| access.job == job);
+        let mine: Vec<EarlyAccess> = mine.collect();
+        if lease.blocked {
+            txn.blocked -= mine.len() as u32;
         }
-        true
+        txn.leases.retain(|(lease, _)| *lease != number);
+        self.leave(core, job, number, Timestamp::ZERO);
+        Some(mine)
     }
 
-    /// A transaction gives up its part in a lease.
-    fn leave_lease(&mut self, job: u64, number: u64, commit: Timestamp) {
-        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
-            txn.leases.retain(|(lease, _)| *lease != number);
+    /// Lets a transaction leave all its leases, because it ends: at `commit`, or without effect (at zero).
+    pub fn leave_all(&mut self, core: &mut Core, (job, txn): (u64, &mut Txn), commit: Timestamp) {
+        for (number, _) in std::mem::take(&mut txn.leases) {
+            self.leave(core, job, number, commit);
         }
+        for key in std::mem::take(&mut txn.reading) {
+            if let Some(readers) = self.readers.get_mut(&key) {
+                readers.alone -= 1;
+                self.forget_unread(&key);
+            }
+        }
+    }
+
+    fn leave(&mut self, core: &mut Core, job: u64, number: u64, commit: Timestamp) {
         let Some(lease) = self.leases.get_mut(number) else { return };
-        crate::gateway::mail::raise(&mut lease.after, commit);
+        raise(&mut lease.after, commit);
         lease.members.retain(|member| *member != job);
-        lease.waiting.retain(|waiting| waiting.0 != job);
+        lease.waiting.retain(|access| access.job != job);
         if !lease.members.is_empty() {
             return;
         }
         let Some(lease) = self.leases.remove(number) else { return };
-        self.lease_ids.remove(&lease.id);
-        self.core.mail.forget(lease.token);
-        self.core.mail.tell(lease.shard, Body::Release { txn: lease.id, after: lease.after });
+        self.by_name.remove(&lease.id);
+        core.mail.forget(lease.token);
+        core.mail.tell(lease.shard, Body::Release { txn: lease.id, after: lease.after });
         if let Some(readers) = self.readers.get_mut(&lease.key) {
             readers.leases.retain(|l| *l != number);
-            if readers.alone == 0 && readers.leases.is_empty() {
-                self.readers.swap_remove(&lease.key);
-            }
+            self.forget_unread(&lease.key);
         }
     }
 
-    /// A transaction ends: at `commit`, or without effect (at zero).
-    pub(in crate::gateway) fn leave_leases(&mut self, job: u64, commit: Timestamp) {
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        let reading = std::mem::take(&mut txn.reading);
-        let leases = std::mem::take(&mut txn.leases);
-        for (number, _) in leases {
-            self.leave_lease(job, number, commit);
+    fn forget_unread(&mut self, key: &Blob) {
+        if self.readers.get(key).is_some_and(Readers::is_empty) {
+            self.readers.swap_remove(key);
         }
-        for key in reading {
-            if let Some(readers) = self.readers.get_mut(&key) {
-                readers.alone -= 1;
-                if readers.alone == 0 && readers.leases.is_empty() {
-                    self.readers.swap_remove(&key);
-                }
-            }
-        }
+    }
+
+    /// Whether no key is read under a lock that is known here.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.by_name.is_empty()
     }
 }

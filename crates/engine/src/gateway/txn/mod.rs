@@ -461,13 +461,31 @@ impl Gateway {
     /// An older transaction waits for what `id` holds.
     pub(super) fn wound(&mut self, id: TxnId, by: Age) {
         self.core.mail.stats.wounds += 1;
-        let Some(&job) = self.txns.get(&id) else {
-            return self.wound_lease(id, by);
-        };
+        if let Some(&job) = self.txns.get(&id) {
+            return self.give_way(job);
+        }
+        for job in self.leases.wanted(id) {
+            if let Some(Job::Txn(txn)) = self.jobs.get(job)
+                && txn.id.age > by
+            {
+                self.give_way(job);
+            }
+        }
+    }
+
+    /// Lets a transaction give way to an older one: at once if it waits, otherwise when it has to.
+    fn give_way(&mut self, job: u64) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.wounded = true;
         if txn.blocked > 0 {
             self.abort(job, Cause::Wounded);
+        }
+    }
+
+    /// Lets a transaction that ends leave its leases: at `commit`, or without effect (at zero).
+    pub(super) fn leave_leases(&mut self, job: u64, commit: Timestamp) {
+        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+            self.leases.leave_all(&mut self.core, (job, txn), commit);
         }
     }
 

@@ -95,7 +95,9 @@ fn undone(error: &ErrorReply) -> ErrorReply {
 impl Gateway {
     /// Others have waited for a while for what `id` holds.
     pub(in crate::gateway) fn wanted(&mut self, id: TxnId) {
-        for job in self.holders_of(id) {
+        let alone = self.txns.get(&id).copied();
+        let shared = self.leases.members(id).iter().copied();
+        for job in alone.into_iter().chain(shared).collect::<Vec<u64>>() {
             if let Some(cause) = self.overdue(job) {
                 self.abort(job, cause);
             }
@@ -221,7 +223,7 @@ impl Gateway {
         });
         let lines = jobs.flat_map(|txn| {
             let (client, about) = self.about_holder(txn);
-            let names = std::iter::once(txn.id).chain(self.leases_of(txn));
+            let names = std::iter::once(txn.id).chain(self.leases.names(txn));
             names.map(move |name| (client, format!("txn={name} {about}")))
         });
         lines.collect()
