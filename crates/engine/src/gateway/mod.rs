@@ -58,7 +58,6 @@ enum Job {
     Errand(Box<waiting::near::Errand>),
     Near(Box<waiting::near::Near>),
     Search(Box<waiting::circles::Search>),
-    Recovery(Box<txn::recover::Recovery>),
     End(Box<coordination::End>),
     Joint(Box<coordination::Joint>),
 }
@@ -82,8 +81,7 @@ pub struct Gateway {
     pubsub: clients::pubsub::PubSub,
     leases: txn::lease::Leases,
     admission: txn::admission::Admission,
-    /// Transactions of others that are being settled.
-    recovering: BTreeSet<TxnId>,
+    orphans: txn::recover::Orphans,
     /// Commands of one session keep their order across shards, unless it does without.
     ordered: bool,
     /// It is not known yet whether all machines understand streams.
@@ -143,7 +141,7 @@ impl Gateway {
             pubsub: clients::pubsub::PubSub::new(),
             leases: txn::lease::Leases::default(),
             admission: txn::admission::Admission::default(),
-            recovering: BTreeSet::new(),
+            orphans: txn::recover::Orphans::default(),
             ordered: false,
             lacks_map: false,
             dispatching: Vec::new(),

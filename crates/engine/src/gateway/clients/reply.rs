@@ -118,8 +118,7 @@ impl Gateway {
             if !self.finishing.is_empty() || !self.core.replies.is_empty() {
                 continue;
             }
-            let admitted = self.admission.parked() > 0 && self.admit_next();
-            if !admitted && !self.ways_are_ready() {
+            if !self.admit_next() && !self.ways_are_ready() {
                 return;
             }
         }

@@ -83,7 +83,7 @@ impl Gateway {
             Pending::Cut { job, shard } => {
                 self.backups.answered(&mut self.core, token, (job, shard), answer)
             }
-            Pending::Fate { job } => self.learned(job, answer),
+            Pending::Fate { job } => self.orphans.answered(&mut self.core, job, answer),
             Pending::Coordination { client, shard, errand } => {
                 self.coordinated(client, shard, errand, answer);
             }
@@ -228,7 +228,12 @@ impl Gateway {
                 )
                 | None => {}
             },
-            Notice::Orphan { txn, participants } => self.recover(txn, participants),
+            Notice::Orphan { txn, participants } => {
+                // Its own transactions end without help.
+                if !self.txns.contains_key(&txn) {
+                    self.orphans.begin(&mut self.core, txn, participants);
+                }
+            }
             Notice::Session { shard, session, told } => self.session_told(shard, session, told),
             Notice::Ending { session, ended, finished, shards } => {
                 self.session_ends(session, ended, finished, shards);

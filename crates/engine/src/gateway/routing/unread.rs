@@ -43,7 +43,7 @@ impl Gateway {
         };
         let refused = Answer::Refused(Refusal::Unread);
         let told = match (&pending, what) {
-            (Pending::Fate { job }, _) => return self.leave_unsettled(*job),
+            (Pending::Fate { job }, _) => return self.orphans.give_up(*job),
             (Pending::Snapshot { job, .. }, _) => return self.fail_snapshot(*job, error().into()),
             (Pending::Wait { job }, _) => return self.stop_waiting(*job, error().into()),
             (Pending::Gather { .. }, _) => Answer::Reply(error().into()),

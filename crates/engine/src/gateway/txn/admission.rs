@@ -2,13 +2,13 @@
 //!
 //! Where transactions conflict, more of them at once means longer waits under more locks, and past
 //! a point less gets done. So a gateway watches how often its transactions wait or give way, and
-//! lets as many run as do well together; the others begin when one has ended. Nobody is held back
+//! lets as many run as do well together; the others begin when one has ended. No session is held back
 //! for long: after [`PARKED_US_MAX`] a transaction begins whatever the figures say, so that idle
 //! clients cannot keep others out. The limit follows additive-increase, multiplicative-decrease
 //! (Chiu and Jain, 1989).
 
-use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::session::Session;
 use crate::limits::{ADMITTED_MAX, ADMITTED_MIN, IDLE_LOAD_US, PARKED_US_MAX};
 use std::collections::VecDeque;
 
@@ -18,25 +18,27 @@ const WINDOW: u32 = 32;
 const WAITS_HIGH: u32 = 75;
 /// Hundredths of waits per transaction below which more may run at once.
 const WAITS_LOW: u32 = 50;
-/// What giving way costs, in waits.
+/// Cost of giving way, in waits.
 const ABORT_WAITS: u32 = 2;
-/// How many may run before anything is known.
+/// Limit before anything is known.
 const BEGINNING: usize = 128;
 
-/// Who runs and who is to begin.
+/// Number of transactions that run, and sessions that are to begin one.
 #[derive(Debug)]
 pub(in crate::gateway) struct Admission {
     limit: usize,
     active: usize,
-    /// Those that count, each with the time when it was looked at last (µs), and the jobs of some that
-    /// are over.
+    /// Jobs of the transactions that count, and of some that are over, each with the time when it was
+    /// looked at last (µs).
     running: VecDeque<(u64, u64)>,
-    /// With the time when each begins at the latest (µs); those that were aborted go first.
+    /// Sessions whose transaction was aborted, with the time when each begins at the latest (µs). They
+    /// go first.
     again: VecDeque<(u64, SessionId)>,
+    /// Sessions that begin anew, likewise.
     fresh: VecDeque<(u64, SessionId)>,
     ended: u32,
     waits: u32,
-    /// Somebody was held back in this window.
+    /// Whether a session was held back in this window.
     bound: bool,
 }
 
@@ -50,39 +52,40 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// A transaction has begun, or begins to count again.
+    /// Counts a transaction that has begun, or counts again.
     pub fn begun(&mut self, now_us: u64, job: u64) {
         self.active += 1;
         self.running.push_back((now_us, job));
     }
 
-    /// The one that was not looked at for longest, if it is time for that: it is said next what comes of it.
+    /// The job that was not looked at for longest, if it is time for that. [`Admission::stays`] or
+    /// [`Admission::discounted`] follows.
     pub fn oldest(&mut self, now_us: u64) -> Option<u64> {
         let due = self.running.front().is_some_and(|(us, _)| us + IDLE_LOAD_US <= now_us);
         if due { self.running.pop_front().map(|(_, job)| job) } else { None }
     }
 
-    /// It goes on counting.
+    /// Lets a transaction that was looked at go on counting.
     pub fn stays(&mut self, now_us: u64, job: u64) {
         self.running.push_back((now_us, job));
     }
 
-    /// It does not count any more, until its client sends something.
+    /// Discounts a transaction that was looked at, until its client sends something.
     pub fn discounted(&mut self) {
         self.active -= 1;
     }
 
-    /// A request of a transaction waits for locks.
+    /// Counts a request that waits for locks.
     pub fn waits(&mut self) {
         self.waits += 1;
     }
 
-    /// A transaction has given way.
+    /// Counts a transaction that has given way.
     pub fn aborted(&mut self) {
         self.waits += ABORT_WAITS;
     }
 
-    /// A transaction is over, which has counted or not.
+    /// Notes the end of a transaction, which has counted or not.
     pub fn ended(&mut self, counted: bool) {
         self.active -= usize::from(counted);
         self.ended += 1;
@@ -110,8 +113,19 @@ impl Admission {
         queue.push_back((until_us, id));
     }
 
-    /// Whoever is to begin next, if there is room for one or one has waited long enough.
-    fn next(&mut self, now_us: u64) -> Option<SessionId> {
+    /// Whether a session may begin a transaction now. If not, [`Admission::next`] gives it in its turn.
+    pub fn admit(&mut self, now_us: u64, id: SessionId, session: &mut Session) -> bool {
+        if std::mem::take(&mut session.admitted) || self.parked() == 0 && self.is_open() {
+            return true;
+        }
+        if !std::mem::replace(&mut session.parked, true) {
+            self.park(now_us + PARKED_US_MAX, id, session.retry.is_some());
+        }
+        false
+    }
+
+    /// The session that is to begin next, if there is room or it has waited long enough.
+    pub fn next(&mut self, now_us: u64) -> Option<SessionId> {
         let open = self.is_open();
         for queue in [&mut self.again, &mut self.fresh] {
             if queue.front().is_some_and(|(until_us, _)| open || *until_us <= now_us) {
@@ -121,7 +135,7 @@ impl Admission {
         None
     }
 
-    /// When somebody has waited long enough, in microseconds.
+    /// Time at which a session has waited long enough, in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let fronts = [self.again.front(), self.fresh.front()];
         let look = self.running.front().map(|(us, _)| us + IDLE_LOAD_US);
@@ -129,42 +143,9 @@ impl Admission {
         Some(look.map_or(due, |look| look.min(due)))
     }
 
-    /// Sessions that are held back.
+    /// Number of sessions that are held back.
     pub fn parked(&self) -> usize {
         self.again.len() + self.fresh.len()
-    }
-}
-
-impl Gateway {
-    /// Whether the session may begin a transaction now. If not, it will be resumed.
-    pub(in crate::gateway) fn admit(&mut self, id: SessionId) -> bool {
-        self.discount_idle();
-        if !self.core.config.concurrency.deferred {
-            return true;
-        }
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
-        if std::mem::take(&mut session.admitted) {
-            return true;
-        }
-        if self.admission.parked() == 0 && self.admission.is_open() {
-            return true;
-        }
-        if !std::mem::replace(&mut session.parked, true) {
-            let until_us = self.core.now.mono_us + PARKED_US_MAX;
-            self.admission.park(until_us, id, session.retry.is_some());
-        }
-        false
-    }
-
-    /// Lets the next session begin its transaction, if there is room.
-    pub(in crate::gateway) fn admit_next(&mut self) -> bool {
-        self.discount_idle();
-        let Some(id) = self.admission.next(self.core.now.mono_us) else { return false };
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            (session.parked, session.admitted) = (false, true);
-            self.resumable.push(id);
-        }
-        true
     }
 }
 
@@ -192,7 +173,7 @@ mod tests {
         }
         assert_eq!(admission.limit, ADMITTED_MIN);
         end_a_window(&mut admission, 0);
-        assert_eq!(admission.limit, ADMITTED_MIN, "nobody was held back");
+        assert_eq!(admission.limit, ADMITTED_MIN, "no session was held back");
         for _ in 0..1000 {
             admission.bound = true;
             end_a_window(&mut admission, 0);
@@ -201,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn those_that_gave_way_begin_first_and_nobody_waits_for_long() {
+    fn aborted_transactions_begin_first_and_no_session_waits_for_long() {
         let mut admission = Admission { limit: 1, ..Admission::default() };
         admission.begun(0, 0);
         admission.park(10, SessionId(1), false);
         admission.park(20, SessionId(2), true);
         assert_eq!(admission.next(0), None);
-        assert_eq!(admission.next_timeout(), Some(10), "before anybody is looked at");
+        assert_eq!(admission.next_timeout(), Some(10), "before a transaction is looked at");
         assert_eq!(admission.next(10), Some(SessionId(1)));
         admission.ended(true);
         assert_eq!(admission.next(10), Some(SessionId(2)));

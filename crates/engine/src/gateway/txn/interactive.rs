@@ -87,10 +87,14 @@ impl Gateway {
         }
         let Wish { readonly, blind, .. } = wish;
         let lockless = readonly && self.core.config.concurrency.deferred;
-        if !lockless && !self.admit(id) {
-            return Handled::Hold;
+        if !lockless {
+            self.discount_idle();
         }
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let limited = !lockless && self.core.config.concurrency.deferred;
+        if limited && !self.admission.admit(self.core.now.mono_us, id, session) {
+            return Handled::Hold;
+        }
         let retry = session.retry.take();
         let request = session.request.take();
         let txn = match retry {

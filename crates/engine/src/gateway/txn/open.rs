@@ -150,6 +150,20 @@ impl Gateway {
         }
     }
 
+    /// Lets the next session that is held back begin its transaction, if there is one and room for it.
+    pub(in crate::gateway) fn admit_next(&mut self) -> bool {
+        if self.admission.parked() == 0 {
+            return false;
+        }
+        self.discount_idle();
+        let Some(id) = self.admission.next(self.core.now.mono_us) else { return false };
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            (session.parked, session.admitted) = (false, true);
+            self.resumable.push(id);
+        }
+        true
+    }
+
     /// A command of a transaction was refused. If it is strict nothing of it takes effect.
     pub(in crate::gateway) fn discard_strict(&mut self, job: u64) {
         if let Some(Job::Txn(txn)) = self.jobs.get(job)

@@ -1,73 +1,85 @@
-//! What became of a transaction whose coordinator is silent: this gateway finds out, and settles it.
+//! Orphans: transactions whose coordinator is silent. This gateway finds out what became of them, and
+//! settles them.
 //!
 //! All participants are asked. One that has not prepared the transaction makes sure that it never
 //! will; then it is aborted. If all have prepared it, it is committed, at the latest of their
 //! bounds, exactly as its coordinator would have decided. Any number of gateways may do this at the
 //! same time, the coordinator among them: they come to the same decision.
 
-use crate::gateway::mail::Pending;
-use crate::gateway::{Gateway, Job};
+use crate::gateway::core::Core;
+use crate::gateway::mail::{Pending, raise};
+use crate::gateway::slab::Slab;
 use crate::message::{Answer, Body, Fate, ShardId, TxnId};
 use adt::Timestamp;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
-/// A transaction that is being settled for somebody else.
-pub(in crate::gateway) struct Recovery {
+/// A transaction that is being settled in place of its coordinator.
+struct Orphan {
     txn: TxnId,
     participants: SmallVec<[ShardId; 4]>,
+    /// Number of participants that have not answered.
     left: usize,
+    /// The largest bound that a participant has prepared it with.
     bound: Timestamp,
+    /// When it was committed, if a participant knows that.
     committed: Option<Timestamp>,
+    /// Whether a participant will never prepare it.
     void: bool,
 }
 
-impl Gateway {
-    /// A shard has a prepared transaction of which nobody says what became of it.
-    pub(in crate::gateway) fn recover(&mut self, txn: TxnId, participants: SmallVec<[ShardId; 4]>) {
-        if self.txns.contains_key(&txn) || !self.recovering.insert(txn) {
+/// Transactions that this gateway settles in place of their coordinators.
+#[derive(Default)]
+pub(in crate::gateway) struct Orphans {
+    open: Slab<Orphan>,
+    txns: BTreeSet<TxnId>,
+}
+
+impl Orphans {
+    /// Asks the participants of a transaction for its fate, unless they are being asked already.
+    pub fn begin(&mut self, core: &mut Core, txn: TxnId, participants: SmallVec<[ShardId; 4]>) {
+        if !self.txns.insert(txn) {
             return;
         }
         let left = participants.len();
         let (bound, committed, void) = (Timestamp::ZERO, None, false);
-        let recovery =
-            Recovery { txn, participants: participants.clone(), left, bound, committed, void };
-        let job = self.jobs.insert(Job::Recovery(Box::new(recovery)));
-        self.core.mail.stats.recoveries += 1;
+        let orphan =
+            Orphan { txn, participants: participants.clone(), left, bound, committed, void };
+        let job = self.open.insert(orphan);
+        core.mail.stats.recoveries += 1;
         for shard in participants {
-            self.core.mail.ask(shard, Pending::Fate { job }, Body::Inquire { txn });
+            core.mail.ask(shard, Pending::Fate { job }, Body::Inquire { txn });
         }
     }
 
-    /// What a participant knows cannot be heard: nothing may be concluded from that. A shard that still
-    /// waits says so again.
-    pub(in crate::gateway) fn leave_unsettled(&mut self, job: u64) {
-        if let Some(Job::Recovery(recovery)) = self.jobs.remove(job) {
-            self.recovering.remove(&recovery.txn);
-        }
-    }
-
-    /// A participant has said what it knows.
-    pub(in crate::gateway) fn learned(&mut self, job: u64, answer: Answer) {
-        let Some(Job::Recovery(recovery)) = self.jobs.get_mut(job) else { return };
-        recovery.left -= 1;
+    /// Takes the answer of a participant. With the last one, the transaction is settled.
+    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) {
+        let Some(orphan) = self.open.get_mut(job) else { return };
+        orphan.left -= 1;
         match answer {
-            Answer::Fate(Fate::Prepared { bound }) => {
-                crate::gateway::mail::raise(&mut recovery.bound, bound);
-            }
-            Answer::Fate(Fate::Committed(ts)) => recovery.committed = Some(ts),
-            Answer::Fate(Fate::Void) => recovery.void = true,
+            Answer::Fate(Fate::Prepared { bound }) => raise(&mut orphan.bound, bound),
+            Answer::Fate(Fate::Committed(ts)) => orphan.committed = Some(ts),
+            Answer::Fate(Fate::Void) => orphan.void = true,
             // Nothing may be concluded from what is no fate.
-            _ => return self.leave_unsettled(job),
+            _ => return self.give_up(job),
         }
-        if recovery.left > 0 {
+        if orphan.left > 0 {
             return;
         }
-        let Some(Job::Recovery(recovery)) = self.jobs.remove(job) else { return };
-        self.recovering.remove(&recovery.txn);
-        let prepared = (!recovery.void).then_some(recovery.bound);
-        let commit = recovery.committed.or(prepared);
-        for shard in recovery.participants {
-            self.core.mail.tell(shard, Body::Decide { txn: recovery.txn, commit });
+        let Some(orphan) = self.open.remove(job) else { return };
+        self.txns.remove(&orphan.txn);
+        let prepared = (!orphan.void).then_some(orphan.bound);
+        let commit = orphan.committed.or(prepared);
+        for shard in orphan.participants {
+            core.mail.tell(shard, Body::Decide { txn: orphan.txn, commit });
+        }
+    }
+
+    /// Leaves a transaction as it is, because a participant cannot be heard: nothing may be concluded from
+    /// that. A shard that still waits for the decision says so again.
+    pub fn give_up(&mut self, job: u64) {
+        if let Some(orphan) = self.open.remove(job) {
+            self.txns.remove(&orphan.txn);
         }
     }
 }
