@@ -14,7 +14,7 @@ use crate::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
 use cluster::{ClusterOptions, ClusterSettings};
-use engine::gateway::acl::Acl;
+use engine::gateway::acl::Users;
 use engine::gateway::{Order, Patience, UserConfig};
 use engine::limits::{
     CONNECTIONS_MAX, COORDINATION_SHARE_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, REAP_US,
@@ -627,7 +627,7 @@ fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
             UserConfig { name, rules, verifier: None }
         })
         .collect();
-    let known = Acl::from_config(&rules);
+    let known = Users::from_config(&rules);
     known.map(|_| ()).map_err(|reason| ConfigError::new(format!("users: {reason}")))
 }
 

@@ -1,7 +1,7 @@
 //! What every part of a gateway works with: the time, the settings, the outbox and the timers.
 
 use super::admin::topology::{ClusterNode, Topology};
-use super::api::{Config, Facts};
+use super::api::{Config, Facts, Output, SessionId};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
 use crate::level::Level;
@@ -34,6 +34,12 @@ impl Core {
     /// Gives a place its reply, before the gateway takes its next input.
     pub fn finish(&mut self, target: Target, reply: Reply) {
         self.replies.push_back((target, reply));
+    }
+
+    /// Sends a session a message that is no reply to a command, or one of several, in the order of the
+    /// causes. `CLIENT REPLY` does not silence it.
+    pub fn push(&mut self, session: SessionId, protocol: u8, reply: Reply) {
+        self.mail.outputs.push_back(Output::Reply { session, reply, protocol, lingers: false });
     }
 
     /// Sets a timer that is due in so many microseconds.

@@ -39,7 +39,7 @@ use self::core::Core;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{Now, TxnId};
 use crate::slot::Routes;
-use acl::Acl;
+use acl::Users;
 use adt::collections::{Map, Set};
 use adt::{Blob, Timestamp};
 use clients::session::{Held, Mode, Session};
@@ -65,7 +65,7 @@ enum Job {
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
 pub struct Gateway {
     core: Core,
-    acl: Acl,
+    users: Users,
     sessions: Slab<Session>,
     next_client: u64,
     /// Sessions whose held commands may go on.
@@ -96,8 +96,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway without sessions. The users must be those that [`Acl::from_config`] accepts:
-    /// otherwise nobody can log in.
+    /// A gateway without sessions. The users must be those that [`Users::from_config`] accepts:
+    /// otherwise no client can log in.
     pub fn new(config: Config, now: Now) -> Self {
         let mut routes = Routes::even(config.shards);
         if let Some(map) = config.members.as_ref().and_then(|members| members.map.as_ref()) {
@@ -114,7 +114,7 @@ impl Gateway {
                 .then(|| routing::ways::Ways::new(config.leader_wait_us, now)),
             stats: GatewayStats::default(),
         };
-        let acl = Acl::from_config(&config.users).unwrap_or_default();
+        let users = Users::from_config(&config.users).unwrap_or_default();
         let core = Core {
             replies: VecDeque::new(),
             facts: Facts::default(),
@@ -128,7 +128,7 @@ impl Gateway {
         };
         let mut gateway = Self {
             core,
-            acl,
+            users,
             sessions: Slab::default(),
             next_client: 0,
             resumable: Vec::new(),
@@ -138,7 +138,7 @@ impl Gateway {
             backups: admin::backup::Backups::default(),
             gathers: admin::gather::Gathers::default(),
             txns: Map::default(),
-            pubsub: clients::pubsub::PubSub::new(),
+            pubsub: clients::pubsub::PubSub::default(),
             leases: txn::lease::Leases::default(),
             admission: txn::admission::Admission::default(),
             orphans: txn::recover::Orphans::default(),
@@ -161,7 +161,8 @@ impl Gateway {
             + u64::from(self.core.config.id.worker)
             + 1;
         self.next_client += 1;
-        let mut session = Session::new(opening, client, self.first_user());
+        let user = self.users.first(&self.core.config);
+        let mut session = Session::new(opening, client, user);
         session.active_us = now.mono_us;
         session.about.opened_us = now.mono_us;
         self.core.mail.stats.sessions += 1;

@@ -50,8 +50,10 @@ impl Gateway {
             Question::Publish { channel, payload } => {
                 let messages = self.pubsub.publish(channel, payload);
                 let count = messages.len() as i64;
-                for (session, message) in messages {
-                    self.push(session, message);
+                for (id, message) in messages {
+                    if let Some(session) = self.sessions.get(id.0) {
+                        self.core.push(id, session.protocol, message);
+                    }
                 }
                 Knowledge::Count(count)
             }

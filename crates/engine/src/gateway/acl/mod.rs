@@ -1,16 +1,17 @@
-//! Access control: who may call which commands on which keys and channels.
+//! Access control: which user may call which commands on which keys and channels.
 //!
 //! Rules are the words of Redis' `ACL SETUSER`. A new user may nothing; rules are applied from left
 //! to right. Decisions come from the command table that also parses and executes, and a test
 //! checks for every data command that its operations touch no key that was not checked.
 
 mod access;
+mod login;
+mod permissions;
 mod replies;
-mod units;
 
 pub use access::{KeyAccess, key_access};
+pub use permissions::{Permission, Permissions, permissions};
 pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
-pub use units::{Unit, Units, units};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
@@ -28,13 +29,13 @@ pub const PATTERNS_MAX: usize = 1_000;
 /// Longest rule, in bytes.
 pub const RULE_BYTES_MAX: usize = 1_024;
 
-/// All users.
+/// Users of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Acl {
+pub struct Users {
     users: BTreeMap<String, Arc<User>>,
 }
 
-/// How an authentication goes on.
+/// Next step of an authentication.
 #[derive(Clone, Debug)]
 pub enum Login {
     /// Any password fits.
@@ -46,7 +47,7 @@ pub enum Login {
     },
 }
 
-impl Acl {
+impl Users {
     /// The users of a configuration, or what is wrong with it.
     pub fn from_config(configs: &[UserConfig]) -> Result<Self, String> {
         if configs.len() > USERS_MAX {
@@ -78,7 +79,7 @@ impl Acl {
         Ok(Self { users })
     }
 
-    /// One user who may do everything without a password: a server without authentication.
+    /// One user that may do everything without a password: a server without authentication.
     pub fn open() -> Self {
         let mut user = User::new(DEFAULT_USER);
         for rule in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
@@ -97,7 +98,7 @@ impl Acl {
         self.users.values().map(|user| &**user)
     }
 
-    /// Who a new connection is without authentication: the default user, if it is switched on and
+    /// User of a new connection without authentication: the default user, if it is switched on and
     /// needs no password.
     pub fn unauthenticated(&self) -> Option<&Arc<User>> {
         self.users.get(DEFAULT_USER).filter(|user| user.enabled && user.nopass)
@@ -115,7 +116,7 @@ impl Acl {
     }
 }
 
-/// A pattern of keys and what may be done with them.
+/// Pattern of keys, and what may be done with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyRule {
     pattern: Blob,
@@ -130,7 +131,7 @@ pub struct User {
     enabled: bool,
     nopass: bool,
     verifier: Option<String>,
-    /// One bit per unit.
+    /// One bit per permission.
     allowed: Vec<u64>,
     /// The command rules that led to `allowed`, for people.
     commands: Vec<String>,
@@ -155,7 +156,7 @@ impl User {
             enabled: false,
             nopass: false,
             verifier: None,
-            allowed: vec![0; units().units.len().div_ceil(64)],
+            allowed: vec![0; permissions().all.len().div_ceil(64)],
             commands: vec!["-@all".to_owned()],
             keys: Vec::new(),
             all_keys: false,
@@ -231,7 +232,7 @@ impl User {
         }
         self.everything = self.all_keys
             && self.all_channels
-            && (0..units().units.len()).all(|unit| self.may_call(unit));
+            && (0..permissions().all.len()).all(|permission| self.may_call(permission));
         Ok(())
     }
 
@@ -280,25 +281,25 @@ impl User {
     }
 
     fn apply_command(&mut self, rule: &str) -> Result<(), String> {
-        let units = units();
+        let permissions = permissions();
         let (sign, what) = rule.split_at(1);
         let chosen: Vec<usize> = if what == "@all" {
             self.commands.clear();
-            (0..units.units.len()).collect()
+            (0..permissions.all.len()).collect()
         } else if let Some(category) = what.strip_prefix('@') {
-            let number = units.category(category).ok_or_else(|| {
-                format!("unknown category; known are all, {}", units.categories.join(", "))
+            let number = permissions.category(category).ok_or_else(|| {
+                format!("unknown category; known are all, {}", permissions.categories.join(", "))
             })?;
-            (0..units.units.len()).filter(|&i| units.units[i].is_in(number)).collect()
+            (0..permissions.all.len()).filter(|&i| permissions.all[i].is_in(number)).collect()
         } else {
-            units.named(what).ok_or_else(|| unknown(what))?
+            permissions.named(what).ok_or_else(|| unknown(what))?
         };
-        for unit in chosen {
-            let bit = 1 << (unit % 64);
+        for permission in chosen {
+            let bit = 1 << (permission % 64);
             if sign == "+" {
-                self.allowed[unit / 64] |= bit;
+                self.allowed[permission / 64] |= bit;
             } else {
-                self.allowed[unit / 64] &= !bit;
+                self.allowed[permission / 64] &= !bit;
             }
         }
         self.commands.retain(|r| &r[1..] != what);
@@ -306,8 +307,8 @@ impl User {
         Ok(())
     }
 
-    fn may_call(&self, unit: usize) -> bool {
-        self.allowed[unit / 64] & (1 << (unit % 64)) != 0
+    fn may_call(&self, permission: usize) -> bool {
+        self.allowed[permission / 64] & (1 << (permission % 64)) != 0
     }
 
     /// Whether the user may make this call; the error is the client's reply. The number of words
@@ -322,9 +323,9 @@ impl User {
             Err(ErrorReply::new("NOPERM", text))
         };
         let Some(position) = position(spec.name.as_bytes()) else { return denied(spec.name) };
-        let unit = units().called(position, args);
-        if !self.may_call(unit) {
-            return denied(&units().units[unit].full_name());
+        let permission = permissions().called(position, args);
+        if !self.may_call(permission) {
+            return denied(&permissions().all[permission].full_name());
         }
         self.check_keys(spec, args)?;
         self.check_channels(spec, args)
@@ -374,7 +375,7 @@ impl User {
     }
 }
 
-/// What is said of a rule about a command that is not there.
+/// Message for a rule about a command that is not there.
 fn unknown(what: &str) -> String {
     let known = known::lookup(&what.to_ascii_lowercase());
     let absent = known.filter(|known| !known.standing.is_built()).map(Known::absence);

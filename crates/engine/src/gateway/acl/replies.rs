@@ -1,22 +1,22 @@
 //! Replies of the `ACL` command. Verifiers never leave the server: a salted hash can still be
 //! guessed at leisure.
 
-use super::{Acl, User, units};
+use super::{User, Users, permissions};
 use crate::gateway::clients::session_commands::lookup;
 use adt::{Args, ErrorReply, Reply};
 
 /// `ACL CAT [category]`: the categories, or the commands of one.
 pub fn cat(category: Option<&[u8]>) -> Reply {
-    let units = units();
+    let permissions = permissions();
     let Some(name) = category else {
-        return Reply::Array(units.categories.iter().map(Reply::bulk).collect());
+        return Reply::Array(permissions.categories.iter().map(Reply::bulk).collect());
     };
-    let number = std::str::from_utf8(name).ok().and_then(|name| units.category(name));
+    let number = std::str::from_utf8(name).ok().and_then(|name| permissions.category(name));
     let Some(number) = number else {
         return Reply::err(format!("Unknown category '{}'", name.escape_ascii()));
     };
-    let members = units.units.iter().filter(|unit| unit.is_in(number));
-    Reply::Array(members.map(|unit| Reply::bulk(unit.full_name())).collect())
+    let members = permissions.all.iter().filter(|permission| permission.is_in(number));
+    Reply::Array(members.map(|permission| Reply::bulk(permission.full_name())).collect())
 }
 
 /// `ACL WHOAMI`.
@@ -25,13 +25,13 @@ pub fn who_am_i(user: &User) -> Reply {
 }
 
 /// `ACL USERS`.
-pub fn user_names(acl: &Acl) -> Reply {
-    Reply::Array(acl.users().map(|user| Reply::bulk(user.name())).collect())
+pub fn user_names(users: &Users) -> Reply {
+    Reply::Array(users.users().map(|user| Reply::bulk(user.name())).collect())
 }
 
 /// `ACL LIST`: one line of rules per user.
-pub fn list(acl: &Acl) -> Reply {
-    Reply::Array(acl.users().map(|user| Reply::bulk(line(user))).collect())
+pub fn list(users: &Users) -> Reply {
+    Reply::Array(users.users().map(|user| Reply::bulk(line(user))).collect())
 }
 
 fn line(user: &User) -> String {
@@ -75,8 +75,8 @@ fn channels(user: &User) -> String {
 
 /// `ACL GETUSER name`: a map in the shape of Redis 7, or nil. `passwords` says only whether there
 /// is one.
-pub fn get_user(acl: &Acl, name: &[u8]) -> Reply {
-    let user = std::str::from_utf8(name).ok().and_then(|name| acl.user(name));
+pub fn get_user(users: &Users, name: &[u8]) -> Reply {
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.user(name));
     let Some(user) = user else { return Reply::Nil };
     let set = |words: Vec<&'static str>| Reply::Set(words.into_iter().map(Reply::bulk).collect());
     let password = user.verifier.is_some().then(|| Reply::bulk("(hidden)"));
@@ -94,10 +94,10 @@ pub fn get_user(acl: &Acl, name: &[u8]) -> Reply {
 
 /// `ACL DRYRUN username command [arg ...]`: whether the user might make a call. `args` are all
 /// words of the `ACL` command.
-pub fn dry_run(acl: &Acl, args: &Args<'_>) -> Result<Reply, ErrorReply> {
+pub fn dry_run(users: &Users, args: &Args<'_>) -> Result<Reply, ErrorReply> {
     let wrong = || ErrorReply::err("wrong number of arguments for 'acl|dryrun' command");
     let name = args.get(2).ok_or_else(wrong)?;
-    let user = std::str::from_utf8(name).ok().and_then(|name| acl.user(name));
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.user(name));
     let user =
         user.ok_or_else(|| ErrorReply::err(format!("User '{}' not found", name.escape_ascii())))?;
     let call = args.tail(3).ok_or_else(wrong)?;

@@ -137,8 +137,8 @@ fn patterns_are_bounded() {
     assert!(user.apply("&more").unwrap_err().contains("at most 1000"));
 }
 
-fn acl(user: &User) -> Acl {
-    Acl { users: BTreeMap::from([(user.name.clone(), Arc::new(user.clone()))]) }
+fn acl(user: &User) -> Users {
+    Users { users: BTreeMap::from([(user.name.clone(), Arc::new(user.clone()))]) }
 }
 
 fn config(name: &str, rules: &[&str], verifier: Option<&str>) -> UserConfig {
@@ -151,7 +151,7 @@ fn config(name: &str, rules: &[&str], verifier: Option<&str>) -> UserConfig {
 
 #[test]
 fn a_configuration_is_read_or_refused() {
-    let acl = Acl::from_config(&[
+    let acl = Users::from_config(&[
         config("ann", &["on", "~*", "+@all"], Some("hash")),
         config("bob", &["off"], Some("hash")),
         config("default", &["on", "nopass"], None),
@@ -162,17 +162,17 @@ fn a_configuration_is_read_or_refused() {
     assert!(matches!(acl.login(b"eve\xff"), Login::Verify { verifier } if verifier.is_empty()));
     assert!(matches!(acl.login(b"default"), Login::Accept(user) if user.name() == "default"));
     assert!(acl.unauthenticated().is_some());
-    assert!(Acl::open().unauthenticated().unwrap().everything());
+    assert!(Users::open().unauthenticated().unwrap().everything());
     for wrong in [config("a b", &[], None), config("", &[], None), config("a", &["?"], None)] {
-        assert!(Acl::from_config(&[wrong]).is_err());
+        assert!(Users::from_config(&[wrong]).is_err());
     }
     let twice = [config("a", &[], None), config("a", &[], None)];
-    assert!(Acl::from_config(&twice).unwrap_err().contains("twice"));
+    assert!(Users::from_config(&twice).unwrap_err().contains("twice"));
 }
 
 #[test]
 fn replies_tell_rules_and_never_verifiers() {
-    let acl = Acl::from_config(&[config(
+    let acl = Users::from_config(&[config(
         "ann",
         &["on", "%R~app:*", "&news", "+@read", "-scard"],
         Some("argon2-secret"),

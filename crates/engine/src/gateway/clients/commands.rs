@@ -3,7 +3,7 @@
 use super::dispatch::{Effect, Handled};
 use super::publish;
 use super::session::{Mode, Session};
-use crate::gateway::acl::Acl;
+use crate::gateway::acl::Users;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::admin::{cluster, info, keyspace, shardmap};
 use crate::gateway::api::{Admin, Output, Question, SessionId};
@@ -92,8 +92,7 @@ impl Gateway {
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
                 self.subscriptions(id, spec.name, args)
             }
-            "hello" => self.hello(id, args),
-            "auth" => self.auth(id, args),
+            "hello" | "auth" => self.authenticate(id, args),
             "client" => self.client(id, args),
             "quit" => self.quit(id),
             "reset" => self.reset(id),
@@ -103,7 +102,7 @@ impl Gateway {
             "wait" => self.wait(id, args),
             _ => {
                 let session = self.sessions.get_mut(id.0);
-                let effect = effect(&self.core, &self.acl, session, spec, args);
+                let effect = effect(&self.core, &self.users, session, spec, args);
                 self.carry_out(id, effect)
             }
         }
@@ -177,9 +176,9 @@ impl Gateway {
         }
         self.end_transactions(id);
         self.pubsub.close(id);
-        self.count_subscriptions(id);
-        let user = self.first_user();
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        self.pubsub.count(&mut self.core.mail.stats, id, session);
+        let user = self.users.first(&self.core.config);
         session.mode = Mode::Single;
         session.watched.clear();
         session.retry = None;
@@ -207,7 +206,7 @@ fn select(args: &Args<'_>) -> Effect {
 /// The effect of a command that changes nothing but flags of its session.
 fn effect(
     core: &Core,
-    acl: &Acl,
+    users: &Users,
     session: Option<&mut Session>,
     spec: &CommandSpec,
     args: &Args<'_>,
@@ -248,7 +247,7 @@ fn effect(
             inquiry.and_gateways(Question::Stats).into()
         }
         "config" => config(core, args),
-        "acl" => acl_command(acl, session, args),
+        "acl" => acl_command(users, session, args),
         "save" => Effect::Serve(Admin::Save),
         "bgsave" => Effect::Serve(Admin::BackgroundSave),
         "shutdown" => shutdown(args),
@@ -313,7 +312,7 @@ fn config(core: &Core, args: &Args<'_>) -> Effect {
     unknown_subcommand(args).into()
 }
 
-fn acl_command(users: &Acl, session: Option<&mut Session>, args: &Args<'_>) -> Effect {
+fn acl_command(users: &Users, session: Option<&mut Session>, args: &Args<'_>) -> Effect {
     let reply = match args.len() {
         2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
         2 if args.is(1, "LIST") => acl::list(users),

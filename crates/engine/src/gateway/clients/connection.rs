@@ -1,130 +1,23 @@
-//! `HELLO`, `AUTH` and `CLIENT`: who is at the other end of a connection.
+//! `CLIENT`: names and settings of connections, and commands about other clients.
 
 use super::client_list;
 use super::client_list::ClientLine;
 use super::commands::{unknown_subcommand, wrong_words};
 use super::dispatch::{Effect, Handled};
 use super::hello;
-use super::hello::{Credentials, Hello};
-use super::session::{Mode, Replies, Session, Verdict};
+use super::session::{Mode, Replies, Session};
 use crate::gateway::Gateway;
-use crate::gateway::acl::{DEFAULT_USER, Login, User};
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::message::{Now, RequestId};
 use adt::{Args, Blob, ErrorReply, Reply};
-use std::sync::Arc;
-
-fn wrong_password() -> ErrorReply {
-    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
-}
 
 fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
 impl Gateway {
-    /// Who a connection is before it authenticates, if it need not.
-    pub(in crate::gateway) fn first_user(&self) -> Option<Arc<User>> {
-        if self.core.config.require_auth { None } else { self.acl.unauthenticated().cloned() }
-    }
-
-    /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
-    pub(in crate::gateway) fn hello(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let mut hello = match Hello::parse(args) {
-            Ok(hello) => hello,
-            Err(error) => return error.into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        if let Some(credentials) = hello.credentials.take() {
-            return self.log_in(id, credentials, Some(hello));
-        }
-        let known = self.sessions.get(id.0).is_some_and(|session| session.user.is_some());
-        if known { self.greet(id, hello).into() } else { hello::unauthenticated().into() }
-    }
-
-    fn greet(&mut self, id: SessionId, hello: Hello) -> Reply {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Reply::Nil };
-        if let Some(protocol) = hello.protocol {
-            session.protocol = protocol;
-        }
-        if let Some(name) = hello.name {
-            session.about.name = text(&name);
-        }
-        session.refresh();
-        hello::greeting(session.about.client, session.protocol, self.core.config.version)
-    }
-
-    /// `AUTH [username] password`.
-    pub(in crate::gateway) fn auth(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let credentials = match Credentials::parse(args) {
-            Ok(credentials) => credentials,
-            Err(error) => return error.into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        if args.len() == 2
-            && let Login::Accept(_) = self.acl.login(DEFAULT_USER.as_bytes())
-        {
-            let text = "AUTH <password> called without any password configured for the default \
-                        user. Are you sure your configuration is correct?";
-            return ErrorReply::err(text).into();
-        }
-        self.log_in(id, credentials, None)
-    }
-
-    fn log_in(&mut self, id: SessionId, credentials: Credentials, hello: Option<Hello>) -> Handled {
-        match self.acl.login(&credentials.user) {
-            Login::Accept(user) => self.logged_in(id, user, hello).into(),
-            Login::Verify { verifier } => {
-                let target = self.place(id, None);
-                self.bar(target);
-                let user = text(&credentials.user);
-                if let Some(session) = self.sessions.get_mut(id.0) {
-                    let user = user.clone();
-                    session.about.verdict = Some(Verdict { user, hello, target });
-                }
-                let password = credentials.password.0;
-                self.core.mail.outputs.push_back(Output::Verify {
-                    session: id,
-                    user,
-                    password,
-                    verifier,
-                });
-                Handled::Later
-            }
-        }
-    }
-
-    fn logged_in(&mut self, id: SessionId, user: Arc<User>, hello: Option<Hello>) -> Reply {
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.user = Some(user);
-            session.refresh();
-        }
-        hello.map_or(Reply::Ok, |hello| self.greet(id, hello))
-    }
-
-    /// The password that [`Output::Verify`] was about fits, or does not.
-    pub fn verified(&mut self, now: Now, id: SessionId, ok: bool) {
-        self.core.now = now;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
-        let user = self.acl.user(&user).filter(|user| ok && user.enabled()).cloned();
-        let reply = match user {
-            Some(user) => self.logged_in(id, user, hello),
-            None => {
-                self.core.mail.stats.auth_failures += 1;
-                wrong_password().into()
-            }
-        };
-        self.finish(target, reply);
-        self.settle();
-    }
-
     /// `CLIENT` and its subcommands.
     pub(in crate::gateway) fn client(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
@@ -251,7 +144,7 @@ impl Gateway {
             b"list" => client_list::parse_list(args)
                 .map(|filter| (Combine::Clients, Question::ClientList(filter))),
             b"kill" => {
-                let known_user = |name: &str| self.acl.user(name).is_some();
+                let known_user = |name: &str| self.users.user(name).is_some();
                 client_list::parse_kill(args, own, known_user).map(|kill| {
                     let combine = if kill.by_address { Combine::KilledOne } else { Combine::Sum };
                     (combine, Question::ClientKill(kill.filter))

@@ -5,9 +5,9 @@ use super::dispatch::{Effect, Handled};
 use super::pubsub::Kind;
 use crate::gateway::Gateway;
 use crate::gateway::admin::gather::{Combine, Inquiry};
-use crate::gateway::api::{Output, Question, SessionId};
+use crate::gateway::api::{Question, SessionId};
 use crate::gateway::mail::Target;
-use adt::{Args, Blob, Reply};
+use adt::{Args, Blob};
 
 impl Gateway {
     /// `PUBLISH`. The session's writes before it are in effect when the message goes out.
@@ -50,34 +50,12 @@ impl Gateway {
                 Err(error) => return error.into(),
             }
         };
-        self.count_subscriptions(id);
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        self.pubsub.count(&mut self.core.mail.stats, id, session);
         for reply in replies {
-            self.push(id, reply);
+            self.core.push(id, session.protocol, reply);
         }
         Handled::Later
-    }
-
-    /// Brings what depends on a session's subscriptions up to date.
-    pub(in crate::gateway) fn count_subscriptions(&mut self, id: SessionId) {
-        let (channels, patterns) = self.pubsub.counts(id);
-        self.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.subscriptions = (channels + patterns) as u32;
-            session.refresh();
-        }
-    }
-
-    /// Sends a session a message that is no reply to a command, or one of several, in the order of the
-    /// causes. `CLIENT REPLY` does not silence it.
-    pub(in crate::gateway) fn push(&mut self, id: SessionId, reply: Reply) {
-        let Some(session) = self.sessions.get(id.0) else { return };
-        let protocol = session.protocol;
-        self.core.mail.outputs.push_back(Output::Reply {
-            session: id,
-            reply,
-            protocol,
-            lingers: false,
-        });
     }
 }
 

@@ -1,15 +1,16 @@
-//! Who listens to which channels and patterns: the subscriptions of one gateway's sessions.
+//! Subscriptions of one gateway's sessions to channels and patterns.
 //!
 //! Messages and confirmations have the form that the Redis documentation of pub/sub gives them.
 //! A message goes to the subscribers of its channel first, then to those of matching patterns in
 //! the order of the patterns; a session that matches twice gets it twice, as in Redis.
 
-use crate::gateway::SessionId;
+use super::session::Session;
+use crate::gateway::api::{GatewayStats, SessionId};
 use crate::limits::SUBSCRIPTIONS_MAX;
 use adt::{Blob, ErrorReply, Reply, glob};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a subscription names.
+/// Kind of name in a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One channel (`SUBSCRIBE`).
@@ -20,12 +21,12 @@ pub enum Kind {
 
 /// The subscriptions of one session.
 #[derive(Clone, Debug, Default)]
-struct Own {
+struct Subscriptions {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
 }
 
-impl Own {
+impl Subscriptions {
     fn names(&mut self, kind: Kind) -> &mut BTreeSet<Blob> {
         match kind {
             Kind::Channel => &mut self.channels,
@@ -45,15 +46,10 @@ type Listeners = BTreeMap<Blob, BTreeSet<SessionId>>;
 pub struct PubSub {
     channels: Listeners,
     patterns: Listeners,
-    sessions: BTreeMap<SessionId, Own>,
+    sessions: BTreeMap<SessionId, Subscriptions>,
 }
 
 impl PubSub {
-    /// No subscriptions.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn listeners(&mut self, kind: Kind) -> &mut Listeners {
         match kind {
             Kind::Channel => &mut self.channels,
@@ -118,7 +114,7 @@ impl PubSub {
         replies
     }
 
-    fn put_back(&mut self, session: SessionId, own: Own) {
+    fn put_back(&mut self, session: SessionId, own: Subscriptions) {
         if own.count() > 0 {
             self.sessions.insert(session, own);
         }
@@ -169,12 +165,25 @@ impl PubSub {
         self.sessions.get(&session).map_or((0, 0), |own| (own.channels.len(), own.patterns.len()))
     }
 
+    /// Brings what depends on a session's subscriptions up to date.
+    pub(in crate::gateway) fn count(
+        &self,
+        stats: &mut GatewayStats,
+        id: SessionId,
+        session: &mut Session,
+    ) {
+        let (channels, patterns) = self.counts(id);
+        stats.subscribers = self.subscribers() as u64;
+        session.subscriptions = (channels + patterns) as u32;
+        session.refresh();
+    }
+
     /// How many sessions listen to something.
     pub fn subscribers(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Channels that somebody listens to (patterns do not count), in order: `PUBSUB CHANNELS`.
+    /// Channels with listeners (patterns do not count), in order: `PUBSUB CHANNELS`.
     pub fn channels(&self, pattern: Option<&[u8]>) -> Vec<Blob> {
         let passes = |name: &&Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
         self.channels.keys().filter(passes).cloned().collect()
@@ -185,7 +194,7 @@ impl PubSub {
         self.channels.get(channel).map_or(0, BTreeSet::len)
     }
 
-    /// Patterns that somebody listens to, in order: `PUBSUB NUMPAT` counts them over all gateways.
+    /// Patterns with listeners, in order: `PUBSUB NUMPAT` counts them over all gateways.
     pub fn patterns(&self) -> Vec<Blob> {
         self.patterns.keys().cloned().collect()
     }
@@ -232,7 +241,7 @@ mod tests {
 
     #[test]
     fn confirmations_count_what_the_session_listens_to() {
-        let mut all = PubSub::new();
+        let mut all = PubSub::default();
         let replies = all.subscribe(A, Kind::Channel, &blobs(&["x", "y", "x"])).unwrap();
         let expected = [
             push(&["subscribe", "x"], 1),
@@ -256,7 +265,7 @@ mod tests {
 
     #[test]
     fn messages_go_to_channels_first_then_to_patterns() {
-        let mut all = PubSub::new();
+        let mut all = PubSub::default();
         all.subscribe(B, Kind::Channel, &blobs(&["news"])).unwrap();
         all.subscribe(A, Kind::Channel, &blobs(&["news", "other"])).unwrap();
         all.subscribe(A, Kind::Pattern, &blobs(&["n*", "z*"])).unwrap();
@@ -270,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_closed_session_leaves_nothing_behind() {
-        let mut all = PubSub::new();
+        let mut all = PubSub::default();
         all.subscribe(A, Kind::Channel, &blobs(&["x", "y"])).unwrap();
         all.subscribe(A, Kind::Pattern, &blobs(&["*"])).unwrap();
         all.subscribe(B, Kind::Channel, &blobs(&["x"])).unwrap();
@@ -285,7 +294,7 @@ mod tests {
 
     #[test]
     fn subscriptions_are_bounded_and_a_refusal_changes_nothing() {
-        let mut all = PubSub::new();
+        let mut all = PubSub::default();
         let names: Vec<Blob> = (0..SUBSCRIPTIONS_MAX).map(|i| i.to_string().into()).collect();
         all.subscribe(A, Kind::Channel, &names).unwrap();
         let error = all.subscribe(A, Kind::Pattern, &blobs(&["more"])).unwrap_err();
@@ -305,7 +314,7 @@ mod tests {
             numsub_reply(&blobs(&["a", "b"]), &[3, 0]),
             Reply::Array(vec![Reply::bulk("a"), Reply::Int(3), Reply::bulk("b"), Reply::Int(0)])
         );
-        let mut all = PubSub::new();
+        let mut all = PubSub::default();
         all.subscribe(A, Kind::Channel, &blobs(&["ab", "b"])).unwrap();
         assert_eq!(all.channels(Some(b"a*")), blobs(&["ab"]));
     }

@@ -1,6 +1,6 @@
 //! The reference page of all commands.
 
-use super::{flag_names, units};
+use super::{flag_names, permissions};
 use crate::gateway::clients::session_commands::all;
 use adt::known::{self, Standing};
 use adt::{CommandSpec, Keys, record};
@@ -78,7 +78,7 @@ fn command(page: &mut String, spec: &CommandSpec) {
     if !flags.is_empty() {
         put(page, format_args!("- Flags: {flags}\n"));
     }
-    let categories: Vec<_> = units().categories_of(spec).map(|c| format!("`@{c}`")).collect();
+    let categories: Vec<_> = permissions().categories_of(spec).map(|c| format!("`@{c}`")).collect();
     put(page, format_args!("- Access control: {}\n", categories.join(" ")));
     match known::lookup(name).map(|known| known.standing) {
         None => page.push_str("- Redis does not have it.\n"),

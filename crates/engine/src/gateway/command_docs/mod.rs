@@ -13,7 +13,7 @@ pub use docs::docs;
 use key_flags::{KeyFlags, key_flags};
 pub use markdown::markdown;
 
-use super::acl::units;
+use super::acl::permissions;
 use crate::gateway::clients::commands::{unknown_subcommand, wrong_words};
 use crate::gateway::clients::session_commands::{all, lookup};
 use adt::syntax::{self, Part};
@@ -84,7 +84,7 @@ fn list(args: &Args<'_>) -> Result<Reply, ErrorReply> {
             Ok(names(&|spec| glob::matches(&pattern, spec.name.as_bytes())))
         }
         () if args.is(3, "ACLCAT") => Ok(names(&|spec| {
-            units().categories_of(spec).any(|c| c.as_bytes().eq_ignore_ascii_case(value))
+            permissions().categories_of(spec).any(|c| c.as_bytes().eq_ignore_ascii_case(value))
         })),
         () => Err(ErrorReply::syntax()),
     }
@@ -126,7 +126,7 @@ pub fn info(spec: &CommandSpec) -> Reply {
 fn entry(spec: &CommandSpec, name: &str, arity: i64, subcommands: Vec<Reply>) -> Reply {
     let (first, last, step) = key_range(spec.keys);
     let categories: Vec<String> =
-        units().categories_of(spec).map(|category| format!("@{category}")).collect();
+        permissions().categories_of(spec).map(|category| format!("@{category}")).collect();
     Reply::Array(vec![
         Reply::bulk(name),
         Reply::Int(arity),

@@ -1,4 +1,4 @@
-//! What a rule can allow or forbid: each command, and each subcommand of a container by itself.
+//! Permissions that rules give or take: one for each command, and for each subcommand of a container.
 
 use crate::gateway::clients::session_commands::{all, position};
 use adt::{Args, CommandSpec, Flags, syntax};
@@ -27,8 +27,8 @@ const OWN_FLAGS: [(&str, &str, Flags); 6] = [
     ("client", "unblock", ADMIN),
 ];
 
-/// A command or one of its subcommands.
-pub struct Unit {
+/// Permission to call a command, or one of its subcommands.
+pub struct Permission {
     /// The command.
     pub spec: &'static CommandSpec,
     /// The subcommand, in lower case; `None` for the command as a whole.
@@ -37,7 +37,7 @@ pub struct Unit {
     categories: u64,
 }
 
-impl Unit {
+impl Permission {
     /// `name` or `name|subcommand`.
     pub fn full_name(&self) -> String {
         match &self.subcommand {
@@ -46,51 +46,51 @@ impl Unit {
         }
     }
 
-    /// Whether the unit belongs to category number `category`.
+    /// Whether the permission belongs to category number `category`.
     pub fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0
     }
 }
 
-/// All units and categories.
-pub struct Units {
+/// All permissions and categories.
+pub struct Permissions {
     /// In the order of the commands' names; a command's subcommands follow it.
-    pub units: Vec<Unit>,
-    /// Where the units of each command begin, and one more for the end.
+    pub all: Vec<Permission>,
+    /// Where the permissions of each command begin, and one more for the end.
     starts: Vec<usize>,
     /// Names of the categories.
     pub categories: Vec<&'static str>,
 }
 
-impl Units {
-    /// The units of the command that is at `position` in the table of all commands.
+impl Permissions {
+    /// The permissions of the command that is at `position` in the table of all commands.
     pub fn of(&self, position: usize) -> std::ops::Range<usize> {
         self.starts[position]..self.starts[position + 1]
     }
 
-    /// The unit that a call is about: the subcommand if it is known, else the command.
+    /// The permission that a call needs: the subcommand if it is known, else the command.
     pub fn called(&self, position: usize, args: &Args<'_>) -> usize {
-        let units = self.of(position);
+        let range = self.of(position);
         let word = args.get(1).unwrap_or_default();
         let named = |i: &usize| {
-            let name = self.units[*i].subcommand.as_ref();
+            let name = self.all[*i].subcommand.as_ref();
             name.is_some_and(|s| s.as_bytes().eq_ignore_ascii_case(word))
         };
-        units.clone().find(named).unwrap_or(units.start)
+        range.clone().find(named).unwrap_or(range.start)
     }
 
-    /// The units called `name` or `name|subcommand`.
+    /// The permissions called `name` or `name|subcommand`.
     pub fn named(&self, name: &str) -> Option<Vec<usize>> {
         let (command, subcommand) = match name.split_once('|') {
             Some((command, subcommand)) => (command, Some(subcommand)),
             None => (name, None),
         };
-        let mut units = self.of(position(command.as_bytes())?);
+        let mut range = self.of(position(command.as_bytes())?);
         match subcommand {
-            None => Some(units.collect()),
-            Some(wanted) => units
+            None => Some(range.collect()),
+            Some(wanted) => range
                 .find(|&i| {
-                    let name = self.units[i].subcommand.as_ref();
+                    let name = self.all[i].subcommand.as_ref();
                     name.is_some_and(|s| s.eq_ignore_ascii_case(wanted))
                 })
                 .map(|i| vec![i]),
@@ -104,11 +104,11 @@ impl Units {
 
     /// Names of the categories of a command as a whole.
     pub fn categories_of(&self, spec: &CommandSpec) -> impl Iterator<Item = &'static str> + '_ {
-        let unit = position(spec.name.as_bytes()).map(|p| &self.units[self.starts[p]]);
+        let permission = position(spec.name.as_bytes()).map(|p| &self.all[self.starts[p]]);
         self.categories
             .iter()
             .enumerate()
-            .filter(move |(i, _)| unit.is_some_and(|u| u.is_in(*i)))
+            .filter(move |(i, _)| permission.is_some_and(|p| p.is_in(*i)))
             .map(|(_, name)| *name)
     }
 }
@@ -146,22 +146,22 @@ fn bits(categories: &mut Vec<&'static str>, spec: &CommandSpec, flags: Flags) ->
     bits
 }
 
-/// The units of the command table, made once.
-pub fn units() -> &'static Units {
-    static UNITS: OnceLock<Units> = OnceLock::new();
-    UNITS.get_or_init(|| {
-        let mut made = Units { units: Vec::new(), starts: vec![0], categories: Vec::new() };
+/// The permissions of the command table, made once.
+pub fn permissions() -> &'static Permissions {
+    static PERMISSIONS: OnceLock<Permissions> = OnceLock::new();
+    PERMISSIONS.get_or_init(|| {
+        let mut made = Permissions { all: Vec::new(), starts: vec![0], categories: Vec::new() };
         for &spec in all() {
             let mut add = |subcommand: Option<String>, flags| {
                 let categories = bits(&mut made.categories, spec, flags);
-                made.units.push(Unit { spec, subcommand, categories });
+                made.all.push(Permission { spec, subcommand, categories });
             };
             add(None, spec.flags);
             for (subcommand, _) in syntax::subcommands(spec.syntax) {
                 let own = OWN_FLAGS.iter().find(|o| o.0 == spec.name && o.1 == subcommand);
                 add(Some(subcommand), own.map_or(spec.flags, |o| o.2));
             }
-            made.starts.push(made.units.len());
+            made.starts.push(made.all.len());
         }
         made
     })

@@ -1,0 +1,115 @@
+//! Authentication: the words of `HELLO` and `AUTH`, and the verdicts on passwords.
+
+use super::{DEFAULT_USER, Login, User, Users};
+use crate::gateway::Gateway;
+use crate::gateway::api::{Config, Output, SessionId};
+use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::hello::{self, Credentials, Hello};
+use crate::gateway::clients::session::{Session, Verdict};
+use crate::message::Now;
+use adt::{Args, ErrorReply, Reply};
+use std::sync::Arc;
+
+fn wrong_password() -> ErrorReply {
+    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
+}
+
+impl Users {
+    /// User of a new connection, if it may do something before it authenticates.
+    pub(in crate::gateway) fn first(&self, config: &Config) -> Option<Arc<User>> {
+        if config.require_auth { None } else { self.unauthenticated().cloned() }
+    }
+
+    /// The words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
+    /// `AUTH [username] password`.
+    fn parse(&self, args: &Args<'_>) -> Result<(Option<Credentials>, Option<Hello>), ErrorReply> {
+        if args.is(0, "HELLO") {
+            let mut hello = Hello::parse(args)?;
+            return Ok((hello.credentials.take(), Some(hello)));
+        }
+        let credentials = Credentials::parse(args)?;
+        if args.len() == 2
+            && let Login::Accept(_) = self.login(DEFAULT_USER.as_bytes())
+        {
+            let text = "AUTH <password> called without any password configured for the default \
+                        user. Are you sure your configuration is correct?";
+            return Err(ErrorReply::err(text));
+        }
+        Ok((Some(credentials), None))
+    }
+}
+
+impl Session {
+    /// Follows a `HELLO`; gives the greeting.
+    fn greet(&mut self, hello: Hello, version: &str) -> Reply {
+        if let Some(protocol) = hello.protocol {
+            self.protocol = protocol;
+        }
+        if let Some(name) = hello.name {
+            self.about.name = String::from_utf8_lossy(&name).into_owned();
+        }
+        self.refresh();
+        hello::greeting(self.about.client, self.protocol, version)
+    }
+
+    /// Gives the session its user, and the reply of the command that has authenticated it.
+    fn log_in(&mut self, user: Arc<User>, hello: Option<Hello>, version: &str) -> Reply {
+        self.user = Some(user);
+        self.refresh();
+        hello.map_or(Reply::Ok, |hello| self.greet(hello, version))
+    }
+}
+
+impl Gateway {
+    /// `HELLO` and `AUTH`.
+    pub(in crate::gateway) fn authenticate(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let (credentials, hello) = match self.users.parse(args) {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let version = self.core.config.version;
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let Some(credentials) = credentials else {
+            return match hello.filter(|_| session.user.is_some()) {
+                Some(hello) => session.greet(hello, version).into(),
+                None => hello::unauthenticated().into(),
+            };
+        };
+        match self.users.login(&credentials.user) {
+            Login::Accept(user) => session.log_in(user, hello, version).into(),
+            Login::Verify { verifier } => {
+                let target = self.place(id, None);
+                self.bar(target);
+                let user = String::from_utf8_lossy(&credentials.user).into_owned();
+                if let Some(session) = self.sessions.get_mut(id.0) {
+                    let user = user.clone();
+                    session.about.verdict = Some(Verdict { user, hello, target });
+                }
+                let password = credentials.password.0;
+                let verify = Output::Verify { session: id, user, password, verifier };
+                self.core.mail.outputs.push_back(verify);
+                Handled::Later
+            }
+        }
+    }
+
+    /// Takes the verdict on the password of an [`Output::Verify`].
+    pub fn verified(&mut self, now: Now, id: SessionId, ok: bool) {
+        self.core.now = now;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
+        let user = self.users.user(&user).filter(|user| ok && user.enabled()).cloned();
+        let reply = match user {
+            Some(user) => session.log_in(user, hello, self.core.config.version),
+            None => {
+                self.core.mail.stats.auth_failures += 1;
+                wrong_password().into()
+            }
+        };
+        self.core.finish(target, reply);
+        self.settle();
+    }
+}
