@@ -32,6 +32,9 @@ use crate::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// Key of the map in its own group.
+pub(crate) const MAP_KEY: &[u8] = b"map";
+
 /// Longest address of a machine, in bytes.
 const ADDRESS_BYTES_MAX: usize = 255;
 

@@ -1,10 +1,10 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use crate::coordination::{self, Code, Event, Password, Zxid};
-use crate::gateway::admin::topology::ClusterConfig;
 use crate::level::Level;
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
-use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};
+use crate::map::ShardMap;
+use crate::message::{Concurrency, GatewayId, MachineId, Request, RequestId, ShardId};
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -90,6 +90,17 @@ pub struct Config {
     pub settings: BTreeMap<String, String>,
     /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).
     pub seed: u64,
+}
+
+/// Machines of a cluster, as far as they are known when a gateway begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Name of the cluster.
+    pub name: String,
+    /// All machines, this one included.
+    pub machines: Vec<MachineId>,
+    /// The shard map, if it is known.
+    pub map: Option<ShardMap>,
 }
 
 /// How long an interactive transaction may keep others waiting, in microseconds; nought for no limit.

@@ -27,10 +27,10 @@ pub(crate) mod waiting;
 
 pub use admin::info;
 pub use admin::overview::{MachineSeen, Overview, ShardSeen};
-pub use admin::topology::ClusterConfig;
 pub use api::{
-    Admin, ClientFilter, CommandCount, Config, CoordinationClient, Facts, GatewayStats, Knowledge,
-    NearWord, Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
+    Admin, ClientFilter, ClusterConfig, CommandCount, Config, CoordinationClient, Facts,
+    GatewayStats, Knowledge, NearWord, Opening, Order, Output, Patience, PeerMessage, Question,
+    Said, SessionId, UserConfig,
 };
 pub use clients::foreign::HTTP_METHODS;
 pub use clients::{client_list, hello, pubsub, session_commands};
@@ -236,6 +236,31 @@ impl Gateway {
             self.settle();
         }
         self.core.mail.outputs.pop_front()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        self.core.now = now;
+        while self.core.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
+            let Some((_, timer)) = self.core.timers.pop_first() else { break };
+            match timer {
+                Timer::Again { job } => self.again(job),
+                Timer::Deadline { job } => self.timed_out(job),
+                Timer::Circle { job } => self.look_for_circle(job),
+                Timer::Near { job } => self.near_due(job),
+                Timer::Cut { job } => self.backups.overdue(&mut self.core, job),
+                Timer::Dispatch { session } => self.dispatch_again(session),
+                Timer::Joint { job } => self.joint_again(job),
+            }
+        }
+        self.give_up_unled();
+        self.settle();
+    }
+
+    /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
+        timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
     }
 
     /// How many requests of a session are not answered yet; a number above all limits if what it

@@ -4,7 +4,7 @@
 use super::Gateway;
 use super::admin::gather::Inquiry;
 use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
-use super::clients::dispatch::Handled;
+use super::clients::effect::Handled;
 use super::mail::Target;
 use crate::message::{GatewayId, Now};
 

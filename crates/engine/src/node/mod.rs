@@ -20,7 +20,6 @@ mod transfer;
 mod words;
 
 pub use parcel::{Parcel, ParcelKind};
-pub(crate) use placement::MAP_KEY;
 pub use placement::Placing;
 pub use readiness::Readiness;
 pub use timing::Timing;

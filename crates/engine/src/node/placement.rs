@@ -9,7 +9,7 @@ use super::{Event, Node, Parcel, To};
 use crate::entry::EntryCodec;
 use crate::level::Level;
 use crate::limits::TICK_US;
-use crate::map::ShardMap;
+use crate::map::{MAP_KEY, ShardMap};
 use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
 use crate::replica::{Replica, ReplicaError, Setup};
 use crate::replication::{Members, Membership, Promises, Recovered};
@@ -18,9 +18,6 @@ use crate::shard::state::mix;
 use adt::Value;
 use adt::string::Value as StringValue;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The key of the map in its own group.
-pub(crate) const MAP_KEY: &[u8] = b"map";
 
 /// How often that is looked after while nothing else is to be done, in microseconds.
 const QUIET_PLACE_US: u64 = 1_000_000;

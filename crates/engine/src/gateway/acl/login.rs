@@ -3,7 +3,7 @@
 use super::{DEFAULT_USER, Login, User, Users};
 use crate::gateway::Gateway;
 use crate::gateway::api::{Config, Output, SessionId};
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::hello::{self, Credentials, Hello};
 use crate::gateway::clients::session::{Session, Verdict};
 use crate::message::Now;

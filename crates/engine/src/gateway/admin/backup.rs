@@ -4,8 +4,8 @@
 use super::gather::{Combine, Inquiry};
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::commands::unknown_subcommand;
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
+use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::slab::Slab;

@@ -4,9 +4,9 @@
 use super::gather::{Combine, Inquiry};
 use super::topology::ClusterNode;
 use crate::gateway::api::Admin;
-use crate::gateway::clients::commands::{unknown_subcommand, wrong_words};
-use crate::gateway::clients::dispatch::Effect;
+use crate::gateway::clients::effect::Effect;
 use crate::gateway::clients::session::Session;
+use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
 use crate::limits::SLOTS;
 use crate::message::{Body, MachineId, ShardId};
@@ -14,11 +14,7 @@ use crate::slot::slot;
 use adt::{Args, ErrorReply, Reply};
 
 /// `CLUSTER` and its subcommands.
-pub(in crate::gateway) fn command(
-    core: &Core,
-    session: Option<&mut Session>,
-    args: &Args<'_>,
-) -> Effect {
+pub(in crate::gateway) fn command(core: &Core, session: &mut Session, args: &Args<'_>) -> Effect {
     let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (word.as_slice(), args.len()) {
         (b"keyslot", 3) => Reply::Int(i64::from(slot(args.get(2).unwrap_or_default()))).into(),
@@ -89,10 +85,8 @@ fn keys_in_slot(core: &Core, args: &Args<'_>, count: Option<usize>) -> Effect {
 }
 
 /// Lets a client that asks which machine leads which slots be told when it is wrong.
-fn redirect(core: &Core, session: Option<&mut Session>) {
-    if !core.topology.is_alone()
-        && let Some(session) = session
-    {
+fn redirect(core: &Core, session: &mut Session) {
+    if !core.topology.is_alone() {
         session.redirects = true;
         session.refresh();
     }

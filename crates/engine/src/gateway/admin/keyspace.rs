@@ -4,7 +4,7 @@
 //! ([`adt::Whole`]); outside they are questions that every shard answers when it can.
 
 use super::gather::{Combine, Inquiry};
-use crate::gateway::clients::dispatch::Effect;
+use crate::gateway::clients::effect::Effect;
 use crate::gateway::clients::session_commands;
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::Step;

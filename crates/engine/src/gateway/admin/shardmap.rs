@@ -2,13 +2,12 @@
 
 use super::gather::{Combine, Inquiry};
 use crate::entry::Apply;
-use crate::gateway::clients::commands::unknown_subcommand;
-use crate::gateway::clients::dispatch::Effect;
+use crate::gateway::clients::effect::Effect;
+use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
-use crate::map::{ShardMap, list, name_of};
+use crate::map::{MAP_KEY, ShardMap, list, name_of};
 use crate::message::{Answer, Body, MachineId, RequestId, ShardId};
-use crate::node::MAP_KEY;
 use crate::replication::Members;
 use adt::string::{Expiry, Only, Op as StringOp, SetReply};
 use adt::{Args, Blob, ErrorReply, Op, Reply};

@@ -1,24 +1,13 @@
 //! Machines of a cluster as a gateway knows them: where clients reach them, whether they are connected,
 //! and which shards they hold.
 
-use crate::gateway::api::Facts;
+use crate::gateway::api::{ClusterConfig, Facts};
 use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::{MachineId, ShardId};
 use crate::replication::Members;
 use crate::shard::state::mix;
 use std::collections::BTreeMap;
-
-/// Machines of a cluster, as far as they are known when a gateway begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// Name of the cluster.
-    pub name: String,
-    /// All machines, this one included.
-    pub machines: Vec<MachineId>,
-    /// The shard map, if it is known.
-    pub map: Option<ShardMap>,
-}
 
 /// Another machine.
 #[derive(Clone, Debug, Default)]

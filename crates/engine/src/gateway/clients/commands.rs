@@ -1,40 +1,21 @@
 //! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
 
-use super::dispatch::{Effect, Handled};
-use super::publish;
+use super::effect::{Effect, Handled, View};
 use super::session::{Mode, Session};
+use super::{connection, publish};
 use crate::gateway::acl::Users;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::admin::{cluster, info, keyspace, shardmap};
 use crate::gateway::api::{Admin, Output, Question, SessionId};
-use crate::gateway::command_docs::CONTAINERS;
+use crate::gateway::command_docs::{
+    CONTAINERS, subcommand_syntax, unknown_subcommand, wrong_words,
+};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
 use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::{Body, Now};
 use adt::{Args, CommandSpec, ErrorReply, Reply, glob};
-
-/// The error for a subcommand that does not exist.
-pub(in crate::gateway) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
-    let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();
-    ErrorReply::unknown_subcommand(&name, args)
-}
-
-/// The error for a subcommand that takes words, but not these.
-pub(in crate::gateway) fn subcommand_syntax(args: &Args<'_>) -> ErrorReply {
-    let shown = |at| String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
-    ErrorReply::err(format!(
-        "unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
-        shown(1),
-        shown(0).to_ascii_uppercase()
-    ))
-}
-
-/// The error for a subcommand with too few or too many words.
-pub(in crate::gateway) fn wrong_words(container: &str, subcommand: &str) -> ErrorReply {
-    ErrorReply::arity(&format!("{container}|{subcommand}"))
-}
 
 /// What keeps a queued command of the session from being carried out, if that is known already.
 pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
@@ -93,16 +74,17 @@ impl Gateway {
                 self.subscriptions(id, spec.name, args)
             }
             "hello" | "auth" => self.authenticate(id, args),
-            "client" => self.client(id, args),
             "quit" => self.quit(id),
             "reset" => self.reset(id),
             "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
-            "wait" => self.wait(id, args),
             _ => {
-                let session = self.sessions.get_mut(id.0);
-                let effect = effect(&self.core, &self.users, session, spec, args);
+                let idle = self.is_idle(id);
+                let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+                let (core, users, pubsub) = (&self.core, &self.users, &self.pubsub);
+                let view = View { core, users, pubsub, id, session, idle };
+                let effect = effect(view, spec, args);
                 self.carry_out(id, effect)
             }
         }
@@ -112,6 +94,8 @@ impl Gateway {
     pub(in crate::gateway) fn carry_out(&mut self, id: SessionId, effect: Effect) -> Handled {
         match effect {
             Effect::Reply(reply) => Handled::Reply(reply),
+            Effect::Silent => Handled::Later,
+            Effect::Hold => Handled::Hold,
             Effect::Inquire(inquiry) => self.inquire(id, *inquiry),
             Effect::Serve(action) => self.serve(id, action),
         }
@@ -122,21 +106,6 @@ impl Gateway {
         // What is carried out behind a transaction has its turn.
         self.given.is_some()
             || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
-    }
-
-    /// `WAIT`: what is answered is replicated already, and a single server has no replicas.
-    fn wait(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let timeout = || {
-            let error = "timeout is not an integer or out of range";
-            args.int(2).map_err(|_| ErrorReply::err(error))
-        };
-        let numbers = args.int(1).and_then(|n| Ok((n, timeout()?)));
-        match numbers {
-            Err(error) => error.into(),
-            Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
-            Ok(_) if !self.is_idle(id) => Handled::Hold,
-            Ok(_) => Reply::Int(0).into(),
-        }
     }
 
     /// Lets the server do something, and waits for it.
@@ -203,16 +172,11 @@ fn select(args: &Args<'_>) -> Effect {
     }
 }
 
-/// The effect of a command that changes nothing but flags of its session.
-fn effect(
-    core: &Core,
-    users: &Users,
-    session: Option<&mut Session>,
-    spec: &CommandSpec,
-    args: &Args<'_>,
-) -> Effect {
+/// The effect of a command that changes nothing but its session.
+fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
+    let core = view.core;
     match spec.name {
-        "ping" => ping(session, args),
+        "ping" => ping(view.session, args),
         "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
         "select" => select(args),
         "command" => match command_docs::reply(args) {
@@ -226,9 +190,7 @@ fn effect(
         }
         "readonly" | "readwrite" => {
             // A replica may be asked, and any machine answers; or the leader is to be asked again.
-            if let Some(session) = session {
-                session.about.asks_replicas = spec.name == "readonly";
-            }
+            view.session.about.asks_replicas = spec.name == "readonly";
             Reply::Ok.into()
         }
         "asking" => Reply::Ok.into(),
@@ -247,11 +209,13 @@ fn effect(
             inquiry.and_gateways(Question::Stats).into()
         }
         "config" => config(core, args),
-        "acl" => acl_command(users, session, args),
+        "acl" => acl_command(view.users, view.session, args),
         "save" => Effect::Serve(Admin::Save),
         "bgsave" => Effect::Serve(Admin::BackgroundSave),
         "shutdown" => shutdown(args),
-        "cluster" => cluster::command(core, session, args),
+        "client" => connection::command(view, args),
+        "wait" => wait(view.idle, args),
+        "cluster" => cluster::command(core, view.session, args),
         "failover" => cluster::failover(core, args),
         "shardmap" => shardmap::command(core, args),
         "pubsub" => publish::command(args),
@@ -260,11 +224,11 @@ fn effect(
     }
 }
 
-fn ping(session: Option<&mut Session>, args: &Args<'_>) -> Effect {
+fn ping(session: &Session, args: &Args<'_>) -> Effect {
     if args.len() > 2 {
         return ErrorReply::err("wrong number of arguments for 'ping' command").into();
     }
-    if session.is_some_and(|session| session.only_subscribes()) {
+    if session.only_subscribes() {
         let message = Reply::bulk(args.get(1).unwrap_or_default());
         return Reply::Array(vec![Reply::bulk("pong"), message]).into();
     }
@@ -312,13 +276,13 @@ fn config(core: &Core, args: &Args<'_>) -> Effect {
     unknown_subcommand(args).into()
 }
 
-fn acl_command(users: &Users, session: Option<&mut Session>, args: &Args<'_>) -> Effect {
+fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> Effect {
     let reply = match args.len() {
         2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
         2 if args.is(1, "LIST") => acl::list(users),
         2 if args.is(1, "USERS") => acl::user_names(users),
         2 if args.is(1, "WHOAMI") => {
-            let user = session.and_then(|session| session.user.as_ref());
+            let user = session.user.as_ref();
             user.map_or(Reply::Nil, |user| acl::who_am_i(user))
         }
         3 if args.is(1, "GETUSER") => acl::get_user(users, args.get(2).unwrap_or_default()),
@@ -343,4 +307,19 @@ fn shutdown(args: &Args<'_>) -> Effect {
         }
     }
     Effect::Serve(Admin::Shutdown { save })
+}
+
+/// `WAIT`: a write that is answered is replicated already, and a single server has no replicas.
+fn wait(idle: bool, args: &Args<'_>) -> Effect {
+    let timeout = || {
+        let error = "timeout is not an integer or out of range";
+        args.int(2).map_err(|_| ErrorReply::err(error))
+    };
+    let numbers = args.int(1).and_then(|n| Ok((n, timeout()?)));
+    match numbers {
+        Err(error) => error.into(),
+        Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
+        Ok(_) if !idle => Effect::Hold,
+        Ok(_) => Reply::Int(0).into(),
+    }
 }

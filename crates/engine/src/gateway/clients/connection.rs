@@ -2,13 +2,13 @@
 
 use super::client_list;
 use super::client_list::ClientLine;
-use super::commands::{unknown_subcommand, wrong_words};
-use super::dispatch::{Effect, Handled};
+use super::effect::{Effect, View};
 use super::hello;
 use super::session::{Mode, Replies, Session};
 use crate::gateway::Gateway;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
+use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::message::{Now, RequestId};
 use adt::{Args, Blob, ErrorReply, Reply};
@@ -17,147 +17,137 @@ fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-impl Gateway {
-    /// `CLIENT` and its subcommands.
-    pub(in crate::gateway) fn client(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
-        match word.as_slice() {
-            b"list" | b"kill" | b"unblock" => {
-                let effect = self.about_clients(id, args, &word);
-                self.carry_out(id, effect)
-            }
-            b"reply" => self.client_reply(id, args),
-            b"request" => self.client_request(id, args),
-            b"order" => self.client_order(id, args),
-            b"maint_notifications" => {
-                ErrorReply::err("maintenance notifications are not offered by this server").into()
-            }
-            _ => self.client_own(id, args, &word),
+/// `CLIENT` and its subcommands.
+pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> Effect {
+    let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
+    match word.as_slice() {
+        b"list" | b"kill" | b"unblock" => others(&view, args, &word),
+        b"reply" => replies(view.session, args),
+        b"request" => request(view.session, args),
+        b"order" => order(view, args),
+        b"maint_notifications" => {
+            ErrorReply::err("maintenance notifications are not offered by this server").into()
         }
+        _ => itself(view, args, &word),
     }
+}
 
-    /// Subcommands that concern the connection itself.
-    fn client_own(&mut self, id: SessionId, args: &Args<'_>, word: &[u8]) -> Handled {
-        let now = self.core.now;
-        let counts = self.pubsub.counts(id);
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let about = &mut session.about;
-        let reply = match (word, args.len()) {
-            (b"id", 2) => Reply::Int(about.client as i64),
-            (b"getname", 2) if about.name.is_empty() => Reply::Nil,
-            (b"getname", 2) => Reply::bulk(&about.name),
-            (b"info", 2) => Reply::Text(line(session, now, counts).to_string() + "\n"),
-            (b"setname", 3) => match hello::client_name(args.get(2).unwrap_or_default()) {
-                Ok(name) => {
-                    about.name = text(&name);
+/// Subcommands that concern other clients.
+fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
+    let inquiry = match word {
+        b"list" => client_list::parse_list(args)
+            .map(|filter| (Combine::Clients, Question::ClientList(filter))),
+        b"kill" => {
+            let known_user = |name: &str| view.users.user(name).is_some();
+            let kill = client_list::parse_kill(args, view.session.about.client, known_user);
+            kill.map(|kill| {
+                let combine = if kill.by_address { Combine::KilledOne } else { Combine::Sum };
+                (combine, Question::ClientKill(kill.filter))
+            })
+        }
+        _ => parse_unblock(args).map(|question| (Combine::Unblocked, question)),
+    };
+    match inquiry {
+        Ok((combine, question)) => Inquiry::of_gateways(combine, question).into(),
+        Err(error) => error.into(),
+    }
+}
+
+/// Subcommands that concern the connection itself.
+fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
+    let View { core, pubsub, id, session, .. } = view;
+    let (now, counts) = (core.now, pubsub.counts(id));
+    let about = &mut session.about;
+    let reply = match (word, args.len()) {
+        (b"id", 2) => Reply::Int(about.client as i64),
+        (b"getname", 2) if about.name.is_empty() => Reply::Nil,
+        (b"getname", 2) => Reply::bulk(&about.name),
+        (b"info", 2) => Reply::Text(line(session, now, counts).to_string() + "\n"),
+        (b"setname", 3) => match hello::client_name(args.get(2).unwrap_or_default()) {
+            Ok(name) => {
+                about.name = text(&name);
+                Reply::Ok
+            }
+            Err(error) => error.into(),
+        },
+        (b"setinfo", 4) => {
+            let value = args.get(3).unwrap_or_default();
+            let (attribute, field) = match () {
+                () if args.is(2, "LIB-NAME") => ("lib-name", &mut about.library),
+                () if args.is(2, "LIB-VER") => ("lib-ver", &mut about.library_version),
+                () => {
+                    let what = text(args.get(2).unwrap_or_default());
+                    return ErrorReply::err(format!("Unrecognized option '{what}'")).into();
+                }
+            };
+            match hello::library_attribute(attribute, value) {
+                Ok(value) => {
+                    *field = text(&value);
                     Reply::Ok
                 }
                 Err(error) => error.into(),
-            },
-            (b"setinfo", 4) => {
-                let value = args.get(3).unwrap_or_default();
-                let (attribute, field) = match () {
-                    () if args.is(2, "LIB-NAME") => ("lib-name", &mut about.library),
-                    () if args.is(2, "LIB-VER") => ("lib-ver", &mut about.library_version),
-                    () => {
-                        let what = text(args.get(2).unwrap_or_default());
-                        return ErrorReply::err(format!("Unrecognized option '{what}'")).into();
-                    }
-                };
-                match hello::library_attribute(attribute, value) {
-                    Ok(value) => {
-                        *field = text(&value);
-                        Reply::Ok
-                    }
-                    Err(error) => error.into(),
-                }
             }
-            (b"no-evict", 3) => switch(args, &mut about.no_evict),
-            (b"no-touch", 3) => switch(args, &mut about.no_touch),
-            (
-                b"id" | b"getname" | b"info" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch",
-                _,
-            ) => wrong_words("client", &text(word)).into(),
-            _ => unknown_subcommand(args).into(),
-        };
-        reply.into()
-    }
+        }
+        (b"no-evict", 3) => switch(args, &mut about.no_evict),
+        (b"no-touch", 3) => switch(args, &mut about.no_touch),
+        (b"id" | b"getname" | b"info" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
+            wrong_words("client", &text(word)).into()
+        }
+        _ => unknown_subcommand(args).into(),
+    };
+    reply.into()
+}
 
-    /// `CLIENT REPLY ON | OFF | SKIP`.
-    fn client_reply(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.len() != 3 {
-            return wrong_words("client", "reply").into();
-        }
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let replies = match () {
-            () if args.is(2, "ON") => Replies::On,
-            () if args.is(2, "OFF") => Replies::Off,
-            () if args.is(2, "SKIP") && session.replies == Replies::Off => Replies::Off,
-            () if args.is(2, "SKIP") => Replies::SkipThis,
-            () => return ErrorReply::syntax().into(),
-        };
-        session.replies = replies;
-        session.refresh();
-        if replies == Replies::On { Reply::Ok.into() } else { Handled::Later }
+/// `CLIENT REPLY ON | OFF | SKIP`.
+fn replies(session: &mut Session, args: &Args<'_>) -> Effect {
+    if args.len() != 3 {
+        return wrong_words("client", "reply").into();
     }
+    let replies = match () {
+        () if args.is(2, "ON") => Replies::On,
+        () if args.is(2, "OFF") => Replies::Off,
+        () if args.is(2, "SKIP") && session.replies == Replies::Off => Replies::Off,
+        () if args.is(2, "SKIP") => Replies::SkipThis,
+        () => return ErrorReply::syntax().into(),
+    };
+    session.replies = replies;
+    session.refresh();
+    if replies == Replies::On { Reply::Ok.into() } else { Effect::Silent }
+}
 
-    /// `CLIENT ORDER ON | OFF`: whether commands that are sent without waiting for replies keep their order
-    /// across shards.
-    fn client_order(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.len() != 3 {
-            return wrong_words("client", "order").into();
-        }
-        let ordered = match () {
-            () if args.is(2, "ON") => true,
-            () if args.is(2, "OFF") => false,
-            () => return ErrorReply::syntax().into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.ordered = ordered;
-        }
-        Reply::Ok.into()
+/// `CLIENT ORDER ON | OFF`: whether commands that are sent without waiting for replies keep their order
+/// across shards.
+fn order(view: View<'_>, args: &Args<'_>) -> Effect {
+    if args.len() != 3 {
+        return wrong_words("client", "order").into();
     }
-
-    /// `CLIENT REQUEST name number`: the next command or transaction has this request number.
-    fn client_request(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.len() != 4 {
-            return wrong_words("client", "request").into();
-        }
-        let request = match request_id(args, 2) {
-            Ok(request) => request,
-            Err(error) => return error.into(),
-        };
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.request = Some(request);
-            session.refresh();
-        }
-        Reply::Ok.into()
+    let ordered = match () {
+        () if args.is(2, "ON") => true,
+        () if args.is(2, "OFF") => false,
+        () => return ErrorReply::syntax().into(),
+    };
+    if !view.idle {
+        return Effect::Hold;
     }
+    view.session.ordered = ordered;
+    Reply::Ok.into()
+}
 
-    /// The effect of `CLIENT LIST`, `CLIENT KILL` and `CLIENT UNBLOCK`, which are about other clients.
-    fn about_clients(&self, id: SessionId, args: &Args<'_>, word: &[u8]) -> Effect {
-        let own = self.sessions.get(id.0).map_or(0, |session| session.about.client);
-        let inquiry = match word {
-            b"list" => client_list::parse_list(args)
-                .map(|filter| (Combine::Clients, Question::ClientList(filter))),
-            b"kill" => {
-                let known_user = |name: &str| self.users.user(name).is_some();
-                client_list::parse_kill(args, own, known_user).map(|kill| {
-                    let combine = if kill.by_address { Combine::KilledOne } else { Combine::Sum };
-                    (combine, Question::ClientKill(kill.filter))
-                })
-            }
-            _ => parse_unblock(args).map(|question| (Combine::Unblocked, question)),
-        };
-        match inquiry {
-            Ok((combine, question)) => Inquiry::of_gateways(combine, question).into(),
-            Err(error) => error.into(),
-        }
+/// `CLIENT REQUEST name number`: the next command or transaction has this request number.
+fn request(session: &mut Session, args: &Args<'_>) -> Effect {
+    if args.len() != 4 {
+        return wrong_words("client", "request").into();
     }
+    let request = match request_id(args, 2) {
+        Ok(request) => request,
+        Err(error) => return error.into(),
+    };
+    session.request = Some(request);
+    session.refresh();
+    Reply::Ok.into()
+}
 
+impl Gateway {
     /// The lines of the clients that a filter lets through.
     pub(in crate::gateway) fn client_lines(
         &self,

@@ -4,62 +4,11 @@
 use super::session::{Held, Mode, Replies};
 use super::session_commands;
 use crate::gateway::Gateway;
-use crate::gateway::admin::gather::Inquiry;
-use crate::gateway::api::{Admin, SessionId};
+use crate::gateway::api::SessionId;
 use crate::level::Level;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::message::Now;
-use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, Reply, known};
-
-/// How a command of the session went.
-pub(in crate::gateway) enum Handled {
-    /// This is its reply.
-    Reply(Reply),
-    /// Its reply comes later, or has been sent.
-    Later,
-    /// It must wait until everything before it is answered.
-    Hold,
-}
-
-/// Effect of a command that was worked out without changing anything.
-pub(in crate::gateway) enum Effect {
-    /// The reply is known.
-    Reply(Reply),
-    /// Shards or gateways are to be asked.
-    Inquire(Box<Inquiry>),
-    /// The server is to do something.
-    Serve(Admin),
-}
-
-impl From<Reply> for Effect {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
-}
-
-impl From<ErrorReply> for Effect {
-    fn from(error: ErrorReply) -> Self {
-        Self::Reply(error.into())
-    }
-}
-
-impl From<Inquiry> for Effect {
-    fn from(inquiry: Inquiry) -> Self {
-        Self::Inquire(Box::new(inquiry))
-    }
-}
-
-impl From<Reply> for Handled {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
-}
-
-impl From<ErrorReply> for Handled {
-    fn from(error: ErrorReply) -> Self {
-        Self::Reply(error.into())
-    }
-}
+use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 
 impl Gateway {
     /// One command of a client. Tells whether its reply may be large, as [`Gateway::is_heavy`] does.

@@ -4,6 +4,7 @@ pub mod client_list;
 pub(in crate::gateway) mod commands;
 pub(in crate::gateway) mod connection;
 pub(in crate::gateway) mod dispatch;
+pub(in crate::gateway) mod effect;
 pub(in crate::gateway) mod foreign;
 pub mod hello;
 pub(in crate::gateway) mod publish;

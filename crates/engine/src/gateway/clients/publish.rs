@@ -1,11 +1,11 @@
 //! Commands that publish, subscribe, and tell about subscriptions.
 
-use super::commands::{subcommand_syntax, unknown_subcommand, wrong_words};
-use super::dispatch::{Effect, Handled};
+use super::effect::{Effect, Handled};
 use super::pubsub::Kind;
 use crate::gateway::Gateway;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
+use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_words};
 use crate::gateway::mail::Target;
 use adt::{Args, Blob};
 

@@ -14,7 +14,6 @@ use key_flags::{KeyFlags, key_flags};
 pub use markdown::markdown;
 
 use super::acl::permissions;
-use crate::gateway::clients::commands::{unknown_subcommand, wrong_words};
 use crate::gateway::clients::session_commands::{all, lookup};
 use adt::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
@@ -22,6 +21,27 @@ use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
 /// Commands of Redis that have others in them, known by their second word, and tell which.
 pub(super) const CONTAINERS: [&str; 8] =
     ["acl", "client", "cluster", "command", "config", "memory", "object", "pubsub"];
+
+/// The error for a subcommand that does not exist.
+pub(in crate::gateway) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
+    let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();
+    ErrorReply::unknown_subcommand(&name, args)
+}
+
+/// The error for a subcommand that takes words, but not these.
+pub(in crate::gateway) fn subcommand_syntax(args: &Args<'_>) -> ErrorReply {
+    let shown = |at| String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
+    ErrorReply::err(format!(
+        "unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_ascii_uppercase()
+    ))
+}
+
+/// The error for a subcommand with too few or too many words.
+pub(in crate::gateway) fn wrong_words(container: &str, subcommand: &str) -> ErrorReply {
+    ErrorReply::arity(&format!("{container}|{subcommand}"))
+}
 
 /// The reply of `COMMAND` and of its subcommands.
 pub fn reply(args: &Args<'_>) -> Result<Reply, ErrorReply> {

@@ -10,7 +10,7 @@ use super::work::Step;
 use super::{Cause, Role, Txn};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::connection::request_id;
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::routing::data::long_key;

@@ -6,7 +6,7 @@ use crate::gateway::Gateway;
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Multi, Session};
 use crate::gateway::clients::session_commands;
 use crate::gateway::mail::{Pending, Target};

@@ -6,7 +6,7 @@ use super::{Cause, Role, Stage, Txn};
 use crate::gateway::acl::KeyAccess;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{Patience, Question, SessionId};
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
 use crate::gateway::routing::data::key_too_long;
 use crate::gateway::{Gateway, Job};
 use crate::limits::{IDLE_LOAD_US, TRANSACTION_TIMEOUT_MS_MAX, WANTED_US};

@@ -7,7 +7,7 @@
 use crate::gateway::Gateway;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::{Effect, Handled};
+use crate::gateway::clients::effect::{Effect, Handled};
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::core::Core;
 use crate::gateway::routing::data::{key_too_long, long_key};

@@ -8,7 +8,7 @@ use super::fence::slots_of;
 use crate::entry::Apply;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::routing::data::long_key;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};

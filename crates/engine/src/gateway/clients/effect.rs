@@ -1,0 +1,74 @@
+//! Effects of commands that are worked out by parts of a gateway, for the wiring to carry out.
+
+use super::pubsub::PubSub;
+use super::session::Session;
+use crate::gateway::acl::Users;
+use crate::gateway::admin::gather::Inquiry;
+use crate::gateway::api::{Admin, SessionId};
+use crate::gateway::core::Core;
+use adt::{ErrorReply, Reply};
+
+/// Outcome of a command of a session.
+pub(in crate::gateway) enum Handled {
+    /// The reply is known.
+    Reply(Reply),
+    /// The reply comes later, or has been sent.
+    Later,
+    /// The command must wait until everything before it is answered.
+    Hold,
+}
+
+/// Effect of a command that was worked out without changing more than its session.
+pub(in crate::gateway) enum Effect {
+    /// The reply is known.
+    Reply(Reply),
+    /// There is no reply.
+    Silent,
+    /// The command must wait until everything before it is answered.
+    Hold,
+    /// Shards or gateways are to be asked.
+    Inquire(Box<Inquiry>),
+    /// The server is to do something.
+    Serve(Admin),
+}
+
+/// State that such a command may look at, and the session that it may change.
+pub(in crate::gateway) struct View<'a> {
+    pub core: &'a Core,
+    pub users: &'a Users,
+    pub pubsub: &'a PubSub,
+    pub id: SessionId,
+    pub session: &'a mut Session,
+    /// Whether everything that the session has sent before is answered.
+    pub idle: bool,
+}
+
+impl From<Reply> for Handled {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<ErrorReply> for Handled {
+    fn from(error: ErrorReply) -> Self {
+        Self::Reply(error.into())
+    }
+}
+
+impl From<Reply> for Effect {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<ErrorReply> for Effect {
+    fn from(error: ErrorReply) -> Self {
+        Self::Reply(error.into())
+    }
+}
+
+impl From<Inquiry> for Effect {
+    fn from(inquiry: Inquiry) -> Self {
+        Self::Inquire(Box::new(inquiry))
+    }
+}
