@@ -182,7 +182,8 @@ fn paths_in(code: &str) -> Vec<Named> {
     for line in code.lines().filter(|line| !line.trim_start().contains("use ")) {
         for (at, _) in line.match_indices("::") {
             let start = line[..at].rfind(|c: char| !is_word(c)).map_or(0, |i| i + 1);
-            if line[..start].ends_with("::") {
+            // A visibility, as in `pub(in crate::a)`, uses nothing of its module.
+            if line[..start].ends_with("::") || line[..start].ends_with("(in ") {
                 continue;
             }
             let path: String =
@@ -321,7 +322,7 @@ mod tests {
             ("src/a/mod.rs", "mod inner;\npub use inner::{Thing, Other as Else};\n"),
             ("src/a/inner.rs", "use crate::c::{\n    self, Third,\n};\nuse std::fs;\n"),
             ("src/b.rs", "use super::a::Thing;\n"),
-            ("src/c.rs", "fn f() { crate::b::run() }\n"),
+            ("src/c.rs", "pub(in crate::a) fn f() { crate::b::run() }\n"),
         ]);
         let graph = imports(&found, "src/");
         assert_eq!(graph["src/b.rs"], BTreeSet::from(["src/a/inner.rs"]));

@@ -1,12 +1,16 @@
 //! Gateways: they own the sessions of clients, turn commands into requests to shards, coordinate
 //! transactions and put the replies back into the order of the commands.
 //!
-//! One command takes this way: [`Gateway::command`] finds it in the table, checks what the session
-//! may do (`dispatch`), and sends its operations (`data`). What needs more than one message is a
-//! *job*: a transaction (`txn`, `calls`, `commit`), a snapshot over several shards (`snapshot`), a
-//! read-only interactive transaction (`readonly`), a blocking command (`blocking`), something that
-//! asks everybody (`gather`). While a job runs, its session's further commands are held back, so
+//! A command takes this route: [`Gateway::command`] finds it in the table, checks what the session
+//! may do (`dispatch`), and sends its operations (`data`). A command that needs more than one message
+//! is a *job*: a transaction (`txn`, `calls`, `commit`), a snapshot over several shards (`snapshot`), a
+//! read-only interactive transaction (`readonly`), a blocking command (`blocking`), a question to all
+//! shards or gateways (`gather`). While a job runs, its session's further commands are held back, so
 //! that a pipeline is carried out in order.
+//!
+//! A gateway is made of *parts* (`backups`, `gathers`, `leases`, `orphans` ...): each owns its state, and
+//! its methods take inputs and give effects. All of them work with [`Core`]. Methods of [`Gateway`] wire
+//! the parts.
 
 pub mod acl;
 pub(crate) mod admin;
