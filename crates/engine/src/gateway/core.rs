@@ -5,7 +5,9 @@ use super::api::{Config, Facts, Output, SessionId};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
 use crate::level::Level;
-use crate::message::{GatewayId, MachineId, Now, ShardId};
+use crate::map::ShardMap;
+use crate::message::{Age, Body, GatewayId, MachineId, Now, ShardId};
+use crate::pipeline::StreamId;
 use crate::replica::term_of;
 use adt::{ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
@@ -84,6 +86,26 @@ impl Core {
     pub fn moved(&self, shard: ShardId, slot: u16) -> Option<ErrorReply> {
         let address = self.topology.address(self.leader(shard)?)?;
         Some(ErrorReply::new("MOVED", format!("{slot} {address}")))
+    }
+
+    /// A new age: larger than all earlier ones of this gateway, and unlike those of all others.
+    pub fn new_age(&mut self) -> Age {
+        self.clock = self.clock.next().max(Timestamp::from_micros(self.now.wall_us));
+        Age { began: self.clock, gateway: self.config.id }
+    }
+
+    /// Whether all machines understand messages of a level. True on a server without a cluster.
+    pub fn all_understand(&self, level: Level) -> bool {
+        let understood = |map: &ShardMap| map.level.suffices_for(level);
+        self.mail.ways.is_none() || self.topology.map().is_some_and(understood)
+    }
+
+    /// Tells the shards of a stream that nothing more of it follows.
+    pub fn end_stream(&mut self, stream: StreamId, shards: &[ShardId]) {
+        for shard in shards {
+            let shards = shards.to_vec();
+            self.mail.tell(*shard, Body::EndStream { stream, shards });
+        }
     }
 
     /// The other gateways of this machine.

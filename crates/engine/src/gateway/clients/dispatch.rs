@@ -266,7 +266,7 @@ impl Gateway {
             );
             return Err(ErrorReply::err(text));
         }
-        if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level_of(spec.name)) {
+        if spec.flags.has(Flags::COORDINATION) && !self.core.all_understand(level_of(spec.name)) {
             return Err(too_new());
         }
         if self.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {

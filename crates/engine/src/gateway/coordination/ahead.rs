@@ -114,7 +114,7 @@ impl Client {
 impl Gateway {
     /// Whether what goes to several shards of a tree can be sent without waiting.
     fn sends_ahead(&self) -> bool {
-        self.core.config.order == Order::Constant && self.all_understand(Level::STREAMED)
+        self.core.config.order == Order::Constant && self.core.all_understand(Level::STREAMED)
     }
 
     /// Sends ahead what can be; tells whether a stream is under way, to which nothing else can be added now.
@@ -230,6 +230,6 @@ impl Gateway {
         for sent in failed.into_iter().rev() {
             client.turns.waiting.push_front(sent.waiting);
         }
-        self.tell_over(stream, &shards);
+        self.core.end_stream(stream, &shards);
     }
 }

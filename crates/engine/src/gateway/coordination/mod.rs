@@ -27,7 +27,6 @@ use crate::coordination::{
 };
 use crate::level::Level;
 use crate::limits::COORDINATION_REQUESTS_MAX;
-use crate::map::ShardMap;
 use crate::message::{Answer, Body, Now, ShardId};
 pub(super) use ahead::Sender;
 pub(super) use ends::End;
@@ -309,7 +308,7 @@ impl Gateway {
     /// The first thing that a client says. Answer: [`Said::Connected`] or [`Said::Expired`].
     pub fn client_connects(&mut self, now: Now, id: CoordinationClient, connect: Connect) {
         self.core.now = now;
-        if !self.all_understand(Level::COORDINATED) {
+        if !self.core.all_understand(Level::COORDINATED) {
             return self.end_client(id);
         }
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
@@ -318,7 +317,7 @@ impl Gateway {
         let seq = client.next;
         client.next += 1;
         client.queue.push_back(Queued::new(seq));
-        if self.clients.spread.is_some() || !self.all_understand(Level::SPREAD) {
+        if self.clients.spread.is_some() || !self.core.all_understand(Level::SPREAD) {
             return self.ask_for_session(id);
         }
         self.clients.early.push(id.0);
@@ -329,7 +328,7 @@ impl Gateway {
     /// is at one shard as far as they know.
     pub(super) fn look_at_spread(&mut self) {
         let unknown = self.clients.spread.is_none() && !self.clients.of.is_empty();
-        if unknown && self.all_understand(Level::SPREAD) {
+        if unknown && self.core.all_understand(Level::SPREAD) {
             self.ask_for_spread();
         }
     }
@@ -484,12 +483,6 @@ impl Gateway {
         client.is_some_and(|client| {
             !client.is_on && client.next > 0 || client.queue.len() >= COORDINATION_REQUESTS_MAX
         })
-    }
-
-    /// Whether all machines understand what would be sent to them.
-    pub(super) fn all_understand(&self, level: Level) -> bool {
-        let understood = |map: &ShardMap| map.level.suffices_for(level);
-        self.core.mail.ways.is_none() || self.core.topology.map().is_some_and(understood)
     }
 
     fn ask_shard(&mut self, id: CoordinationClient, shard: ShardId, errand: Errand, ask: Ask) {

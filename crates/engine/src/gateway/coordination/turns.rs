@@ -81,7 +81,7 @@ impl Gateway {
 
     /// Sends what need not wait any more.
     pub(super) fn send_in_turn(&mut self, id: CoordinationClient) {
-        let (spread, joint) = (self.spread(), self.all_understand(Level::JOINT));
+        let (spread, joint) = (self.spread(), self.core.all_understand(Level::JOINT));
         if let Some(client) = self.clients.clients.get_mut(id.0) {
             client.turns.asked = false;
         }

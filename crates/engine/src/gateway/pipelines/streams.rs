@@ -322,7 +322,7 @@ impl Gateway {
     fn end_stream(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(stream) = session.stream.take() else { return };
-        self.tell_over(stream.id, stream.shards());
+        self.core.end_stream(stream.id, stream.shards());
         let refused = stream.refused.clone();
         let again = stream.into_failed();
         if let Some(error) = refused {
@@ -352,14 +352,6 @@ impl Gateway {
         session.failures = 0;
         let behind: Vec<Planned> = session.gathered.drain(..).collect();
         behind.into_iter().for_each(|planned| self.finish(planned.target, error.clone()));
-    }
-
-    /// All of a stream is answered: its shards need not know of it any more.
-    pub(in crate::gateway) fn tell_over(&mut self, stream: StreamId, shards: &[ShardId]) {
-        for shard in shards {
-            let shards = shards.to_vec();
-            self.core.mail.tell(*shard, Body::EndStream { stream, shards });
-        }
     }
 
     /// What has failed may be dispatched again.

@@ -289,8 +289,7 @@ impl Txn {
 impl Gateway {
     /// A new age, smaller than all later ones of this gateway.
     pub(super) fn new_age(&mut self) -> Age {
-        self.core.clock = self.core.clock.next().max(Timestamp::from_micros(self.core.now.wall_us));
-        Age { began: self.core.clock, gateway: self.core.config.id }
+        self.core.new_age()
     }
 
     /// Makes a transaction known; gives its job.

@@ -99,7 +99,7 @@ impl Gateway {
         let Some(request) = &txn.request else { return };
         let values = matches!(txn.role, Role::Interactive { blind: false, .. });
         let bytes = || items.iter().flatten().map(weight).sum::<usize>();
-        let known = self.all_understand(Level::JOINT) && !txn.replies_lost && !txn.repeats;
+        let known = self.core.all_understand(Level::JOINT) && !txn.replies_lost && !txn.repeats;
         if values || txn.whole_there || !known || bytes() > REMEMBERED_BYTES_MAX {
             return;
         }

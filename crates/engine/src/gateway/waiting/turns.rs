@@ -38,10 +38,10 @@ impl Gateway {
             return self.begin_visit(id, awaiting);
         }
         let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
-        if op.ticket().is_some() && !self.all_understand(Level::NAMED) {
+        if op.ticket().is_some() && !self.core.all_understand(Level::NAMED) {
             return self.reply(id, too_new().into());
         }
-        if (op.reserves() > 1 || op.listens()) && !self.all_understand(Level::LOCKS) {
+        if (op.reserves() > 1 || op.listens()) && !self.core.all_understand(Level::LOCKS) {
             return self.reply(id, too_new().into());
         }
         let request = self.take_request(id);

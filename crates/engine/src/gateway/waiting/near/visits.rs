@@ -47,7 +47,7 @@ impl Gateway {
         let Awaiting { key, op: AnyOp::Lock(Op::Acquire(grant)), timeout_ms, .. } = awaiting else {
             return self.reply(id, ErrorReply::syntax().into());
         };
-        if !self.all_understand(Level::LOCKS) {
+        if !self.core.all_understand(Level::LOCKS) {
             return self.reply(id, too_new().into());
         }
         let request = self.take_request(id);
