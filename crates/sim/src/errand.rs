@@ -10,7 +10,7 @@ use engine::coordination::{
     Acl, Change, Code, Create, Happened, Identity, Lasts, Mode, OfSession, Read, Reply, Stat,
     Watch, WatcherType, Write, Zxid,
 };
-use engine::gateway::coordination::Asked;
+use engine::gateway::coordination::ClientRequest;
 use seen::{Kind, Request};
 
 /// Paths that clients create and delete.
@@ -143,33 +143,33 @@ pub fn as_change(change: &seen::Change) -> Change {
 }
 
 /// A request as a gateway takes it.
-pub fn as_asked(request: &Request, identities: &[Identity]) -> Asked {
+pub fn as_asked(request: &Request, identities: &[Identity]) -> ClientRequest {
     let read = |read, watch: &bool| {
         let identities = identities.to_vec();
-        Asked::Of(OfSession::Read { identities, read, watch: *watch })
+        ClientRequest::Of(OfSession::Read { identities, read, watch: *watch })
     };
     match request {
-        Request::Change(change) => Asked::Write(Write::Change(as_change(change))),
+        Request::Change(change) => ClientRequest::Write(Write::Change(as_change(change))),
         Request::Multi(changes) => {
-            Asked::Write(Write::Multi(changes.iter().map(as_change).collect()))
+            ClientRequest::Write(Write::Multi(changes.iter().map(as_change).collect()))
         }
-        Request::Close => Asked::Write(Write::Close),
+        Request::Close => ClientRequest::Write(Write::Close),
         Request::Exists(path, watch) => read(Read::Exists(blob(path)), watch),
         Request::Data(path, watch) => read(Read::Data(blob(path)), watch),
         Request::Children(path, watch) => {
             read(Read::Children { path: blob(path), stat: true }, watch)
         }
-        Request::Ping => Asked::Of(OfSession::Ping),
+        Request::Ping => ClientRequest::Of(OfSession::Ping),
         Request::Watch(path, kind) => {
             let watches = vec![(blob(path), as_watch(*kind))];
-            Asked::Of(OfSession::Watch { since: Zxid(i64::MAX), watches })
+            ClientRequest::Of(OfSession::Watch { since: Zxid(i64::MAX), watches })
         }
         Request::Again(since, watches) => {
             let watches = watches.iter().map(|(path, kind)| (blob(path), as_watch(*kind)));
-            Asked::Of(OfSession::Watch { since: Zxid(*since), watches: watches.collect() })
+            ClientRequest::Of(OfSession::Watch { since: Zxid(*since), watches: watches.collect() })
         }
         Request::Unwatch(path) => {
-            Asked::Of(OfSession::Unwatch { path: blob(path), which: WatcherType::Any })
+            ClientRequest::Of(OfSession::Unwatch { path: blob(path), which: WatcherType::Any })
         }
     }
 }

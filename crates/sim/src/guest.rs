@@ -48,7 +48,7 @@ pub enum Wish {
     /// Connect to some machine, and say this.
     Connect(Connect),
     /// Ask something.
-    Ask(engine::gateway::coordination::Asked),
+    Ask(engine::gateway::coordination::ClientRequest),
     /// Leave the connection.
     Leave,
 }

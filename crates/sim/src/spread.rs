@@ -9,21 +9,21 @@ use check::coordination::{
 };
 use engine::coordination::spread::{HOME, Place, Spread};
 use engine::coordination::{OfSession, Write};
-use engine::gateway::coordination::Asked;
+use engine::gateway::coordination::ClientRequest;
 use engine::message::ShardId;
 use std::collections::BTreeMap;
 
 /// The shard at which a request was carried out, if it was one.
 pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
     let place = match as_asked(request, &[]) {
-        Asked::Write(Write::Close) | Asked::Of(OfSession::Ping) => return None,
-        Asked::Write(write) => spread.place_of_write(&write),
-        Asked::Of(OfSession::Read { read, .. }) => spread.place_of_read(&read),
-        Asked::Of(OfSession::Watch { watches, .. }) => spread.place(&watches.first()?.0),
-        Asked::Of(OfSession::Unwatch { path, .. } | OfSession::Watches { path, .. }) => {
+        ClientRequest::Write(Write::Close) | ClientRequest::Of(OfSession::Ping) => return None,
+        ClientRequest::Write(write) => spread.place_of_write(&write),
+        ClientRequest::Of(OfSession::Read { read, .. }) => spread.place_of_read(&read),
+        ClientRequest::Of(OfSession::Watch { watches, .. }) => spread.place(&watches.first()?.0),
+        ClientRequest::Of(OfSession::Unwatch { path, .. } | OfSession::Watches { path, .. }) => {
             spread.place(&path)
         }
-        Asked::Proved(_) | Asked::Refused(_) => return None,
+        ClientRequest::Proved(_) | ClientRequest::Refused(_) => return None,
     };
     place.shard()
 }

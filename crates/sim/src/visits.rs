@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::plant::Plant;
 use engine::coordination::{Ask, SessionId};
-use engine::gateway::coordination::{Asked, Connect};
+use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
 use engine::message::{Body, GatewayId, Now, Request, Token};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub enum Visit {
     /// It says who it is.
     Connects(Box<Connect>),
     /// It asks something.
-    Asks(Box<Asked>),
+    Asks(Box<ClientRequest>),
     /// Its connection is gone.
     Left,
 }

@@ -1,7 +1,7 @@
 //! What a gateway waits for from shards, and what it sends.
 
 use super::api::{GatewayStats, Output, SessionId};
-use super::coordination::{Errand, Sender};
+use super::coordination::{Purpose, Sender};
 use super::slab::{HANDLE_BITS, Slab};
 use crate::gateway::routing::ways::Ways;
 use crate::gateway::txn::work::Finish;
@@ -75,7 +75,7 @@ pub(super) enum Pending {
     /// What a participant knows of a transaction whose coordinator is silent.
     Fate { job: u64 },
     /// A request of a client of the coordination service, or something that one of them needs, at a shard.
-    Coordination { client: u64, shard: ShardId, errand: Errand },
+    Coordination { client: u64, shard: ShardId, purpose: Purpose },
     /// A group of what a client of the coordination service has sent ahead.
     Ahead { sender: Sender, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// Over how many shards the tree of the coordination service is.

@@ -62,8 +62,6 @@ enum Job {
     Errand(Box<waiting::near::Errand>),
     Near(Box<waiting::near::Near>),
     Search(Box<waiting::circles::Search>),
-    End(Box<coordination::End>),
-    Joint(Box<coordination::Joint>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
@@ -92,7 +90,7 @@ pub struct Gateway {
     lacks_map: bool,
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
-    clients: coordination::Clients,
+    coordination: coordination::CoordinationFront,
     /// Locks that this gateway keeps for the clients of this server: jobs.
     near_locks: Map<Blob, u64>,
     /// Locks that other gateways of this server keep so.
@@ -149,7 +147,7 @@ impl Gateway {
             ordered: false,
             lacks_map: false,
             dispatching: Vec::new(),
-            clients: coordination::Clients::default(),
+            coordination: coordination::CoordinationFront::default(),
             near_locks: Map::default(),
             kept_elsewhere: Set::default(),
         };
@@ -233,10 +231,10 @@ impl Gateway {
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        let waits = !self.dispatching.is_empty() || self.clients.have_asked();
+        let waits = !self.dispatching.is_empty() || self.coordination.have_requests();
         if self.core.mail.outputs.is_empty() && waits {
             self.dispatch_all();
-            self.send_what_clients_ask();
+            self.coordination.send_requests(&mut self.core);
             self.settle();
         }
         self.core.mail.outputs.pop_front()
@@ -254,7 +252,7 @@ impl Gateway {
                 Timer::Near { job } => self.near_due(job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),
                 Timer::Dispatch { session } => self.dispatch_again(session),
-                Timer::Joint { job } => self.joint_again(job),
+                Timer::Joint { job } => self.coordination.multi_due(&mut self.core, job),
             }
         }
         self.give_up_unled();

@@ -8,7 +8,7 @@ use adt::Blob;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use engine::coordination::{Code, Identity, OfSession, SessionId, Watch, Zxid};
-use engine::gateway::coordination::{Asked, Connect};
+use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
 use engine::message::Now;
 use std::collections::VecDeque;
@@ -205,7 +205,7 @@ impl Dialogue {
             }
             Err(BadRequest::Body { xid, code, .. }) => {
                 self.expected.push_back((xid, Expected::Answer(Kind::Nothing), now.mono_us));
-                gateway.client_asks(now, self.client, Asked::Refused(code));
+                gateway.client_asks(now, self.client, ClientRequest::Refused(code));
             }
         }
     }
@@ -235,22 +235,29 @@ impl Dialogue {
             self.window.went();
         }
         let asked = match what {
-            Ask::Write(write) => Asked::Write(write),
+            Ask::Write(write) => ClientRequest::Write(write),
             Ask::Read { read, watch } => {
                 let identities = gateway.client_identities(self.client).to_vec();
-                Asked::Of(OfSession::Read { identities, read, watch })
+                ClientRequest::Of(OfSession::Read { identities, read, watch })
             }
-            Ask::Ping | Ask::WhoAmI => Asked::Of(OfSession::Ping),
+            Ask::Ping | Ask::WhoAmI => ClientRequest::Of(OfSession::Ping),
             Ask::Auth { scheme, auth } => proved(&scheme, &auth),
-            Ask::SetWatches(set) => Asked::Of(again(set)),
+            Ask::SetWatches(set) => ClientRequest::Of(again(set)),
             Ask::AddWatch { path, recursive } => {
                 let watch = if recursive { Watch::Recursive } else { Watch::Persistent };
-                Asked::Of(OfSession::Watch { since: Zxid(i64::MAX), watches: vec![(path, watch)] })
+                ClientRequest::Of(OfSession::Watch {
+                    since: Zxid(i64::MAX),
+                    watches: vec![(path, watch)],
+                })
             }
-            Ask::RemoveWatches { path, which } => Asked::Of(OfSession::Unwatch { path, which }),
-            Ask::CheckWatches { path, which } => Asked::Of(OfSession::Watches { path, which }),
-            Ask::Unimplemented(RECONFIG) => Asked::Refused(Code::ReconfigDisabled),
-            Ask::Unimplemented(_) => Asked::Refused(Code::Unimplemented),
+            Ask::RemoveWatches { path, which } => {
+                ClientRequest::Of(OfSession::Unwatch { path, which })
+            }
+            Ask::CheckWatches { path, which } => {
+                ClientRequest::Of(OfSession::Watches { path, which })
+            }
+            Ask::Unimplemented(RECONFIG) => ClientRequest::Refused(Code::ReconfigDisabled),
+            Ask::Unimplemented(_) => ClientRequest::Refused(Code::Unimplemented),
         };
         gateway.client_asks(now, self.client, asked);
     }
@@ -359,17 +366,17 @@ fn letters(expected: &Expected) -> &'static str {
 }
 
 /// Who somebody is who can say this: ZooKeeper's `DigestAuthenticationProvider`.
-fn proved(scheme: &[u8], auth: &[u8]) -> Asked {
+fn proved(scheme: &[u8], auth: &[u8]) -> ClientRequest {
     match scheme {
         b"digest" => {
             let user = auth.split(|byte| *byte == b':').next().unwrap_or_default();
             let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, auth);
             let id = [user, b":", STANDARD.encode(hash).as_bytes()].concat();
-            Asked::Proved(Identity { scheme: Blob::from("digest"), id: Blob::from(id) })
+            ClientRequest::Proved(Identity { scheme: Blob::from("digest"), id: Blob::from(id) })
         }
         // Where somebody comes from is known without being told.
-        b"ip" => Asked::Of(OfSession::Ping),
-        _ => Asked::Refused(Code::AuthFailed),
+        b"ip" => ClientRequest::Of(OfSession::Ping),
+        _ => ClientRequest::Refused(Code::AuthFailed),
     }
 }
 
@@ -406,9 +413,9 @@ mod tests {
     #[test]
     fn a_digest_is_what_zookeeper_makes_of_it() {
         // The user and password of ZooKeeper's administrator's guide.
-        let Asked::Proved(who) = proved(b"digest", b"super:test") else { panic!() };
+        let ClientRequest::Proved(who) = proved(b"digest", b"super:test") else { panic!() };
         assert_eq!(who.id, Blob::from("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
         assert_eq!(without_secret(&who).id, Blob::from("super"));
-        assert_eq!(proved(b"x509", b"a:b"), Asked::Refused(Code::AuthFailed));
+        assert_eq!(proved(b"x509", b"a:b"), ClientRequest::Refused(Code::AuthFailed));
     }
 }

@@ -1,93 +1,105 @@
-//! The end of a session that is at several shards: this gateway carries the word between them, for the
-//! leader of shard 0. See `shard/coordination/ends.rs`.
+//! Ends of sessions that are at several shards: this gateway takes each through its stages, on behalf of
+//! the leader of shard 0. See `shard/coordination/ends.rs`.
 
-use super::super::{Gateway, Job, mail::Pending};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Ask, SessionId, Write, Zxid};
+use crate::gateway::core::Core;
+use crate::gateway::mail::Pending;
+use crate::gateway::slab::Slab;
 use crate::message::{Answer, Body, ShardId};
+use std::collections::BTreeSet;
 
-/// An end of which this gateway carries the word.
-pub(in super::super) struct End {
+/// End of a session that this gateway carries out.
+struct SessionEnd {
     session: SessionId,
     ended: Zxid,
-    /// The shards besides shard 0.
+    /// The session's shards besides shard 0.
     shards: Vec<ShardId>,
-    stage: Stage,
+    stage: EndStage,
+    /// Shards that have not answered the present stage.
     left: usize,
 }
 
-/// What is being said.
+/// Stage of the end of a session, in this order.
 #[derive(Clone, Copy, PartialEq)]
-enum Stage {
-    /// The others let nothing more of it in.
+enum EndStage {
+    /// The other shards stop to accept requests of the session.
     Departing,
-    /// It ends.
+    /// Shard 0 ends the session.
     Finishing,
-    /// The others delete its nodes.
+    /// The other shards delete the session's nodes.
     Going,
-    /// Nothing is left to be said.
+    /// Shard 0 forgets the end.
     Forgetting,
 }
 
-impl Gateway {
-    /// A session ends that is at these shards as well.
-    pub(in super::super) fn session_ends(
+/// Ends of sessions that this gateway carries out.
+#[derive(Default)]
+pub(super) struct SessionEnds {
+    ends: Slab<SessionEnd>,
+    sessions: BTreeSet<SessionId>,
+}
+
+impl SessionEnds {
+    /// Begins to carry out the end of a session that is at these shards besides shard 0, unless that is
+    /// under way here. `finished` says that shard 0 has ended the session.
+    pub fn begin(
         &mut self,
+        core: &mut Core,
         session: SessionId,
         ended: Zxid,
         finished: bool,
         shards: Vec<ShardId>,
     ) {
-        if !self.clients.ending.insert(session) {
+        if !self.sessions.insert(session) {
             return;
         }
-        let stage = if finished { Stage::Going } else { Stage::Departing };
-        let end = End { session, ended, shards, stage, left: 0 };
-        let job = self.jobs.insert(Job::End(Box::new(end)));
-        self.say_of_end(job);
+        let stage = if finished { EndStage::Going } else { EndStage::Departing };
+        let job = self.ends.insert(SessionEnd { session, ended, shards, stage, left: 0 });
+        self.ask(core, job);
     }
 
-    fn say_of_end(&mut self, job: u64) {
-        let Some(Job::End(end)) = self.jobs.get_mut(job) else { return };
+    fn ask(&mut self, core: &mut Core, job: u64) {
+        let Some(end) = self.ends.get_mut(job) else { return };
         let session = end.session;
         let (step, shards) = match end.stage {
-            Stage::Departing => (Step::Depart { ended: end.ended }, end.shards.clone()),
-            Stage::Finishing => (Step::Finish, vec![HOME]),
-            Stage::Going => (Step::Gone, end.shards.clone()),
-            Stage::Forgetting => (Step::Forget, vec![HOME]),
+            EndStage::Departing => (Step::Depart { ended: end.ended }, end.shards.clone()),
+            EndStage::Finishing => (Step::Finish, vec![HOME]),
+            EndStage::Going => (Step::Gone, end.shards.clone()),
+            EndStage::Forgetting => (Step::Forget, vec![HOME]),
         };
         end.left = shards.len();
         for shard in shards {
             let command = Command::of(session, Write::Spread(step.clone()));
             let body = Body::Coordinate(Box::new(Ask::Write(command)));
-            self.core.mail.ask(shard, Pending::Ending { job }, body);
+            core.mail.ask(shard, Pending::Ending { job }, body);
         }
     }
 
-    /// A shard has done what was said, or nobody knows.
-    pub(in super::super) fn end_went_on(&mut self, job: u64, answer: Answer) {
-        let Some(Job::End(end)) = self.jobs.get_mut(job) else { return };
+    /// Handles a shard's answer to the present stage.
+    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) {
+        let Some(end) = self.ends.get_mut(job) else { return };
         let done = matches!(&answer, Answer::Coordinated(answered) if answered.reply.is_ok());
         end.left -= 1;
         if done && end.left > 0 {
             return;
         }
         let next = match end.stage {
-            Stage::Departing => Some(Stage::Finishing),
-            Stage::Finishing => Some(Stage::Going),
-            Stage::Going => Some(Stage::Forgetting),
-            Stage::Forgetting => None,
+            EndStage::Departing => Some(EndStage::Finishing),
+            EndStage::Finishing => Some(EndStage::Going),
+            EndStage::Going => Some(EndStage::Forgetting),
+            EndStage::Forgetting => None,
         };
         match next.filter(|_| done) {
             Some(stage) => {
                 end.stage = stage;
-                self.say_of_end(job);
+                self.ask(core, job);
             }
             None => {
-                // If it is not complete, the leader of shard 0 says so again.
-                self.clients.ending.remove(&end.session);
-                self.jobs.remove(job);
+                // The leader of shard 0 asks again for an end that is not complete.
+                self.sessions.remove(&end.session);
+                self.ends.remove(job);
             }
         }
     }

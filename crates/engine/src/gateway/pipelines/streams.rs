@@ -80,7 +80,7 @@ impl Gateway {
         if std::mem::replace(&mut self.lacks_map, lacks_map) && !lacks_map {
             self.dispatch_waiting();
         }
-        self.look_at_spread();
+        self.coordination.level_changed(&mut self.core);
     }
 
     /// A machine leads a shard, and no map came before that. If it is of a build that knows of streams it

@@ -2,6 +2,7 @@
 
 use super::unread::What;
 use crate::gateway::Gateway;
+use crate::gateway::api::CoordinationClient;
 use crate::gateway::mail::Pending;
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::txn::work::{Finish, Outcome};
@@ -84,15 +85,19 @@ impl Gateway {
                 self.backups.answered(&mut self.core, token, (job, shard), answer)
             }
             Pending::Fate { job } => self.orphans.answered(&mut self.core, job, answer),
-            Pending::Coordination { client, shard, errand } => {
-                self.coordinated(client, shard, errand, answer);
+            Pending::Coordination { client, shard, purpose } => {
+                let (client, to) = (CoordinationClient(client), (shard, purpose));
+                self.coordination.answered(&mut self.core, client, to, answer);
             }
             Pending::Ahead { sender, stream, first, count, shard } => {
-                self.ahead_answered(sender, stream, (first, count), shard, answer);
+                let group = (stream, first, count);
+                self.coordination.ahead_answered(&mut self.core, sender, group, (shard, answer));
             }
-            Pending::Spread => self.spread_known(answer),
-            Pending::Ending { job } => self.end_went_on(job, answer),
-            Pending::Joint { job, shard } => self.joint_answered(job, shard, answer),
+            Pending::Spread => self.coordination.spread_known(&mut self.core, answer),
+            Pending::Ending { job } => self.coordination.end_answered(&mut self.core, job, answer),
+            Pending::Joint { job, shard } => {
+                self.coordination.multi_answered(&mut self.core, job, shard, answer);
+            }
             Pending::SplitDone => self.core.topology.split_told(),
             Pending::Wait { .. } | Pending::Remembered => {}
         }
@@ -234,11 +239,16 @@ impl Gateway {
                     self.orphans.begin(&mut self.core, txn, participants);
                 }
             }
-            Notice::Session { shard, session, told } => self.session_told(shard, session, told),
-            Notice::Ending { session, ended, finished, shards } => {
-                self.session_ends(session, ended, finished, shards);
+            Notice::Session { shard, session, told } => {
+                self.coordination.session_told(&mut self.core, shard, session, told);
             }
-            Notice::Undecided { session, id, shards } => self.settle_joint(session, id, shards),
+            Notice::Ending { session, ended, finished, shards } => {
+                let end = (session, ended, finished);
+                self.coordination.session_ends(&mut self.core, end, shards);
+            }
+            Notice::Undecided { session, id, shards } => {
+                self.coordination.settle_multi(&mut self.core, (session, id), shards);
+            }
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {
                     let job = *job;

@@ -116,7 +116,7 @@ impl Gateway {
                 left.extend(self.give_up(token, unled));
             }
             for client in left {
-                self.end_client(client);
+                self.coordination.end_client(&mut self.core, client);
             }
         }
     }

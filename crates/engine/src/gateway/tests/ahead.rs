@@ -7,13 +7,13 @@ use crate::coordination::{
     Answered, Ask, Code, Event, Happened, OfSession, Read, Told, Write, Zxid,
 };
 use crate::gateway::Said;
-use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::pipeline::StreamId;
 use adt::Blob;
 
-fn watched(path: &str) -> Asked {
+fn watched(path: &str) -> ClientRequest {
     let (identities, read) = (Vec::new(), Read::Exists(Blob::from(path)));
-    Asked::Of(OfSession::Read { identities, read, watch: true })
+    ClientRequest::Of(OfSession::Read { identities, read, watch: true })
 }
 
 /// A group that was sent: its shard, token, stream, and the numbers of its units.
@@ -157,7 +157,7 @@ fn a_connection_ends_if_what_was_answered_is_lost() {
 #[test]
 fn what_cannot_be_sent_ahead_waits_for_what_is() {
     let mut ann = Spread::entered();
-    for asked in [set("/a"), set("/b"), Asked::Write(Write::Close), set("/a")] {
+    for asked in [set("/a"), set("/b"), ClientRequest::Write(Write::Close), set("/a")] {
         ann.asks(asked);
     }
     let sent = ann.sent();
@@ -182,7 +182,7 @@ fn large_requests_are_not_sent_ahead() {
     let path = Blob::from("/b");
     let change = crate::coordination::Change::SetData { path, data, version: -1 };
     ann.asks(set("/a"));
-    ann.asks(Asked::Write(Write::Change(change)));
+    ann.asks(ClientRequest::Write(Write::Change(change)));
     let first = ann.asked();
     assert_eq!((first.len(), first[0].0), (1, OTHER));
     ann.answers(&first[0], Err(Code::NoNode), 0);

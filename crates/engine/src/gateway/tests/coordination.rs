@@ -7,7 +7,7 @@ use crate::coordination::{
     Acl, Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write,
     Zxid,
 };
-use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::gateway::{CoordinationClient, Said};
 use crate::level::Level;
 use crate::map::ShardMap;
@@ -89,8 +89,8 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
     let client = story.connected();
     let read = Read::Exists(Blob::from("/a"));
     let read = OfSession::Read { identities: Vec::new(), read, watch: true };
-    story.gateway.client_asks(story.now, client, Asked::Of(read));
-    story.gateway.client_asks(story.now, client, Asked::Refused(Code::Marshalling));
+    story.gateway.client_asks(story.now, client, ClientRequest::Of(read));
+    story.gateway.client_asks(story.now, client, ClientRequest::Refused(Code::Marshalling));
     let (asked, told) = story.heard();
     assert_eq!((asked.len(), told), (1, vec![]));
     let event = Event { happened: Happened::Created, path: Blob::from("/a") };
@@ -108,7 +108,7 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
 fn an_answer_after_a_lost_notice_is_not_passed_on() {
     let mut story = Story::new();
     let client = story.connected();
-    story.gateway.client_asks(story.now, client, Asked::Of(OfSession::Ping));
+    story.gateway.client_asks(story.now, client, ClientRequest::Of(OfSession::Ping));
     let (asked, _) = story.heard();
     story.coordinated(asked[0].0, Ok(R::Done), 1);
     assert_eq!(story.heard().1, [Said::Close]);
@@ -172,13 +172,13 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     assert_eq!(story.heard().1, [], "it watches nothing");
     let (identities, read) = (Vec::new(), Read::Exists(Blob::from("/a")));
     let watching = OfSession::Read { identities, read, watch: true };
-    story.gateway.client_asks(story.now, client, Asked::Of(watching));
+    story.gateway.client_asks(story.now, client, ClientRequest::Of(watching));
     let (asked, _) = story.heard();
     story.coordinated(asked[0].0, Err(Code::NoNode), 0);
     story.heard();
     story.notice(Told::Happened(event.clone(), Zxid(8), hers.clone()));
     assert_eq!(story.heard().1, []);
-    story.gateway.client_asks(story.now, client, Asked::Proved(ann));
+    story.gateway.client_asks(story.now, client, ClientRequest::Proved(ann));
     story.notice(Told::Happened(event.clone(), Zxid(10), hers));
     let told = story.heard().1;
     assert_eq!(told, [answered(Ok(R::Done), 9), happened(event, 10, 10)]);

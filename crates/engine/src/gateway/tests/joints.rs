@@ -9,15 +9,15 @@ use crate::coordination::{
     Ask, Change, Code, Event, Happened, OfSession, Read, Reply as R, Stat, Told, Write, Zxid,
 };
 use crate::gateway::Said;
-use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::coordination::{ClientRequest, Connect};
 use adt::Blob;
 
 fn delete(path: &str) -> Change {
     Change::Delete { path: Blob::from(path), version: -1 }
 }
 
-fn multi(paths: &[&str]) -> Asked {
-    Asked::Write(Write::Multi(paths.iter().map(|path| delete(path)).collect()))
+fn multi(paths: &[&str]) -> ClientRequest {
+    ClientRequest::Write(Write::Multi(paths.iter().map(|path| delete(path)).collect()))
 }
 
 fn version(version: i32) -> Result<R, Code> {
@@ -96,8 +96,12 @@ impl Spread {
 #[test]
 fn the_parts_are_prepared_one_after_the_other_and_all_shards_are_told() {
     let mut ann = Spread::entered();
-    let Asked::Write(Write::Change(change)) = set("/b") else { panic!() };
-    ann.asks(Asked::Write(Write::Multi(vec![delete("/a/x"), change.clone(), delete("/a/y")])));
+    let ClientRequest::Write(Write::Change(change)) = set("/b") else { panic!() };
+    ann.asks(ClientRequest::Write(Write::Multi(vec![
+        delete("/a/x"),
+        change.clone(),
+        delete("/a/y"),
+    ])));
     ann.asks(set("/a"));
     let (token, changes, id) = ann.prepares(HOME);
     assert_eq!((changes, id.number), (vec![change], 1));
@@ -240,7 +244,7 @@ fn who_refuses_to_say_what_is_known_is_asked_again() {
 fn the_rules_of_the_root_are_set_everywhere_and_shard_0_says_what_came_of_it() {
     let mut ann = Spread::entered();
     let rules = Change::SetAcl { path: Blob::from("/"), acl: Vec::new(), version: -1 };
-    ann.asks(Asked::Write(Write::Change(rules.clone())));
+    ann.asks(ClientRequest::Write(Write::Change(rules.clone())));
     for (shard, of) in [(HOME, 1), (OTHER, 2)] {
         let (token, changes, _) = ann.prepares(shard);
         assert_eq!((changes.len(), &changes[0]), (1, &rules));
@@ -256,7 +260,7 @@ fn the_rules_of_the_root_are_set_everywhere_and_shard_0_says_what_came_of_it() {
 fn what_happens_behind_it_at_one_shard_is_told_behind_its_answer() {
     let mut ann = Spread::entered();
     let (identities, read) = (Vec::new(), Read::Exists(Blob::from("/a")));
-    ann.asks(Asked::Of(OfSession::Read { identities, read, watch: true }));
+    ann.asks(ClientRequest::Of(OfSession::Read { identities, read, watch: true }));
     let looks = ann.asked();
     ann.answers(&looks[0], version(0), 0);
     ann.told();

@@ -8,7 +8,7 @@ use crate::coordination::{
     Answered, Ask, Change, Code, Event, Happened, OfSession, Read, Reply as R, Stat, Told, Watch,
     WatcherType, Write, Zxid,
 };
-use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::gateway::{CoordinationClient, Said};
 use crate::pipeline::Group;
 use adt::Blob;
@@ -31,14 +31,18 @@ pub(super) struct Spread {
     pub(super) over: Vec<ShardId>,
 }
 
-pub(super) fn set(path: &str) -> Asked {
+pub(super) fn set(path: &str) -> ClientRequest {
     let (path, data) = (Blob::from(path), None);
-    Asked::Write(Write::Change(Change::SetData { path, data, version: -1 }))
+    ClientRequest::Write(Write::Change(Change::SetData { path, data, version: -1 }))
 }
 
-fn children(path: &str, watch: bool) -> Asked {
+fn children(path: &str, watch: bool) -> ClientRequest {
     let (identities, path) = (Vec::new(), Blob::from(path));
-    Asked::Of(OfSession::Read { identities, read: Read::Children { path, stat: true }, watch })
+    ClientRequest::Of(OfSession::Read {
+        identities,
+        read: Read::Children { path, stat: true },
+        watch,
+    })
 }
 
 fn names(names: &[&str], pzxid: i64) -> Result<R, Code> {
@@ -94,7 +98,7 @@ impl Spread {
         spread
     }
 
-    pub(super) fn asks(&mut self, asked: Asked) {
+    pub(super) fn asks(&mut self, asked: ClientRequest) {
         self.story.gateway.client_asks(self.story.now, self.client, asked);
     }
 
@@ -188,7 +192,7 @@ fn what_several_shards_would_have_to_look_at_together_is_refused() {
     let mut ann = Spread::entered();
     let reads = ["/a", "/b"].map(|path| Read::Data(Blob::from(path))).to_vec();
     let (identities, read, watch) = (Vec::new(), Read::Multi(reads), false);
-    ann.asks(Asked::Of(OfSession::Read { identities, read, watch }));
+    ann.asks(ClientRequest::Of(OfSession::Read { identities, read, watch }));
     assert!(matches!(ann.told()[..], [Said::Answered { reply: Err(Code::BadArguments), .. }]));
 }
 
@@ -273,7 +277,7 @@ fn a_change_of_the_roots_children_that_an_answer_shows_is_told_to_who_watched_be
 #[test]
 fn nothing_is_sent_behind_the_end_of_a_session() {
     let mut ann = Spread::entered();
-    ann.asks(Asked::Write(Write::Close));
+    ann.asks(ClientRequest::Write(Write::Close));
     ann.asks(set("/b"));
     let closes = ann.asked();
     assert_eq!(closes.len(), 1);
@@ -301,7 +305,7 @@ fn a_client_comes_back_from_where_it_has_been_told_everything() {
     let mut ann = Spread::entered();
     let read = |path| {
         let (identities, read) = (Vec::new(), Read::Data(Blob::from(path)));
-        Asked::Of(OfSession::Read { identities, read, watch: true })
+        ClientRequest::Of(OfSession::Read { identities, read, watch: true })
     };
     ann.asks(read("/a"));
     let asked = ann.asked();
@@ -354,7 +358,7 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     assert!(matches!(ann.told()[..], [Said::Connected { timeout_ms: 6_000, .. }]));
     // What it watches is told to whom it concerns.
     let watches = ["/a", "/b", "/"].map(|path| (Blob::from(path), Watch::Child)).to_vec();
-    ann.asks(Asked::Of(OfSession::Watch { since: Zxid(3), watches }));
+    ann.asks(ClientRequest::Of(OfSession::Watch { since: Zxid(3), watches }));
     let parts = ann.asked().into_iter().map(|(shard, _, ask)| match ask {
         Ask::Of(_, OfSession::Watch { watches, .. }) => (shard, watches.len()),
         other => panic!("{other:?}"),
