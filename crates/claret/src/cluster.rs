@@ -186,7 +186,6 @@ async fn run(args: &ClusterArgs) -> Result<String> {
     // A standalone server has none, and some users may not run the command.
     let held = shape::holders(&client).await.unwrap_or_default();
     let levels = shape::levels(&client).await.ok();
-    // An older build does not report this.
     let led = shape::leads(&client).await.unwrap_or_default();
     if args.json {
         return Ok(json(&machines, &held, &led, levels.as_ref()));

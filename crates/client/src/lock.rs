@@ -39,8 +39,8 @@ pub struct LockOptions {
     /// of a release before that is durable, so that a hand-over does not wait for a write. This
     /// pays off where there are mostly waiters, and for hand-overs between clients that all set it.
     /// The lock is then exclusive, not `near`, and requires fencing of the protected resource: the
-    /// server does not answer whether it is held, so that [`Lock::require_in`] fails. A cluster
-    /// needs level 12 for it. Elections and retained locks are not handed over this way.
+    /// server does not answer whether it is held, so that [`Lock::require_in`] fails. Elections
+    /// and retained locks are not handed over this way.
     pub next: bool,
 }
 

@@ -7,7 +7,7 @@
 use crate::coordination::service::{Command, Joint, Session};
 use crate::coordination::spread::Spread;
 use crate::coordination::tree::Node;
-use crate::coordination::{Ask, Password, SessionId, Zxid};
+use crate::coordination::{Ask, SessionId, Zxid};
 use crate::level::Level;
 use crate::message::{Fence, GatewayId, Guard, KeyedOp, Remembered, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
@@ -158,32 +158,6 @@ pub enum LogRecord {
 }
 
 impl LogRecord {
-    /// What it takes to understand it.
-    pub fn level(&self) -> Level {
-        match self {
-            Self::Answered(_) => Level::JOINT,
-            Self::Coordinate(command) if command.is_joint() => Level::JOINT,
-            Self::Coordinate(command) if command.is_spread() => Level::SPREAD,
-            Self::Coordinate(command) if command.quotas => Level::QUOTAS,
-            Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
-            Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
-            Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
-            Self::Propose(group) if group.has_asks() => Level::STREAMED,
-            Self::Propose(_)
-            | Self::Place { .. }
-            | Self::Settle { .. }
-            | Self::Refuse(_)
-            | Self::Forget(_) => Level::ORDERED,
-            Self::Apply(_)
-            | Self::Prepare(_)
-            | Self::Outcome { .. }
-            | Self::Void(_)
-            | Self::Flush
-            | Self::Resolve(_)
-            | Self::Split { .. } => Level::CLUSTERS,
-        }
-    }
-
     /// Whether some of it needs a number of its own. What is ordered by the record was written before it,
     /// in a record of which this was asked then.
     fn takes_numbers(&self) -> bool {
@@ -275,7 +249,7 @@ impl Prepare {
 /// Turns entries into bytes and back. Bytes are hostile: `decode` checks every length before it
 /// allocates and reports [`Corrupt`] for whatever it does not understand.
 pub trait EntryCodec {
-    /// Appends the bytes of `entry` to `out`, in a form that whoever understands `level` reads.
+    /// Appends the bytes of `entry` to `out`, in a form that a machine of this level reads.
     fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>);
     /// Appends a framed part of a snapshot.
     fn encode_part(&self, part: &SnapshotPart, out: &mut Vec<u8>);
@@ -391,15 +365,6 @@ pub enum SnapshotPart {
         /// The number of the change.
         last: Zxid,
     },
-    /// A session of the coordination service.
-    Session {
-        /// Which.
-        session: SessionId,
-        /// It ends when nothing was heard of it for so long.
-        timeout_ms: i32,
-        /// What proves that it is one's own.
-        password: Password,
-    },
     /// The tree of the coordination service is spread over several shards, of which this is one.
     Spread {
         /// Over how many, if this is shard 0.
@@ -407,8 +372,8 @@ pub enum SnapshotPart {
         /// Sessions that have joined with this number or a smaller one may have ended.
         departed: Zxid,
     },
-    /// A session that is at several shards.
-    SpreadSession {
+    /// A session of the coordination service.
+    Session {
         /// Which.
         session: SessionId,
         /// What is known of it, without its nodes.

@@ -18,13 +18,13 @@
 //! shard 1 1,2,4
 //! shard 2 1,2,4
 //! split 2 of 0 at 4096
-//! level 3
+//! level 1
 //! ```
 //!
 //! The slots are shared evenly among the shards that a cluster was founded with. A split gives the
 //! upper part of a shard's slots to a new one: `splitting` while it is under way, `split` when it is
 //! done. See [`crate::node`] for how that goes. The level is what all machines understand, see
-//! [`crate::level`]; a map without one is of the first level there was.
+//! [`crate::level`].
 
 use crate::level::Level;
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
@@ -523,7 +523,7 @@ impl ShardMap {
         let mut machines = BTreeMap::new();
         let mut shards = Vec::new();
         let mut splits = Vec::new();
-        let mut level = Level::CLUSTERS;
+        let mut level = None;
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let parts = (words.next(), words.next(), words.next(), words.next());
@@ -539,8 +539,8 @@ impl ShardMap {
                     epoch.is_some()
                 }
                 (Some("level"), Some(number), None, _) => {
-                    level = Level(number.parse().unwrap_or(0));
-                    level > Level::CLUSTERS
+                    level = number.parse().ok().map(Level);
+                    level.is_some()
                 }
                 (Some("founders"), Some(list), None, _) => {
                     founders = parse_machines(list);
@@ -573,6 +573,7 @@ impl ShardMap {
         let Some(((epoch, founders), holders)) = epoch.zip(founders).zip(holders) else {
             return wrong("a shard map begins with its epoch, its founders and who holds it");
         };
+        let Some(level) = level else { return wrong("a shard map names a level") };
         let gone = gone.into_iter().flatten().collect();
         let map = Self { epoch, founders, machines, holders, shards, gone, splits, level };
         map.check()?;
@@ -599,11 +600,7 @@ impl fmt::Display for ShardMap {
             let word = if *done { "split" } else { "splitting" };
             writeln!(f, "{word} {} of {} at {at}", child.0, parent.0)?;
         }
-        // Builds that know no other level do not know the word.
-        if self.level > Level::CLUSTERS {
-            writeln!(f, "level {}", self.level)?;
-        }
-        Ok(())
+        writeln!(f, "level {}", self.level)
     }
 }
 
@@ -708,18 +705,19 @@ mod tests {
 
     #[test]
     fn a_level_is_raised_and_never_lowered() {
-        let old = ShardMap { level: Level::CLUSTERS, ..three() };
-        assert!(!old.to_string().contains("level"), "old builds read it");
+        let old = ShardMap { level: Level::NONE, ..three() };
         assert_eq!(ShardMap::parse(&old.to_string()), Ok(old.clone()));
         let new = old.raised(Level::NEWEST).unwrap();
         assert_eq!(new.check_after(&old), Ok(()));
         assert_eq!(ShardMap::parse(&new.to_string()), Ok(new.clone()));
-        assert!(new.raised(Level::CLUSTERS).is_err());
+        assert!(new.raised(Level::NONE).is_err());
         let back = ShardMap { epoch: 2, ..old.clone() };
         assert!(back.check_after(&new).is_err());
         assert!(old.raised(Level(Level::NEWEST.0 + 1)).is_err(), "nobody here understands it");
-        let newest = format!("level {}", Level::NEWEST);
-        assert!(ShardMap::parse(&new.to_string().replace(&newest, "level 2")).is_err());
+        let newest = format!("level {}\n", Level::NEWEST);
+        for other in ["", "level\n", "level x\n"] {
+            assert!(ShardMap::parse(&new.to_string().replace(&newest, other)).is_err(), "{other}");
+        }
     }
 
     #[test]

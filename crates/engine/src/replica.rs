@@ -62,7 +62,8 @@ impl fmt::Display for ReplicaError {
             ),
             Self::Snapshot(shard) => write!(
                 f,
-                "the snapshot of shard {} is damaged: restore a backup of the data directory",
+                "the snapshot of shard {} cannot be read; it was written by another version, or it is \
+                 damaged: start the version that wrote it, or restore a backup",
                 shard.0
             ),
             Self::Gap { shard, index } => write!(
@@ -194,7 +195,7 @@ impl<C: EntryCodec> Replica<C> {
             shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
-            level: Level::CLUSTERS,
+            level: Level::NONE,
             proposed: VecDeque::new(),
             payload_bytes: 0,
             leading: None,
@@ -347,11 +348,9 @@ impl<C: EntryCodec> Replica<C> {
         self.group.take_messages()
     }
 
-    /// All who read this log understand this level, says whoever knows; before that the first one is
-    /// used.
+    /// All machines that read this log understand this level.
     pub fn use_level(&mut self, level: Level) {
         self.level = level;
-        self.shard.use_level(level);
     }
 
     /// Proposes what this turn has written. While enough is on its way to the disk, writes gather

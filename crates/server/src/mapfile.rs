@@ -4,7 +4,6 @@
 //! given up could take itself for one of those that founded their groups.
 
 use crate::datadir::{DirError, write_durably};
-use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use engine::replication::Promises;
@@ -22,8 +21,8 @@ pub struct MapFile {
 }
 
 impl MapFile {
-    /// Reads the map of a data directory; `first` is what a machine without one begins with, for the
-    /// first time (`is_new`) or, in a cluster whose map was never changed, again.
+    /// Reads the map of a data directory; `first` is what a machine begins with that is among the founders
+    /// of its cluster and starts for the first time (`is_new`).
     ///
     /// # Errors
     /// If it cannot be read or understood.
@@ -40,8 +39,11 @@ impl MapFile {
                     write_durably(&path, &map.to_string())?;
                     Some(map)
                 }
-                // The builds that did not write what they began with knew no other level.
-                first => first.map(|map| ShardMap { level: Level::CLUSTERS, ..map }),
+                Some(_) => {
+                    let reason = "it is not there: restore the directory from a backup".to_owned();
+                    return Err(DirError::Manifest { path, reason });
+                }
+                None => None,
             },
             Err(error) => return Err(DirError::Io { path, what: "read", error }),
         };
@@ -81,11 +83,9 @@ impl MapFile {
         self.lock().clone()
     }
 
-    /// The level that is used, and the machines that there are, if a map is known.
-    pub fn machines(&self) -> Option<(Level, Vec<MachineId>)> {
-        let map = self.lock();
-        let map = map.as_ref()?;
-        Some((map.level, map.machines.keys().copied().collect()))
+    /// The machines that there are, if a map is known.
+    pub fn machines(&self) -> Option<Vec<MachineId>> {
+        self.lock().as_ref().map(|map| map.machines.keys().copied().collect())
     }
 
     /// Keeps a map, durably, unless there is a newer one. Tells whether it is new.
@@ -146,8 +146,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let machines = BTreeMap::from([(MachineId(1), "a:1".to_owned())]);
         let first = ShardMap::founded(machines.clone(), 2);
-        let old = MapFile::open(temp.path(), Some(first.clone()), false).unwrap();
-        assert_eq!(old.map().map(|map| map.level), Some(Level::CLUSTERS));
+        assert!(MapFile::open(temp.path(), Some(first.clone()), false).is_err());
         let file = MapFile::open(temp.path(), Some(first.clone()), true).unwrap();
         let found = MapFile::open(temp.path(), Some(first.clone()), false).unwrap();
         assert_eq!(found.map(), Some(first.clone()), "it was written down");

@@ -4,10 +4,7 @@
 //! say first who they are, inside of TLS if there is TLS between the machines. A connection on which
 //! both have is handed to the worker that holds it from then on; see `worker/peers.rs`.
 //!
-//! They need not be of the same build: each must understand what the cluster uses, [`Level`]. The
-//! first builds that formed clusters talk only to who says the same level as they, and find newer
-//! ones out at the first word. So the machine that was dialled answers what it understands, or less
-//! if the other one does; and whoever dials such an old build does so once more and says no more.
+//! They need not be of the same build: each must understand what the cluster uses, [`Level`].
 
 mod refused;
 
@@ -135,8 +132,8 @@ impl PeersThread {
         let waker = Waker::new(poll.registry(), WAKE)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let (old, warned) = (BTreeSet::new(), BTreeMap::new());
-        let mut host = Host { poll, meeting, strangers: Slab::new(), old, warned };
+        let warned = BTreeMap::new();
+        let mut host = Host { poll, meeting, strangers: Slab::new(), warned };
         let thread = std::thread::Builder::new()
             .name("peers".to_owned())
             .spawn(move || host.run(&stopped))?;
@@ -163,8 +160,6 @@ struct Stranger {
     /// The machine that was dialled; none if it was the other side who connected.
     dialled: Option<MachineId>,
     input: Vec<u8>,
-    /// What this side says, if it is to say less than it understands.
-    level: Option<Level>,
     ready: bool,
     greeted: bool,
     began: Instant,
@@ -174,8 +169,6 @@ struct Host {
     poll: Poll,
     meeting: Meeting,
     strangers: Slab<Stranger>,
-    /// Machines that turned away what is newer than they are, the last time.
-    old: BTreeSet<MachineId>,
     /// When it was last warned of what.
     warned: BTreeMap<String, Instant>,
 }
@@ -266,10 +259,8 @@ impl Host {
         }
         let began = Instant::now();
         let input = Vec::new();
-        // By then the other machine may run a newer build: it is told everything every other time.
-        let level = dialled.filter(|machine| self.old.remove(machine)).map(|_| Level::CLUSTERS);
         let (ready, greeted) = (false, false);
-        entry.insert(Stranger { transport, whom, dialled, input, level, ready, greeted, began });
+        entry.insert(Stranger { transport, whom, dialled, input, ready, greeted, began });
     }
 
     /// Something has happened on a connection.
@@ -279,10 +270,6 @@ impl Host {
             Ok(None) => {}
             Ok(Some(hello)) => {
                 let stranger = self.drop_stranger(slot);
-                if stranger.found_old(&hello) {
-                    self.old.insert(hello.machine);
-                    return;
-                }
                 match self.judge(&hello, stranger.dialled) {
                     Ok(()) => self.hand_over(stranger, hello),
                     Err(reason) => self.warn(reason),
@@ -320,14 +307,8 @@ impl Host {
                 hello.address, hello.cluster, cluster.name
             ));
         }
-        let used = self.meeting.map.map().map_or(Level::CLUSTERS, |map| map.level);
-        if !hello.level.suffices_for(used) {
-            return Err(format!(
-                "machine {machine} understands level {}, and the cluster uses level {used}: install a \
-                 newer claret there",
-                hello.level
-            ));
-        }
+        let used = self.meeting.map.map().map_or(Level::NONE, |map| map.level);
+        understands(hello, used)?;
         if hello.machine == cluster.own {
             return Err(format!(
                 "another machine ({}) says that it is machine {machine}, too: give each machine a \
@@ -388,20 +369,26 @@ impl Host {
     }
 }
 
-impl Stranger {
-    /// Whether a machine that was dialled is of a build that turns newer ones away.
-    fn found_old(&self, hello: &Hello) -> bool {
-        let said_more = self.dialled.is_some() && self.level.is_none();
-        said_more && hello.level <= Level::CLUSTERS && self.dialled == Some(hello.machine)
+/// A machine must understand what the cluster uses.
+fn understands(hello: &Hello, used: Level) -> Result<(), String> {
+    match hello.level.suffices_for(used) {
+        true => Ok(()),
+        false => Err(format!(
+            "machine {} understands level {}, and the cluster uses level {used}: install a newer \
+             claret there",
+            hello.machine.0, hello.level
+        )),
     }
+}
 
+impl Stranger {
     /// Says who this machine is, once.
     fn greet(&mut self, own: &Hello) -> io::Result<()> {
         if self.greeted {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        encode_hello(&Hello { level: self.level.unwrap_or(own.level), ..own.clone() }, &mut bytes);
+        encode_hello(own, &mut bytes);
         // The buffer of a new socket has room for this.
         if self.transport.send(&bytes)? < bytes.len() {
             return Err(io::Error::other("the socket takes nothing"));
@@ -437,7 +424,6 @@ impl Stranger {
                 Ok(Some((hello, used))) => {
                     self.input.drain(..used);
                     if self.dialled.is_none() {
-                        self.level = Some(hello.level.min(own.level));
                         self.greet(own)?;
                     }
                     return Ok(Some(hello));
@@ -455,5 +441,26 @@ impl Stranger {
                 Received::End => return Err(ErrorKind::UnexpectedEof.into()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_of_the_level_before_is_turned_away() {
+        let hello = |level| Hello {
+            cluster: "shop".to_owned(),
+            machine: MachineId(2),
+            life: 1,
+            level,
+            address: "10.0.0.2:6379".to_owned(),
+            worker_count: 1,
+        };
+        assert_eq!(understands(&hello(Level::NEWEST), Level::NEWEST), Ok(()));
+        assert_eq!(understands(&hello(Level::NEWEST), Level::NONE), Ok(()), "it is newer");
+        let older = understands(&hello(Level::NONE), Level::NEWEST).unwrap_err();
+        assert!(older.contains("machine 2 understands level 0, and the cluster uses level 1"));
     }
 }

@@ -12,7 +12,6 @@ use crate::mapfile::MapFile;
 use crate::peers::Linked;
 use calibrate::Calibration;
 use engine::gateway::Overview;
-use engine::level::Level;
 use engine::message::{MachineId, ShardId};
 use engine::node::{Parcel, Timing};
 use probe::watch::{
@@ -99,8 +98,6 @@ pub struct Surroundings {
 pub struct Synchrony {
     around: Surroundings,
     mode: Mode,
-    /// What the cluster uses: which of its words machines understand.
-    level: Level,
     asker: Asker,
     judge: Judge,
     planner: Planner,
@@ -118,12 +115,11 @@ impl Synchrony {
         let asker = Asker::new(around.own.0, now_us);
         let (judge, planner) = (Judge::default(), Planner::default());
         let window_us = now_us + WINDOW_US;
-        let (calibration, level) = (Calibration::default(), Level::CLUSTERS);
+        let calibration = Calibration::default();
         let agreement = agree::begin(now_us, mode);
         let mut new = Self {
             around,
             mode,
-            level,
             asker,
             judge,
             planner,
@@ -170,16 +166,14 @@ impl Synchrony {
 
     /// Looks which machines there are.
     fn look(&mut self) {
-        let known = self.around.map.machines();
-        let (level, machines) = known.unwrap_or((Level::CLUSTERS, Vec::new()));
-        self.level = level;
+        let machines = self.around.map.machines().unwrap_or_default();
         if let Some(record) = &mut self.record {
             record.machines(self.around.own, &machines);
         }
         let machines = || machines.iter().map(|machine| machine.0);
         self.judge.know(machines());
         let now_us = self.now_us();
-        match self.mode == Mode::Off || !self.level.suffices_for(Level::PROBED) {
+        match self.mode == Mode::Off {
             true => self.asker.know(now_us, []),
             false => self.asker.know(now_us, machines()),
         }
@@ -225,12 +219,8 @@ impl Synchrony {
         let now = self.around.clock.now();
         let (own, figures) = (self.around.own.0, self.asker.figures(now.mono_us));
         let appends = self.asker.appends(now.mono_us);
-        if self.level.suffices_for(Level::PROBED) {
-            self.tell_all(&Timing::Figures(figures.clone()));
-        }
-        if self.level.suffices_for(Level::APPENDS) {
-            self.tell_all(&Timing::Appends(appends.clone()));
-        }
+        self.tell_all(&Timing::Figures(figures.clone()));
+        self.tell_all(&Timing::Appends(appends.clone()));
         self.judge.hear(now.mono_us, own, figures);
         self.judge.hear_appends(now.mono_us, own, appends);
         for event in self.judge.close(now.mono_us, now.wall_us / 1000) {

@@ -4,6 +4,7 @@
 //! tells which transaction it belongs to. Commit timestamps are those of the records, or of the
 //! outcomes for transactions over several shards.
 
+use crate::build::Build;
 use crate::disk::Disk;
 use adt::ArgBuf;
 use check::{Event, EventKind, Value};
@@ -11,7 +12,6 @@ use engine::entry::{EntryCodec, LogRecord};
 use engine::message::{KeyedOp, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::entry::EntryFormat;
 
 /// A place in commit order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
         }
         let unreadable =
             || format!("entry {} of shard {} does not read back", raft_entry.index, shard.0);
-        let entry = EntryFormat.decode(&raft_entry.data).map_err(|_| unreadable())?;
+        let entry = Build::default().decode(&raft_entry.data).map_err(|_| unreadable())?;
         let (first, spacing) = (entry.ts, entry.spacing());
         for (index, record) in entry.records.into_iter().enumerate() {
             let ts = spacing.ts_of(first, index).0;

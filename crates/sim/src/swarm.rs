@@ -4,6 +4,7 @@
 //! everything happens at once hides what only shows when one thing happens often (Groce and
 //! others, "Swarm Testing", ISSTA 2012).
 
+use crate::build::OLDER;
 use crate::client::Manners;
 use crate::guest::Habits;
 use crate::holder;
@@ -318,9 +319,7 @@ fn tree(seed: u64, shape: Shape) -> u16 {
         2 | 3 => &[1, 2],
         _ => &[1, 1, 2, 4],
     };
-    // Before all machines understand it, a tree stays where it is.
-    let can = shape.level.suffices_for(Level::SPREAD);
-    if can { *Random::new(seed, "tree").pick(over) } else { 1 }
+    *Random::new(seed, "tree").pick(over)
 }
 
 /// How pipelines keep their order across shards: mostly as it is meant.
@@ -329,7 +328,7 @@ fn order(seed: u64) -> Order {
     *Random::new(seed, "order").pick(&orders)
 }
 
-/// A cluster of several shards, whose build knows what there is to know of pipelines.
+/// A cluster of several shards.
 fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let mut random = Random::new(seed, "pipelines");
     let founders = *random.pick(&[3, 3, 3, 5]);
@@ -337,20 +336,16 @@ fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
     let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Chain];
     let order = if plant.is_some() { Order::Constant } else { *random.pick(&orders) };
-    let (machines, clustered, level) = (founders, true, Level::NEWEST);
-    Shape { machines, founders, clustered, workers, shards, level, order, ..shape }
+    let (machines, clustered) = (founders, true);
+    Shape { machines, founders, clustered, workers, shards, order, ..shape }
 }
 
-/// A cluster mostly, whose build knows locks mostly.
+/// A cluster mostly.
 fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let mut random = Random::new(seed, "locks");
     let shards = *random.pick(&[1, 2, 3, 4]);
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
-    let level = match random.percent(10) && plant.is_none() {
-        true => shape.level,
-        false => Level::NEWEST,
-    };
-    let shape = Shape { workers, shards, level, ..shape };
+    let shape = Shape { workers, shards, ..shape };
     if plant.is_some() || random.percent(15) {
         return shape;
     }
@@ -359,12 +354,12 @@ fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     Shape { machines, founders, clustered: true, ..shape }
 }
 
-/// Several shards, mostly of a cluster, whose build knows trees that are spread.
+/// Several shards, mostly of a cluster.
 fn of_trees(seed: u64, shape: Shape) -> Shape {
     let mut random = Random::new(seed, "trees");
     let shards = *random.pick(&[2, 2, 4]);
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
-    let shape = Shape { workers, shards, level: Level::NEWEST, ..shape };
+    let shape = Shape { workers, shards, ..shape };
     if random.percent(15) {
         return shape;
     }
@@ -396,7 +391,7 @@ fn founders_level(seed: u64, shape: Shape, plant: Option<Plant>) -> Level {
     let mut random = Random::new(seed, "levels");
     let older = random.percent(25) || plant == Some(Plant::EarlyLevel);
     match shape.is_cluster() && older {
-        true => *random.pick(&[Level::CLUSTERS, Level::COMPACT, Level::ORDERED]),
+        true => OLDER,
         false => Level::NEWEST,
     }
 }

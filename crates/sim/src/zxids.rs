@@ -1,6 +1,7 @@
 //! Where in the log each change of a session is: read from the bytes on the disk, not asked of the
 //! server. Who was answered knows it; who was not may have changed something all the same.
 
+use crate::build::Build;
 use crate::disk::Disk;
 use crate::errand::request_of;
 use check::coordination::{History, Session, code};
@@ -11,7 +12,6 @@ use engine::entry::{EntryCodec, LogRecord};
 use engine::message::{ShardId, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use wire::entry::EntryFormat;
 
 /// A change in the log.
 pub type Logged = (i64, Command);
@@ -26,7 +26,7 @@ pub fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
         if shard != of || raft_entry.data.is_empty() || is_change {
             continue;
         }
-        let entry = EntryFormat.decode(&raft_entry.data);
+        let entry = Build::default().decode(&raft_entry.data);
         let entry = entry.map_err(|_| format!("entry {} does not read back", raft_entry.index))?;
         let (first, spacing) = (entry.ts, entry.spacing());
         for (index, record) in entry.records.into_iter().enumerate() {

@@ -1,20 +1,18 @@
-//! Log entries as bytes, versions 2 to 10; version 1 is read too. `docs/internals/formats.md` has the
-//! layout.
+//! Log entries as bytes, version 1. `docs/internals/formats.md` has the layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
 //! format does not know the data types. Checksums are the log's business: it covers an entry
 //! together with its index and term.
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
-use crate::peer::coordination::{get_command, get_spread_command, put_command, put_spread_command};
+use crate::peer::coordination::{get_command, put_command};
 use crate::saved::{put_replies, read_replies};
 use crate::snapshot::SnapshotFormat;
 use crate::stream::{
-    put_asking, put_group, put_link, put_links, put_places, put_stream, read_asking, read_chained,
-    read_group, read_link, read_links, read_stream,
+    put_group, put_link, put_links, put_places, put_stream, read_group, read_link, read_links,
+    read_stream,
 };
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
-use engine::coordination::service::Command;
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
@@ -22,31 +20,12 @@ use engine::message::{
     Age, Fence, GatewayId, Guard, KeyedOp, MachineId, Remembered, RequestId, ShardId, TxnId,
     Version,
 };
-use engine::pipeline::{Place, StreamId};
+use engine::pipeline::{Group, Place, StreamId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// First byte of an entry for clusters in which somebody may not understand [`VERSION_COMPACT`], and
-/// the version of snapshots and of what entries and messages between machines have in common.
-pub(crate) const VERSION: u8 = 2;
-/// First byte of an entry whose records have short numbers.
-const VERSION_COMPACT: u8 = 3;
-/// First byte of an entry like those, which may have records about streams.
-const VERSION_ORDERED: u8 = 4;
-/// The same, with records about pipelines whose order is handed on.
-const VERSION_CHAINED: u8 = 5;
-/// The same, with changes of the coordination service.
-const VERSION_COORDINATED: u8 = 6;
-/// The same, with changes of it for which quotas hold.
-const VERSION_QUOTAS: u8 = 7;
-/// The same, with changes of a tree that is spread over several shards.
-const VERSION_SPREAD: u8 = 8;
-/// The same, with what sessions have sent ahead to several shards of one.
-const VERSION_STREAMED: u8 = 9;
-/// The same, with `multi`s over several shards of one.
-const VERSION_JOINT: u8 = 10;
-/// The version before clusters: it has short transactions and no [`VOID`].
-pub(crate) const VERSION_ALONE: u8 = 1;
+/// First byte of entries and of parts of snapshots: they share the forms of what both have.
+pub(crate) const VERSION: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
 const RECORDS_MAX: usize = 1 << 17;
 const _: () = assert!(4 * ENTRY_RECORDS_MAX < RECORDS_MAX);
@@ -69,10 +48,7 @@ const ORDERED: u8 = 15;
 const PROMISE: u8 = 16;
 const COORDINATE: u8 = 17;
 const OUTLIVE: u8 = 18;
-const COORDINATE_IN_QUOTAS: u8 = 19;
-const COORDINATE_SPREAD: u8 = 20;
-const PROPOSE_ASKING: u8 = 21;
-const ANSWERED: u8 = 22;
+const ANSWERED: u8 = 19;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -89,28 +65,15 @@ impl EntryCodec for EntryFormat {
 
     /// # Panics
     /// If the entry has more than 131,072 records; shards close entries long before.
-    fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>) {
+    fn encode(&self, entry: &Entry, _: Level, out: &mut Vec<u8>) {
         assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
-        // Whoever goes on with a stream may not have heard that all understand streams; all do, or
-        // there would be none.
-        let needed = entry.records.iter().map(LogRecord::level).max();
-        let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
-            _ if needed == Some(Level::JOINT) => (VERSION_JOINT, Form::Short),
-            _ if needed == Some(Level::STREAMED) => (VERSION_STREAMED, Form::Short),
-            _ if needed == Some(Level::SPREAD) => (VERSION_SPREAD, Form::Short),
-            _ if needed == Some(Level::QUOTAS) => (VERSION_QUOTAS, Form::Short),
-            _ if needed == Some(Level::COORDINATED) => (VERSION_COORDINATED, Form::Short),
-            _ if needed == Some(Level::CHAINED) => (VERSION_CHAINED, Form::Short),
-            level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
-            level if level.suffices_for(Level::COMPACT) => (VERSION_COMPACT, Form::Short),
-            _ => (VERSION, Form::Wide),
-        };
-        out.push(version);
+        // There is one level so far, and one form.
+        out.push(VERSION);
         put_u64(entry.now_ms, out);
         put_u64(entry.ts.0, out);
         put_u64(entry.seed, out);
-        form.put_count(entry.records.len(), out);
-        let mut words = Words { form, ..Words::default() };
+        Form::Short.put_count(entry.records.len(), out);
+        let mut words = Words { form: Form::Short, ..Words::default() };
         for record in &entry.records {
             put_record(record, &mut words, out);
         }
@@ -118,13 +81,8 @@ impl EntryCodec for EntryFormat {
 
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
-        let version = match bytes.first() {
-            Some(&version) if has_shorts(version) => reader.u8()?,
-            _ => read_version(&mut reader)?,
-        };
-        if has_shorts(version) {
-            reader.set_form(Form::Short);
-        }
+        read_version(&mut reader)?;
+        reader.set_form(Form::Short);
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
         let count = reader.count(1)?;
         if count > RECORDS_MAX {
@@ -133,38 +91,17 @@ impl EntryCodec for EntryFormat {
         let mut spans = Vec::new();
         let mut records = Vec::new();
         for _ in 0..count {
-            records.push(read_record(&mut reader, version, &mut spans)?);
+            records.push(read_record(&mut reader, &mut spans)?);
         }
         reader.finish()?;
         Ok(Entry { now_ms, ts, seed, records })
     }
 }
 
-/// Whether numbers are as short as they can be.
-fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_JOINT).contains(&version)
-}
-
-/// The level that it takes to understand these bytes of an entry.
-pub fn level_of(bytes: &[u8]) -> Level {
-    match bytes.first() {
-        Some(&VERSION_COMPACT) => Level::COMPACT,
-        Some(&VERSION_ORDERED) => Level::ORDERED,
-        Some(&VERSION_CHAINED) => Level::CHAINED,
-        Some(&VERSION_COORDINATED) => Level::COORDINATED,
-        Some(&VERSION_QUOTAS) => Level::QUOTAS,
-        Some(&VERSION_SPREAD) => Level::SPREAD,
-        Some(&VERSION_STREAMED) => Level::STREAMED,
-        Some(&VERSION_JOINT) => Level::JOINT,
-        _ => Level::CLUSTERS,
-    }
-}
-
-/// The version that everything after it is written in. Entries and snapshots have the first two:
-/// those differ in what both have.
-pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<u8, Corrupt> {
+/// The version that everything after it is written in: there is one.
+pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<(), Corrupt> {
     match reader.u8()? {
-        version @ (VERSION_ALONE | VERSION) => Ok(version),
+        VERSION => Ok(()),
         _ => Err(Corrupt),
     }
 }
@@ -201,10 +138,6 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         LogRecord::Answered(told) => {
             out.push(ANSWERED);
             put_remembered(words.form, told, out);
-        }
-        LogRecord::Propose(group) if group.has_asks() => {
-            out.push(PROPOSE_ASKING);
-            put_asking(group, words, out);
         }
         LogRecord::Propose(group) => {
             out.push(PROPOSE);
@@ -244,13 +177,8 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(shard.outside(), out);
             put_u64(*term, out);
         }
-        LogRecord::Coordinate(command) if command.is_spread() => {
-            out.push(COORDINATE_SPREAD);
-            out.push(u8::from(command.quotas));
-            put_spread_command(words.form, command, out);
-        }
         LogRecord::Coordinate(command) => {
-            out.push(if command.quotas { COORDINATE_IN_QUOTAS } else { COORDINATE });
+            out.push(COORDINATE);
             put_command(words.form, command, out);
         }
         LogRecord::Split { child, first, at, last } => {
@@ -260,74 +188,27 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
     }
 }
 
-fn read_record(
-    reader: &mut Reader<'_>,
-    version: u8,
-    spans: &mut Spans,
-) -> Result<LogRecord, Corrupt> {
+fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, Corrupt> {
     Ok(match reader.u8()? {
-        APPLY => {
-            let apply = read_apply(reader, version, spans)?;
-            if !apply.fences.is_empty() && version < VERSION_COORDINATED {
-                return Err(Corrupt);
-            }
-            LogRecord::Apply(apply)
-        }
-        PREPARE => LogRecord::Prepare(read_prepare(reader, version, spans)?),
+        APPLY => LogRecord::Apply(read_apply(reader, spans)?),
+        PREPARE => LogRecord::Prepare(read_prepare(reader, spans)?),
         COMMIT => {
-            let txn = read_txn(reader, version)?;
+            let txn = read_txn(reader)?;
             LogRecord::Outcome { txn, commit: Some(Timestamp(reader.u64()?)) }
         }
-        ABORT => LogRecord::Outcome { txn: read_txn(reader, version)?, commit: None },
-        VOID if version != VERSION_ALONE => LogRecord::Void(read_txn(reader, version)?),
+        ABORT => LogRecord::Outcome { txn: read_txn(reader)?, commit: None },
+        VOID => LogRecord::Void(read_txn(reader)?),
         FLUSH => LogRecord::Flush,
         RESOLVE => LogRecord::Resolve(read_request(reader)?),
-        ANSWERED if version >= VERSION_JOINT => {
-            LogRecord::Answered(Box::new(read_remembered(reader)?))
-        }
-        SPLIT if version != VERSION_ALONE => LogRecord::Split {
+        ANSWERED => LogRecord::Answered(Box::new(read_remembered(reader)?)),
+        SPLIT => LogRecord::Split {
             child: ShardId(reader.u16()?),
             first: reader.u16()?,
             at: reader.u16()?,
             last: reader.u16()?,
         },
-        COORDINATE if version >= VERSION_COORDINATED => {
-            LogRecord::Coordinate(Box::new(get_command(reader)?))
-        }
-        COORDINATE_SPREAD if version >= VERSION_SPREAD => {
-            let quotas = reader.flag()?;
-            let command = get_spread_command(reader)?;
-            if command.is_joint() && version < VERSION_JOINT {
-                return Err(Corrupt);
-            }
-            LogRecord::Coordinate(Box::new(Command { quotas, ..command }))
-        }
-        COORDINATE_IN_QUOTAS if version >= VERSION_QUOTAS => {
-            let command = get_command(reader)?;
-            LogRecord::Coordinate(Box::new(Command { quotas: true, ..command }))
-        }
-        PROPOSE_ASKING if version >= VERSION_STREAMED => {
-            LogRecord::Propose(Arc::new(read_asking(reader, spans)?))
-        }
-        OUTLIVE if version >= VERSION_COORDINATED => LogRecord::Outlive(read_streams(reader)?),
-        CONTENT if version >= VERSION_CHAINED => {
-            LogRecord::Content(Arc::new(read_chained(reader, spans)?))
-        }
-        ORDERED if version >= VERSION_CHAINED => LogRecord::Ordered {
-            stream: read_stream(reader)?,
-            link: read_link(reader)?,
-            before: read_links(reader)?,
-            ops: Default::default(),
-        },
-        PROMISE if version >= VERSION_CHAINED => LogRecord::Promise {
-            stream: read_stream(reader)?,
-            shard: ShardId::from_outside(reader.u16()?),
-            term: reader.u64()?,
-        },
-        kind if version >= VERSION_ORDERED => {
-            return read_stream_record(kind, reader, spans);
-        }
-        _ => return Err(Corrupt),
+        COORDINATE => LogRecord::Coordinate(Box::new(get_command(reader)?)),
+        kind => return read_stream_record(kind, reader, spans),
     })
 }
 
@@ -338,7 +219,19 @@ fn read_stream_record(
     spans: &mut Spans,
 ) -> Result<LogRecord, Corrupt> {
     Ok(match kind {
-        PROPOSE => LogRecord::Propose(Arc::new(read_group(reader, spans)?)),
+        PROPOSE => LogRecord::Propose(Arc::new(read_group_of(false, reader, spans)?)),
+        CONTENT => LogRecord::Content(Arc::new(read_group_of(true, reader, spans)?)),
+        ORDERED => LogRecord::Ordered {
+            stream: read_stream(reader)?,
+            link: read_link(reader)?,
+            before: read_links(reader)?,
+            ops: Default::default(),
+        },
+        PROMISE => LogRecord::Promise {
+            stream: read_stream(reader)?,
+            shard: ShardId::from_outside(reader.u16()?),
+            term: reader.u64()?,
+        },
         PLACE => {
             let (stream, mut units) = (read_stream(reader)?, Vec::new());
             for _ in 0..reader.count(12)? {
@@ -355,8 +248,19 @@ fn read_stream_record(
         }
         REFUSE => LogRecord::Refuse(read_stream(reader)?),
         FORGET => LogRecord::Forget(read_streams(reader)?),
+        OUTLIVE => LogRecord::Outlive(read_streams(reader)?),
         _ => return Err(Corrupt),
     })
+}
+
+/// A group whose order is handed on, or not.
+fn read_group_of(
+    chained: bool,
+    reader: &mut Reader<'_>,
+    spans: &mut Spans,
+) -> Result<Group, Corrupt> {
+    let group = read_group(reader, spans)?;
+    if group.chained == chained { Ok(group) } else { Err(Corrupt) }
 }
 
 fn read_streams(reader: &mut Reader<'_>) -> Result<Vec<StreamId>, Corrupt> {
@@ -437,23 +341,12 @@ pub(crate) fn read_record_version(reader: &mut Reader<'_>) -> Result<Version, Co
     })
 }
 
-/// Version 1 did not say when a record was absent: no leader has to judge it any more.
-fn read_guard(reader: &mut Reader<'_>, version: u8) -> Result<Guard, Corrupt> {
+fn read_guard(reader: &mut Reader<'_>) -> Result<Guard, Corrupt> {
     let key = reader.word()?.into();
-    let seen = if version == VERSION_ALONE {
-        let absent = Version::Absent { term: 0, removals: 0 };
-        reader.option()?.map_or(absent, |ts| Version::Changed(Timestamp(ts)))
-    } else {
-        read_record_version(reader)?
-    };
-    Ok(Guard { key, version: seen })
+    Ok(Guard { key, version: read_record_version(reader)? })
 }
 
-pub(crate) fn read_apply(
-    reader: &mut Reader<'_>,
-    version: u8,
-    spans: &mut Spans,
-) -> Result<Apply, Corrupt> {
+pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
     let flags = reader.u8()?;
     if flags & !(HAS_REQUEST | HAS_GUARDS | HAS_FENCES) != 0 {
         return Err(Corrupt);
@@ -464,7 +357,7 @@ pub(crate) fn read_apply(
     }
     if flags & HAS_GUARDS != 0 {
         for _ in 0..reader.count(5)? {
-            apply.guards.push(read_guard(reader, version)?);
+            apply.guards.push(read_guard(reader)?);
         }
     }
     if flags & HAS_FENCES != 0 {
@@ -514,14 +407,10 @@ pub(crate) fn put_prepare(prepare: &Prepare, words: &mut Words, out: &mut Vec<u8
     put_apply(&prepare.apply, &prepare.apply.ops, words, out);
 }
 
-pub(crate) fn read_prepare(
-    reader: &mut Reader<'_>,
-    version: u8,
-    spans: &mut Spans,
-) -> Result<Prepare, Corrupt> {
-    let txn = read_txn(reader, version)?;
+pub(crate) fn read_prepare(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Prepare, Corrupt> {
+    let txn = read_txn(reader)?;
     let participants = read_shards(reader)?;
-    let apply = read_apply(reader, version, spans)?;
+    let apply = read_apply(reader, spans)?;
     Ok(Prepare { txn, participants, apply })
 }
 
@@ -582,13 +471,8 @@ fn put_txn_in(form: Form, txn: TxnId, out: &mut Vec<u8>) {
     form.put_u32(txn.attempt, out);
 }
 
-pub(crate) fn read_txn(reader: &mut Reader<'_>, version: u8) -> Result<TxnId, Corrupt> {
-    if version != VERSION_ALONE {
-        return Ok(TxnId { age: read_age(reader)?, attempt: reader.small_u32()? });
-    }
-    let began = Timestamp(reader.u64()?);
-    let gateway = GatewayId::alone(reader.u16()?);
-    Ok(TxnId { age: Age { began, gateway }, attempt: reader.u32()? })
+pub(crate) fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {
+    Ok(TxnId { age: read_age(reader)?, attempt: reader.small_u32()? })
 }
 
 pub(crate) fn put_age(age: Age, out: &mut Vec<u8>) {

@@ -21,13 +21,13 @@ pub use hello::{
     HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
 };
 
-use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
+use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::map::ShardMap;
-use engine::message::{Answer, Refusal, Request, Response, ShardId, Token, TxnId};
+use engine::message::{Answer, Refusal, Request, Response, ShardId, Token};
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use std::fmt;
 
@@ -44,7 +44,7 @@ const SCRATCH_FRAME_BYTES_MAX: usize = 64 << 10;
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"*1\r\n") as usize);
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"PING") as usize);
 // Transactions and operations look as in entries: a new version there is a new version here.
-const _: () = assert!(entry::VERSION == 2);
+const _: () = assert!(entry::VERSION == VERSION);
 
 const HELLO: u8 = 0;
 const REQUEST: u8 = 1;
@@ -53,17 +53,16 @@ const GATEWAY: u8 = 3;
 const RAFT: u8 = 4;
 const LEADS: u8 = 5;
 const RESIGNED: u8 = 6;
-const WATERMARKS: u8 = 20;
+const WATERMARKS: u8 = 7;
 const SNAPSHOT: u8 = 8;
 const SNAPSHOT_TAKEN: u8 = 9;
 const MAP: u8 = 10;
 const MEMBERS: u8 = 11;
-const SLEEP: u8 = 21;
-const WAKE: u8 = 22;
-const WORDS: u8 = 23;
-const REQUEST_AFTER: u8 = 24;
-const TIMING: u8 = 25;
-const LEAD_ELSEWHERE: u8 = 26;
+const SLEEP: u8 = 12;
+const WAKE: u8 = 13;
+const WORDS: u8 = 14;
+const TIMING: u8 = 15;
+const LEAD_ELSEWHERE: u8 = 16;
 
 /// A shard and its watermark.
 const WATERMARK_BYTES: usize = 10;
@@ -224,7 +223,7 @@ fn read_payload(payload: &[u8], spans: &mut Spans) -> Result<Parcel, Corrupt> {
 fn instead(payload: &[u8]) -> Result<Instead, Corrupt> {
     let (kind, mut reader) = open(payload)?;
     match kind {
-        REQUEST | REQUEST_AFTER => {
+        REQUEST => {
             read_shard_term(&mut reader)?;
             let (gateway, token) = (read_gateway(&mut reader)?, Token(reader.u64()?));
             // No answer is expected to what has no token.
@@ -248,11 +247,10 @@ fn instead(payload: &[u8]) -> Result<Instead, Corrupt> {
 fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
     match parcel {
         Parcel::Request { shard, term, request } => {
-            let kind = if request.after.is_some() { REQUEST_AFTER } else { REQUEST };
-            put_shard_term(kind, *shard, *term, out);
+            put_shard_term(REQUEST, *shard, *term, out);
             put_gateway(request.gateway, out);
             put_u64(request.token.0, out);
-            request.after.iter().for_each(|after| put_u64(after.0, out));
+            put_option(request.after.map(|after| after.0), out);
             request::put_body(&request.body, words, out);
         }
         Parcel::Response(response) => {
@@ -335,11 +333,10 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
 
 fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Parcel, Corrupt> {
     Ok(match kind {
-        REQUEST | REQUEST_AFTER => {
+        REQUEST => {
             let (shard, term) = read_shard_term(reader)?;
             let (gateway, token) = (read_gateway(reader)?, Token(reader.u64()?));
-            let follows = kind == REQUEST_AFTER;
-            let after = if follows { Some(Token(reader.u64()?)) } else { None };
+            let after = reader.option()?.map(Token);
             let body = request::read_body(reader, spans)?;
             Parcel::Request { shard, term, request: Request { gateway, token, after, body } }
         }
@@ -421,8 +418,4 @@ fn put_shard_term(kind: u8, shard: ShardId, term: u64, out: &mut Vec<u8>) {
 
 fn read_shard_term(reader: &mut Reader<'_>) -> Result<(ShardId, u64), Corrupt> {
     Ok((ShardId::from_outside(reader.u16()?), reader.u64()?))
-}
-
-fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {
-    entry::read_txn(reader, entry::VERSION)
 }

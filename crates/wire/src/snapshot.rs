@@ -1,5 +1,4 @@
-//! Snapshot parts as bytes, version 2; version 1 is read too. `docs/internals/formats.md` has the
-//! layout.
+//! Snapshot parts as bytes, version 1. `docs/internals/formats.md` has the layout.
 //!
 //! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
 //! that a snapshot can be written, sent and checked in pieces of any size.
@@ -10,8 +9,8 @@ use crate::coordination::{
     put_changes, put_identities, put_joint, put_node, put_session, put_zxid,
 };
 use crate::entry::{
-    VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_shards, put_txn,
-    read_gateway, read_prepare, read_request, read_shards, read_txn, read_version,
+    VERSION, Words, put_gateway, put_prepare, put_request, put_shards, put_txn, read_gateway,
+    read_prepare, read_request, read_shards, read_txn, read_version,
 };
 use crate::peer::coordination::put_ask;
 use crate::saved::{put_record, put_reply, read_record, read_reply};
@@ -49,9 +48,8 @@ const FENCE: u8 = 16;
 const FENCE_FLOOR: u8 = 17;
 const OUTLIVED: u8 = 18;
 const SPREAD: u8 = 19;
-const SPREAD_SESSION: u8 = 20;
-const ASKED: u8 = 21;
-const JOINT: u8 = 22;
+const ASKED: u8 = 20;
+const JOINT: u8 = 21;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -185,21 +183,15 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             out.push(COORDINATION);
             put_zxid(*last, out);
         }
-        SnapshotPart::Session { session, timeout_ms, password } => {
-            out.push(SESSION);
-            put_session(*session, out);
-            put_u32(*timeout_ms as u32, out);
-            out.extend_from_slice(password);
-        }
         SnapshotPart::Spread { over, departed } => {
             out.push(SPREAD);
             put_u16(over.count(), out);
             put_zxid(*departed, out);
         }
-        SnapshotPart::SpreadSession { session, kept, ending } => {
-            out.push(SPREAD_SESSION);
+        SnapshotPart::Session { session, kept, ending } => {
+            out.push(SESSION);
             put_session(*session, out);
-            put_spread_session(kept, *ending, out);
+            put_kept_session(kept, *ending, out);
         }
         SnapshotPart::Asked { unit, ask } => {
             out.push(ASKED);
@@ -229,7 +221,7 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
 }
 
 fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
-    let version = read_version(reader)?;
+    read_version(reader)?;
     Ok(match reader.u8()? {
         HEADER => SnapshotPart::Header {
             shard: ShardId::from_outside(reader.u16()?),
@@ -242,7 +234,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         PREPARED => {
             let bound = Timestamp(reader.u64()?);
             let commit = reader.option()?.map(Timestamp);
-            let prepare = read_prepare(reader, version, &mut Vec::new())?;
+            let prepare = read_prepare(reader, &mut Vec::new())?;
             SnapshotPart::Prepared { prepare, bound, commit }
         }
         REQUEST => {
@@ -255,19 +247,19 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             SnapshotPart::Request { request, ts, replies }
         }
         OUTCOME => {
-            let txn = read_txn(reader, version)?;
+            let txn = read_txn(reader)?;
             SnapshotPart::Outcome { txn, commit: Timestamp(reader.u64()?) }
         }
-        VOID if version != VERSION_ALONE => SnapshotPart::Void(read_txn(reader, version)?),
-        MEMBERS if version != VERSION_ALONE => SnapshotPart::Members(read_members(reader)?),
-        SLOTS if version != VERSION_ALONE => {
+        VOID => SnapshotPart::Void(read_txn(reader)?),
+        MEMBERS => SnapshotPart::Members(read_members(reader)?),
+        SLOTS => {
             SnapshotPart::Slots { splits: reader.u16()?, first: reader.u16()?, last: reader.u16()? }
         }
-        UNSETTLED if version != VERSION_ALONE => {
-            let txn = read_txn(reader, version)?;
+        UNSETTLED => {
+            let txn = read_txn(reader)?;
             SnapshotPart::Unsettled { txn, commit: reader.option()?.map(Timestamp) }
         }
-        STREAM if version != VERSION_ALONE => {
+        STREAM => {
             let (stream, refused) = (read_stream(reader)?, reader.flag()?);
             let mut groups = Vec::new();
             for _ in 0..reader.count(29)? {
@@ -275,7 +267,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             }
             SnapshotPart::Stream { stream, refused, groups }
         }
-        CHAIN if version != VERSION_ALONE => {
+        CHAIN => {
             let (stream, links) = (read_stream(reader)?, read_links(reader)?);
             let mut promises = Vec::new();
             for _ in 0..reader.count(10)? {
@@ -294,18 +286,13 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         }
         FENCE_FLOOR => SnapshotPart::FenceFloor(reader.u64()?),
         COORDINATION => SnapshotPart::Coordination { last: get_zxid(reader)? },
-        SESSION => SnapshotPart::Session {
-            session: get_session(reader)?,
-            timeout_ms: reader.u32()? as i32,
-            password: get_password(reader)?,
-        },
+        SESSION => read_kept_session(reader)?,
         SPREAD => {
             let over = Spread::over(reader.u16()?);
             SnapshotPart::Spread { over, departed: get_zxid(reader)? }
         }
-        SPREAD_SESSION => read_spread_session(reader)?,
         ASKED => {
-            let unit = read_txn(reader, version)?;
+            let unit = read_txn(reader)?;
             SnapshotPart::Asked { unit, ask: Box::new(read_ask(reader)?) }
         }
         JOINT => {
@@ -327,12 +314,12 @@ fn put_fate(joint: &Joint, out: &mut Vec<u8>) {
     put_joint(joint.id, out);
     match &joint.fate {
         Fate::Prepared(prepared) => {
-            let PreparedPart { shards, changes, identities, quotas, sound } = &**prepared;
+            let PreparedPart { shards, changes, identities, sound } = &**prepared;
             out.push(PREPARED_HERE);
             put_shards(shards, out);
             put_changes(Form::Wide, changes, out);
             put_identities(Form::Wide, identities, out);
-            out.extend([u8::from(*quotas), u8::from(*sound)]);
+            out.push(u8::from(*sound));
         }
         Fate::Committed => out.push(COMMITTED),
         Fate::Void => out.push(VOIDED),
@@ -346,7 +333,6 @@ fn read_fate(reader: &mut Reader<'_>) -> Result<Joint, Corrupt> {
             shards: read_shards(reader)?.into_vec(),
             changes: get_changes(reader)?,
             identities: get_identities(reader)?,
-            quotas: reader.flag()?,
             sound: reader.flag()?,
         })),
         COMMITTED => Fate::Committed,
@@ -356,7 +342,7 @@ fn read_fate(reader: &mut Reader<'_>) -> Result<Joint, Corrupt> {
     Ok(Joint { id, fate })
 }
 
-fn put_spread_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {
+fn put_kept_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {
     put_u32(kept.timeout_ms as u32, out);
     out.extend_from_slice(&kept.password);
     put_zxid(kept.entered, out);
@@ -369,7 +355,7 @@ fn put_spread_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Ve
     }
 }
 
-fn read_spread_session(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
+fn read_kept_session(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
     let (session, timeout_ms) = (get_session(reader)?, reader.u32()? as i32);
     let (password, entered) = (get_password(reader)?, get_zxid(reader)?);
     let joined = read_shards(reader)?.into_iter().collect();
@@ -378,7 +364,7 @@ fn read_spread_session(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt>
         true => Some((get_zxid(reader)?, reader.flag()?)),
         false => None,
     };
-    Ok(SnapshotPart::SpreadSession { session, kept, ending })
+    Ok(SnapshotPart::Session { session, kept, ending })
 }
 
 pub(crate) fn put_members(members: &Members, out: &mut Vec<u8>) {

@@ -28,7 +28,10 @@ pub(crate) fn put_group(group: &Group, words: &mut Words, out: &mut Vec<u8>) {
     form.put_u32(group.fresh, out);
     put_homes(form, &group.homes, out);
     put_u64(group.floor.0, out);
+    out.push(u8::from(group.chained));
     put_units(&group.units, words, out);
+    out.push(u8::from(group.has_asks()));
+    group.asks().for_each(|ask| put_ask(form, ask, out));
 }
 
 pub(crate) fn put_units(units: &[Unit], words: &mut Words, out: &mut Vec<u8>) {
@@ -47,8 +50,14 @@ pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<G
     let stream = read_stream(reader)?;
     let (base, fresh) = (reader.small_u32()?, reader.small_u32()?);
     let (homes, floor) = (read_homes(reader)?, Timestamp(reader.u64()?));
-    let units = read_units(reader, spans)?;
-    Ok(Group { stream, base, fresh, homes, floor, chained: false, units })
+    let chained = reader.flag()?;
+    let mut units = read_units(reader, spans)?;
+    if reader.flag()? {
+        for unit in &mut units {
+            unit.ask = Some(Box::new(read_ask(reader)?));
+        }
+    }
+    Ok(Group { stream, base, fresh, homes, floor, chained, units })
 }
 
 pub(crate) fn read_units(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<Unit>, Corrupt> {
@@ -63,33 +72,10 @@ pub(crate) fn read_units(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<V
     Ok(units)
 }
 
-/// The same with what the units ask of the tree of the coordination service.
-pub(crate) fn put_asking(group: &Group, words: &mut Words, out: &mut Vec<u8>) {
-    put_group(group, words, out);
-    group.asks().for_each(|ask| put_ask(words.form(), ask, out));
-}
-
-/// What [`put_asking`] has written: each unit asks something.
-pub(crate) fn read_asking(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Group, Corrupt> {
-    let mut group = read_group(reader, spans)?;
-    for unit in &mut group.units {
-        unit.ask = Some(Box::new(read_ask(reader)?));
-    }
-    Ok(group)
-}
-
-/// What a unit asks. Quotas hold for all changes that are made so.
+/// What a unit asks of the tree of the coordination service.
 pub(crate) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
-    let mut ask = get_ask(reader)?;
-    if let Ask::Write(command) = &mut ask {
-        command.quotas = true;
-    }
+    let ask = get_ask(reader)?;
     if ask.may_be_unit() { Ok(ask) } else { Err(Corrupt) }
-}
-
-/// The same of a stream whose order is handed on.
-pub(crate) fn read_chained(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Group, Corrupt> {
-    Ok(Group { chained: true, ..read_group(reader, spans)? })
 }
 
 pub(crate) fn put_links(form: Form, links: &[Link], out: &mut Vec<u8>) {

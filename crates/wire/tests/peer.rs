@@ -68,7 +68,7 @@ fn hello() -> Hello {
         cluster: "shop".into(),
         machine: MachineId(2),
         life: 5,
-        level: Level::CLUSTERS,
+        level: Level::NEWEST,
         address: "10.0.0.2:6379".into(),
         worker_count: 4,
     }
@@ -81,8 +81,8 @@ fn hello_bytes(hello: &Hello) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_version_2_are_understood() {
-    let bytes = unhex(include_str!("fixtures/peer-v2.hex"));
+fn messages_of_version_1_are_understood() {
+    let bytes = unhex(include_str!("fixtures/peer-v1.hex"));
     let (found, mut at) = decode_hello(&bytes).unwrap().unwrap();
     assert_eq!(found, hello());
     assert_eq!(hello_bytes(&hello()), bytes[..at], "the format changed: that takes a new version");
@@ -95,7 +95,7 @@ fn messages_of_version_2_are_understood() {
     assert_eq!(at, bytes.len());
 }
 
-/// What is said about the coordination service. Its form is free as long as no build offers its level.
+/// What is said about the coordination service.
 fn about_sessions() -> Vec<Parcel> {
     let session = SessionId(7);
     let (path, identities) = (Blob::from("/a"), Vec::new());
@@ -243,12 +243,10 @@ fn no_kind_is_forgotten() {
         inner.map(|bytes| bytes[HEADER + at]).collect()
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
-    // Kind 7 was in version 1.
-    let known = (1..=6).chain(8..=11).chain(20..=26);
-    assert_eq!(all, known.collect());
-    assert_eq!(kinds(1, 28, None), (1..=26).collect());
+    assert_eq!(all, (1..=16).collect());
+    assert_eq!(kinds(1, 29, Some(0)), (1..=25).collect());
     assert_eq!(kinds(2, 18, None), (1..=19).collect());
-    assert_eq!(kinds(25, 2, None), (1..=5).collect());
+    assert_eq!(kinds(15, 2, None), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());

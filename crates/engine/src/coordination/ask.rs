@@ -7,7 +7,6 @@ use super::request::{
 };
 use super::service::Command;
 use super::spread::Step;
-use crate::level::Level;
 use crate::pipeline::StreamId;
 use adt::Blob;
 
@@ -74,15 +73,6 @@ impl Ask {
     /// Whether it is answered from the leader's state and not from the log.
     pub fn only_looks(&self) -> bool {
         !matches!(self, Self::Write(_))
-    }
-
-    /// What it takes to understand it.
-    pub fn level(&self) -> Level {
-        match self {
-            Self::Write(command) if command.is_joint() => Level::JOINT,
-            Self::Write(command) if command.is_spread() => Level::SPREAD,
-            _ => Level::COORDINATED,
-        }
     }
 
     /// Whether it prepares a `multi` over several shards.

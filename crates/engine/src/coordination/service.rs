@@ -72,9 +72,6 @@ pub struct Command {
     pub identities: Vec<Identity>,
     /// What is to be done.
     pub write: Write,
-    /// Whether what is beyond a hard quota is refused: the leader says so when all who read the log
-    /// know quotas.
-    pub quotas: bool,
     /// The number of this change is larger: the session knows of that one, at whichever shard it was.
     /// Nought in a tree that is not spread.
     pub after: Zxid,
@@ -83,15 +80,10 @@ pub struct Command {
 impl Command {
     /// Something that is not about a session's nodes, or not as the session wishes.
     pub fn of(session: SessionId, write: Write) -> Self {
-        Self { session, identities: Vec::new(), write, quotas: false, after: Zxid::default() }
+        Self { session, identities: Vec::new(), write, after: Zxid::default() }
     }
 
-    /// Whether whoever reads it must know of trees that are spread.
-    pub fn is_spread(&self) -> bool {
-        self.after > Zxid::default() || matches!(self.write, Write::Spread(_))
-    }
-
-    /// Whether whoever reads it must know of a `multi` over several shards.
+    /// Whether it is a step of a `multi` over several shards.
     pub fn is_joint(&self) -> bool {
         matches!(&self.write, Write::Spread(step) if step.is_of_joint())
     }
@@ -253,8 +245,7 @@ impl Coordination {
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
-        let (quotas, prepared) = (command.quotas, false);
-        let by = By { session, identities, zxid, now_ms, quotas, prepared };
+        let by = By { session, identities, zxid, now_ms, prepared: false };
         let mut done = Made::default();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),

@@ -60,8 +60,7 @@ fn happened(happened: Happened, path: &str) -> Event {
 impl World {
     fn write(&mut self, session: SessionId, write: Write) -> Result<Reply, Code> {
         self.changes += 1;
-        let command =
-            Command { identities: self.who.clone(), quotas: true, ..Command::of(session, write) };
+        let command = Command { identities: self.who.clone(), ..Command::of(session, write) };
         let ts = Timestamp::from_micros(BEGIN_US + self.changes);
         let done = self.service.apply(&command, ts, 1000 + self.changes);
         self.events = done.events.into_iter().map(|change| change.event).collect();
@@ -363,7 +362,7 @@ fn a_container_goes_when_it_has_had_children_and_has_none_any_more() {
 }
 
 fn reap() -> Command {
-    Command { quotas: true, ..Command::of(SessionId(0), Write::Reap) }
+    Command::of(SessionId(0), Write::Reap)
 }
 
 #[test]

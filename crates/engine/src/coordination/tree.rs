@@ -141,8 +141,6 @@ pub struct By<'a> {
     pub zxid: Zxid,
     /// The time of the change, in milliseconds since 1970.
     pub now_ms: i64,
-    /// Whether what is beyond a hard quota is refused.
-    pub quotas: bool,
     /// It was prepared: whether there is room for more nodes was looked at then.
     pub prepared: bool,
 }
@@ -367,10 +365,8 @@ impl Tree {
         if above.session().is_some() {
             return Err(Code::NoChildrenForEphemerals);
         }
-        if by.quotas {
-            let bytes = create.data.as_ref().map_or(0, |data| data.len() as u64);
-            self.quotas.check(&path, 1, bytes)?;
-        }
+        let bytes = create.data.as_ref().map_or(0, |data| data.len() as u64);
+        self.quotas.check(&path, 1, bytes)?;
         let is_full = self.nodes.len() >= NODES_MAX && !by.prepared;
         if is_full || above.children.len() >= NODE_CHILDREN_MAX {
             return Err(Code::QuotaExceeded);
@@ -446,10 +442,8 @@ impl Tree {
         must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::WRITE, by.identities)?;
-        if by.quotas {
-            let bytes = data.map_or(0, |data| data.len() as u64);
-            self.quotas.check(path, 0, bytes.saturating_sub(node.data_bytes()))?;
-        }
+        let bytes = data.map_or(0, |data| data.len() as u64);
+        self.quotas.check(path, 0, bytes.saturating_sub(node.data_bytes()))?;
         fits(version, node.version)?;
         let undo = self.edit(path, |node| {
             let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);

@@ -1,7 +1,6 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use crate::coordination::{self, Code, Event, Password, Zxid};
-use crate::level::Level;
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::map::ShardMap;
 use crate::message::{Concurrency, GatewayId, MachineId, Request, RequestId, ShardId};
@@ -148,13 +147,9 @@ impl Order {
         })
     }
 
-    /// What all machines must understand for it.
-    pub fn level(self) -> Level {
-        match self {
-            Self::None => Level::CLUSTERS,
-            Self::Single | Self::Constant => Level::ORDERED,
-            Self::Chain => Level::CHAINED,
-        }
+    /// Whether commands of one session keep their order across shards.
+    pub fn is_kept(self) -> bool {
+        self != Self::None
     }
 }
 

@@ -28,7 +28,6 @@ impl Gateway {
         let before = (!map.splits.is_empty()).then(|| self.core.mail.routes.all());
         self.core.mail.routes.follow(&map);
         self.core.topology.set_map(self.core.config.id.machine, map);
-        self.look_at_level();
         if let Some(before) = before {
             self.routes_changed(&before);
             self.settle();

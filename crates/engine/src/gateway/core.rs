@@ -5,7 +5,6 @@ use super::api::{Config, Facts, Output, SessionId};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
 use crate::level::Level;
-use crate::map::ShardMap;
 use crate::message::{Age, Body, GatewayId, MachineId, Now, ShardId};
 use crate::pipeline::StreamId;
 use crate::replica::term_of;
@@ -92,12 +91,6 @@ impl Core {
     pub fn new_age(&mut self) -> Age {
         self.clock = self.clock.next().max(Timestamp::from_micros(self.now.wall_us));
         Age { began: self.clock, gateway: self.config.id }
-    }
-
-    /// Whether all machines understand messages of a level. True on a server without a cluster.
-    pub fn all_understand(&self, level: Level) -> bool {
-        let understood = |map: &ShardMap| map.level.suffices_for(level);
-        self.mail.ways.is_none() || self.topology.map().is_some_and(understood)
     }
 
     /// Tells the shards of a stream that nothing more of it follows.

@@ -84,10 +84,6 @@ pub struct Gateway {
     leases: txn::lease::Leases,
     admission: txn::admission::Admission,
     orphans: txn::recover::Orphans,
-    /// Commands of one session keep their order across shards, unless it does without.
-    ordered: bool,
-    /// It is not known yet whether all machines understand streams.
-    lacks_map: bool,
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
     coordination: coordination::CoordinationFront,
@@ -128,7 +124,7 @@ impl Gateway {
             topology: admin::topology::Topology::new(config.members.as_ref(), config.id.machine),
             config,
         };
-        let mut gateway = Self {
+        Self {
             core,
             users,
             sessions: Slab::default(),
@@ -144,15 +140,11 @@ impl Gateway {
             leases: txn::lease::Leases::default(),
             admission: txn::admission::Admission::default(),
             orphans: txn::recover::Orphans::default(),
-            ordered: false,
-            lacks_map: false,
             dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
             near_locks: Map::default(),
             kept_elsewhere: Set::default(),
-        };
-        gateway.look_at_level();
-        gateway
+        }
     }
 
     /// A client has connected.

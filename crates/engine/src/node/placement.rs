@@ -79,7 +79,7 @@ impl<C> Placement<C> {
 
     /// What all machines understand, as far as that is known here.
     pub fn level(&self) -> Level {
-        self.map().map_or(Level::CLUSTERS, |map| map.level)
+        self.map().map_or(Level::NONE, |map| map.level)
     }
 
     /// Whether the newest map that is known is kept durably.

@@ -47,8 +47,8 @@ impl Promise {
         Self { until_us: forgotten_until_us, forgotten_until_us }
     }
 
-    /// A message of another replica has come, in this replica's term or a later one. Questions of
-    /// builds that name no time ask for the longest.
+    /// A message of another replica has come, in this replica's term or a later one. A question whose
+    /// time cannot be read asks for the longest.
     pub fn hear(&mut self, mono_us: u64, message: &Message) {
         if message.get_msg_type() != MessageType::MsgHeartbeat || message.context.is_empty() {
             return;

@@ -23,7 +23,6 @@ use crate::coordination::{
     Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
-use crate::level::Level;
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
@@ -152,8 +151,7 @@ impl Shard {
         }
     }
 
-    fn log_command(&mut self, mut command: Command, target: Target) {
-        command.quotas = self.all_understand(Level::QUOTAS);
+    fn log_command(&mut self, command: Command, target: Target) {
         *self.coordination.writing.entry(command.session).or_default() += 1;
         self.log(LogRecord::Coordinate(Box::new(command)), target);
     }
@@ -162,10 +160,6 @@ impl Shard {
     pub(super) fn coordinate(&mut self, now: Now, request: Request) {
         let Some(request) = self.hold_for_ends(now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
-        if !self.all_understand(ask.level()) {
-            let unknown = Err(Code::Unimplemented);
-            return self.answer_asked(request.gateway, request.token, None, unknown);
-        }
         let session = ask.session();
         if ask.only_looks()
             && let Some(session) = session.filter(|session| self.coordination.is_behind(*session))

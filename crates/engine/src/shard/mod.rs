@@ -20,7 +20,6 @@ pub use state::{fences, requests};
 pub use transfer::{cut, snapshot, split};
 
 use crate::entry::{Entry, LogRecord, Spacing};
-use crate::level::Level;
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, UNITS_OWE_US};
 use crate::map::Range;
 use crate::message::{
@@ -226,8 +225,6 @@ pub struct Shard {
     giving: Option<Range>,
     born: Option<transfer::split::Born>,
     streams: streams::LeaderStreams,
-    /// What all who read the log understand.
-    level: Level,
     coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
@@ -279,7 +276,6 @@ impl Shard {
             giving: None,
             born: None,
             streams: streams::LeaderStreams::default(),
-            level: Level::CLUSTERS,
             coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
@@ -322,16 +318,6 @@ impl Shard {
             && !self.has_answers()
     }
 
-    /// All who read the log understand this level.
-    pub fn use_level(&mut self, level: Level) {
-        self.level = level;
-    }
-
-    /// Whether all who read the log understand what came with a level.
-    fn all_understand(&self, level: Level) -> bool {
-        self.level.suffices_for(level)
-    }
-
     /// The shard's logical clock.
     pub fn clock(&self) -> Timestamp {
         self.clock
@@ -343,7 +329,7 @@ impl Shard {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
         let restored = Self::restored(self.config, state, clock);
-        *self = Self { outputs, stats, level: self.level, ..restored };
+        *self = Self { outputs, stats, ..restored };
     }
 
     /// The next answer for a gateway.

@@ -189,7 +189,6 @@ impl Sharing {
             SnapshotPart::Coordination { .. }
             | SnapshotPart::Spread { .. }
             | SnapshotPart::Session { .. }
-            | SnapshotPart::SpreadSession { .. }
             | SnapshotPart::Joint { .. }
             | SnapshotPart::Node(..) => match self.new.get_mut(usize::from(shard.0)) {
                 Some(new) => new.put(&part),

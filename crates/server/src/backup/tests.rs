@@ -34,7 +34,7 @@ fn of_tree() -> Vec<SnapshotPart> {
     vec![
         SnapshotPart::Coordination { last: Zxid(9) },
         SnapshotPart::Spread { over: Spread::over(2), departed: Zxid(3) },
-        SnapshotPart::SpreadSession { session, kept, ending: None },
+        SnapshotPart::Session { session, kept, ending: None },
         SnapshotPart::Joint { session, joint: Box::new(Joint { id, fate }) },
     ]
 }

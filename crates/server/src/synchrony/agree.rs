@@ -3,7 +3,6 @@
 
 use super::{Mode, Synchrony};
 use crate::mail::Mail;
-use engine::level::Level;
 use engine::limits::{TICK_US_MAX, TICK_US_MIN};
 use engine::message::MachineId;
 use engine::node::Timing;
@@ -48,10 +47,7 @@ impl Synchrony {
 
     /// A window ends: the others are told, and this machine does as is agreed.
     pub(super) fn agree(&mut self, now_us: u64) {
-        let Some((level, machines)) = self.around.map.machines() else { return };
-        if !level.suffices_for(Level::PACED) {
-            return;
-        }
+        let Some(machines) = self.around.map.machines() else { return };
         self.propose();
         let own = self.around.own.0;
         let machines: BTreeSet<u16> = machines.iter().map(|machine| machine.0).collect();

@@ -2,7 +2,6 @@
 
 use super::Synchrony;
 use super::calibrate::Timers;
-use engine::level::Level;
 use probe::watch::{Event, LOST_US, Law3, Subject, Verdict};
 use serde::Serialize;
 
@@ -14,8 +13,6 @@ const EVENTS_SHOWN: usize = 50;
 pub struct Picture {
     /// What it may do.
     pub mode: &'static str,
-    /// The cluster uses a level at which machines understand its questions.
-    pub understood: bool,
     /// The machine.
     pub own: u16,
     /// How late its own timers were in the last minute.
@@ -187,7 +184,6 @@ impl Synchrony {
         });
         Picture {
             mode: self.mode.name(),
-            understood: self.level.suffices_for(Level::PROBED),
             own: self.around.own.0,
             peers: peers.collect(),
             late: self.asker.lateness(now_us).into(),

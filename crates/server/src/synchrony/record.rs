@@ -61,7 +61,7 @@ impl Synchrony {
             let ago_us = now.mono_us.saturating_sub(mono_us);
             i64::try_from(now.wall_us.saturating_sub(ago_us)).unwrap_or(i64::MAX / 1_000) * 1_000
         };
-        let machines = self.around.map.machines().map_or(0, |(_, machines)| machines.len());
+        let machines = self.around.map.machines().map_or(0, |machines| machines.len());
         let size = u8::try_from(machines).unwrap_or(u8::MAX);
         let src = node_of(self.around.own);
         for seen in seen {

@@ -412,14 +412,7 @@ impl Worker {
             Ok(next) => next.map(|(parcel, used)| (Some(parcel), used)),
             Err(Fault::Unread { len, instead }) => Some((self.unread(machine, instead), len)),
             Err(Fault::Corrupt) => match decode_hello(bytes) {
-                Ok(Some((hello, used))) => {
-                    let link = self.links.held.get_mut(&machine)?;
-                    // It was greeted as the older build that ran there a moment ago.
-                    if hello.level > link.level {
-                        link.broken = Some(format!("it understands level {} now", hello.level));
-                    }
-                    Some((None, used))
-                }
+                Ok(Some((_, used))) => Some((None, used)),
                 _ => {
                     let link = self.links.held.get_mut(&machine)?;
                     link.broken = Some("what came over it cannot be read".to_owned());

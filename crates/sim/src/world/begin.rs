@@ -14,7 +14,6 @@ use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
 use engine::coordination::spread::Spread;
-use engine::gateway::Order;
 use engine::message::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
@@ -24,11 +23,9 @@ impl World {
     pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
         let swarm = Swarm::new(seed, focus, plant);
         let shape = swarm.shape;
-        let understood = !shape.is_cluster() || shape.level.suffices_for(shape.order.level());
-        let ordered = understood && shape.order != Order::None;
         let client = |id| {
             let client = Client::new(seed, id, swarm.mix.clone(), swarm.manners);
-            if ordered { client.keep_order() } else { client }
+            if shape.order.is_kept() { client.keep_order() } else { client }
         };
         let spread = Spread::over(shape.tree);
         let mut world = Self {

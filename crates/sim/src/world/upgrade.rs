@@ -94,7 +94,7 @@ impl World {
     /// Whether two machines understand each other: what the cluster uses, as far as either knows.
     pub(super) fn understand(&self, a: MachineId, b: MachineId) -> bool {
         [(a, b), (b, a)].into_iter().all(|(one, other)| {
-            let used = self.used_by(one).map_or(Level::CLUSTERS, |map| map.level);
+            let used = self.used_by(one).map_or(Level::NONE, |map| map.level);
             self.level_of(other).suffices_for(used)
         })
     }

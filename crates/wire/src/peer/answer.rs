@@ -1,18 +1,16 @@
 //! What shards answer gateways on other machines.
 
 use super::coordination::{get_answered, get_told, put_answered, put_told};
-use super::read_txn;
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
 use crate::coordination::{get_joint, get_session, get_zxid, put_joint, put_session, put_zxid};
 use crate::entry::{
     Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
-    read_shards,
+    read_shards, read_txn,
 };
 use crate::saved::{put_replies, put_reply, read_replies, read_reply};
 use adt::{Corrupt, Timestamp};
-use engine::coordination::spread::HOME;
 use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
 
 const REPLY: u8 = 1;
@@ -56,10 +54,9 @@ const PROBE: u8 = 3;
 const ORPHAN: u8 = 4;
 const READY: u8 = 5;
 const SESSION: u8 = 6;
-const SESSION_AT: u8 = 7;
-const ENDING: u8 = 8;
-const UNDECIDED: u8 = 9;
-const WANTED: u8 = 10;
+const ENDING: u8 = 7;
+const UNDECIDED: u8 = 8;
+const WANTED: u8 = 9;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -266,12 +263,8 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             put_word(key, out);
         }
         Notice::Session { shard, session, told } => {
-            if *shard == HOME {
-                out.push(SESSION);
-            } else {
-                out.push(SESSION_AT);
-                put_u16(shard.0, out);
-            }
+            out.push(SESSION);
+            put_u16(shard.0, out);
             put_session(*session, out);
             put_told(told, out);
         }
@@ -308,9 +301,8 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             Notice::Orphan { txn, participants: read_shards(reader)? }
         }
         READY => Notice::Ready { key: reader.word()?.into() },
-        kind @ (SESSION | SESSION_AT) => {
-            let shard = if kind == SESSION { HOME } else { ShardId(reader.u16()?) };
-            let session = get_session(reader)?;
+        SESSION => {
+            let (shard, session) = (ShardId(reader.u16()?), get_session(reader)?);
             Notice::Session { shard, session, told: get_told(reader)? }
         }
         ENDING => Notice::Ending {

@@ -20,7 +20,6 @@ const READ: u8 = 5;
 const WATCH: u8 = 6;
 const UNWATCH: u8 = 7;
 const WATCHES: u8 = 8;
-const WRITE_SPREAD: u8 = 9;
 
 const HAPPENED: u8 = 1;
 const MOVED: u8 = 2;
@@ -30,35 +29,22 @@ const CARRIED: u8 = 4;
 /// The shortest watch: an empty path and its kind.
 const WATCH_BYTES_MIN: usize = 5;
 
-/// A change, as logs and parcels hold it. That quotas hold for it is said elsewhere, in logs only.
+/// A change, as logs and parcels hold it.
 pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
     put_session(command.session, out);
+    put_zxid(command.after, out);
     put_identities(form, &command.identities, out);
     put_write(form, &command.write, out);
 }
 
 pub(crate) fn get_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
-    let (session, identities) = (get_session(reader)?, get_identities(reader)?);
-    Ok(Command { identities, ..Command::of(session, get_write(reader)?) })
-}
-
-/// A change in a tree that is spread, or a step of what that takes.
-pub(crate) fn put_spread_command(form: Form, command: &Command, out: &mut Vec<u8>) {
-    put_zxid(command.after, out);
-    put_command(form, command, out);
-}
-
-pub(crate) fn get_spread_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
-    let after = get_zxid(reader)?;
-    Ok(Command { after, ..get_command(reader)? })
+    let (session, after) = (get_session(reader)?, get_zxid(reader)?);
+    let identities = get_identities(reader)?;
+    Ok(Command { session, identities, write: get_write(reader)?, after })
 }
 
 pub(crate) fn put_ask(form: Form, ask: &Ask, out: &mut Vec<u8>) {
     match ask {
-        Ask::Write(command) if command.is_spread() => {
-            out.push(WRITE_SPREAD);
-            put_spread_command(form, command, out);
-        }
         Ask::Write(command) => {
             out.push(WRITE);
             put_command(form, command, out);
@@ -113,9 +99,6 @@ pub(crate) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
     let kind = reader.u8()?;
     if kind == WRITE {
         return get_command(reader).map(Ask::Write);
-    }
-    if kind == WRITE_SPREAD {
-        return get_spread_command(reader).map(Ask::Write);
     }
     let session = get_session(reader)?;
     let of = match kind {

@@ -1,18 +1,14 @@
 //! What gateways ask of shards on other machines.
 
 use super::coordination::{get_ask, put_ask};
-use super::read_txn;
 use crate::bytes::{
     Form, Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word,
 };
 use crate::entry::{
-    self, Spans, Words, put_apply, put_op, put_prepare, put_remembered, put_request, put_txn,
-    read_apply, read_op, read_prepare, read_remembered, read_request,
+    Spans, Words, put_apply, put_op, put_prepare, put_remembered, put_request, put_txn, read_apply,
+    read_op, read_prepare, read_remembered, read_request, read_txn,
 };
-use crate::stream::{
-    put_asking, put_group, put_homes, put_stream, read_asking, read_chained, read_group,
-    read_homes, read_stream,
-};
+use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::limits::CIRCLE_NAMES_MAX;
@@ -44,15 +40,13 @@ const TRANSFER: u8 = 22;
 const CUT: u8 = 23;
 const PIPELINE: u8 = 24;
 const END_STREAM: u8 = 25;
-const CHAINED_PIPELINE: u8 = 26;
-const COORDINATE: u8 = 27;
-const AWAIT: u8 = 28;
-const WAITING: u8 = 29;
-const WAITS: u8 = 30;
-const END_CIRCLE: u8 = 31;
-const ASKING_PIPELINE: u8 = 32;
-const HOLDERS: u8 = 33;
-const REMEMBER: u8 = 34;
+const COORDINATE: u8 = 26;
+const AWAIT: u8 = 27;
+const WAITING: u8 = 28;
+const WAITS: u8 = 29;
+const END_CIRCLE: u8 = 30;
+const HOLDERS: u8 = 31;
+const REMEMBER: u8 = 32;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -85,8 +79,6 @@ fn kind(body: &Body) -> u8 {
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
-        Body::Pipeline(group) if group.chained => CHAINED_PIPELINE,
-        Body::Pipeline(group) if group.has_asks() => ASKING_PIPELINE,
         Body::Pipeline(_) => PIPELINE,
         Body::Coordinate(_) => COORDINATE,
         Body::Await { .. } => AWAIT,
@@ -155,7 +147,6 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
         Body::Remember(told) => put_remembered(Form::Wide, told, out),
-        Body::Pipeline(group) if group.has_asks() => put_asking(group, words, out),
         Body::Pipeline(group) => put_group(group, words, out),
         Body::EndStream { stream, shards } => {
             put_stream(Form::Wide, *stream, out);
@@ -182,7 +173,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
             let (key, op) = read_op(reader, spans)?;
             Body::Read { key, op, fenced }
         }
-        APPLY => Body::Apply(read_apply(reader, entry::VERSION, spans)?),
+        APPLY => Body::Apply(read_apply(reader, spans)?),
         SNAPSHOT => {
             let (at, fenced) = (Timestamp(reader.u64()?), reader.flag()?);
             Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced }
@@ -195,7 +186,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         }
         PREPARE => {
             let floor = Timestamp(reader.u64()?);
-            Body::Prepare { prepare: read_prepare(reader, entry::VERSION, spans)?, floor }
+            Body::Prepare { prepare: read_prepare(reader, spans)?, floor }
         }
         DECIDE => {
             let txn = read_txn(reader)?;
@@ -209,11 +200,9 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         }
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
         PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
-        ASKING_PIPELINE => Body::Pipeline(Arc::new(read_asking(reader, spans)?)),
-        CHAINED_PIPELINE => Body::Pipeline(Arc::new(read_chained(reader, spans)?)),
         AWAIT => {
             let timeout_ms = reader.u64()?;
-            let apply = read_apply(reader, entry::VERSION, spans)?;
+            let apply = read_apply(reader, spans)?;
             // Several are a section.
             match &apply.ops[..] {
                 [_] => {}

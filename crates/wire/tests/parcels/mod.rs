@@ -6,7 +6,6 @@ use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
 use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
-use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{
     Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
@@ -303,8 +302,7 @@ fn messages() -> Vec<PeerMessage> {
 
 fn shard_map() -> ShardMap {
     let machines = [(MachineId(1), "10.0.0.1:7001".to_owned())].into();
-    let map = ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap();
-    ShardMap { level: Level::CLUSTERS, ..map }
+    ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap()
 }
 
 /// Machines of a group that is on its way from one set of voters to another.
@@ -318,7 +316,7 @@ pub fn members() -> Members {
     }
 }
 
-/// What `fixtures/peer-v2.hex` holds after the first frame.
+/// What `fixtures/peer-v1.hex` holds after the first frame.
 pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
     let heartbeat =
@@ -364,7 +362,7 @@ pub fn parcels() -> Vec<Parcel> {
     parcels
 }
 
-/// What came with the probe.
+/// What machines say about how late they are.
 fn about_time() -> Vec<Parcel> {
     let (number, sent_us) = (7, 0x0102_0304_0506_0708);
     let row = Row {
@@ -387,7 +385,7 @@ fn about_time() -> Vec<Parcel> {
     ]
 }
 
-/// What came with pipelines whose order is handed on.
+/// What is said about pipelines whose order is handed on.
 fn about_chains() -> Vec<Parcel> {
     let (stream, shard, links) = (stream(), ShardId(7), links());
     let words = [

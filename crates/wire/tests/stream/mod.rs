@@ -30,7 +30,7 @@ pub fn asking() -> Group {
     let (session, path) = (SessionId(7), Blob::from("/jobs/7"));
     let delete = Change::Delete { path: path.clone(), version: 3 };
     let command = Command::of(session, Write::Change(delete));
-    let change = Ask::Write(Command { quotas: true, after: Zxid(5), ..command });
+    let change = Ask::Write(Command { after: Zxid(5), ..command });
     let read = OfSession::Read { identities: Vec::new(), read: Read::Data(path), watch: true };
     let asks = [change, Ask::Of(session, read)];
     let unit = |(seq, ask): (u32, Ask)| {

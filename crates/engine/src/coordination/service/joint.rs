@@ -51,8 +51,6 @@ pub struct Prepared {
     pub changes: Vec<Change>,
     /// Who asks, as far as was proved.
     pub identities: Vec<Identity>,
-    /// Whether what is beyond a hard quota is refused.
-    pub quotas: bool,
     /// The vote: it can be done.
     pub sound: bool,
 }
@@ -150,9 +148,9 @@ impl Coordination {
         let reply = self.multi(by, changes, &mut tried);
         let sound = matches!(&reply, Reply::Multi(all) if all.iter().all(Result::is_ok));
         self.take_back(&mut tried);
-        let (identities, quotas) = (by.identities.to_vec(), by.quotas);
         let (shards, changes) = (shards.to_vec(), changes.to_vec());
-        let prepared = Box::new(Prepared { shards, changes, identities, quotas, sound });
+        let identities = by.identities.to_vec();
+        let prepared = Box::new(Prepared { shards, changes, identities, sound });
         if let Some(session) = self.sessions.get_mut(&by.session) {
             session.joint = Some(Joint { id, fate: Fate::Prepared(prepared) });
         }
@@ -183,12 +181,12 @@ impl Coordination {
         let joint = self.kept_mut(by.session).and_then(|kept| kept.joint.as_mut());
         let Some(joint) = joint.filter(|joint| joint.id == id) else { return Reply::Done };
         let Fate::Prepared(prepared) = &mut joint.fate else { return Reply::Done };
-        let Prepared { changes, identities, quotas, .. } = std::mem::take(&mut **prepared);
+        let Prepared { changes, identities, .. } = std::mem::take(&mut **prepared);
         joint.fate = if commit { Fate::Committed } else { Fate::Void };
         if !commit {
             return Reply::Multi(Vec::new());
         }
-        let by = By { identities: &identities, quotas, prepared: true, ..*by };
+        let by = By { identities: &identities, prepared: true, ..*by };
         self.multi(&by, &changes, done)
     }
 }

@@ -178,18 +178,3 @@ fn a_restored_tree_counts_as_the_one_that_was_kept() {
     assert_eq!(restored.tree(), world.service.tree());
     assert_eq!(world.used("/later"), "count=1,bytes=1");
 }
-
-#[test]
-fn what_was_logged_before_all_knew_quotas_is_carried_out_as_it_was_then() {
-    let (mut world, ann) = world();
-    world.create(ann, Change::Create(create("/a"))).unwrap();
-    world.limit(ann, "/a", "countHardLimit=1;byteHardLimit=1");
-    for change in [Change::Create(create("/a/b")), set("/a", "more", -1)] {
-        let (identities, write) = (Vec::new(), Write::Change(change));
-        let command = Command { identities, ..Command::of(ann, write) };
-        world.changes += 1;
-        let ts = Timestamp::from_micros(BEGIN_US + world.changes);
-        assert!(world.service.apply(&command, ts, 1).reply.is_ok());
-    }
-    assert_eq!(world.used("/a"), "count=2,bytes=5");
-}

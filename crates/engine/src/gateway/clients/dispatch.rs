@@ -5,7 +5,6 @@ use super::session::{Held, Mode, Replies};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
-use crate::level::Level;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::message::Now;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
@@ -266,9 +265,6 @@ impl Gateway {
             );
             return Err(ErrorReply::err(text));
         }
-        if spec.flags.has(Flags::COORDINATION) && !self.core.all_understand(level_of(spec.name)) {
-            return Err(too_new());
-        }
         if self.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
             let text = "command not allowed when used memory > 'maxmemory'.";
             return Err(ErrorReply::new("OOM", text));
@@ -313,21 +309,6 @@ fn is_heavy(spec: &CommandSpec) -> bool {
         return false;
     }
     spec.complexity != "O(1)"
-}
-
-/// What all machines must understand for a command of locks and their kin.
-fn level_of(name: &str) -> Level {
-    match name.split_once('.') {
-        Some(("election" | "barrier", _)) => Level::LOCKS,
-        Some((_, "section")) => Level::QUOTAS,
-        _ => Level::COORDINATED,
-    }
-}
-
-/// The error for what older machines of the cluster would not understand.
-pub(in crate::gateway) fn too_new() -> ErrorReply {
-    let text = "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
-    ErrorReply::err(text)
 }
 
 /// The error for a name that is no command, word by word as Redis has it, unless Redis knows it.

@@ -9,7 +9,6 @@ use crate::gateway::api::{CoordinationClient, Said};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
-use crate::level::Level;
 use crate::message::{Answer, Body, ShardId};
 use crate::pipeline::StreamId;
 use std::collections::{BTreeMap, VecDeque};
@@ -65,25 +64,13 @@ impl Clients {
 
     /// Takes a client's first message. Answer: [`Said::Connected`] or [`Said::Expired`].
     pub fn connects(&mut self, core: &mut Core, id: CoordinationClient, connect: Connect) {
-        if !core.all_understand(Level::COORDINATED) {
-            return self.end(core, id);
-        }
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         connection.begin(connect);
-        if self.spread.is_some() || !core.all_understand(Level::SPREAD) {
+        if self.spread.is_some() {
             return self.ask_for_session(core, id);
         }
         self.early.push(id.0);
         self.ask_for_spread(core);
-    }
-
-    /// Asks for the number of the tree's shards if it is unknown and all machines understand spread trees
-    /// since the level was raised. Clients that came before have a tree at one shard until then.
-    pub fn level_changed(&mut self, core: &mut Core) {
-        let unknown = self.spread.is_none() && !self.by_session.is_empty();
-        if unknown && core.all_understand(Level::SPREAD) {
-            self.ask_for_spread(core);
-        }
     }
 
     fn ask_for_spread(&mut self, core: &mut Core) {

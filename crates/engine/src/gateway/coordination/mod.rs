@@ -102,11 +102,6 @@ impl CoordinationFront {
         }
     }
 
-    /// Notes that machines may understand more than before.
-    pub fn level_changed(&mut self, core: &mut Core) {
-        self.clients.level_changed(core);
-    }
-
     /// Closes a client's connection.
     pub fn end_client(&mut self, core: &mut Core, id: CoordinationClient) {
         self.clients.end(core, id);

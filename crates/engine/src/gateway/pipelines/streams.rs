@@ -15,9 +15,8 @@ use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::Route;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::Finish;
-use crate::level::Level;
 use crate::limits::WINDOW_UNITS_MAX;
-use crate::message::{Answer, Body, KeyedOp, MachineId, Refusal, ShardId};
+use crate::message::{Answer, Body, KeyedOp, Refusal, ShardId};
 use crate::pipeline::{StreamId, Unit};
 use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
@@ -67,38 +66,8 @@ impl Session {
 impl Gateway {
     /// Whether the session's commands keep their order over all shards.
     pub(in crate::gateway) fn keeps_order(&self, id: SessionId) -> bool {
-        self.ordered && self.sessions.get(id.0).is_some_and(|session| session.ordered)
-    }
-
-    /// Works out again whether all machines understand streams.
-    pub(in crate::gateway) fn look_at_level(&mut self) {
-        let map = self.core.topology.map();
-        let needed = self.core.config.order.level();
-        let understood = map.is_none_or(|map| map.level.suffices_for(needed));
-        self.ordered = self.core.config.order != Order::None && understood;
-        let lacks_map = self.core.mail.ways.is_some() && map.is_none();
-        if std::mem::replace(&mut self.lacks_map, lacks_map) && !lacks_map {
-            self.dispatch_waiting();
-        }
-        self.coordination.level_changed(&mut self.core);
-    }
-
-    /// A machine leads a shard, and no map came before that. If it is of a build that knows of streams it
-    /// tells the map, perhaps by another worker; if it is of an older one, there is no order to keep.
-    pub(in crate::gateway) fn look_for_map(&mut self, leader: MachineId) {
-        let tells = |level: Level| level.suffices_for(Level::ORDERED);
-        if self.lacks_map && !self.core.topology.level(leader).is_some_and(tells) {
-            self.lacks_map = false;
-            self.ordered = false;
-            self.dispatch_waiting();
-        }
-    }
-
-    fn dispatch_waiting(&mut self) {
-        let waiting = self.sessions.iter().filter(|(_, session)| !session.gathered.is_empty());
-        for id in waiting.map(|(id, _)| SessionId(id)).collect::<Vec<_>>() {
-            self.dispatch_soon(id);
-        }
+        self.core.config.order.is_kept()
+            && self.sessions.get(id.0).is_some_and(|session| session.ordered)
     }
 
     /// Puts a command behind those of the session that are to be dispatched.
@@ -136,15 +105,12 @@ impl Gateway {
     }
 
     fn dispatch(&mut self, id: SessionId) {
-        if self.lacks_map {
-            return;
-        }
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let waits = session.stream.as_ref().is_some_and(|s| s.failed) || session.barrier.is_some();
         if session.gathered.is_empty() || session.rests || waits {
             return;
         }
-        if !self.ordered && session.stream.is_none() {
+        if !self.core.config.order.is_kept() && session.stream.is_none() {
             let gathered = std::mem::take(&mut session.gathered);
             return gathered.into_iter().for_each(|planned| self.send_loosely(planned));
         }
@@ -371,7 +337,7 @@ impl Gateway {
         mut pending: Pending,
         body: Body,
     ) {
-        let ordered = self.ordered;
+        let ordered = self.core.config.order.is_kept();
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let there = session.loose.open > 0 && session.loose.shard == Some(shard);
         if there && ordered && session.ordered {

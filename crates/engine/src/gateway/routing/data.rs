@@ -50,7 +50,7 @@ impl Gateway {
         }
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let target = Target { session: id, seq: session.push(), item: WHOLE };
-        if self.ordered && session.ordered {
+        if self.core.config.order.is_kept() && session.ordered {
             return self.gather_up(Planned { target, ops: smallvec![(key, op)], finish: None });
         }
         self.send_single(target, key, op);

@@ -365,9 +365,6 @@ impl Gateway {
     /// an earlier leader was asked is answered by it, unless its machine is lost.
     pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u64)>) {
         self.core.now = now;
-        if let Some((machine, _)) = leader {
-            self.look_for_map(machine);
-        }
         self.take_back_unsent(shard);
         let Some(ways) = &mut self.core.mail.ways else { return };
         let way = ways.way(shard);

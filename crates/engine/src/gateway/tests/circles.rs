@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::circle::{self, Wait};
-use crate::level::Level;
-use crate::map::ShardMap;
 use adt::{Blob, ErrorReply};
 
 fn wait(number: u64, who: &str, lock: &str, holder: &str) -> Wait {
@@ -95,21 +93,4 @@ fn who_has_its_turn_or_does_not_ask_for_it_is_not_looked_after() {
     assert_eq!(story.sent().len(), 1);
     story.after(60_000);
     assert!(story.sent().is_empty());
-}
-
-#[test]
-fn shards_of_an_older_build_are_not_asked() {
-    for (level, asked) in [(Level::QUOTAS, 0), (Level::LOCKS, 2)] {
-        let mut story = Story::clustered();
-        let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
-        let mut map = ShardMap::founded(machines.into(), 2);
-        map.level = level;
-        story.gateway.map_changed(story.now, map);
-        story.leads(1);
-        story.gateway.shard_led(story.now, ShardId(0), Some((MachineId(1), 0)));
-        story.out();
-        story.ann_waits();
-        story.after(100);
-        assert_eq!(story.sent().len(), asked, "{level}");
-    }
 }

@@ -9,8 +9,6 @@ use crate::coordination::{
 };
 use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::gateway::{CoordinationClient, Said};
-use crate::level::Level;
-use crate::map::ShardMap;
 use adt::Blob;
 
 const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
@@ -144,21 +142,6 @@ fn a_session_that_has_ended_and_one_that_sees_more_than_there_is_are_turned_away
         story.coordinated(asked[0].0, reply, 0);
         assert_eq!(story.heard().1, told);
     }
-}
-
-#[test]
-fn nobody_is_served_as_long_as_a_machine_might_not_understand_what_it_is_told() {
-    let mut story = Story::clustered();
-    let client = story.came();
-    story.gateway.client_connects(story.now, client, Connect::default());
-    assert_eq!(story.heard(), (vec![], vec![Said::Close]));
-    let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
-    let mut map = ShardMap::founded(machines.into(), 2);
-    map.level = Level::CHAINED;
-    story.gateway.map_changed(story.now, map);
-    let client = story.came();
-    story.gateway.client_connects(story.now, client, Connect::default());
-    assert_eq!(story.heard(), (vec![], vec![Said::Close]));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Clients that wait for locks, and commands that come with a fencing token.
 
 use super::*;
-use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::Fence;
 use adt::Blob;
@@ -23,12 +22,11 @@ pub(super) fn text(reply: &Reply) -> String {
 }
 
 impl Story {
-    /// In a cluster that understands locks, where machine 1 leads shard 1.
+    /// In a cluster where machine 1 leads shard 1.
     fn with_locks() -> Self {
         let mut story = Self::clustered();
         let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
-        let mut map = ShardMap::founded(machines.into(), 2);
-        map.level = Level::COORDINATED;
+        let map = ShardMap::founded(machines.into(), 2);
         story.gateway.map_changed(story.now, map);
         story.leads(1);
         story.out();
@@ -168,69 +166,9 @@ fn a_wait_that_was_not_sent_yet_is_given_up_in_silence() {
     assert!(story.sent().is_empty());
 }
 
-/// A cluster whose machines may use this level.
-fn of_level(level: Level) -> Story {
-    let mut story = Story::clustered();
-    let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
-    let mut map = ShardMap::founded(machines.into(), 2);
-    map.level = level;
-    story.gateway.map_changed(story.now, map);
-    story.leads(1);
-    story.out();
-    story
-}
-
-#[test]
-fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
-    let mut story = of_level(Level::CHAINED);
-    for line in [
-        "LOCK.ACQUIRE a",
-        "LOCK.TRY a",
-        "LOCK.HELD a 1",
-        "LOCK.WAITERS a",
-        "FENCE a 1 GET a",
-        "LOCK.SECTION a GET a",
-    ] {
-        let reply = story.told(line);
-        assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
-    }
-}
-
-#[test]
-fn in_a_cluster_of_the_level_before_sections_locks_have_none() {
-    let mut story = of_level(Level::COORDINATED);
-    let reply = story.told("LOCK.SECTION a GET a");
-    assert!(text(&reply).contains("claret cluster upgrade"), "{reply:?}");
-    story.says("LOCK.ACQUIRE a");
-    assert_eq!(story.sent().len(), 1, "which machines of that level understand");
-}
-
-#[test]
-fn in_a_cluster_of_the_level_before_there_are_neither_elections_nor_barriers() {
-    let lines = [
-        "ELECTION.CAMPAIGN a here",
-        "ELECTION.PROCLAIM a 1 here",
-        "ELECTION.RESIGN a 1",
-        "ELECTION.LEADER a",
-        "ELECTION.OBSERVE a",
-        "BARRIER.WAIT a 2",
-        "BARRIER.WAITING a",
-    ];
-    let mut story = of_level(Level::QUOTAS);
-    for line in lines {
-        let reply = story.told(line);
-        assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
-    }
-    for line in lines {
-        let mut story = of_level(Level::LOCKS);
-        story.says(line);
-        assert_eq!(story.sent().len(), 1, "{line}");
-    }
-}
-
 #[test]
 fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
-    let mut story = of_level(Level::LOCKS);
+    let mut story = Story::with_locks();
     story.says("ELECTION.OBSERVE a AFTER 7 TIMEOUT 900");
     let (first, body) = story.asked();
     assert!(
@@ -249,19 +187,8 @@ fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
 }
 
 #[test]
-fn in_a_cluster_of_the_level_before_blocks_of_tokens_there_are_none() {
-    let mut story = of_level(Level::QUOTAS);
-    for line in ["LOCK.ACQUIRE a TOKENS 2", "LOCK.WANTED a 7"] {
-        let reply = story.told(line);
-        assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
-    }
-    story.says("LOCK.ACQUIRE a TOKENS 1 OWNER tokens");
-    assert_eq!(story.sent().len(), 1, "which machines of that level understand");
-}
-
-#[test]
 fn who_listens_is_asked_again_of_the_next_leader_for_the_time_that_is_left() {
-    let mut story = of_level(Level::LOCKS);
+    let mut story = Story::with_locks();
     story.says("LOCK.WANTED a 7 TIMEOUT 900");
     let (_, body) = story.asked();
     assert!(matches!(body, Body::Await { timeout_ms: 900, .. }));

@@ -1,7 +1,6 @@
 //! Pipelines: what goes out as it is, what becomes a stream, and what becomes of a stream.
 
 use super::*;
-use crate::level::Level;
 use crate::limits::WINDOW_UNITS_MAX;
 use crate::map::ShardMap;
 use crate::message::Body;
@@ -231,30 +230,4 @@ fn two_timers_of_one_microsecond_both_go_off() {
     assert_eq!(replies, [Reply::NilArray], "the wait is over");
     let units = again.iter().filter(|(_, _, body)| matches!(body, Body::Pipeline(_)));
     assert_eq!(units.count(), 2, "and what has failed is sent again: {again:?}");
-}
-
-/// A machine that has no map is told that machine 2, whose build understands a level, leads both shards.
-fn told_of_leaders_before_the_map(level: Level) -> Story {
-    let mut story = Story::clustered_with(Order::Constant);
-    story.gateway.machine_linked(story.now, MachineId(2), ("10.0.0.2", 6379), level);
-    assert!(story.all(&["INCR a", "INCR b"]).is_empty(), "whether there is an order is not known");
-    for shard in [ShardId(0), ShardId(1)] {
-        story.gateway.shard_led(story.now, shard, Some((MachineId(2), 0)));
-    }
-    story
-}
-
-#[test]
-fn a_machine_that_hears_of_leaders_before_it_has_the_map_waits_for_it() {
-    let mut story = told_of_leaders_before_the_map(Level::NEWEST);
-    assert!(story.sent().is_empty(), "another worker has heard of the map first");
-    let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
-    story.gateway.map_changed(story.now, ShardMap::founded(machines.into(), 2));
-    assert_eq!(story.sent().iter().map(|(_, _, body)| group(body).units.len()).sum::<usize>(), 2);
-}
-
-#[test]
-fn machines_of_an_older_build_do_not_tell_the_map() {
-    let sent = told_of_leaders_before_the_map(Level::CLUSTERS).sent();
-    assert!(sent.len() == 2 && sent.iter().all(|(_, _, body)| matches!(body, Body::Apply(_))));
 }

@@ -11,7 +11,6 @@ use super::work::{Finish, Outcome, Step};
 use super::{Cause, Role, Stage, Txn};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
-use crate::level::Level;
 use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX};
 use crate::message::{Body, KeyedOp, Remembered};
 use crate::slot::slot;
@@ -99,7 +98,7 @@ impl Gateway {
         let Some(request) = &txn.request else { return };
         let values = matches!(txn.role, Role::Interactive { blind: false, .. });
         let bytes = || items.iter().flatten().map(weight).sum::<usize>();
-        let known = self.core.all_understand(Level::JOINT) && !txn.replies_lost && !txn.repeats;
+        let known = !txn.replies_lost && !txn.repeats;
         if values || txn.whole_there || !known || bytes() > REMEMBERED_BYTES_MAX {
             return;
         }

@@ -14,7 +14,6 @@ use crate::circle::Wait;
 use crate::gateway::mail::Pending;
 use crate::gateway::timer::Timer;
 use crate::gateway::{Gateway, Job};
-use crate::level::Level;
 use crate::limits::{CIRCLE_LOOK_US, CIRCLE_LOOK_US_MAX, CIRCLE_NAMES_MAX};
 use crate::message::{Answer, Body, ShardId};
 use adt::{Blob, Op};
@@ -78,7 +77,7 @@ impl Search {
 impl Gateway {
     /// A client waits, or waits on: a circle is looked for when it has waited long enough.
     pub(in crate::gateway) fn suspect(&mut self, job: u64) {
-        let several = self.core.mail.routes.shards() > 1 && self.core.all_understand(Level::LOCKS);
+        let several = self.core.mail.routes.shards() > 1;
         let Some(Job::Turn(turn)) = self.jobs.get_mut(job) else { return };
         let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
         let in_us = CIRCLE_LOOK_US.saturating_mul(1 << suspect.looks.min(16));

@@ -4,13 +4,11 @@
 use super::circles::Suspect;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::too_new;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::key_too_long;
 use crate::gateway::routing::response::unexpected;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::gateway::{Gateway, Job};
-use crate::level::Level;
 use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
 use adt::{Awaiting, Blob, ErrorReply, Reply};
 use smallvec::smallvec;
@@ -38,12 +36,6 @@ impl Gateway {
             return self.begin_visit(id, awaiting);
         }
         let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
-        if op.ticket().is_some() && !self.core.all_understand(Level::NAMED) {
-            return self.reply(id, too_new().into());
-        }
-        if (op.reserves() > 1 || op.listens()) && !self.core.all_understand(Level::LOCKS) {
-            return self.reply(id, too_new().into());
-        }
         let request = self.take_request(id);
         if op.ticket().is_some() {
             op.give_ticket(self.ticket(request.as_ref()));

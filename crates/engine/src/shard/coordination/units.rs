@@ -12,7 +12,6 @@ use crate::coordination::branch::{Branch, Touched};
 use crate::coordination::service::Done;
 use crate::coordination::spread::Step;
 use crate::coordination::{Answered, Ask, SessionId, Told, Write};
-use crate::level::Level;
 use crate::limits::UNITS_OWE_US;
 use crate::message::{GatewayId, Now};
 use crate::pipeline::{Group, Place, StreamId};
@@ -115,8 +114,7 @@ impl Shard {
             ask.session() == session && ask.may_be_unit() && !self.is_of_another_shard(ask)
         };
         let asks = group.units.iter().map(|unit| unit.ask.as_deref());
-        let understood = self.all_understand(Level::STREAMED) && !group.chained;
-        understood && asks.into_iter().all(|ask| ask.is_some_and(is_sound))
+        !group.chained && asks.into_iter().all(|ask| ask.is_some_and(is_sound))
     }
 
     /// Whether such a group must not be let in now. Its client is served without being sent ahead then, and

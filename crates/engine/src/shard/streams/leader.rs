@@ -7,7 +7,6 @@ use super::chain::is_own;
 use super::live::{Live, Progress, Stream, answer_of, own_proposal};
 use super::recovery::Recovery;
 use crate::entry::{KeptGroup, LogRecord};
-use crate::level::Level;
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::locking::grants::Claims;
@@ -120,11 +119,6 @@ impl Shard {
         }
         let kept = self.streams.refusing.contains_key(&stream)
             || self.state.streams().get(&stream).is_some_and(|kept| kept.refused);
-        if !self.all_understand(Level::ORDERED)
-            || group.chained && !self.all_understand(Level::CHAINED)
-        {
-            return self.answer(asker.0, asker.1, Streams::failed(group));
-        }
         let elsewhere = self.is_elsewhere(&request.body);
         let group = Arc::clone(group);
         let unsound = group.has_asks() && (self.giving.is_some() || !self.are_sound(&group));

@@ -10,7 +10,6 @@ use super::chain::is_own;
 use super::leader::Streams;
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
-use crate::level::Level;
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
 use crate::pipeline::{Group, Place, StreamId, Word};
@@ -197,10 +196,6 @@ impl Shard {
             refusing.seq = seq.min(refusing.seq);
             return;
         }
-        if !self.all_understand(Level::ORDERED) {
-            // Whoever asks will do so again.
-            return;
-        }
         let refusing = Refusing { seq, to: SmallVec::new(), failed: Vec::new() };
         self.streams.refusing.insert(id, refusing);
         self.drop_waiting(id);
@@ -384,11 +379,7 @@ impl Shard {
             .collect();
         for id in long_kept {
             self.streams.keeping.swap_remove(&id);
-            let to = match self.all_understand(Level::COORDINATED) {
-                true => &mut self.streams.outlived,
-                false => &mut self.streams.forgotten,
-            };
-            to.push(id);
+            self.streams.outlived.push(id);
         }
         let outlived = std::mem::take(&mut self.streams.outlived);
         if !outlived.is_empty() {

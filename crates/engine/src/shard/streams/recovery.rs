@@ -8,7 +8,6 @@
 use super::chain::{Chain, Step};
 use super::live::lost;
 use crate::entry::LogRecord;
-use crate::level::Level;
 use crate::limits::ASK_UNITS_US;
 use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
 use crate::pipeline::{Group, Link, StreamId, Unit, Word};
@@ -51,7 +50,7 @@ impl Shard {
         if kept.map_or(0, |chain| chain.promised(shard)) >= term {
             return self.tell_places(id, shard, term);
         }
-        if self.all_understand(Level::CHAINED) && self.listens_from(id, shard) < term {
+        if self.listens_from(id, shard) < term {
             self.streams.promising.insert((id, shard), term);
             self.log(LogRecord::Promise { stream: id, shard, term }, Target::nobody());
         }

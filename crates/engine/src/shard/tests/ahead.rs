@@ -5,7 +5,6 @@ use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::spread::Step;
 use crate::coordination::{Ask, Change, OfSession, SessionId, Told, Write, Zxid};
-use crate::level::Level;
 use crate::limits::UNITS_OWE_US;
 use crate::pipeline::{Group, StreamId, Unit, Word};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ const ELSEWHERE: ShardId = ShardId(0);
 /// Shard 1 of a tree that is spread, which Ann and Ben have entered. `/a` and `/b` are there, and `/a/own`
 /// is Ann's.
 fn story() -> Story {
-    let mut story = Story::of_both(Level::STREAMED);
+    let mut story = Story::of_both();
     for change in [create("/a", false), create("/b", false), create("/a/own", true)] {
         story.write(ANN, change);
     }
@@ -28,7 +27,7 @@ fn story() -> Story {
 
 fn change(session: SessionId, change: Change) -> Ask {
     let command = Command::of(session, Write::Change(change));
-    Ask::Write(Command { quotas: true, ..command })
+    Ask::Write(command)
 }
 
 /// Units of a stream whose first one is at shard 0.

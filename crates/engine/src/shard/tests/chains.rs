@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::entry::Entry;
-use crate::level::Level;
 use crate::pipeline::{Group, Link, StreamId, Unit, Word};
 use std::sync::Arc;
 
@@ -11,7 +10,6 @@ const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
 /// A shard that takes units whose order is handed on.
 fn chained() -> Story {
     let mut story = Story::new();
-    story.shard.use_level(Level::CHAINED);
     story.shard.lead(story.now, 1);
     story
 }
@@ -69,7 +67,6 @@ impl Story {
     /// Another replica, with these entries in its log, leads in this term.
     fn successor(entries: &[Entry], term: u64) -> Self {
         let mut story = Story::new();
-        story.shard.use_level(Level::CHAINED);
         entries.iter().for_each(|entry| story.shard.replay(story.now, entry.clone()));
         story.shard.lead(story.now, term);
         story

@@ -3,21 +3,14 @@
 use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::{
-    Acl, Answered, Ask, Change, Code, Create, Identity, Lasts, Mode, OfSession, Read, Reply as R,
+    Acl, Answered, Ask, Change, Create, Identity, Lasts, Mode, OfSession, Read, Reply as R,
     SessionId, Told, Watch, Write, Zxid,
 };
-use crate::level::Level;
 use crate::message::CutStep;
 use crate::shard::transfer::snapshot::Reader;
 
 pub(super) const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
 const TIMEOUT_MS: i32 = 6_000;
-
-fn story() -> Story {
-    let mut story = Story::new();
-    story.shard.use_level(Level::COORDINATED);
-    story
-}
 
 pub(super) fn create(path: &str, ephemeral: bool) -> Change {
     let lasts = if ephemeral { Lasts::Session } else { Lasts::Always };
@@ -112,7 +105,7 @@ impl Story {
 
 #[test]
 fn whoever_watches_is_told_before_the_change_is_answered_or_seen() {
-    let mut story = story();
+    let mut story = Story::new();
     let (ann, ben) = (story.open(), story.open());
     story.write(ann, create("/a", false));
     story.sync();
@@ -132,7 +125,7 @@ fn whoever_watches_is_told_before_the_change_is_answered_or_seen() {
 
 #[test]
 fn a_read_sees_what_its_session_sent_before_it_and_nothing_of_what_it_sent_after() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     let created = story.write(ann, create("/a", false));
     let first = story.of(ann, read("/a", false));
@@ -151,7 +144,7 @@ fn a_read_sees_what_its_session_sent_before_it_and_nothing_of_what_it_sent_after
 
 #[test]
 fn a_session_that_is_silent_for_too_long_ends_and_its_nodes_with_it() {
-    let mut story = story();
+    let mut story = Story::new();
     let (ann, ben) = (story.open(), story.open());
     story.write(ann, create("/locked", true));
     story.sync();
@@ -174,7 +167,7 @@ fn a_session_that_is_silent_for_too_long_ends_and_its_nodes_with_it() {
 
 #[test]
 fn a_session_is_at_the_gateway_to_which_its_client_came_last() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     story.of(ann, children("/", true));
     story.answers();
@@ -193,7 +186,7 @@ fn a_session_is_at_the_gateway_to_which_its_client_came_last() {
 
 #[test]
 fn a_new_leader_asks_sessions_to_come_back_and_tells_them_what_they_missed() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     story.write(ann, create("/a", false));
     story.sync();
@@ -220,7 +213,7 @@ fn a_new_leader_asks_sessions_to_come_back_and_tells_them_what_they_missed() {
 
 #[test]
 fn answers_say_how_much_the_session_was_told_before() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     let missing = Read::Exists(Blob::from("/a"));
     let exists = OfSession::Read { identities: Vec::new(), read: missing, watch: true };
@@ -234,28 +227,18 @@ fn answers_say_how_much_the_session_was_told_before() {
 }
 
 #[test]
-fn a_shard_whose_log_others_would_not_understand_refuses() {
+fn what_is_beyond_a_hard_quota_is_refused() {
     let mut story = Story::new();
-    let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
-    let (session, identities) = (SessionId(0), Vec::new());
-    story.coordinate(G, Ask::Write(Command { identities, ..Command::of(session, write) }));
-    assert_eq!(story.answered().pop().unwrap().reply, Err(Code::Unimplemented));
-}
-
-#[test]
-fn quotas_hold_when_all_who_read_the_log_know_them() {
-    let mut story = story();
     let ann = story.open();
     let quota = "/zookeeper/quota/a";
     for path in ["/a", quota, &format!("{quota}/zookeeper_stats")] {
         story.write(ann, create(path, false));
     }
     story.write(ann, create(&format!("{quota}/zookeeper_limits"), false));
-    story.write(ann, set(&format!("{quota}/zookeeper_limits"), "countHardLimit=1"));
+    story.write(ann, set(&format!("{quota}/zookeeper_limits"), "countHardLimit=2"));
     story.write(ann, create("/a/before", false));
     story.sync();
     story.heard();
-    story.shard.use_level(Level::QUOTAS);
     let refused = story.write(ann, create("/a/after", false));
     story.sync();
     assert_eq!(story.heard(), [format!("{refused} QuotaExceeded")]);
@@ -265,7 +248,7 @@ fn quotas_hold_when_all_who_read_the_log_know_them() {
 
 #[test]
 fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     for path in ["/a", "/a/b", "/a/b/c", "/d"] {
         story.write(ann, create(path, path == "/d"));
@@ -298,7 +281,7 @@ fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
 
 /// A leader's story, in which time passes on both clocks.
 fn leads() -> Story {
-    let mut story = story();
+    let mut story = Story::new();
     story.shard.lead(story.now, 1);
     story
 }
@@ -349,7 +332,7 @@ fn the_leader_finds_now_and_then_which_nodes_time_has_come() {
 
 #[test]
 fn who_does_not_lead_deletes_nothing_and_a_snapshot_has_whose_time_will_come() {
-    let mut story = story();
+    let mut story = Story::new();
     let ann = story.open();
     story.write(ann, create_so("/t", Lasts::Ttl(1)));
     story.write(ann, create_so("/c", Lasts::Children));
@@ -370,7 +353,7 @@ fn who_does_not_lead_deletes_nothing_and_a_snapshot_has_whose_time_will_come() {
 
 #[test]
 fn a_session_keeps_its_order_while_the_shard_stands_still_for_a_backup() {
-    let mut story = story();
+    let mut story = Story::new();
     let (ann, ben) = (story.open(), story.open());
     let freeze = Body::Cut { cut: 9, step: CutStep::Freeze };
     story.ask(freeze);
@@ -388,7 +371,7 @@ fn a_session_keeps_its_order_while_the_shard_stands_still_for_a_backup() {
 
 #[test]
 fn a_read_does_not_overtake_one_before_it_that_waits_for_more_than_it_needs() {
-    let mut story = story();
+    let mut story = Story::new();
     let (ann, ben) = (story.open(), story.open());
     story.write(ann, create("/a", false));
     let first = story.end_turn().unwrap();

@@ -5,7 +5,6 @@ use super::*;
 use crate::coordination::service::{Command, JointId};
 use crate::coordination::spread::Step;
 use crate::coordination::{Ask, Change, SessionId, Write, Zxid};
-use crate::level::Level;
 use crate::limits::ENDS_AGAIN_US;
 use crate::pipeline::{Group, StreamId, Unit};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ const ID: JointId = JointId { joined: Zxid(100), number: 1 };
 
 /// A leader of shard 1 that both have entered; `/a` and `/b` are there, and `/b/own` is Ben's.
 fn story() -> Story {
-    let mut story = Story::of_both(Level::JOINT);
+    let mut story = Story::of_both();
     story.write(ANN, create("/a", false));
     story.write(ANN, create("/b", false));
     story.write(BEN, create("/b/own", true));

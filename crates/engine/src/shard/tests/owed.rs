@@ -1,14 +1,12 @@
 //! Stories about those who wait for ever new units of pipelines.
 
 use super::*;
-use crate::level::Level;
 use crate::limits::UNITS_OWE_US;
 use crate::pipeline::{Group, StreamId, Unit, Word};
 use std::sync::Arc;
 
 fn ordered() -> Story {
     let mut story = Story::new();
-    story.shard.use_level(Level::ORDERED);
     story.shard.lead(story.now, 1);
     story
 }

@@ -6,7 +6,6 @@ use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::spread::{Spread, Step};
 use crate::coordination::{Ask, OfSession, Reply as R, SessionId, Write, Zxid};
-use crate::level::Level;
 use crate::message::CutStep;
 
 const ANN: SessionId = SessionId(70);
@@ -18,14 +17,12 @@ impl Story {
         let mut story = Self::new();
         let config = Config { id: ShardId(id), ..story.shard.config };
         story.shard = Shard::new(config);
-        story.shard.use_level(Level::SPREAD);
         story
     }
 
     /// A leader of one that both have entered.
-    pub(super) fn of_both(level: Level) -> Self {
+    pub(super) fn of_both() -> Self {
         let mut story = Self::of_shard(1);
-        story.shard.use_level(level);
         story.shard.lead(story.now, 1);
         story.enter(G, ANN, 100);
         story.enter(G, BEN, 101);

@@ -1,7 +1,6 @@
 //! Stories about units of pipelines that go to several shards.
 
 use super::*;
-use crate::level::Level;
 use crate::limits::{ASK_UNITS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::pipeline::{Group, StreamId, Unit, Word};
 use std::sync::Arc;
@@ -11,7 +10,6 @@ const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
 /// A shard that takes units of streams.
 fn ordered() -> Story {
     let mut story = Story::new();
-    story.shard.use_level(Level::ORDERED);
     story.shard.lead(story.now, 1);
     story
 }
@@ -196,7 +194,6 @@ fn a_unit_that_came_into_the_log_before_an_earlier_one_does_not_close_it() {
 #[test]
 fn what_became_of_a_pipeline_that_was_forgotten_is_not_known_and_it_does_not_take_effect_twice() {
     let mut story = ordered();
-    story.shard.use_level(Level::COORDINATED);
     let first = unit(0, 0, &[0], ("s", add("a")));
     let Body::Pipeline(group) = &first else { panic!() };
     let again = Body::Pipeline(Arc::clone(group));

@@ -5,7 +5,7 @@
 //! that did not exist at the beginning are left out.
 
 use super::split::Slots;
-use crate::coordination::service::{Command, Coordination, Ending, Session};
+use crate::coordination::service::{Command, Coordination, Ending};
 use crate::coordination::{Ask, Zxid};
 use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
@@ -230,7 +230,7 @@ impl Shard {
     }
 }
 
-/// What a snapshot has of the sessions. Of those that are at one shard it has what older builds know.
+/// The parts of a snapshot that are about sessions.
 fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
     let (over, departed) = (coordination.spread(), coordination.departed());
     let mut parts = Vec::new();
@@ -238,19 +238,13 @@ fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
         parts.push(SnapshotPart::Spread { over, departed });
     }
     for (session, kept) in coordination.sessions() {
-        let (session, timeout_ms, password) = (*session, kept.timeout_ms, kept.password);
-        let spread = !kept.joined.is_empty() || kept.entered > Zxid::default();
-        parts.push(if spread {
-            let kept = Box::new(kept.without_nodes());
-            SnapshotPart::SpreadSession { session, kept, ending: None }
-        } else {
-            SnapshotPart::Session { session, timeout_ms, password }
-        });
+        let (session, kept) = (*session, Box::new(kept.without_nodes()));
+        parts.push(SnapshotPart::Session { session, kept, ending: None });
     }
     for (session, ends) in coordination.ending() {
         let (session, kept) = (*session, Box::new(ends.session.without_nodes()));
         let ending = Some((ends.ended, ends.finished));
-        parts.push(SnapshotPart::SpreadSession { session, kept, ending });
+        parts.push(SnapshotPart::Session { session, kept, ending });
     }
     parts.extend(coordination.joints().map(|(session, joint)| {
         let joint = Box::new(joint.clone());
@@ -346,17 +340,13 @@ impl Reader {
             SnapshotPart::Coordination { last } => {
                 self.state.coordination_mut().restore_last(last);
             }
-            SnapshotPart::Session { session, timeout_ms, password } => {
-                let kept = Session { timeout_ms, password, ..Session::default() };
-                self.state.coordination_mut().restore_session(session, kept);
-            }
             SnapshotPart::Spread { over, departed } => {
                 self.state.coordination_mut().restore_spread(over, departed);
             }
-            SnapshotPart::SpreadSession { session, kept, ending: None } => {
+            SnapshotPart::Session { session, kept, ending: None } => {
                 self.state.coordination_mut().restore_session(session, *kept);
             }
-            SnapshotPart::SpreadSession { session, kept, ending: Some((ended, finished)) } => {
+            SnapshotPart::Session { session, kept, ending: Some((ended, finished)) } => {
                 let ending = Ending { session: *kept, ended, finished };
                 self.state.coordination_mut().restore_ending(session, ending);
             }

@@ -8,13 +8,12 @@
 use super::plan::Plan;
 use super::{Connection, Context};
 use crate::coordination::spread::{HOME, Spread};
-use crate::coordination::{Answered, Ask, Change, SessionId, Write};
+use crate::coordination::{Answered, Change, SessionId, Write};
 use crate::gateway::api::{CoordinationClient, Order};
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Sender};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::pipelines::stream::{Settled, Stream};
-use crate::level::Level;
 use crate::limits::{AHEAD_BYTES_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, ShardId};
 use crate::pipeline::{StreamId, Unit};
@@ -80,7 +79,7 @@ fn weight(request: &ClientRequest) -> usize {
 
 /// Whether requests to several shards of a tree can be sent without waiting.
 fn may_send_ahead(core: &Core) -> bool {
-    core.config.order == Order::Constant && core.all_understand(Level::STREAMED)
+    core.config.order == Order::Constant
 }
 
 impl Connection {
@@ -146,10 +145,7 @@ impl Connection {
         let stream = ahead.id;
         let unit = |SentAhead { request: sent, .. }: &SentAhead| {
             let NumberedRequest { request, identities, .. } = sent;
-            let mut ask = request.clone().into_ask(session, after, identities.clone());
-            if let Some(Ask::Write(command)) = &mut ask {
-                command.quotas = true;
-            }
+            let ask = request.clone().into_ask(session, after, identities.clone());
             let (ops, ask) = (request.touches().tickets(), ask.map(Box::new));
             Unit { ops, ask, ..Unit::default() }
         };

@@ -12,7 +12,6 @@ use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
 use crate::gateway::coordination::request::{
     ClientRequest, MultiRequest, NumberedRequest, Purpose,
 };
-use crate::level::Level;
 use crate::message::{Now, ShardId};
 use std::collections::VecDeque;
 
@@ -83,17 +82,13 @@ impl Connection {
         if cx.is_leaving {
             return;
         }
-        let joint = cx.core.all_understand(Level::JOINT);
         // Nothing is sent behind the end of the session.
         while self.ends.is_none()
             && !self.closing
             && !self.send_ahead(cx)
             && let Some(next) = self.queue.waiting.front()
         {
-            let plan = match Plan::of(cx.spread, &next.request, self.shards()) {
-                Plan::Joint(_) if !joint => Plan::Refused(Code::BadArguments),
-                plan => plan,
-            };
+            let plan = Plan::of(cx.spread, &next.request, self.shards());
             let one = match &plan {
                 Plan::One(shard) => Some(*shard),
                 _ => None,

@@ -6,13 +6,11 @@
 
 use crate::entry::Apply;
 use crate::gateway::api::{NearWord, Output, SessionId};
-use crate::gateway::clients::dispatch::too_new;
 use crate::gateway::mail::Target;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form, Work};
 use crate::gateway::waiting::near::{Caller, Near, Stay, Visit};
 use crate::gateway::{Gateway, Job};
-use crate::level::Level;
 use crate::message::{GatewayId, Now, RequestId};
 use crate::slot::slot;
 use adt::lock::{NEAR_LEASE_MS_MAX, Op};
@@ -47,9 +45,6 @@ impl Gateway {
         let Awaiting { key, op: AnyOp::Lock(Op::Acquire(grant)), timeout_ms, .. } = awaiting else {
             return self.reply(id, ErrorReply::syntax().into());
         };
-        if !self.core.all_understand(Level::LOCKS) {
-            return self.reply(id, too_new().into());
-        }
         let request = self.take_request(id);
         let target = self.place(id, None);
         self.bar(target);
