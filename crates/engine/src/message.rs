@@ -20,28 +20,12 @@ use std::sync::Arc;
 pub struct ShardId(pub u16);
 
 impl ShardId {
-    /// The group that agrees on the shard map; see [`crate::map`]. It has no slots.
-    pub const MAP: Self = Self(crate::limits::SHARDS_MAX as u16);
-    /// The number under which that group is known on disks and between machines: there were 64
-    /// shards at most when it got it.
-    const MAP_OUTSIDE: u16 = 64;
-
-    /// The number of this group on disks and between machines. It is the shard's own, but for two:
-    /// the map's group has 64, and shard 64 has [`crate::limits::SHARDS_MAX`].
-    pub fn outside(self) -> u16 {
-        match self {
-            Self::MAP => Self::MAP_OUTSIDE,
-            Self(Self::MAP_OUTSIDE) => Self::MAP.0,
-            Self(number) => number,
-        }
-    }
-
-    /// The group with a number on disks and between machines.
-    pub fn from_outside(number: u16) -> Self {
-        // To change two numbers for each other twice changes nothing.
-        Self(Self(number).outside())
-    }
+    /// The group that agrees on the shard map; see [`crate::map`]. It has no slots. The number is part
+    /// of the formats, and shards have smaller ones.
+    pub const MAP: Self = Self(1_024);
 }
+
+const _: () = assert!(crate::limits::SHARDS_MAX <= ShardId::MAP.0 as usize);
 
 /// Number of a machine (one server process) in its cluster, from 1; a server that is alone has 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -751,20 +735,4 @@ pub enum Notice {
         /// All shards that have a part of it.
         shards: Vec<ShardId>,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::SHARDS_MAX;
-
-    #[test]
-    fn the_maps_group_keeps_its_number_on_disks_and_no_two_groups_share_one() {
-        assert_eq!(ShardId::MAP.outside(), 64);
-        assert_eq!(ShardId(63).outside(), 63);
-        let all: Vec<ShardId> = (0..SHARDS_MAX as u16).map(ShardId).chain([ShardId::MAP]).collect();
-        assert!(all.iter().all(|shard| ShardId::from_outside(shard.outside()) == *shard));
-        let outside: std::collections::BTreeSet<u16> = all.iter().map(|s| s.outside()).collect();
-        assert_eq!(outside.len(), all.len());
-    }
 }

@@ -335,7 +335,7 @@ impl DataDir {
             let path = entry.map_err(failed(&dir, "read"))?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some((of, index)) = name.and_then(parse_snapshot_name)
-                && of == shard.outside()
+                && of == shard.0
             {
                 found.push((index, path));
             }
@@ -400,7 +400,7 @@ impl SnapshotFile {
     /// # Errors
     /// If it cannot be created.
     pub fn create(dir: &Path, shard: ShardId, index: u64, label: &str) -> Result<Self, DirError> {
-        let path = dir.join(format!("shard-{}-{index}.snap", shard.outside()));
+        let path = dir.join(format!("shard-{}-{index}.snap", shard.0));
         let temporary = path.with_extension(format!("{label}.tmp"));
         let file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
         Ok(Self { file, temporary, path })

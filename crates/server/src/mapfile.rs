@@ -112,12 +112,10 @@ impl MapFile {
     }
 }
 
-/// A line for each shard: `shard 3 term 5 vote 2 last 23 of 4`, where the map's group has the number
-/// that it has on all disks.
+/// A line for each shard: `shard 3 term 5 vote 2 last 23 of 4`.
 fn left_text(left: &BTreeMap<ShardId, Promises>) -> String {
     let mut text = String::new();
-    for (shard, Promises { term, vote, last: (index, of) }) in left {
-        let shard = shard.outside();
+    for (ShardId(shard), Promises { term, vote, last: (index, of) }) in left {
         text.push_str(&format!("shard {shard} term {term} vote {vote} last {index} of {of}\n"));
     }
     text
@@ -132,7 +130,7 @@ fn parse_left(text: &str) -> Option<BTreeMap<ShardId, Promises>> {
         };
         let last = (index.parse().ok()?, of.parse().ok()?);
         let promises = Promises { term: term.parse().ok()?, vote: vote.parse().ok()?, last };
-        Some((ShardId::from_outside(shard.parse().ok()?), promises))
+        Some((ShardId(shard.parse().ok()?), promises))
     };
     text.lines().map(line).collect()
 }

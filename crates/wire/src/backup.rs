@@ -98,7 +98,7 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) {
         }
         Frame::Piece { shard, bytes } => {
             out.push(PIECE);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
             out.extend_from_slice(bytes);
         }
         Frame::End { frames, checksum } => {
@@ -136,7 +136,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, Corrupt> {
             Frame::About(About { taken_ms, held_us, cluster, map, written_by, shards })
         }
         PIECE => {
-            let shard = ShardId::from_outside(reader.u16()?);
+            let shard = ShardId(reader.u16()?);
             let bytes = reader.take(reader.rest().len())?.to_vec();
             Frame::Piece { shard, bytes }
         }

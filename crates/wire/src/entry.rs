@@ -174,7 +174,7 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         LogRecord::Promise { stream, shard, term } => {
             out.push(PROMISE);
             put_stream(words.form, *stream, out);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
             put_u64(*term, out);
         }
         LogRecord::Coordinate(command) => {
@@ -229,7 +229,7 @@ fn read_stream_record(
         },
         PROMISE => LogRecord::Promise {
             stream: read_stream(reader)?,
-            shard: ShardId::from_outside(reader.u16()?),
+            shard: ShardId(reader.u16()?),
             term: reader.u64()?,
         },
         PLACE => {

@@ -267,7 +267,7 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
         }
         Parcel::Raft { shard, message } => {
             out.push(RAFT);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
             consensus::put_message(message, out);
         }
         Parcel::Snapshot(piece) => {
@@ -307,7 +307,7 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             out.push(WATERMARKS);
             put_count(told.len(), out);
             for (shard, ts) in told {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u64(ts.0, out);
             }
         }
@@ -317,7 +317,7 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
         }
         Parcel::Wake { shard } => {
             out.push(WAKE);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
         }
         Parcel::Timing(timing) => {
             out.push(TIMING);
@@ -325,7 +325,7 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
         }
         Parcel::LeadElsewhere { shard, to } => {
             out.push(LEAD_ELSEWHERE);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
             put_u16(to.0, out);
         }
     }
@@ -350,7 +350,7 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             Parcel::Gateway { from, to, message: gateway::read_message(reader)? }
         }
         RAFT => {
-            let shard = ShardId::from_outside(reader.u16()?);
+            let shard = ShardId(reader.u16()?);
             Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
         }
         SNAPSHOT => {
@@ -402,20 +402,20 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
         WORDS => Parcel::Words(word::read_words(reader)?),
         TIMING => Parcel::Timing(timing::read_timing(reader)?),
         LEAD_ELSEWHERE => {
-            let shard = ShardId::from_outside(reader.u16()?);
+            let shard = ShardId(reader.u16()?);
             Parcel::LeadElsewhere { shard, to: MachineId(reader.u16()?) }
         }
-        WAKE => Parcel::Wake { shard: ShardId::from_outside(reader.u16()?) },
+        WAKE => Parcel::Wake { shard: ShardId(reader.u16()?) },
         _ => return Err(Corrupt),
     })
 }
 
 fn put_shard_term(kind: u8, shard: ShardId, term: u64, out: &mut Vec<u8>) {
     out.push(kind);
-    put_u16(shard.outside(), out);
+    put_u16(shard.0, out);
     put_u64(term, out);
 }
 
 fn read_shard_term(reader: &mut Reader<'_>) -> Result<(ShardId, u64), Corrupt> {
-    Ok((ShardId::from_outside(reader.u16()?), reader.u64()?))
+    Ok((ShardId(reader.u16()?), reader.u64()?))
 }

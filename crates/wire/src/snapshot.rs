@@ -105,7 +105,7 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
     match part {
         SnapshotPart::Header { shard, index, term, clock, removed } => {
             out.push(HEADER);
-            put_u16(shard.outside(), out);
+            put_u16(shard.0, out);
             for number in [*index, *term, clock.0, removed.0] {
                 put_u64(number, out);
             }
@@ -160,7 +160,7 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_links(Form::Wide, links, out);
             put_count(promises.len(), out);
             for (shard, term) in promises {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u64(*term, out);
             }
             put_units(contents, &mut Words::default(), out);
@@ -224,7 +224,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
     read_version(reader)?;
     Ok(match reader.u8()? {
         HEADER => SnapshotPart::Header {
-            shard: ShardId::from_outside(reader.u16()?),
+            shard: ShardId(reader.u16()?),
             index: reader.u64()?,
             term: reader.u64()?,
             clock: Timestamp(reader.u64()?),
@@ -271,7 +271,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             let (stream, links) = (read_stream(reader)?, read_links(reader)?);
             let mut promises = Vec::new();
             for _ in 0..reader.count(10)? {
-                promises.push((ShardId::from_outside(reader.u16()?), reader.u64()?));
+                promises.push((ShardId(reader.u16()?), reader.u64()?));
             }
             let contents = read_units(reader, &mut Vec::new())?;
             SnapshotPart::Chain { stream, links, promises, contents }

@@ -120,13 +120,13 @@ pub(crate) fn put_places<P: Copy>(
 
 pub(crate) fn put_homes(form: Form, homes: &[ShardId], out: &mut Vec<u8>) {
     form.put_count(homes.len(), out);
-    homes.iter().for_each(|home| form.put_u16(home.outside(), out));
+    homes.iter().for_each(|home| form.put_u16(home.0, out));
 }
 
 pub(crate) fn read_homes(reader: &mut Reader<'_>) -> Result<Vec<ShardId>, Corrupt> {
     let mut homes = Vec::new();
     for _ in 0..reader.count(2)? {
-        homes.push(ShardId::from_outside(reader.small_u16()?));
+        homes.push(ShardId(reader.small_u16()?));
     }
     Ok(homes)
 }

@@ -381,7 +381,7 @@ impl LogStore {
 
 /// The engine's number of a shard's group.
 fn group(shard: ShardId) -> u64 {
-    u64::from(shard.outside()) + 1
+    u64::from(shard.0) + 1
 }
 
 /// What a look at the end of the log has found.

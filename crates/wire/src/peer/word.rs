@@ -35,35 +35,35 @@ fn kind(word: &Word) -> u8 {
 pub(super) fn put_words(words: &[(ShardId, Word)], out: &mut Vec<u8>) {
     put_count(words.len(), out);
     for (to, word) in words {
-        put_u16(to.outside(), out);
+        put_u16(to.0, out);
         put_age(word.stream().0, out);
         out.push(kind(word));
         match word {
             Word::Proposed { shard, units, proposal, .. } => {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u32(units.0, out);
                 put_u32(units.1, out);
                 put_u64(proposal.0, out);
             }
-            Word::Settled { shard, .. } => put_u16(shard.outside(), out),
+            Word::Settled { shard, .. } => put_u16(shard.0, out),
             Word::Closed { shard, upto, .. } => {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u32(*upto, out);
             }
             Word::Refused { seq, .. } => put_u32(*seq, out),
             Word::Asks { shard, hurries, units, .. } => {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 out.push(u8::from(*hurries));
                 put_count(units.len(), out);
                 units.iter().for_each(|unit| put_u32(*unit, out));
             }
             Word::HandedOn { links, .. } => put_links(Form::Wide, links, out),
             Word::AsksPlaces { shard, term, .. } => {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u64(*term, out);
             }
             Word::Knows { shard, term, links, .. } => {
-                put_u16(shard.outside(), out);
+                put_u16(shard.0, out);
                 put_u64(*term, out);
                 put_links(Form::Wide, links, out);
             }
@@ -74,7 +74,7 @@ pub(super) fn put_words(words: &[(ShardId, Word)], out: &mut Vec<u8>) {
 pub(super) fn read_words(reader: &mut Reader<'_>) -> Result<Vec<(ShardId, Word)>, Corrupt> {
     let mut words = Vec::new();
     for _ in 0..reader.count(WORD_BYTES_MIN)? {
-        let to = ShardId::from_outside(reader.u16()?);
+        let to = ShardId(reader.u16()?);
         let stream = StreamId(read_age(reader)?);
         words.push((to, read_word(stream, reader)?));
     }
@@ -82,7 +82,7 @@ pub(super) fn read_words(reader: &mut Reader<'_>) -> Result<Vec<(ShardId, Word)>
 }
 
 fn read_word(stream: StreamId, reader: &mut Reader<'_>) -> Result<Word, Corrupt> {
-    let shard = |reader: &mut Reader<'_>| reader.u16().map(ShardId::from_outside);
+    let shard = |reader: &mut Reader<'_>| reader.u16().map(ShardId);
     Ok(match reader.u8()? {
         PROPOSED => Word::Proposed {
             stream,
