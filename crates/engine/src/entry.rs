@@ -297,15 +297,12 @@ pub enum SnapshotPart {
         /// Commit timestamp, if decided.
         commit: Option<Timestamp>,
     },
-    /// A remembered outcome: replies are kept as their RESP2 bytes would be, by value. Those of
-    /// commands rather than of operations stand in one [`adt::Reply::Push`].
+    /// What became of a request.
     Request {
         /// Client and number.
         request: RequestId,
-        /// When it took effect.
-        ts: Timestamp,
-        /// The replies of its operations.
-        replies: Vec<adt::Reply>,
+        /// What became of it.
+        outcome: RequestOutcome,
     },
     /// What is known of a stream: the groups that it has here, and whether there will be no more.
     Stream {
@@ -402,6 +399,38 @@ pub enum SnapshotPart {
         /// Number of parts before this one.
         parts: u64,
     },
+}
+
+/// What became of a request number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestOutcome {
+    /// The request took effect.
+    TookEffect(TookEffect),
+    /// It never will, as was settled at this time.
+    Void(Timestamp),
+    /// Outcomes of this number and all smaller ones are forgotten unless they are kept. The client was
+    /// heard of last at this time.
+    Forgotten(Timestamp),
+}
+
+impl RequestOutcome {
+    /// When the client was heard of.
+    pub fn ts(&self) -> Timestamp {
+        match self {
+            Self::TookEffect(TookEffect { ts, .. }) | Self::Void(ts) | Self::Forgotten(ts) => *ts,
+        }
+    }
+}
+
+/// A request that took effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TookEffect {
+    /// When.
+    pub ts: Timestamp,
+    /// The replies of its operations here, or of its commands.
+    pub replies: Vec<adt::Reply>,
+    /// Whether they are those of its commands.
+    pub whole: bool,
 }
 
 /// What is kept of a group of a stream.

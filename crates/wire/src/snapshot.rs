@@ -13,7 +13,7 @@ use crate::entry::{
     read_prepare, read_request, read_shards, read_txn, read_version,
 };
 use crate::peer::coordination::put_ask;
-use crate::saved::{put_record, put_reply, read_record, read_reply};
+use crate::saved::{put_record, put_replies, read_record, read_replies};
 use crate::stream::{
     put_kept, put_links, put_stream, put_units, read_ask, read_kept, read_links, read_stream,
     read_units,
@@ -22,7 +22,7 @@ use adt::{Corrupt, Timestamp};
 use engine::coordination::Zxid;
 use engine::coordination::service::{Fate, Joint, Prepared as PreparedPart, Session};
 use engine::coordination::spread::Spread;
-use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::entry::{RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
 use engine::message::{MachineId, ShardId};
 use engine::replication::Members;
 
@@ -129,14 +129,10 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_option(commit.map(|ts| ts.0), out);
             put_prepare(prepare, &mut Words::default(), out);
         }
-        SnapshotPart::Request { request, ts, replies } => {
+        SnapshotPart::Request { request, outcome } => {
             out.push(REQUEST);
             put_request(request, out);
-            put_u64(ts.0, out);
-            put_count(replies.len(), out);
-            for reply in replies {
-                put_reply(reply, out);
-            }
+            put_outcome(outcome, out);
         }
         SnapshotPart::Outcome { txn, commit } => {
             out.push(OUTCOME);
@@ -239,12 +235,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         }
         REQUEST => {
             let request = read_request(reader)?;
-            let ts = Timestamp(reader.u64()?);
-            let mut replies = Vec::new();
-            for _ in 0..reader.count(1)? {
-                replies.push(read_reply(reader, 0)?);
-            }
-            SnapshotPart::Request { request, ts, replies }
+            SnapshotPart::Request { request, outcome: read_outcome(reader)? }
         }
         OUTCOME => {
             let txn = read_txn(reader)?;
@@ -301,6 +292,36 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         }
         NODE => SnapshotPart::Node(reader.word()?.into(), Box::new(get_node(reader)?)),
         END => SnapshotPart::End { parts: reader.u64()? },
+        _ => return Err(Corrupt),
+    })
+}
+
+/// What has become of a request, as bytes.
+const TOOK_EFFECT: u8 = 1;
+const NEVER: u8 = 2;
+const FORGOTTEN: u8 = 3;
+
+fn put_outcome(outcome: &RequestOutcome, out: &mut Vec<u8>) {
+    put_u64(outcome.ts().0, out);
+    match outcome {
+        RequestOutcome::TookEffect(TookEffect { replies, whole, .. }) => {
+            out.extend([TOOK_EFFECT, u8::from(*whole)]);
+            put_replies(replies, out);
+        }
+        RequestOutcome::Void(_) => out.push(NEVER),
+        RequestOutcome::Forgotten(_) => out.push(FORGOTTEN),
+    }
+}
+
+fn read_outcome(reader: &mut Reader<'_>) -> Result<RequestOutcome, Corrupt> {
+    let ts = Timestamp(reader.u64()?);
+    Ok(match reader.u8()? {
+        TOOK_EFFECT => {
+            let whole = reader.flag()?;
+            RequestOutcome::TookEffect(TookEffect { ts, replies: read_replies(reader)?, whole })
+        }
+        NEVER => RequestOutcome::Void(ts),
+        FORGOTTEN => RequestOutcome::Forgotten(ts),
         _ => return Err(Corrupt),
     })
 }

@@ -11,7 +11,8 @@ use engine::coordination::spread::{Spread, Step};
 use engine::coordination::tree::Node;
 use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
 use engine::entry::{
-    Apply, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, SnapshotCodec, SnapshotPart,
+    Apply, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, RequestOutcome, SnapshotCodec,
+    SnapshotPart, TookEffect,
 };
 use engine::level::Level;
 use engine::message::{
@@ -145,6 +146,26 @@ fn splits_are_in_logs_and_in_snapshots() {
     assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
 }
 
+/// A request that has answered this.
+fn answered_so(replies: Vec<Reply>) -> SnapshotPart {
+    let outcome = TookEffect { ts: Timestamp(6), replies, whole: false };
+    SnapshotPart::Request { request: request(), outcome: RequestOutcome::TookEffect(outcome) }
+}
+
+#[test]
+fn what_became_of_requests_is_part_of_a_snapshot() {
+    let whole = TookEffect { ts: Timestamp(6), replies: vec![Reply::Nil], whole: true };
+    let outcomes = [
+        RequestOutcome::TookEffect(whole),
+        RequestOutcome::Void(Timestamp(7)),
+        RequestOutcome::Forgotten(Timestamp(8)),
+    ];
+    let part = |outcome| SnapshotPart::Request { request: request(), outcome };
+    let parts: Vec<SnapshotPart> = outcomes.map(part).to_vec();
+    let bytes: Vec<u8> = parts.iter().flat_map(framed).collect();
+    assert_parts(&bytes, parts);
+}
+
 /// What `fixtures/snapshot-v1.hex` holds.
 fn parts() -> Vec<SnapshotPart> {
     let replies = replies();
@@ -167,7 +188,7 @@ fn parts() -> Vec<SnapshotPart> {
             bound: Timestamp(8),
             commit: Some(Timestamp(10)),
         },
-        SnapshotPart::Request { request: request(), ts: Timestamp(6), replies },
+        answered_so(replies),
         SnapshotPart::Outcome { txn: txn(9), commit: Timestamp(10) },
         SnapshotPart::Void(txn(12)),
         SnapshotPart::Unsettled { txn: txn(13), commit: None },
@@ -539,20 +560,17 @@ fn a_damaged_snapshot_part_is_noticed() {
 #[test]
 fn words_of_other_versions_keep_their_meaning() {
     let replies = vec![Reply::Status("Some day"), Reply::Error(ErrorReply::new("SOMEDAY", "text"))];
-    let part = SnapshotPart::Request { request: request(), ts: Timestamp(6), replies };
-    let Ok((SnapshotPart::Request { replies, .. }, _)) = SnapshotFormat.decode(&framed(&part))
-    else {
-        panic!("not a request");
-    };
-    assert_eq!(replies, [Reply::bulk("Some day"), Reply::err("SOMEDAY text")]);
+    let part = answered_so(replies);
+    let found = SnapshotFormat.decode(&framed(&part)).map(|(found, _)| found);
+    let known = vec![Reply::bulk("Some day"), Reply::err("SOMEDAY text")];
+    assert_eq!(found, Ok(answered_so(known)));
 }
 
 #[test]
 fn deep_replies_are_refused() {
     let nested = |depth| {
         let reply = (0..depth).fold(Reply::Nil, |inner, _| Reply::Array(vec![inner]));
-        let part =
-            SnapshotPart::Request { request: request(), ts: Timestamp(6), replies: vec![reply] };
+        let part = answered_so(vec![reply]);
         SnapshotFormat.decode(&framed(&part)).map(|(found, _)| assert_eq!(found, part))
     };
     assert_eq!((nested(32), nested(33)), (Ok(()), Err(Corrupt)));

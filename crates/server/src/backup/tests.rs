@@ -8,6 +8,7 @@ use adt::{ArgBuf, Blob, Ctx, Timestamp, record};
 use engine::coordination::service::{Fate, Joint, JointId, Prepared, Session};
 use engine::coordination::spread::Spread;
 use engine::coordination::{SessionId, Zxid};
+use engine::entry::RequestOutcome;
 use engine::message::RequestId;
 use engine::slot::shard_of;
 
@@ -23,7 +24,7 @@ fn set(key: &str, expire_at_ms: Option<u64>) -> SnapshotPart {
 
 fn request(number: u64) -> SnapshotPart {
     let request = RequestId { client: Blob::from("shop".as_bytes()), number };
-    SnapshotPart::Request { request, ts: Timestamp(5), replies: Vec::new() }
+    SnapshotPart::Request { request, outcome: RequestOutcome::Void(Timestamp(5)) }
 }
 
 /// What a shard knows of a tree that is spread: a session that is at both, and what it was about to do there.

@@ -1,10 +1,9 @@
 //! What happens when log entries come back durable, and when the fate of a transaction is known.
 
-use crate::entry::{Entry, LogRecord, Prepare};
+use crate::entry::{Entry, LogRecord, Prepare, TookEffect};
 use crate::message::{
     Age, Answer, Body, Fate, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
 };
-use crate::shard::state::requests::TookEffect;
 use crate::shard::state::{Executed, Outcome, State, mix};
 use crate::shard::{Batch, Shard, Target, TargetKind};
 use adt::{Blob, Ctx, Reply, Timestamp};

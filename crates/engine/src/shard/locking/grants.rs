@@ -1,12 +1,12 @@
 //! Granting: which requests go ahead, which wait, and in which order waiting ones are admitted.
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
-use crate::entry::{Apply, LogRecord};
+use crate::entry::{Apply, LogRecord, TookEffect};
 use crate::limits::{LOCK_WAITERS_MAX, UNITS_STUCK_US, WANTED_AFTER_US};
 use crate::message::{
     Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
 };
-use crate::shard::state::requests::{Known, TookEffect};
+use crate::shard::state::requests::Known;
 use crate::shard::streams::{RECOVERY, is_own};
 use crate::shard::{Shard, Target, TargetKind, Txn, Waiter};
 use adt::key::KeyOp;

@@ -17,7 +17,7 @@ pub(in crate::shard) mod whole;
 
 use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
-use crate::entry::{Apply, Prepare};
+use crate::entry::{Apply, Prepare, TookEffect};
 use crate::limits::{EXECUTED_REPLIES_MAX, REMOVAL_GROUPS, VOID_US};
 use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
@@ -30,7 +30,7 @@ use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use fences::Fences;
 use order::Order;
 use removals::Removals;
-use requests::{Known, Requests, TookEffect};
+use requests::{Known, Requests};
 use room::Room;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

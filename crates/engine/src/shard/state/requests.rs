@@ -4,17 +4,11 @@
 //! remembered, and when there are too many clients, those that were silent longest are forgotten.
 //! Of a number below those nobody can say any more whether it took effect, so it never does again.
 
+use crate::entry::{RequestOutcome, TookEffect};
 use crate::limits::{REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::RequestId;
-use adt::{Blob, ErrorReply, Reply, Timestamp};
+use adt::{Blob, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Code of the error that stands for the replies of a request that must not take effect. No command
-/// replies with it.
-const VOID: &str = "VOID";
-/// Code of the error that stands for outcomes that are forgotten: those of this number and of all
-/// smaller ones that are not remembered.
-const FORGOTTEN: &str = "FORGOTTEN";
 
 /// What is known of a request.
 #[derive(Debug, PartialEq)]
@@ -25,17 +19,6 @@ pub enum Known<'r> {
     Void,
     /// It took effect or not: that is not remembered any more, and it does not do so now.
     Forgotten,
-}
-
-/// A request that took effect, or never will.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TookEffect {
-    /// When.
-    pub ts: Timestamp,
-    /// The replies of its operations here, or of its commands.
-    pub replies: Vec<Reply>,
-    /// Whether they are those of its commands.
-    pub whole: bool,
 }
 
 /// Outcomes by client and number.
@@ -50,8 +33,8 @@ struct Client {
     last: Timestamp,
     /// Largest number whose outcome was forgotten.
     forgotten: Option<u64>,
-    /// By number.
-    outcomes: BTreeMap<u64, TookEffect>,
+    /// By number; none of them is [`RequestOutcome::Forgotten`].
+    outcomes: BTreeMap<u64, RequestOutcome>,
 }
 
 impl Requests {
@@ -62,19 +45,20 @@ impl Requests {
             let forgotten = client.forgotten.is_some_and(|last| request.number <= last);
             return forgotten.then_some(Known::Forgotten);
         };
-        Some(match &outcome.replies[..] {
-            [Reply::Error(error)] if error.code() == VOID => Known::Void,
-            _ => Known::TookEffect(outcome),
+        Some(match outcome {
+            RequestOutcome::TookEffect(outcome) => Known::TookEffect(outcome),
+            RequestOutcome::Void(_) => Known::Void,
+            RequestOutcome::Forgotten(_) => Known::Forgotten,
         })
     }
 
     /// What the commands of a request have answered that took effect.
     pub fn answered(&mut self, request: &RequestId, replies: Vec<Reply>) {
-        if !matches!(self.get(request), Some(Known::TookEffect(outcome)) if !outcome.whole) {
-            return;
-        }
         let client = self.clients.get_mut(&request.client);
-        if let Some(outcome) = client.and_then(|c| c.outcomes.get_mut(&request.number)) {
+        let outcome = client.and_then(|client| client.outcomes.get_mut(&request.number));
+        if let Some(RequestOutcome::TookEffect(outcome)) = outcome
+            && !outcome.whole
+        {
             (outcome.replies, outcome.whole) = (replies, true);
         }
     }
@@ -87,7 +71,7 @@ impl Requests {
             Some(Known::Void) => Some(false),
             Some(Known::Forgotten) => None,
             None => {
-                self.remember(request, ts, vec![ErrorReply::new(VOID, "").into()]);
+                self.keep(request, RequestOutcome::Void(ts));
                 Some(false)
             }
         }
@@ -95,20 +79,20 @@ impl Requests {
 
     /// Remembers that a request took effect at `ts`.
     pub fn remember(&mut self, request: RequestId, ts: Timestamp, replies: Vec<Reply>) {
+        self.keep(request, RequestOutcome::TookEffect(TookEffect { ts, replies, whole: false }));
+    }
+
+    /// Keeps what became of a request, which a snapshot may have.
+    pub fn keep(&mut self, request: RequestId, outcome: RequestOutcome) {
         let client = self.clients.entry(request.client.clone()).or_default();
         self.by_age.remove(&(client.last, request.client.clone()));
-        client.last = client.last.max(ts);
+        client.last = client.last.max(outcome.ts());
         self.by_age.insert((client.last, request.client));
-        match &replies[..] {
-            [Reply::Error(error)] if error.code() == FORGOTTEN => {
+        match outcome {
+            RequestOutcome::Forgotten(_) => {
                 client.forgotten = client.forgotten.max(Some(request.number));
             }
-            [Reply::Push(commands)] => {
-                let outcome = TookEffect { ts, replies: commands.clone(), whole: true };
-                client.outcomes.insert(request.number, outcome);
-            }
-            _ => {
-                let outcome = TookEffect { ts, replies, whole: false };
+            RequestOutcome::TookEffect(_) | RequestOutcome::Void(_) => {
                 client.outcomes.insert(request.number, outcome);
             }
         }
@@ -124,20 +108,16 @@ impl Requests {
         }
     }
 
-    /// All remembered outcomes, client, number, when, replies; and for each client whose outcomes
-    /// were forgotten the largest number among them, in a form that [`Requests::remember`] knows.
-    pub fn iter(&self) -> impl Iterator<Item = (RequestId, Timestamp, Vec<Reply>)> {
+    /// All remembered outcomes, and for each client whose outcomes were forgotten the largest number
+    /// among them, in a form that [`Requests::keep`] takes.
+    pub fn iter(&self) -> impl Iterator<Item = (RequestId, RequestOutcome)> {
         self.clients.iter().flat_map(|(name, client)| {
             let id = |number| RequestId { client: name.clone(), number };
-            let forgotten = client.forgotten.map(|number| {
-                (id(number), client.last, vec![ErrorReply::new(FORGOTTEN, "").into()])
-            });
+            let forgotten = client.forgotten;
+            let forgotten =
+                forgotten.map(|number| (id(number), RequestOutcome::Forgotten(client.last)));
             let outcomes = client.outcomes.iter();
-            let outcomes = outcomes.map(move |(number, outcome)| {
-                let replies = outcome.replies.clone();
-                let replies = if outcome.whole { vec![Reply::Push(replies)] } else { replies };
-                (id(*number), outcome.ts, replies)
-            });
+            let outcomes = outcomes.map(move |(number, outcome)| (id(*number), outcome.clone()));
             forgotten.into_iter().chain(outcomes)
         })
     }
@@ -185,7 +165,7 @@ mod tests {
         assert_eq!(requests.resolve(request(0), Timestamp(100)), None);
         // A snapshot says so too.
         let mut restored = Requests::default();
-        requests.iter().for_each(|(id, ts, replies)| restored.remember(id, ts, replies));
+        requests.iter().for_each(|(id, outcome)| restored.keep(id, outcome));
         assert_eq!(restored.get(&request(0)), Some(Known::Forgotten));
         assert_eq!(restored.get(&request(1)), Some(Known::TookEffect(&first)));
         assert_eq!(restored.get(&request(1000)), None);
@@ -206,7 +186,7 @@ mod tests {
         requests.answered(&request(2), told.clone());
         let kept = TookEffect { ts: Timestamp(1), replies: told, whole: true };
         let mut restored = Requests::default();
-        requests.iter().for_each(|(id, ts, replies)| restored.remember(id, ts, replies));
+        requests.iter().for_each(|(id, outcome)| restored.keep(id, outcome));
         for requests in [requests, restored] {
             assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&kept)));
             assert_eq!(requests.get(&request(2)), Some(Known::Void));

@@ -134,8 +134,8 @@ impl Shard {
             let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }
-        for (request, ts, replies) in self.state.requests().iter() {
-            ready.push_back(SnapshotPart::Request { request, ts, replies });
+        for (request, outcome) in self.state.requests().iter() {
+            ready.push_back(SnapshotPart::Request { request, outcome });
         }
         for (txn, commit) in self.state.outcomes() {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
@@ -329,8 +329,8 @@ impl Reader {
                 };
                 self.state.restore_chain(stream, chain);
             }
-            SnapshotPart::Request { request, ts, replies } => {
-                self.state.requests_mut().remember(request, ts, replies);
+            SnapshotPart::Request { request, outcome } => {
+                self.state.requests_mut().keep(request, outcome);
             }
             SnapshotPart::Outlived { gateway, began } => {
                 self.state.restore_outlived(gateway, began);
