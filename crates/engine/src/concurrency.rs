@@ -1,20 +1,15 @@
-//! Which parts of the concurrency control are on, for measurement.
+//! The conditions of the published study: what a server leaves out of the concurrency control, to
+//! measure what it is good for (`--cc`).
 
-/// Which parts of the concurrency control are on: the conditions of the published study, for
-/// measurement. Everything is on by default.
+/// A condition of the published study, or everything, which is the default. Which parts are on is
+/// known here alone; all other code asks the question that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
-    /// Transactions take locks at all. Off: each operation of a transaction takes effect alone.
-    pub transactions: bool,
-    /// Locks are abstract (commuting operations share them) rather than reader/writer locks.
-    pub abstract_locks: bool,
-    /// Requests that conflict wait in phases rather than abort at once.
-    pub phases: bool,
-    /// Gateways share locks and values among their transactions.
-    pub combining: bool,
-    /// Void operations travel with the commit rather than lock early, and read-only transactions
-    /// take no locks.
-    pub deferred: bool,
+    transactions: bool,
+    abstract_locks: bool,
+    phases: bool,
+    combining: bool,
+    deferred: bool,
 }
 
 impl Concurrency {
@@ -54,4 +49,46 @@ impl Concurrency {
     /// The names that [`Concurrency::named`] knows.
     pub const NAMES: [&'static str; 7] =
         ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
+
+    /// Whether the operations of a transaction take locks and take effect together. Otherwise each of
+    /// them takes effect alone, when it is asked for.
+    pub(crate) fn takes_locks(self) -> bool {
+        self.transactions
+    }
+
+    /// Whether operations of a program that are all known at its beginning are sent to their shard in
+    /// one request.
+    pub(crate) fn sends_in_one_step(self) -> bool {
+        self.transactions
+    }
+
+    /// Whether operations that commute share a lock, rather than only reads.
+    pub(crate) fn shares_by_mode(self) -> bool {
+        self.abstract_locks
+    }
+
+    /// Whether a transaction waits for a lock that another one holds, rather than being refused at once.
+    pub(crate) fn waits_for_locks(self) -> bool {
+        self.phases
+    }
+
+    /// Whether transactions of one gateway share the locks and values of what they read.
+    pub(crate) fn shares_reads(self) -> bool {
+        self.combining && self.transactions
+    }
+
+    /// Whether transactions that only read do so at one instant, without locks.
+    pub(crate) fn reads_without_locks(self) -> bool {
+        self.deferred
+    }
+
+    /// Whether writes that answer at the commit take their locks then, if they take any.
+    pub(crate) fn defers_writes(self) -> bool {
+        self.deferred || !self.transactions
+    }
+
+    /// Whether a gateway holds transactions back while too many are aborted.
+    pub(crate) fn admits_a_few(self) -> bool {
+        self.deferred
+    }
 }

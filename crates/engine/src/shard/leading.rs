@@ -118,7 +118,7 @@ impl Shard {
         self.state.renounce();
         self.state.leads_units = false;
         self.giving = None;
-        self.locks = LockTable::default();
+        self.locks = LockTable::new(self.config.concurrency);
         self.tracking_until_us = None;
         self.wounded.clear();
         self.open_requests.clear();

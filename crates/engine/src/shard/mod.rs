@@ -246,7 +246,7 @@ impl Shard {
             state,
             clock,
             random: mix(config.seed ^ u64::from(config.id.0)),
-            locks: LockTable::default(),
+            locks: LockTable::new(config.concurrency),
             tracking_until_us: None,
             building: Batch { number: 1, ..Batch::default() },
             closed: VecDeque::new(),

@@ -207,7 +207,8 @@ impl Gateway {
     ) -> bool {
         let alone = self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty());
         let later = steps.iter().any(|step| matches!(step, Step::Later(_)));
-        alone || (route != Route::Many && self.core.config.concurrency.transactions && !later)
+        alone
+            || (route != Route::Many && self.core.config.concurrency.sends_in_one_step() && !later)
     }
 
     /// Whether a program must wait, although it may start, because it would lose its place among the
@@ -235,19 +236,19 @@ impl Gateway {
         let one = matches!(route, Route::One(_));
         plain
             && one
-            && self.core.config.concurrency.transactions
+            && self.core.config.concurrency.sends_in_one_step()
             && program.steps.iter().all(direct)
     }
 
     /// Carries a program out the cheapest way there is.
     pub(in crate::gateway) fn launch(&mut self, program: Program, route: Route) {
         let direct = program.steps.iter().all(Step::is_direct);
-        let in_one_step = direct && self.core.config.concurrency.transactions;
+        let in_one_step = direct && self.core.config.concurrency.sends_in_one_step();
         if !program.fences.is_empty() && !in_one_step {
             let text = "FENCE needs what it guards to be carried out in one step";
             return self.finish(program.target, adt::ErrorReply::err(text).into());
         }
-        if !direct || !self.core.config.concurrency.transactions {
+        if !direct || !self.core.config.concurrency.sends_in_one_step() {
             self.bar(program.target);
             return self.begin_txn(program, None);
         }
@@ -303,7 +304,7 @@ impl Gateway {
                     return self
                         .finish(target, crate::gateway::waiting::fence::several_shards().into());
                 }
-                if only_reads && self.core.config.concurrency.deferred {
+                if only_reads && self.core.config.concurrency.reads_without_locks() {
                     self.begin_snapshot(target, ops.into_vec(), finish);
                 } else {
                     self.begin_direct(target, ops.into_vec(), finish, guards, request);

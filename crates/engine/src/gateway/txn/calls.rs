@@ -50,7 +50,7 @@ fn access(
 ) {
     let shard = mail.shard_of(&key);
     let index = index as u32;
-    let body = if cc.transactions {
+    let body = if cc.takes_locks() {
         txn.touch(shard);
         let own = txn.work.own(&key);
         Body::Lock { txn: txn.id, key, op, own, observed }
@@ -104,7 +104,7 @@ impl Gateway {
     fn call_observed(&mut self, job: u64, ops: Vec<KeyedOp>, target: Option<Target>, then: Then) {
         let cc = self.core.config.concurrency;
         let nothing = ops.is_empty();
-        let combine = cc.combining && cc.transactions;
+        let combine = cc.shares_reads();
         let Some((call, txn, mail)) = self.new_call(job, target, ops.len(), then) else { return };
         let interactive = matches!(txn.role, Role::Interactive { .. });
         if combine && interactive {
@@ -167,7 +167,7 @@ impl Gateway {
         };
         for (index, op) in ops.into_iter().enumerate() {
             access(mail, cc, job, txn, call, index, op.clone(), true);
-            if cc.transactions {
+            if cc.takes_locks() {
                 txn.work.add_silent(vec![op]);
             }
         }
@@ -373,7 +373,7 @@ impl Gateway {
                 } else if found_nothing(&reply) {
                     (Reply::Nil, Vec::new())
                 } else {
-                    let writes = if op.is_write() && self.core.config.concurrency.transactions {
+                    let writes = if op.is_write() && self.core.config.concurrency.takes_locks() {
                         vec![(key.clone(), op.clone())]
                     } else {
                         Vec::new()

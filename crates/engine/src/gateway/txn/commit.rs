@@ -65,7 +65,7 @@ pub(in crate::gateway) fn forgotten() -> ErrorReply {
 impl Gateway {
     /// Everything is known: the transaction commits, if the participants agree.
     pub(in crate::gateway) fn commit(&mut self, job: u64) {
-        if !self.core.config.concurrency.transactions {
+        if !self.core.config.concurrency.takes_locks() {
             return self.commit_loosely(job);
         }
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };

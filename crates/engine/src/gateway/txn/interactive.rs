@@ -86,12 +86,12 @@ impl Gateway {
             return Handled::Hold;
         }
         let Wish { readonly, blind, .. } = wish;
-        let lockless = readonly && self.core.config.concurrency.deferred;
+        let lockless = readonly && self.core.config.concurrency.reads_without_locks();
         if !lockless {
             self.discount_idle();
         }
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let limited = !lockless && self.core.config.concurrency.deferred;
+        let limited = !lockless && self.core.config.concurrency.admits_a_few();
         if limited && !self.admission.admit(self.core.now.mono_us, id, session) {
             return Handled::Hold;
         }
@@ -313,7 +313,7 @@ impl Gateway {
         let cc = self.core.config.concurrency;
         let Some(Job::Txn(txn)) = self.jobs.get(job) else { return };
         match txn.role {
-            Role::Interactive { blind: true, .. } if cc.deferred || !cc.transactions => {
+            Role::Interactive { blind: true, .. } if cc.defers_writes() => {
                 // The shared reads are asked again as they were: without these writes.
                 self.upgrade_for(job, &ops);
                 if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
@@ -325,7 +325,7 @@ impl Gateway {
                 self.upgrade_for(job, &ops);
                 self.call_locks(job, ops, merge, target);
             }
-            _ => match chosen_first(&ops).filter(|_| cc.transactions) {
+            _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
                 Some(compound) => {
                     self.bar(target);
                     self.call_compound(job, compound, target);

@@ -288,8 +288,7 @@ impl Shard {
 
     /// Age of the oldest request that waits for locks of `txn`.
     fn oldest_behind(&self, txn: TxnId) -> Option<Age> {
-        let cc = self.config.concurrency;
-        let behind = |key: &Blob| self.locks.oldest_behind(key, txn, cc, self.state.get(key));
+        let behind = |key: &Blob| self.locks.oldest_behind(key, txn, self.state.get(key));
         match self.txns.get(&txn) {
             Some(entry) => entry.keys.iter().filter_map(behind).min(),
             None => {

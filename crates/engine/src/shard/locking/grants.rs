@@ -135,8 +135,8 @@ impl Shard {
     fn apply_barred(&self, now: Now, request: &Request) -> bool {
         let age = (self.age_of(now, request), self.next_waiter);
         claims_of(&request.body).iter().any(|(key, claim)| {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
-            self.locks.barrier(key, claim, None, Some(age), cc, record).is_some()
+            let record = self.state.get(key);
+            self.locks.barrier(key, claim, None, Some(age), record).is_some()
         })
     }
 
@@ -214,8 +214,8 @@ impl Shard {
         let txn = txn_of(&request.body);
         let queue_from = Some((age, self.next_waiter));
         let barrier = claims.iter().find_map(|(key, claim)| {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
-            self.locks.barrier(key, claim, txn, queue_from, cc, record)
+            let record = self.state.get(key);
+            self.locks.barrier(key, claim, txn, queue_from, record)
         });
         match barrier {
             None => {
@@ -239,7 +239,7 @@ impl Shard {
 
     fn wait_or_refuse(&mut self, now: Now, request: Request, claims: Claims, barrier: Barrier) {
         let interactive = matches!(request.body, Body::Lock { .. });
-        let no_wait = !self.config.concurrency.phases && interactive;
+        let no_wait = !self.config.concurrency.waits_for_locks() && interactive;
         if no_wait && barrier != Barrier::InFlight {
             self.count_conflict(&request, &claims);
             self.stats.refused += 1;
@@ -288,8 +288,8 @@ impl Shard {
         let mut hints: Vec<TxnId> = Vec::new();
         let mut seen = BTreeSet::new();
         for (key, claim) in &waiter.claims {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
-            for (txn, _) in self.locks.holders_against(key, claim, own, cc, record) {
+            let record = self.state.get(key);
+            for (txn, _) in self.locks.holders_against(key, claim, own, record) {
                 hints.push(txn);
                 let decided = |holder: &Txn| holder.decided.is_some();
                 if self.txns.get(&txn).map_or_else(|| self.state.is_unit(txn), decided) {
@@ -374,9 +374,9 @@ impl Shard {
     /// Whether a waiting request waits for units of pipelines.
     pub(in crate::shard) fn waits_for_units(&self, waiter: &Waiter) -> bool {
         waiter.claims.iter().any(|(key, claim)| {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            let record = self.state.get(key);
             let own = txn_of(&waiter.request.body);
-            let mut holders = self.locks.holders_against(key, claim, own, cc, record);
+            let mut holders = self.locks.holders_against(key, claim, own, record);
             holders.any(|(txn, _)| txn == RECOVERY || self.state.is_unit(txn))
         })
     }
@@ -384,8 +384,8 @@ impl Shard {
     fn count_conflict(&mut self, request: &Request, claims: &Claims) {
         let own = txn_of(&request.body);
         for (key, claim) in claims {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
-            let held = self.locks.holders_against(key, claim, own, cc, record).next();
+            let record = self.state.get(key);
+            let held = self.locks.holders_against(key, claim, own, record).next();
             if let Some((_, held)) = held {
                 let names = (held.mode_name(), claim.mode_name());
                 self.contention.waits(names.0, names.1);
@@ -702,11 +702,11 @@ impl Shard {
         }
         let txn = txn_of(&waiter.request.body);
         let barred = waiter.claims.iter().any(|(key, claim)| {
-            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            let record = self.state.get(key);
             let place = (waiter.age, id);
             // A phase of one record lets nobody jump the queues of others.
             let queue_from = (!phase || key != hot).then_some(place);
-            self.locks.barrier(key, claim, txn, queue_from, cc, record).is_some()
+            self.locks.barrier(key, claim, txn, queue_from, record).is_some()
                 || self.locks.overtakes(key, claim, place, record)
         });
         if barred {

@@ -65,7 +65,7 @@ impl Claim {
             (Prepared, Apply) => (true, true),
             (Prepared, Passing) => (false, true),
         };
-        if !cc.abstract_locks {
+        if !cc.shares_by_mode() {
             return self.op.is_write() || asked.op.is_write();
         }
         !self.mode(held_observed).shares(asked.mode(asked_observed))
@@ -182,12 +182,18 @@ pub enum Barrier {
 }
 
 /// The lock table of a shard.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LockTable {
+    concurrency: Concurrency,
     records: Map<Blob, RecordLock>,
 }
 
 impl LockTable {
+    /// A table in which nobody holds or waits for anything.
+    pub fn new(concurrency: Concurrency) -> Self {
+        Self { concurrency, records: Map::default() }
+    }
+
     /// Whether nobody holds or waits for anything.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -202,13 +208,13 @@ impl LockTable {
         claim: &Claim,
         txn: Option<TxnId>,
         age: Option<(Age, WaiterId)>,
-        cc: Concurrency,
         record: Option<&Record>,
     ) -> Option<Barrier> {
         let lock = self.records.get(key)?;
         let state = lock.state(record);
         for in_flight in &lock.in_flight {
-            let bars = in_flight.claim.bars(claim, cc, State { in_flight: &[], ..state });
+            let bars =
+                in_flight.claim.bars(claim, self.concurrency, State { in_flight: &[], ..state });
             // Several operations are represented by one; only their mode is known to be equal.
             let crowd = in_flight.count > 1
                 && matches!(claim.class, Class::Early { .. })
@@ -218,7 +224,7 @@ impl LockTable {
             }
         }
         for holder in &lock.holders {
-            if Some(holder.txn) != txn && holder.claim.bars(claim, cc, state) {
+            if Some(holder.txn) != txn && holder.claim.bars(claim, self.concurrency, state) {
                 return Some(Barrier::Holder(holder.txn));
             }
         }
@@ -228,7 +234,9 @@ impl LockTable {
                 continue;
             }
             let conflict = |c: &Claim| {
-                c.bars(claim, cc, state) || claim.bars(c, cc, state) || c.precedes(claim, state)
+                c.bars(claim, self.concurrency, state)
+                    || claim.bars(c, self.concurrency, state)
+                    || c.precedes(claim, state)
             };
             if queued.claims.iter().any(conflict) {
                 return Some(Barrier::Queue);
@@ -256,12 +264,11 @@ impl LockTable {
         key: &[u8],
         claim: &'a Claim,
         txn: Option<TxnId>,
-        cc: Concurrency,
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
         let lock = self.records.get(key);
         let against = move |(lock, h): &(&RecordLock, &Holder)| {
-            Some(h.txn) != txn && h.claim.bars(claim, cc, lock.state(record))
+            Some(h.txn) != txn && h.claim.bars(claim, self.concurrency, lock.state(record))
         };
         lock.into_iter()
             .flat_map(|lock| lock.holders.iter().map(move |h| (lock, h)))
@@ -277,17 +284,12 @@ impl LockTable {
     }
 
     /// Age of the oldest request that waits for what `txn` holds on `key`.
-    pub fn oldest_behind(
-        &self,
-        key: &[u8],
-        txn: TxnId,
-        cc: Concurrency,
-        record: Option<&Record>,
-    ) -> Option<Age> {
+    pub fn oldest_behind(&self, key: &[u8], txn: TxnId, record: Option<&Record>) -> Option<Age> {
         let lock = self.records.get(key)?;
         let held: SmallVec<[&Claim; 2]> =
             lock.holders.iter().filter(|h| h.txn == txn).map(|h| &h.claim).collect();
-        let barred = |c: &Claim| held.iter().any(|held| held.bars(c, cc, lock.state(record)));
+        let barred =
+            |c: &Claim| held.iter().any(|held| held.bars(c, self.concurrency, lock.state(record)));
         lock.queue.iter().find(|q| q.claims.iter().any(barred)).map(|q| q.age)
     }
 
@@ -318,13 +320,12 @@ impl LockTable {
         &self,
         key: &[u8],
         claim: &Claim,
-        cc: Concurrency,
         record: Option<&Record>,
     ) -> Option<u64> {
         let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
         let lock = self.records.get(key)?;
         let state = State { record, in_flight: &[] };
-        let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, state);
+        let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, self.concurrency, state);
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
 

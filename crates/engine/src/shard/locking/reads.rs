@@ -59,7 +59,7 @@ impl Shard {
             return None;
         }
         let claim = Claim::new(op.clone(), Class::Passing);
-        let entry = self.locks.in_flight_against(key, &claim, self.config.concurrency, record)?;
+        let entry = self.locks.in_flight_against(key, &claim, record)?;
         let batch = self.in_flight.iter().find(|batch| batch.number == entry)?;
         (batch.ts <= modified).then_some(entry)
     }
@@ -76,7 +76,7 @@ impl Shard {
         }
         let claim = Claim::new(op.clone(), Class::Passing);
         let record = self.state.get(key);
-        self.locks.barrier(key, &claim, None, None, self.config.concurrency, record).is_some()
+        self.locks.barrier(key, &claim, None, None, record).is_some()
     }
 
     /// Reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
@@ -105,8 +105,7 @@ impl Shard {
         let mut wait_for = None;
         for (key, claim) in claims_of(&request.body) {
             let record = self.state.get(&key);
-            let cc = self.config.concurrency;
-            let Some(entry) = self.locks.in_flight_against(&key, &claim, cc, record) else {
+            let Some(entry) = self.locks.in_flight_against(&key, &claim, record) else {
                 continue;
             };
             // An entry that is still being built gets a timestamp above the clock.

@@ -291,7 +291,7 @@ impl Shard {
     fn is_changing(&self, key: &Blob, op: &Op) -> bool {
         let claim = Claim::new(op.clone(), Class::Passing);
         let record = self.state.get(key);
-        self.locks.in_flight_against(key, &claim, self.config.concurrency, record).is_some()
+        self.locks.in_flight_against(key, &claim, record).is_some()
     }
 
     /// A unit is in an entry that is closed, which has given it its place.
