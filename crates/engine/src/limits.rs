@@ -75,6 +75,11 @@ pub const LOCK_WAITERS_MAX: usize = 20_000;
 pub const LOCK_WAITERS_BUSY: usize = 5_000;
 /// Most requests blocked on a shard's keys (`BLPOP` and its family).
 pub const BLOCKED_MAX: usize = 50_000;
+/// Most requests that are served in one step of a shard with what they wait for; others are told of it.
+pub const SERVED_MAX: usize = 1_000;
+/// How long a key is kept at most for a request that waits for what it holds and was told of it, in
+/// microseconds. It takes as long as a command takes, unless the one that waits is gone.
+pub const KEPT_US_MAX: u64 = 250_000;
 /// Most gateways of which a shard knows that it has forgotten pipelines that were not over.
 pub const OUTLIVED_MAX: usize = 10_000;
 /// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`), or listen (`LOCK.WANTED`).

@@ -10,7 +10,7 @@ use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told, Zxid};
 use crate::entry::Apply;
 use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::{Answered, Group, StreamId};
-use adt::{Blob, Op, Reply, Timestamp};
+use adt::{Attempt, Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +76,16 @@ impl Token {
 /// A key and an operation on it.
 pub type KeyedOp = (Blob, Op);
 
+/// What is taken for a request that waits, by the numbers of its keys.
+#[derive(Clone)]
+pub struct Takes(pub Arc<[Attempt]>);
+
+impl fmt::Debug for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Takes({})", self.0.len())
+    }
+}
+
 /// The time as the driver of a state machine tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
@@ -124,6 +134,20 @@ pub struct TxnId {
 impl TxnId {
     /// The first number of a lease: a read lock that several transactions of a gateway share.
     pub const LEASE: u32 = 1 << 31;
+
+    /// Set in the numbers of attempts of requests that wait for something to take and were told that it is
+    /// there: what is kept for them at its key lets them pass.
+    pub const TAKER: u32 = 1 << 30;
+
+    /// Which attempt this is, from 0.
+    pub fn tries(self) -> u32 {
+        self.attempt & !Self::TAKER
+    }
+
+    /// Whether this takes for a request that has waited for it.
+    pub fn is_taker(self) -> bool {
+        self.attempt & Self::TAKER != 0 && !self.is_lease()
+    }
 
     /// Whether this is a lease. Its age is that of the transaction that asked for it first; others
     /// that share it may be younger, so that everybody who waits for a lease is reported to its
@@ -307,11 +331,15 @@ pub enum Body {
         /// The key.
         key: Blob,
     },
-    /// Wait until a key holds something to take. No answer; [`Notice::Ready`] follows, once, until
-    /// the gateway sends `Block` again (nothing was there after all) or `Unblock`.
+    /// Wait until a key holds something to take. [`Notice::Ready`] follows, once, until the gateway sends
+    /// `Block` again (nothing was there after all) or `Unblock`. If the shard is told what is to be taken, it
+    /// may do that by itself and answer [`Answer::Reply`], which ends the wait. One that it has no room for is
+    /// answered [`Answer::Refused`].
     Block {
         /// The keys on this shard.
         keys: Vec<Blob>,
+        /// How to take from each of them, if all of that is on this shard. Does not travel between machines.
+        takes: Option<Takes>,
     },
     /// One operation that waits while its reply is nil, and is carried out in the order of arrival among
     /// those that wait for the same record. Answer: as for [`Body::Apply`], with nil when the time is
@@ -346,7 +374,8 @@ pub enum Body {
         /// Who waits for whom.
         told: Blob,
     },
-    /// Ends the wait that was registered under this request's token. No answer.
+    /// Ends the wait that was registered under this request's token. No answer, but for a wait of which the
+    /// shard knows what it takes: [`Answer::Replies`] without replies, or what it has got by then.
     Unblock,
     /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
     /// the shard's own cursor.

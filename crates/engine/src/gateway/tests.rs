@@ -543,11 +543,12 @@ fn a_transaction_leaves_its_leases_with_the_decision() {
 fn a_blocking_pop_tries_waits_and_tries_again() {
     let mut story = Story::new();
     story.says("BLPOP a b 2");
-    let nothing = || Answer::Replies(SmallVec::from_iter([Reply::Nil]));
+    let taken =
+        |reply| Answer::Committed { replies: SmallVec::from_iter([reply]), ts: Timestamp(9) };
     for _ in 0..2 {
         let sent = story.sent();
         assert!(matches!(sent[..], [(_, _, Body::Apply(_))]));
-        story.answer(sent[0].1, nothing());
+        story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
     }
     let waits = story.sent();
     assert!(waits.iter().all(|(_, _, body)| matches!(body, Body::Block { .. })));
@@ -561,12 +562,20 @@ fn a_blocking_pop_tries_waits_and_tries_again() {
     let (_, at_b, _) = waits[0];
     story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
     let sent = story.sent();
-    story.answer(sent[0].1, nothing());
+    // What is kept for it lets it pass, and it is older than all who may wait for that.
+    let first = |body: &Body| match body {
+        Body::Prepare { prepare, .. } => prepare.txn,
+        other => panic!("a transaction of its own: {other:?}"),
+    };
+    let txn = first(&sent[0].2);
+    assert!(txn.is_taker() && txn.age.began < story.gateway.new_age().began);
+    story.answer(sent[0].1, taken(Reply::Nil));
     let waits = story.sent();
     assert_eq!(waits.len(), 2, "somebody else was faster: it waits again");
     story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
     let sent = story.sent();
-    story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::bulk("x")])));
+    assert!(first(&sent[0].2).age > txn.age, "no two are the same");
+    story.answer(sent[0].1, taken(Reply::bulk("x")));
     let (sent, replies) = story.out();
     assert_eq!(replies, [Reply::Array(vec![Reply::bulk("b"), Reply::bulk("x")])]);
     assert!(sent.iter().all(|(_, _, body)| matches!(body, Body::Unblock)));
@@ -579,12 +588,17 @@ fn a_wait_ends_with_its_time_or_its_connection() {
     story.says("BLPOP a 2");
     let sent = story.sent();
     story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
-    story.sent();
+    let (_, wait, _) = story.sent().remove(0);
     assert_eq!(story.gateway.next_timeout(), Some(7_000_000));
     story.now.mono_us = 7_000_000;
     story.gateway.tick(story.now);
+    // The shard may have something in the log for it.
+    let sent = story.sent();
+    assert!(matches!(sent[..], [(_, token, Body::Unblock)] if token == wait));
+    story.answer(wait, Answer::Replies(SmallVec::new()));
     let (sent, replies) = story.out();
-    assert_eq!((sent.len(), &replies[..]), (1, &[Reply::NilArray][..]));
+    assert_eq!((sent.len(), &replies[..]), (0, &[Reply::NilArray][..]));
+    assert_eq!((story.gateway.jobs.len(), story.gateway.next_timeout()), (0, None));
     story.says("BLPOP a 0");
     let sent = story.sent();
     story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
@@ -592,6 +606,27 @@ fn a_wait_ends_with_its_time_or_its_connection() {
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(sent[..], [(_, _, Body::Unblock)]));
+    assert_eq!((story.gateway.jobs.len(), story.gateway.core.mail.pending.len()), (0, 0));
+}
+
+#[test]
+fn a_shard_that_serves_a_wait_or_has_no_room_for_it_ends_it() {
+    let mut story = Story::new();
+    let busy = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "BUSY");
+    let begin = |story: &mut Story| {
+        story.says("BLPOP a 0");
+        let sent = story.sent();
+        story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
+        let sent = story.sent();
+        assert!(matches!(sent[..], [(_, _, Body::Block { takes: Some(_), .. })]));
+        sent[0].1
+    };
+    let wait = begin(&mut story);
+    story.answer(wait, Answer::Reply(Reply::Int(7)));
+    assert_eq!(story.replies(), [Reply::Int(7)]);
+    let wait = begin(&mut story);
+    story.answer(wait, Answer::Refused(Refusal::Busy));
+    assert!(matches!(&story.replies()[..], [reply] if busy(reply)));
     assert_eq!((story.gateway.jobs.len(), story.gateway.core.mail.pending.len()), (0, 0));
 }
 

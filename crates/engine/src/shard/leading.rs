@@ -127,6 +127,7 @@ impl Shard {
         self.reaping.clear();
         self.dirty.clear();
         self.blocked = Blocked::default();
+        self.foreseen.clear();
         self.give_up_ends();
         self.coordination = Leader::default();
         self.state.report_changes(false);

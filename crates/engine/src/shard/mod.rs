@@ -118,6 +118,8 @@ enum TargetKind {
     Coordinated,
     /// That a transaction was not prepared here and never will be.
     Voided,
+    /// What a request that waits for something to take has got.
+    Taken,
     /// Nobody asked; somebody is named as the next.
     Named,
     /// Nobody asked.
@@ -214,6 +216,7 @@ pub struct Shard {
     reaping: BTreeSet<Blob>,
     dirty: Vec<Blob>,
     blocked: Blocked,
+    foreseen: crate::shard::waiting::serving::Foreseen,
     turns: Turns,
     observers: Observers,
     contention: Contention,
@@ -267,6 +270,7 @@ impl Shard {
             reaping: BTreeSet::new(),
             dirty: Vec::new(),
             blocked: Blocked::default(),
+            foreseen: Map::default(),
             turns: Turns::default(),
             observers: Observers::default(),
             contention: Contention::default(),
@@ -353,6 +357,7 @@ impl Shard {
         let sessions = self.coordination.next_us(self.state.coordination());
         let waits = self.turns.next_us(now).into_iter().chain(self.observers.next_us(now));
         let sessions = sessions.into_iter().chain(waits);
+        let sessions = sessions.chain(self.kept_until_us());
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cut_timeout()).min()
     }
@@ -371,8 +376,10 @@ impl Shard {
         self.remind_of_joints(now);
         self.tick_turns(now);
         self.tick_observers(now);
+        self.tick_kept(now);
         self.reap_nodes(now);
-        if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
+        let needless = self.blocked.is_empty() && !self.locks.in_use();
+        if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && needless {
             self.tracking_until_us = None;
         }
         self.settle(now);
@@ -456,24 +463,13 @@ impl Shard {
                 self.end_txn(txn);
             }
             Body::ProbeAck { txn } => self.probe_answered(txn),
-            Body::Block { ref keys } => {
-                if !self.blocked.knows(request.gateway, request.token) {
-                    let txn = TxnId::default();
-                    self.notice(request.gateway, request.token, Notice::Blocked { txn });
-                }
-                let ready = self.blocked.block(request.gateway, request.token, keys, &self.state);
-                self.report_changes();
-                self.notify_ready(ready);
+            Body::Block { ref keys, takes } => {
+                self.block(now, (request.gateway, request.token), keys, takes);
             }
             Body::Unblock => {
                 self.give_up_turn(now, request.gateway, request.token);
                 self.observers.end((request.gateway, request.token));
-                let freed = self.blocked.unblock(request.gateway, request.token);
-                for key in freed {
-                    let ready = self.blocked.ready(&key, &self.state);
-                    self.notify_ready(ready);
-                }
-                self.report_changes();
+                self.unblock(now, (request.gateway, request.token));
             }
             Body::EndCircle { ref told } => {
                 self.end_circle(now, request.gateway, request.token, told)
@@ -514,12 +510,6 @@ impl Shard {
         self.answer(gateway, token, Answer::Notice(notice));
     }
 
-    fn notify_ready(&mut self, ready: impl IntoIterator<Item = (GatewayId, Token, Blob)>) {
-        for (gateway, token, key) in ready {
-            self.notice(gateway, token, Notice::Ready { key });
-        }
-    }
-
     fn move_clock(&mut self, to: Timestamp) {
         self.clock = self.clock.max(to);
     }
@@ -537,6 +527,7 @@ impl Shard {
     /// Puts a record into the entry of this turn.
     fn log(&mut self, record: LogRecord, target: Target) {
         self.note_for_cut(&record, target.kind);
+        self.forget_foreseen(&record);
         // All of a batch is tracked or nothing, whether that ends in the meantime or begins again.
         if self.building.records.is_empty() {
             self.building.tracked = self.tracking_until_us.is_some();

@@ -13,6 +13,7 @@ mod observers;
 mod outcomes;
 mod owed;
 mod sections;
+mod serving;
 mod spread;
 mod streams;
 mod successors;

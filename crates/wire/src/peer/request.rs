@@ -138,7 +138,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         | Body::Holders { key: word }
         | Body::EndCircle { told: word }
         | Body::Keys { pattern: word } => put_word(word, out),
-        Body::Block { keys } | Body::Waits { names: keys } => {
+        Body::Block { keys, .. } | Body::Waits { names: keys } => {
             put_count(keys.len(), out);
             for key in keys {
                 put_word(key, out);
@@ -229,7 +229,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
             for _ in 0..reader.count(4)? {
                 keys.push(reader.word()?.into());
             }
-            Body::Block { keys }
+            Body::Block { keys, takes: None }
         }
         UNBLOCK => Body::Unblock,
         WAITS => Body::Waits { names: read_names(reader)? },

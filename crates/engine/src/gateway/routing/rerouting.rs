@@ -77,7 +77,7 @@ impl Gateway {
             for shard in shards {
                 let there = keys.iter().filter(|k| self.core.mail.shard_of(k) == shard);
                 let there: Vec<_> = there.cloned().collect();
-                let body = Body::Block { keys: there.clone() };
+                let body = Body::Block { keys: there.clone(), takes: None };
                 let token = self.core.mail.ask(shard, Pending::Wait { job }, body);
                 if let Some(Job::Wait(wait)) = self.jobs.get_mut(job) {
                     wait.join(shard, token, there);

@@ -99,7 +99,8 @@ impl Gateway {
                 self.coordination.multi_answered(&mut self.core, job, shard, answer);
             }
             Pending::SplitDone => self.core.topology.split_told(),
-            Pending::Wait { .. } | Pending::Remembered => {}
+            Pending::Wait { job } => self.wait_answered(token, job, answer),
+            Pending::Remembered => {}
         }
     }
 

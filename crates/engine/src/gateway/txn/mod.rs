@@ -315,6 +315,32 @@ impl Gateway {
     /// `reread` makes the reply out of theirs then.
     pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
         let id = TxnId { age: self.new_age(), attempt: 0 };
+        self.begin_program(id, program, reread);
+    }
+
+    /// Begins a program that takes something for a session that has waited for it.
+    pub(super) fn begin_taking(&mut self, program: Program) {
+        let id = self.new_taker();
+        self.begin_program(id, program, None);
+    }
+
+    /// The same, with operations that are all known.
+    pub(super) fn begin_taker(&mut self, target: Target, ops: Vec<KeyedOp>, finish: Finish) {
+        let id = self.new_taker();
+        self.begin_operations(id, (target, ops, finish), Vec::new(), None);
+    }
+
+    /// A transaction for which a key may be kept is older than all that may wait for it there: whatever it
+    /// needs besides, they do not keep it from that.
+    fn new_taker(&mut self) -> TxnId {
+        // Two numbers of the clock, so that halves of them differ.
+        self.new_age();
+        let Age { began, gateway } = self.new_age();
+        let age = Age { began: Timestamp(began.0 / 2), gateway };
+        TxnId { age, attempt: TxnId::TAKER }
+    }
+
+    fn begin_program(&mut self, id: TxnId, program: Program, reread: Option<Finish>) {
         let Program { target, steps, form, guards, request, .. } = program;
         let home = request.as_ref().and_then(|_| repeated::home_of_steps(&steps));
         let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
@@ -338,6 +364,16 @@ impl Gateway {
         request: Option<RequestId>,
     ) {
         let id = TxnId { age: self.new_age(), attempt: 0 };
+        self.begin_operations(id, (target, ops, finish), guards, request);
+    }
+
+    fn begin_operations(
+        &mut self,
+        id: TxnId,
+        (target, ops, finish): (Target, Vec<KeyedOp>, Finish),
+        guards: Vec<Guard>,
+        request: Option<RequestId>,
+    ) {
         let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
         let mut txn = Txn::new(id, target.session, role);
         txn.form = finish.form;
@@ -416,10 +452,11 @@ impl Gateway {
                 txn.id.attempt = attempt;
                 self.txns.insert(txn.id, job);
                 txn.stage = Stage::Resting;
-                let most = BACKOFF_US << attempt.min(6);
+                let tries = txn.id.tries();
+                let most = BACKOFF_US << tries.min(6);
                 // At once the first time; later only when there is reason to hope that whoever
                 // needed what it held has got it.
-                if cause == Cause::Wounded && attempt == 1 {
+                if cause == Cause::Wounded && tries == 1 {
                     return self.again(job);
                 }
                 let wait = most / 2 + self.core.random() % most;

@@ -2,16 +2,18 @@
 //!
 //! First every attempt is made once, in order. If none finds anything, the session waits: every
 //! shard with one of its keys tells when such a key holds something and it is this session's turn;
-//! then the attempts on that key are made again.
+//! then the attempts on that key are made again, as transactions that pass what is kept for them there.
+//! A shard that has all that a session waits for may serve it by itself: then the end of the wait is asked
+//! for, and what the shard answers is the reply.
 
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
 use crate::gateway::routing::data::{Route, long_key};
 use crate::gateway::txn::calls::found_nothing;
-use crate::gateway::txn::work::{Form, Program, Step};
+use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step};
 use crate::gateway::{Gateway, Job, Timer};
-use crate::message::{Answer, Body, ShardId};
+use crate::message::{Answer, Body, ShardId, Takes};
 use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +31,10 @@ pub(in crate::gateway) struct Wait {
     waits: Vec<(ShardId, u64, Vec<Blob>)>,
     /// The reply to give when the present attempt finds nothing, because the wait is over.
     over: Option<Reply>,
+    /// The only shard that it waits at knows what it takes.
+    served: bool,
+    /// That shard is asked to end the wait; the reply if it has not got anything by then.
+    leaves: Option<Reply>,
     deadline_us: Option<u64>,
     /// Shards that have not said yet that it stands in their queues.
     missing: usize,
@@ -69,6 +75,18 @@ fn patient(compound: Compound) -> Compound {
     Compound { reads, plan: Arc::new(plan) }
 }
 
+/// Whether all that a command may do is at one shard.
+fn is_of_one(blocking: &Blocking, mail: &Mail) -> bool {
+    let mut route = Route::Nowhere;
+    for (key, attempt) in &blocking.attempts {
+        route.add(mail.shard_of(key));
+        if let Attempt::Move(compound) = attempt {
+            compound.reads.iter().for_each(|(key, _)| route.add(mail.shard_of(key)));
+        }
+    }
+    matches!(route, Route::One(_))
+}
+
 impl Gateway {
     /// A blocking command outside of a transaction.
     pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
@@ -90,6 +108,8 @@ impl Gateway {
             trying: None,
             waits: Vec::new(),
             over: None,
+            served: false,
+            leaves: None,
             deadline_us,
             missing: 0,
             counted: false,
@@ -110,13 +130,20 @@ impl Gateway {
         }
         let Some(number) = wait.to_try.pop_front() else {
             return match wait.over.take() {
-                Some(reply) => self.end_wait(job, reply),
+                Some(reply) => self.leave_wait(job, reply),
                 None => self.wait_at_shards(job),
             };
         };
         wait.trying = Some(number);
         let (target, again) = (wait.target, !wait.waits.is_empty());
         match wait.blocking.attempts[number].clone() {
+            (key, Attempt::Take { op, .. })
+                if again && self.core.config.concurrency.takes_locks() =>
+            {
+                let target = Target { item: ATTEMPT, ..target };
+                let finish = Finish { outcomes: vec![Outcome::Op(0)], form: Form::One };
+                self.begin_taker(target, vec![(key, op)], finish);
+            }
             (key, Attempt::Take { op, .. }) => {
                 let shard = self.core.mail.shard_of(&key);
                 let body = if op.is_write() {
@@ -132,28 +159,22 @@ impl Gateway {
                 let steps = vec![Step::Compound(compound)];
                 let (guards, fences, request) = (Vec::new(), Vec::new(), None);
                 let program = Program { target, steps, form: Form::One, guards, fences, request };
-                self.launch(program, Route::Many);
+                if again {
+                    self.bar(target);
+                    self.begin_taking(program);
+                } else {
+                    self.launch(program, Route::Many);
+                }
             }
         }
     }
 
     /// The present attempt has been answered by a shard.
     pub(in crate::gateway) fn attempted(&mut self, job: u64, answer: Answer) {
-        let Some(Job::Wait(wait)) = self.jobs.get(job) else { return };
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
             other => crate::gateway::routing::response::unexpected(&other),
-        };
-        let Some(number) = wait.trying else { return };
-        let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
-        let reply = match &wait.blocking.attempts[number] {
-            // Whoever waits already goes on waiting for a value of the right type.
-            _ if wrong => Reply::Nil,
-            (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
-                wrap(key, reply)
-            }
-            _ => reply,
         };
         self.attempt_done(job, reply);
     }
@@ -161,7 +182,16 @@ impl Gateway {
     /// A session's present attempt has given a reply.
     pub(in crate::gateway) fn attempt_done(&mut self, job: u64, reply: Reply) {
         let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        wait.trying = None;
+        let Some(number) = wait.trying.take() else { return };
+        let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
+        let reply = match &wait.blocking.attempts[number] {
+            // Whoever waits already goes on waiting for a value of the right type. A move has seen to that.
+            (_, Attempt::Take { .. }) if wrong => Reply::Nil,
+            (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
+                wrap(key, reply)
+            }
+            _ => reply,
+        };
         if found_nothing(&reply) {
             self.try_next(job);
         } else {
@@ -177,8 +207,12 @@ impl Gateway {
                 keys.entry(self.core.mail.shard_of(key)).or_default().push(key.clone());
             }
             wait.missing = keys.len();
+            wait.served =
+                self.core.mail.ways.is_none() && is_of_one(&wait.blocking, &self.core.mail);
             for (shard, keys) in keys {
-                let body = Body::Block { keys: keys.clone() };
+                let attempts = wait.blocking.attempts.iter().map(|(_, attempt)| attempt.clone());
+                let takes = wait.served.then(|| Takes(attempts.collect()));
+                let body = Body::Block { keys: keys.clone(), takes };
                 let token = self.core.mail.ask(shard, Pending::Wait { job }, body);
                 wait.waits.push((shard, token, keys));
             }
@@ -187,7 +221,8 @@ impl Gateway {
             }
         } else {
             for (shard, token, keys) in &wait.waits {
-                self.core.mail.send(*shard, *token, Body::Block { keys: keys.clone() });
+                let body = Body::Block { keys: keys.clone(), takes: None };
+                self.core.mail.send(*shard, *token, body);
             }
         }
     }
@@ -201,7 +236,7 @@ impl Gateway {
         let waits: Vec<_> =
             waits.flatten().map(|(_, token, keys)| (*token, keys.clone())).collect();
         for (token, keys) in waits {
-            self.core.mail.send(shard, token, Body::Block { keys });
+            self.core.mail.send(shard, token, Body::Block { keys, takes: None });
         }
     }
 
@@ -269,6 +304,33 @@ impl Gateway {
             self.timed_out(job);
         }
         true
+    }
+
+    /// A wait is over, with this reply, unless the shard has got something for it.
+    fn leave_wait(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        let [(shard, token, _)] = &wait.waits[..] else { return self.end_wait(job, reply) };
+        if !wait.served {
+            return self.end_wait(job, reply);
+        }
+        if wait.leaves.is_none() {
+            self.core.mail.send(*shard, *token, Body::Unblock);
+        }
+        wait.leaves = Some(reply);
+    }
+
+    /// A shard has ended a wait.
+    pub(in crate::gateway) fn wait_answered(&mut self, token: u64, job: u64, answer: Answer) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.waits.retain(|(_, waits, _)| *waits != token);
+        match answer {
+            Answer::Reply(reply) => self.end_wait(job, reply),
+            Answer::Replies(_) => {
+                let reply = wait.leaves.take().unwrap_or_else(|| wait.blocking.on_timeout.clone());
+                self.end_wait(job, reply);
+            }
+            other => self.stop_waiting(job, crate::gateway::routing::response::unexpected(&other)),
+        }
     }
 
     fn end_wait(&mut self, job: u64, reply: Reply) {

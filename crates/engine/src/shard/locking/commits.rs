@@ -28,6 +28,7 @@ impl Shard {
         self.lead_is_certain = certain;
         self.tell_named(now);
         self.wake_blocked(now);
+        self.end_coming(now);
         self.resume_after(now);
         self.settle(now);
     }
@@ -144,6 +145,9 @@ impl Shard {
         match target.kind {
             TargetKind::Nobody | TargetKind::Named => return,
             TargetKind::Turn => return self.turn_taken(now, target, answer),
+            TargetKind::Taken => {
+                return self.taken(now, (target.gateway, target.token), &answer);
+            }
             TargetKind::Commit(txn) => self.end_txn(txn),
             TargetKind::Replies
             | TargetKind::Vote(_)
@@ -246,8 +250,7 @@ impl Shard {
         for key in self.state.take_changed() {
             self.turn_may_come(&key);
             self.show(now, &key);
-            let ready = self.blocked.changed(&key, &self.state);
-            self.notify_ready(ready);
+            self.tell_blocked(now, &key);
         }
         self.look_at_turns(now);
     }

@@ -128,7 +128,10 @@ impl Shard {
             _ => true,
         };
         self.locks.is_empty()
-            || (self.txns.is_empty() && self.waiters.is_empty() && !self.streams.hold_records())
+            || (self.txns.is_empty()
+                && self.waiters.is_empty()
+                && !self.streams.hold_records()
+                && !self.keeps_for_waiters())
             || (!guarded && !self.apply_barred(now, request))
     }
 
@@ -184,12 +187,17 @@ impl Shard {
             }
         }
         let awaited = self.awaited(&apply);
+        let keys = self.awaited_keys(&apply);
+        let serving = if keys.is_empty() { None } else { self.will_serve(now, &apply, kind) };
         self.reserve(&apply);
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
         if kind == TargetKind::Turn {
             self.turns.has_place(gateway, token);
         }
         self.let_in_behind(now, &awaited);
+        if !keys.is_empty() {
+            self.serve_behind(now, &keys, serving);
+        }
     }
 
     /// A request that needs locks: granted at once, refused, or put into the queues.

@@ -115,6 +115,7 @@ impl Shard {
             // Nothing is left to wait for.
             self.applied = self.building.number;
             self.building = Batch { number: self.applied + 1, ..Batch::default() };
+            self.end_coming(now);
             self.resume_after(now);
         }
         self.settle(now);

@@ -113,10 +113,8 @@ impl Shard {
         self.forget_frozen(machine);
         self.forget_newcomers(machine);
         self.coordination.forget(machine);
-        for key in self.blocked.forget(machine) {
-            let ready = self.blocked.ready(&key, &self.state);
-            self.notify_ready(ready);
-        }
+        let freed = self.blocked.forget(machine);
+        self.freed(now, freed);
         self.forget_turns(now, machine);
         self.observers.forget(machine);
         self.report_changes();

@@ -23,6 +23,8 @@ pub enum Class {
     Prepared,
     /// A read that takes no lock; waits only for prepared transactions.
     Passing,
+    /// What is there is kept for a request that has waited for it. Is held and never asked for.
+    Kept,
 }
 
 /// One access of a request or of a holder.
@@ -53,9 +55,13 @@ impl Claim {
     /// Whether `asked` must wait while `self` is held. See the table in
     /// `docs/internals/transactions.md`.
     fn bars(&self, asked: &Self, cc: Concurrency, state: State<'_>) -> bool {
-        use Class::{Apply, Early, Passing, Prepared};
+        use Class::{Apply, Early, Kept, Passing, Prepared};
         let (held_observed, asked_observed) = match (self.class, asked.class) {
-            (Passing, _) | (Apply, Apply | Prepared | Passing) | (Prepared, Prepared) => {
+            (Kept, _) => return true,
+            (_, Kept)
+            | (Passing, _)
+            | (Apply, Apply | Prepared | Passing)
+            | (Prepared, Prepared) => {
                 return false;
             }
             (Early { .. }, Passing) => return false,
@@ -165,6 +171,14 @@ impl RecordLock {
         State { record, in_flight: &self.in_flight }
     }
 
+    /// Whether a holder may be in the way of `txn`. What is kept for a waiter is not in the way of waiters,
+    /// nor of a transaction that was here before: the waiter waits for that one.
+    fn is_against(&self, holder: &Holder, txn: Option<TxnId>) -> bool {
+        let passes = |txn: TxnId| txn.is_taker() || self.holders.iter().any(|h| h.txn == txn);
+        let kept = holder.claim.class == Class::Kept;
+        Some(holder.txn) != txn && !(kept && txn.is_some_and(passes))
+    }
+
     fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.holders.is_empty() && self.queue.is_empty()
     }
@@ -224,7 +238,7 @@ impl LockTable {
             }
         }
         for holder in &lock.holders {
-            if Some(holder.txn) != txn && holder.claim.bars(claim, self.concurrency, state) {
+            if lock.is_against(holder, txn) && holder.claim.bars(claim, self.concurrency, state) {
                 return Some(Barrier::Holder(holder.txn));
             }
         }
@@ -268,7 +282,7 @@ impl LockTable {
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
         let lock = self.records.get(key);
         let against = move |(lock, h): &(&RecordLock, &Holder)| {
-            Some(h.txn) != txn && h.claim.bars(claim, self.concurrency, lock.state(record))
+            lock.is_against(h, txn) && h.claim.bars(claim, self.concurrency, lock.state(record))
         };
         lock.into_iter()
             .flat_map(|lock| lock.holders.iter().map(move |h| (lock, h)))
@@ -279,7 +293,10 @@ impl LockTable {
     /// The transactions that hold `key`, each once.
     pub fn holders(&self, key: &[u8]) -> impl Iterator<Item = TxnId> {
         let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
-        let is_first = |at: usize| holders[..at].iter().all(|h| h.txn != holders[at].txn);
+        let is_first = |at: usize| {
+            let kept = holders[at].claim.class == Class::Kept;
+            !kept && holders[..at].iter().all(|h| h.txn != holders[at].txn)
+        };
         (0..holders.len()).filter(move |at| is_first(*at)).map(|at| holders[at].txn)
     }
 

@@ -71,7 +71,7 @@ impl Shard {
     }
 
     pub(in crate::shard) fn passing_barred(&self, key: &Blob, op: &Op) -> bool {
-        if self.txns.is_empty() && !self.streams.hold_records() {
+        if self.txns.is_empty() && !self.streams.hold_records() && !self.keeps_for_waiters() {
             return false;
         }
         let claim = Claim::new(op.clone(), Class::Passing);

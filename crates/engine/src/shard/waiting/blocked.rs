@@ -3,15 +3,16 @@
 //! A waiter holds no lock. When its key gets something, the first in line is told, once; it then
 //! tries, and either ends its wait everywhere or comes back to its old place. Whoever has come back
 //! has found nothing that it could take, whatever the key holds: the next one is told then, who may
-//! wait for another type, and it is told itself again when the key has changed.
+//! wait for another type, and it is told itself again when the key has changed. Meanwhile the key is kept
+//! for it. If the shard knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
 
 use crate::limits::BLOCKED_MAX;
-use crate::message::{GatewayId, MachineId, Token};
+use crate::message::{GatewayId, MachineId, Takes, Token};
 use crate::shard::state::State;
-use adt::Blob;
+use adt::{Attempt, Blob, Reply};
 use std::collections::{BTreeMap, VecDeque};
 
-type Who = (GatewayId, Token);
+pub(in crate::shard) type Who = (GatewayId, Token);
 
 /// What a waiter knows of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,37 +25,142 @@ enum Knows {
     Enough,
 }
 
+/// What is in the log for a waiter, and how its reply comes of what that answers.
+#[derive(Debug)]
+pub enum Gets {
+    /// An element of this key.
+    Taken(Blob, fn(&Blob, Reply) -> Reply),
+    /// What was moved: the last operation answers it.
+    Moved,
+    /// The error of the last operation: it cannot be moved to where it belongs.
+    Refused,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    keys: Vec<Blob>,
+    takes: Option<Takes>,
+    gets: Option<Gets>,
+    /// It ends as soon as it is known whether it gets what is in the log for it.
+    leaves: bool,
+}
+
+/// A key that is kept for the waiter that was told of it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct Kept {
+    /// Nobody was told yet: what it will be told of is in the log.
+    pub who: Option<Who>,
+    /// The entry in which that is.
+    pub entry: u64,
+    /// Until when, in monotonic microseconds; not any more, if there is none.
+    pub until_us: Option<u64>,
+}
+
+/// What becomes of a wait that is to end.
+#[derive(Debug, PartialEq)]
+pub(in crate::shard) enum Left {
+    /// It has ended.
+    Now,
+    /// It has ended, and that is to be answered.
+    Answered,
+    /// Something is in the log for it.
+    Later,
+}
+
 /// Waiters by key, in order of arrival.
 #[derive(Debug, Default)]
 pub struct Blocked {
     queues: BTreeMap<Blob, VecDeque<(Who, Knows)>>,
-    keys: BTreeMap<Who, Vec<Blob>>,
+    waiters: BTreeMap<Who, Waiter>,
+    /// Those who were told, and have not come back.
+    told: BTreeMap<Blob, Who>,
+    pub(in crate::shard) kept: BTreeMap<Blob, Kept>,
 }
 
 impl Blocked {
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.waiters.is_empty()
     }
 
     /// Whether a wait is registered.
     pub fn knows(&self, gateway: GatewayId, token: Token) -> bool {
-        self.keys.contains_key(&(gateway, token))
+        self.waiters.contains_key(&(gateway, token))
     }
 
-    /// Registers a wait, or revives one whose attempt found nothing. Tells whom to notify at once.
+    /// Whether another one can wait.
+    pub fn has_room(&self) -> bool {
+        self.waiters.len() < BLOCKED_MAX
+    }
+
+    /// Whether a request waits for a key.
+    pub fn waits_for(&self, key: &Blob) -> bool {
+        self.queues.contains_key(key)
+    }
+
+    /// The waiter that was told that a key holds something.
+    pub fn told(&self, key: &Blob) -> Option<Who> {
+        self.told.get(key).copied()
+    }
+
+    /// The one at a place in the queue of a key, if it can be served there, with how it takes from the key.
+    /// Nobody can be, as long as one was told.
+    pub fn in_line(&self, key: &Blob, place: usize) -> Option<(Who, Option<&Attempt>)> {
+        if self.told(key).is_some() {
+            return None;
+        }
+        let (who, _) = self.queues.get(key)?.get(place)?;
+        let waiter = self.waiters.get(who)?;
+        // It is told of another key, or has something in the log.
+        let tries = waiter.keys.iter().any(|k| self.told(k) == Some(*who));
+        if tries || waiter.gets.is_some() {
+            return Some((*who, None));
+        }
+        let takes = waiter.takes.as_ref();
+        let number = waiter.keys.iter().position(|k| k == key)?;
+        Some((*who, takes.and_then(|takes| takes.0.get(number))))
+    }
+
+    /// Whether one that waits for a key has nothing in the log.
+    pub fn has_free(&self, key: &Blob) -> bool {
+        let mut queue = self.queues.get(key).into_iter().flatten();
+        queue.any(|(who, _)| !self.has_got(*who))
+    }
+
+    /// Whether something is in the log for a waiter.
+    pub fn has_got(&self, who: Who) -> bool {
+        self.waiters.get(&who).is_some_and(|waiter| waiter.gets.is_some())
+    }
+
+    /// Something is in the log for a waiter.
+    pub fn gets(&mut self, who: Who, gets: Gets) {
+        if let Some(waiter) = self.waiters.get_mut(&who) {
+            waiter.gets = Some(gets);
+        }
+    }
+
+    /// What was in the log for a waiter is carried out; also tells whether it is to end in any case.
+    pub fn got(&mut self, who: Who) -> Option<(Gets, bool)> {
+        let waiter = self.waiters.get_mut(&who)?;
+        Some((waiter.gets.take()?, waiter.leaves))
+    }
+
+    /// Registers a wait for which there is room, or revives one whose attempt found nothing. Tells whom to
+    /// notify at once.
     pub fn block(
         &mut self,
         gateway: GatewayId,
         token: Token,
-        keys: &[Blob],
+        (keys, takes): (&[Blob], Option<Takes>),
         state: &State,
     ) -> Vec<(GatewayId, Token, Blob)> {
         let who = (gateway, token);
-        if !self.keys.contains_key(&who) && self.keys.len() < BLOCKED_MAX {
-            self.keys.insert(who, keys.to_vec());
-        }
+        let waiter = || Waiter { keys: keys.to_vec(), takes, gets: None, leaves: false };
+        self.waiters.entry(who).or_insert_with(waiter);
         for key in keys {
+            if self.told.get(key) == Some(&who) {
+                self.told.remove(key);
+            }
             let queue = self.queues.entry(key.clone()).or_default();
             match queue.iter_mut().find(|(w, _)| *w == who) {
                 Some((_, knows @ Knows::Told { changed: false })) => *knows = Knows::Enough,
@@ -69,8 +175,11 @@ impl Blocked {
     /// Ends a wait; gives the keys whose next waiter may now have a turn.
     pub fn unblock(&mut self, gateway: GatewayId, token: Token) -> Vec<Blob> {
         let who = (gateway, token);
-        let keys = self.keys.remove(&who).unwrap_or_default();
+        let keys = self.waiters.remove(&who).map(|waiter| waiter.keys).unwrap_or_default();
         for key in &keys {
+            if self.told.get(key) == Some(&who) {
+                self.told.remove(key);
+            }
             if let Some(queue) = self.queues.get_mut(key) {
                 queue.retain(|(w, _)| *w != who);
                 if queue.is_empty() {
@@ -81,10 +190,22 @@ impl Blocked {
         keys
     }
 
+    /// What becomes of a wait that is to end: [`Blocked::unblock`] ends it, unless it ends later.
+    pub fn leave(&mut self, who: Who) -> Left {
+        match self.waiters.get_mut(&who) {
+            Some(waiter) if waiter.gets.is_some() => {
+                waiter.leaves = true;
+                Left::Later
+            }
+            Some(Waiter { takes: Some(_), .. }) => Left::Answered,
+            _ => Left::Now,
+        }
+    }
+
     /// Ends the waits of a machine's gateways; gives the keys whose next waiter may have a turn.
     pub fn forget(&mut self, machine: MachineId) -> Vec<Blob> {
         let gone: Vec<Who> =
-            self.keys.keys().filter(|(g, _)| g.machine == machine).copied().collect();
+            self.waiters.keys().filter(|(g, _)| g.machine == machine).copied().collect();
         gone.into_iter().flat_map(|(gateway, token)| self.unblock(gateway, token)).collect()
     }
 
@@ -104,12 +225,14 @@ impl Blocked {
     pub fn ready(&mut self, key: &Blob, state: &State) -> Option<(GatewayId, Token, Blob)> {
         state.get(key)?;
         let queue = self.queues.get_mut(key)?;
-        if queue.iter().any(|(_, knows)| matches!(knows, Knows::Told { .. })) {
+        if self.told.contains_key(key) {
             return None;
         }
+        let free = |who: &Who| self.waiters.get(who).is_some_and(|waiter| waiter.gets.is_none());
         let ((gateway, token), knows) =
-            queue.iter_mut().find(|(_, knows)| *knows == Knows::Nothing)?;
+            queue.iter_mut().find(|(who, knows)| *knows == Knows::Nothing && free(who))?;
         *knows = Knows::Told { changed: false };
+        self.told.insert(key.clone(), (*gateway, *token));
         Some((*gateway, *token, key.clone()))
     }
 }
