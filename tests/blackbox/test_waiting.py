@@ -169,7 +169,7 @@ def test_the_end_of_a_chain_at_one_shard_is_there_with_the_reply(server):
             client.connection_pool.release(second)
 
 
-def test_whoever_watches_the_key_has_seen_it_change(server):
+def test_a_watch_of_the_key_has_seen_it_change(server):
     with server.client() as client:
         watcher = client.pipeline()
         taker = begin(client, "BLPOP", "key", 0)
@@ -249,3 +249,29 @@ def test_nothing_is_lost_when_time_is_over_at_the_moment_of_the_push(server):
     stop.set()
     [taker.join() for taker in takers]
     assert sorted(got) == sorted(f"{number}:{key}" for number in range(rounds) for key in range(4))
+
+
+@pytest.mark.parametrize("name", ["BLPOP", "BLMOVE", "BZPOPMIN"])
+def test_what_goes_to_a_waiting_client_of_a_cluster_is_seen_by_no_other(make_cluster, name):
+    cluster = make_cluster().start()
+    take, push = TAKES[name]
+    look = ["LLEN"] if push == "RPUSH" else ["ZCARD"]
+    element = ["x"] if push == "RPUSH" else ["1", "x"]
+    seen, stop = [], threading.Event()
+    with cluster.nodes[0].client() as client, cluster.nodes[1].client() as pusher:
+        readers = [
+            threading.Thread(target=hammer, args=(node, words, "key", seen, stop))
+            for node in cluster.nodes
+            for words in (look, ["EXISTS"])
+        ]
+        [reader.start() for reader in readers]
+        try:
+            for _ in range(20):
+                taker = begin(client, *(str(word).format("key", "key") for word in take))
+                assert pusher.execute_command(push, "key", *element) == 1
+                assert "x" in str(taker.read_response())
+                client.connection_pool.release(taker)
+        finally:
+            stop.set()
+            [reader.join() for reader in readers]
+    assert not seen, f"{len(seen)} times, the first is {seen[0]}"

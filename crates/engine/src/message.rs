@@ -332,9 +332,9 @@ pub enum Body {
         key: Blob,
     },
     /// Wait until a key holds something to take. [`Notice::Ready`] follows, once, until the gateway sends
-    /// `Block` again (nothing was there after all) or `Unblock`. If the shard is told what is to be taken, it
-    /// may do that by itself and answer [`Answer::Reply`], which ends the wait. One that it has no room for is
-    /// answered [`Answer::Refused`].
+    /// `Block` again (nothing was there after all) or `Unblock`. If the shard is told what is to be taken,
+    /// it may do that by itself and answer [`Answer::Reply`], which ends the wait. One that it has no room
+    /// for is answered [`Answer::Refused`].
     Block {
         /// The keys on this shard.
         keys: Vec<Blob>,
@@ -374,8 +374,8 @@ pub enum Body {
         /// Who waits for whom.
         told: Blob,
     },
-    /// Ends the wait that was registered under this request's token. No answer, but for a wait of which the
-    /// shard knows what it takes: [`Answer::Replies`] without replies, or what it has got by then.
+    /// Ends the wait that was registered under this request's token. No answer, but for a wait of which
+    /// the shard knows what it takes: [`Answer::Replies`] without replies, or what it has got by then.
     Unblock,
     /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
     /// the shard's own cursor.

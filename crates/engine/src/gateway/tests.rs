@@ -562,7 +562,7 @@ fn a_blocking_pop_tries_waits_and_tries_again() {
     let (_, at_b, _) = waits[0];
     story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
     let sent = story.sent();
-    // What is kept for it lets it pass, and it is older than all who may wait for that.
+    // What is kept for it lets it pass, and it is older than all that may wait for that.
     let first = |body: &Body| match body {
         Body::Prepare { prepare, .. } => prepare.txn,
         other => panic!("a transaction of its own: {other:?}"),

@@ -156,7 +156,7 @@ fn bodies() -> Vec<Body> {
         Body::ProbeAck { txn: txn(9) },
         Body::Version { key: Blob::from("k") },
         Body::Transfer { to: MachineId(3) },
-        Body::Block { keys: vec![Blob::from("a"), Blob::from("b")] },
+        Body::Block { keys: vec![Blob::from("a"), Blob::from("b")], takes: None },
         Body::Unblock,
         Body::Scan { scan: scan(Some("a*")), type_name: Some(Blob::from("set")) },
         Body::Scan { scan: scan(None), type_name: None },

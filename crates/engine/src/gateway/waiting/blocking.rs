@@ -185,7 +185,8 @@ impl Gateway {
         let Some(number) = wait.trying.take() else { return };
         let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
         let reply = match &wait.blocking.attempts[number] {
-            // Whoever waits already goes on waiting for a value of the right type. A move has seen to that.
+            // A session that waits already goes on waiting for a value of the right type. A move has
+            // seen to that.
             (_, Attempt::Take { .. }) if wrong => Reply::Nil,
             (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
                 wrap(key, reply)

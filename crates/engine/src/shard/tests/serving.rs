@@ -143,7 +143,7 @@ fn the_end_of_a_wait_says_what_it_has_got_by_then() {
 }
 
 #[test]
-fn a_key_is_kept_for_whoever_is_told_until_it_has_taken() {
+fn a_key_is_kept_for_the_waiter_that_is_told_until_it_has_taken() {
     let mut story = story(&[told("l"), told("l")]);
     story.ask(call("rpush l x"));
     // The element is for the first one, as soon as it is in the log.
@@ -164,7 +164,7 @@ fn a_key_is_kept_for_whoever_is_told_until_it_has_taken() {
 }
 
 #[test]
-fn nobody_waits_for_one_that_does_not_come() {
+fn what_is_kept_for_a_waiter_that_does_not_come_is_let_go() {
     let mut story = story(&[told("l")]);
     story.ask(call("rpush l x"));
     story.sync();

@@ -48,7 +48,7 @@ struct Waiter {
 /// A key that is kept for the waiter that was told of it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct Kept {
-    /// Nobody was told yet: what it will be told of is in the log.
+    /// The waiter; none while what the first one will be told of is in the log.
     pub who: Option<Who>,
     /// The entry in which that is.
     pub entry: u64,
@@ -72,7 +72,7 @@ pub(in crate::shard) enum Left {
 pub struct Blocked {
     queues: BTreeMap<Blob, VecDeque<(Who, Knows)>>,
     waiters: BTreeMap<Who, Waiter>,
-    /// Those who were told, and have not come back.
+    /// The waiters that were told, and have not come back.
     told: BTreeMap<Blob, Who>,
     pub(in crate::shard) kept: BTreeMap<Blob, Kept>,
 }
@@ -104,7 +104,7 @@ impl Blocked {
     }
 
     /// The one at a place in the queue of a key, if it can be served there, with how it takes from the key.
-    /// Nobody can be, as long as one was told.
+    /// None can be, as long as one was told.
     pub fn in_line(&self, key: &Blob, place: usize) -> Option<(Who, Option<&Attempt>)> {
         if self.told(key).is_some() {
             return None;

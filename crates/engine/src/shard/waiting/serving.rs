@@ -1,13 +1,13 @@
 //! Requests that wait for something to take get it before others see that it is there.
 //!
 //! Behind an operation that puts something into the log comes what the first in line takes of it, in the
-//! same entry: nothing is read in between. A move may serve those who wait for its target, and so on. That
+//! same entry: nothing is read in between. A move may serve waiters of its target, and so on. That
 //! needs a shard that knows what a waiter takes, and what will be in the records: nothing else is on its way
 //! to them. Where it does not (a waiter of several shards, a move to another shard, a transaction over
 //! several shards, a cluster), the waiter is told when its key has something, and until it has tried, the
 //! key is *kept* for it: all others wait. Outside of clusters, that is so from the moment on when what it is
-//! told of goes into the log. What is kept is let go when its time is over, so that nobody waits for one that
-//! does not come.
+//! told of goes into the log. What is kept is let go when its time is over, so that no request waits for
+//! a waiter that does not come.
 
 use crate::entry::{Apply, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, KEPT_US_MAX, SERVED_MAX};
@@ -37,7 +37,7 @@ enum Scratch {
 /// Records that will be so when everything in the log is applied, with the entry up to which they are known.
 pub(in crate::shard) type Foreseen = Map<Blob, (u64, Option<Record>)>;
 
-/// Serving those who wait behind one record of the log.
+/// Serving waiters behind one record of the log.
 pub(in crate::shard) struct Serving {
     ctx: Ctx,
     /// The transaction that brings it, whose locks end with it.
@@ -117,7 +117,7 @@ impl Shard {
         self.keep_for_told(now, key, false);
     }
 
-    /// A key is kept for the waiter that was told of it, and for nobody if none was. If the one before it
+    /// A key is kept for the waiter that was told of it, and not at all if none was. If the one before it
     /// has found nothing, it is so `again`, for no longer than it was for that one.
     fn keep_for_told(&mut self, now: Now, key: &Blob, again: bool) {
         if !self.config.concurrency.takes_locks() {
@@ -150,7 +150,7 @@ impl Shard {
         }
     }
 
-    /// Keys are kept for those who will be told of what has gone into the log.
+    /// Keys are kept for waiters that will be told of what has gone into the log.
     fn keep_coming(&mut self, now: Now, keys: &[Blob], serving: Option<&Serving>) {
         if !self.config.concurrency.takes_locks() {
             return;
@@ -231,7 +231,7 @@ impl Shard {
         apply.ops.iter().filter(awaited).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether those who wait can be served behind operations that are about to be logged.
+    /// Whether waiters can be served behind operations that are about to be logged.
     pub(in crate::shard) fn will_serve(
         &mut self,
         now: Now,
@@ -295,7 +295,7 @@ impl Shard {
         }
     }
 
-    /// The operations are in the log: those who wait for what they bring take it right behind.
+    /// The operations are in the log: waiters for what they bring take it right behind.
     pub(in crate::shard) fn serve_behind(
         &mut self,
         now: Now,
@@ -451,7 +451,7 @@ impl Shard {
         self.report_changes();
     }
 
-    /// Who waits is told of what a key holds.
+    /// Waiters are told of what a key holds.
     fn notify_ready(&mut self, ready: impl IntoIterator<Item = (GatewayId, Token, Blob)>) {
         for (gateway, token, key) in ready {
             self.notice(gateway, token, Notice::Ready { key });
