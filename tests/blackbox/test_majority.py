@@ -68,6 +68,80 @@ def test_without_a_majority_requests_are_refused_and_not_held(make_cluster):
         assert client.incr("counter") == 1
 
 
+def test_without_a_majority_a_pipeline_is_refused_in_order_and_in_bounded_time(make_cluster):
+    cluster = make_cluster(config=CONFIG).start()
+    keys = [f"k{i}" for i in range(60)]
+    with cluster.nodes[0].client() as client:
+        slots = {client.execute_command("CLUSTER", "KEYSLOT", key) * 3 // 16384 for key in keys}
+        assert slots == {0, 1, 2}, "keys of all shards"
+    survivor = alone(cluster)
+    with survivor.client(single_connection_client=True) as client:
+        for _ in range(2):
+            pipe = client.pipeline(transaction=False)
+            for key in keys:
+                pipe.incr(key).echo(key).get(key)
+            began = time.monotonic()
+            replies = pipe.execute(raise_on_error=False)
+            assert time.monotonic() - began < WAIT_S + 3
+            writes, echoes, reads = (replies[i::3] for i in range(3))
+            assert echoes == keys, "every reply is in the place of its command"
+            for error in writes + reads:
+                assert isinstance(error, ClusterDownError) and "no leader" in str(error), error
+        assert client.ping(), "the connection goes on"
+    for node in cluster.nodes[1:]:
+        node.start()
+    cluster.wait()
+    with survivor.client() as client:
+        assert client.mget(keys) == [None] * len(keys), "what was refused had no effect"
+
+
+# Requests under a number: of one shard, of several, what depends on what it reads, and what has an
+# effect beside the keys.
+NUMBERED = (
+    ["INCR a"],
+    ["MULTI", "INCR a", "INCR b", "INCR c", "EXEC"],
+    ["TXN BEGIN BLIND", "INCR a", "INCR b", "INCR c", "TXN COMMIT"],
+    ["SUNIONSTORE d s t"],
+    ["MULTI", "INCR a", "PUBLISH news x", "EXEC"],
+    ["PUBLISH news y"],
+)
+
+
+def asked_under(node, number, form):
+    """What a form answers under a request number, or why it is refused, over a connection of its own."""
+    with node.client(single_connection_client=True, socket_timeout=30) as client:
+        client.execute_command("CLIENT", "REQUEST", "unled", number)
+        try:
+            return [client.execute_command(*line.split()) for line in form][-1]
+        except ResponseError as error:
+            return error
+
+
+def test_a_numbered_request_that_is_refused_without_a_majority_is_answered_afterwards(make_cluster):
+    cluster = make_cluster(config=CONFIG).start()
+    first = [asked_under(cluster.nodes[1], n, form) for n, form in enumerate(NUMBERED)]
+    assert not [told for told in first if isinstance(told, ResponseError)], first
+    survivor = alone(cluster)
+    later = len(NUMBERED)
+    for number, form in enumerate(NUMBERED):
+        # What took effect is asked again, and what did not is asked for the first time.
+        for error in (asked_under(survivor, n, form) for n in (number, later + number)):
+            assert isinstance(error, ClusterDownError), (form, error)
+            assert "only the same request number tells" in str(error), error
+    for node in cluster.nodes[1:]:
+        node.start()
+    cluster.wait()
+    for node in cluster.nodes:
+        again = [asked_under(node, n, form) for n, form in enumerate(NUMBERED)]
+        assert again == first, "what was answered is answered, whatever was refused in between"
+    with survivor.client() as client:
+        before = int(client.get("a"))
+    news = [asked_under(survivor, later + n, form) for n, form in enumerate(NUMBERED)]
+    assert news == [asked_under(cluster.nodes[2], later + n, form) for n, form in enumerate(NUMBERED)]
+    with survivor.client() as client:
+        assert news[0] == before + 1 and int(client.get("a")) == before + 4
+
+
 def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
     cluster = make_cluster(config=CONFIG)
     ports = []

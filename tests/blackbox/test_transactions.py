@@ -266,13 +266,18 @@ FORMS = [
     ["RENAME b d"],
     ["ZRANGESTORE y z 0 -1"],
     ["MULTI", "SADD s 1 2", "SUNIONSTORE t s", "PING", "INCR c", "EXEC"],
+    ["TXN BEGIN BLIND", "INCR a", "INCR b", "SADD s 3", "TXN COMMIT"],
+    ["TXN BEGIN BLIND STRICT", "INCR a", "INCR e", "TXN COMMIT"],
+    ["MULTI", "INCR a", "PUBLISH news one", "CLIENT ID", "EXEC"],
+    ["MULTI", "INCR a", "PUBLISH news two", "INCR e", "EXEC"],
+    ["PUBLISH news three"],
 ]
 
 
-def asked_under(client, number, form):
+def asked_under(client, number, form, name="repeater"):
     """The reply of the last command of a form under a request number."""
     *before, last = form
-    client.execute_command("CLIENT", "REQUEST", "repeater", number)
+    client.execute_command("CLIENT", "REQUEST", name, number)
     for line in before:
         client.execute_command(*line.split())
     return client.execute_command(*last.split())
@@ -286,7 +291,40 @@ def test_a_repeated_request_of_any_form_answers_what_it_answered(store, server):
             with server.client(single_connection_client=True) as client:
                 replies.append(asked_under(client, number, form))
         assert replies[0] == replies[1] == replies[2], (form, replies)
-    assert store.mget("a", "b", "c", "d") == ["6", None, "8", "7"]
+    assert store.mget("a", "b", "c", "d", "e") == ["10", "1", "8", "7", "2"]
+
+
+def test_a_restarted_server_answers_what_a_request_has_answered(make_server):
+    server = make_server().start()
+    first = []
+    for again in (False, True):
+        if again:
+            server.kill()
+            server.start()
+        with server.client(single_connection_client=True) as client:
+            client.execute_command("ZADD", "z", 1, "m")
+            told = [asked_under(client, number, form) for number, form in enumerate(FORMS)]
+        first = first or told
+        assert told == first
+
+
+def test_a_message_that_is_published_under_a_number_is_heard_once(store, server):
+    with server.client() as hearer:
+        news = hearer.pubsub(ignore_subscribe_messages=True)
+        news.subscribe("news")
+        news.get_message(timeout=5)
+        for number, form in enumerate(FORMS):
+            for _ in range(3):
+                with server.client(single_connection_client=True) as client:
+                    store.execute_command("ZADD", "z", 1, "m")
+                    asked_under(client, number, form, "publisher")
+        store.publish("news", "end")
+        heard = []
+        while not heard or heard[-1] != "end":
+            message = news.get_message(timeout=10)
+            assert message, heard
+            heard.append(message["data"])
+    assert heard == ["one", "two", "three", "end"]
 
 
 def test_another_machine_answers_what_a_request_has_answered(make_cluster):

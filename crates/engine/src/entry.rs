@@ -427,10 +427,21 @@ impl RequestOutcome {
 pub struct TookEffect {
     /// When.
     pub ts: Timestamp,
-    /// The replies of its operations here, or of its commands.
+    /// The replies of its operations here, or of its commands; none if they were dropped.
     pub replies: Vec<adt::Reply>,
     /// Whether they are those of its commands.
     pub whole: bool,
+    /// Why its replies are not kept, if they are not.
+    pub dropped: Option<Dropped>,
+}
+
+/// Why the replies of a request are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// They are too long.
+    TooLong,
+    /// Replies of later requests needed the room.
+    ForRoom,
 }
 
 /// What is kept of a group of a stream.

@@ -134,9 +134,15 @@ pub const REQUESTS_PER_CLIENT_MAX: usize = 64;
 /// The replies of a request's commands are kept in case it is repeated, up to so many bytes: they go into
 /// the log once more, unless all of them came from one shard.
 pub const REMEMBERED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of replies of requests that a shard keeps in case these are repeated, about; beyond it the oldest
+/// are dropped. A number, or whatever takes no more, does not count.
+pub const REMEMBERED_BYTES_IN_ALL_MAX: usize = 64 << 20;
 /// How often a gateway asks for the replies of a request that is repeated before they count as lost: they
 /// may be on their way.
 pub const REPEATS_ASKED_MAX: u32 = 20;
+/// How often a request that is under way over another connection is tried again: some seconds, in which
+/// also what a lost machine has left behind is settled.
+pub const UNDER_WAY_TRIED_MAX: u32 = 60;
 /// Longest client name in a request number, in bytes.
 pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
 /// Transactions over several shards whose replies a shard keeps, for coordinators that have lost

@@ -687,6 +687,8 @@ pub enum Refusal {
     Frozen,
     /// The machine that was asked cannot read the request. Asked again, it could not either.
     Unread,
+    /// A transaction is prepared under the same request number, and not decided.
+    UnderWay,
 }
 
 /// What a shard tells a gateway without having been asked.

@@ -22,7 +22,7 @@ use adt::{Corrupt, Timestamp};
 use engine::coordination::Zxid;
 use engine::coordination::service::{Fate, Joint, Prepared as PreparedPart, Session};
 use engine::coordination::spread::Spread;
-use engine::entry::{RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
+use engine::entry::{Dropped, RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
 use engine::message::{MachineId, ShardId};
 use engine::replication::Members;
 
@@ -301,11 +301,21 @@ const TOOK_EFFECT: u8 = 1;
 const NEVER: u8 = 2;
 const FORGOTTEN: u8 = 3;
 
+/// Whether the replies of a request are kept, and if not why, as bytes.
+const KEPT: u8 = 0;
+const TOO_LONG: u8 = 1;
+const FOR_ROOM: u8 = 2;
+
 fn put_outcome(outcome: &RequestOutcome, out: &mut Vec<u8>) {
     put_u64(outcome.ts().0, out);
     match outcome {
-        RequestOutcome::TookEffect(TookEffect { replies, whole, .. }) => {
-            out.extend([TOOK_EFFECT, u8::from(*whole)]);
+        RequestOutcome::TookEffect(TookEffect { replies, whole, dropped, .. }) => {
+            let dropped = match dropped {
+                None => KEPT,
+                Some(Dropped::TooLong) => TOO_LONG,
+                Some(Dropped::ForRoom) => FOR_ROOM,
+            };
+            out.extend([TOOK_EFFECT, u8::from(*whole), dropped]);
             put_replies(replies, out);
         }
         RequestOutcome::Void(_) => out.push(NEVER),
@@ -318,7 +328,14 @@ fn read_outcome(reader: &mut Reader<'_>) -> Result<RequestOutcome, Corrupt> {
     Ok(match reader.u8()? {
         TOOK_EFFECT => {
             let whole = reader.flag()?;
-            RequestOutcome::TookEffect(TookEffect { ts, replies: read_replies(reader)?, whole })
+            let dropped = match reader.u8()? {
+                KEPT => None,
+                TOO_LONG => Some(Dropped::TooLong),
+                FOR_ROOM => Some(Dropped::ForRoom),
+                _ => return Err(Corrupt),
+            };
+            let replies = read_replies(reader)?;
+            RequestOutcome::TookEffect(TookEffect { ts, replies, whole, dropped })
         }
         NEVER => RequestOutcome::Void(ts),
         FORGOTTEN => RequestOutcome::Forgotten(ts),

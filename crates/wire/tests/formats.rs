@@ -11,8 +11,8 @@ use engine::coordination::spread::{Spread, Step};
 use engine::coordination::tree::Node;
 use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
 use engine::entry::{
-    Apply, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, RequestOutcome, SnapshotCodec,
-    SnapshotPart, TookEffect,
+    Apply, Dropped, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, RequestOutcome,
+    SnapshotCodec, SnapshotPart, TookEffect,
 };
 use engine::level::Level;
 use engine::message::{
@@ -148,14 +148,18 @@ fn splits_are_in_logs_and_in_snapshots() {
 
 /// A request that has answered this.
 fn answered_so(replies: Vec<Reply>) -> SnapshotPart {
-    let outcome = TookEffect { ts: Timestamp(6), replies, whole: false };
+    let outcome = TookEffect { ts: Timestamp(6), replies, whole: false, dropped: None };
     SnapshotPart::Request { request: request(), outcome: RequestOutcome::TookEffect(outcome) }
 }
 
 #[test]
 fn what_became_of_requests_is_part_of_a_snapshot() {
-    let whole = TookEffect { ts: Timestamp(6), replies: vec![Reply::Nil], whole: true };
+    let whole =
+        TookEffect { ts: Timestamp(6), replies: vec![Reply::Nil], whole: true, dropped: None };
+    let dropped = |why| TookEffect { replies: Vec::new(), dropped: Some(why), ..whole.clone() };
     let outcomes = [
+        RequestOutcome::TookEffect(dropped(Dropped::TooLong)),
+        RequestOutcome::TookEffect(dropped(Dropped::ForRoom)),
         RequestOutcome::TookEffect(whole),
         RequestOutcome::Void(Timestamp(7)),
         RequestOutcome::Forgotten(Timestamp(8)),

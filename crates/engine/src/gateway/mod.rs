@@ -172,6 +172,7 @@ impl Gateway {
         // What the client has sent before it left is carried out.
         self.dispatch_all();
         self.end_transactions(id);
+        self.end_later(id);
         let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
         if let Some(job) = blocked {
             match self.jobs.get(job) {

@@ -498,7 +498,7 @@ fn a_request_is_settled_once_and_for_all() {
     story.ask(Body::Resolve(id(2)));
     story.ask(numbered(2, prepare(2, &[("s", add("b"))])));
     story.sync();
-    let refused = format!("5 refused {:?}", Refusal::Conflict);
+    let refused = format!("5 refused {:?}", Refusal::UnderWay);
     assert_eq!(story.seen(), [refused, "4 = 0".to_owned()]);
     story.ask(numbered(2, prepare(3, &[("s", add("b"))])));
     let apply = Apply { request: Some(id(2)), ..apply(&[("s", add("b"))]) };

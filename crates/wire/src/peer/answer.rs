@@ -43,6 +43,7 @@ const LOCKS_LOST: u8 = 3;
 const MOVED: u8 = 4;
 const FROZEN: u8 = 5;
 const REQUEST_UNREAD: u8 = 6;
+const UNDER_WAY: u8 = 7;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -133,6 +134,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Moved => MOVED,
             Refusal::Frozen => FROZEN,
             Refusal::Unread => REQUEST_UNREAD,
+            Refusal::UnderWay => UNDER_WAY,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -194,6 +196,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             MOVED => Refusal::Moved,
             FROZEN => Refusal::Frozen,
             REQUEST_UNREAD => Refusal::Unread,
+            UNDER_WAY => Refusal::UnderWay,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),

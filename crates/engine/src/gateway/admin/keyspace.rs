@@ -125,7 +125,7 @@ impl Page {
     }
 }
 
-fn check_flush(args: &Args<'_>) -> Result<(), ErrorReply> {
+pub(in crate::gateway) fn check_flush(args: &Args<'_>) -> Result<(), ErrorReply> {
     let known = args.len() == 1 || (args.len() == 2 && (args.is(1, "ASYNC") || args.is(1, "SYNC")));
     if known { Ok(()) } else { Err(ErrorReply::syntax()) }
 }

@@ -12,10 +12,11 @@ use crate::gateway::command_docs::{
 };
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
+use crate::gateway::txn::work::Step;
 use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::{Body, Now};
-use adt::{Args, CommandSpec, ErrorReply, Reply, glob};
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply, glob};
 
 /// What keeps a queued command of the session from being carried out, if that is known already.
 pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
@@ -79,6 +80,11 @@ impl Gateway {
             "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
+            "flushall" | "flushdb"
+                if self.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
+            {
+                self.as_transaction(id, args)
+            }
             _ => {
                 let idle = self.is_idle(id);
                 let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
@@ -87,6 +93,22 @@ impl Gateway {
                 let effect = effect(view, spec, args);
                 self.carry_out(id, effect)
             }
+        }
+    }
+
+    /// Whether the next command of a session has a request number.
+    fn is_numbered(&self, id: SessionId) -> bool {
+        self.given.is_none() && self.sessions.get(id.0).is_some_and(|s| s.request.is_some())
+    }
+
+    /// Carries out a command of the session as a transaction that does nothing else, so that a shard
+    /// remembers it under its request number.
+    pub(in crate::gateway) fn as_transaction(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let step = Step::Later(ArgBuf::of(args.iter_from(0)));
+        let step = keyspace::with_all_keys(&mut self.core, step);
+        match self.launch_in_turn(id, vec![step], Vec::new()) {
+            true => Handled::Later,
+            false => Handled::Hold,
         }
     }
 

@@ -21,13 +21,21 @@ impl Gateway {
         if place.is_none() && session.writes.iter().any(|&n| n > 0) {
             return Handled::Hold;
         }
+        if place.is_none() && session.request.is_some() {
+            return self.as_transaction(id, args);
+        }
+        let target = self.place(id, place);
+        self.publish_there(target, args);
+        Handled::Later
+    }
+
+    /// Publishes what the words of `PUBLISH` say; how many have heard it is answered there.
+    pub(in crate::gateway) fn publish_there(&mut self, target: Target, args: &Args<'_>) {
         let channel = Blob::from(args.get(1).unwrap_or_default());
         let payload = Blob::from(args.get(2).unwrap_or_default());
         self.core.mail.stats.published += 1;
-        let target = self.place(id, place);
         let question = Question::Publish { channel, payload };
         self.gather(target, Inquiry::of_gateways(Combine::Sum, question));
-        Handled::Later
     }
 
     /// `SUBSCRIBE` and its family: one reply per name.

@@ -3,6 +3,7 @@
 use super::session::{Mode, Session, Slot, SlotState};
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::mail::{ATTEMPT, Mail, Target, WHOLE};
+use crate::gateway::txn::work::Keep;
 use crate::gateway::{Gateway, Held};
 use adt::Reply;
 
@@ -40,8 +41,9 @@ impl Gateway {
         }
         let index = target.seq.wrapping_sub(session.base) as usize;
         let Some(slot) = session.queue.get_mut(index) else { return };
+        let mut kept = None;
         match &mut slot.state {
-            SlotState::Partial(items, missing) if target.item != WHOLE => {
+            SlotState::Partial(items, missing, keep) if target.item != WHOLE => {
                 // What is there already keeps its reply, and counts once.
                 match items.get_mut(target.item as usize) {
                     Some(item @ None) => *item = Some(reply),
@@ -52,8 +54,14 @@ impl Gateway {
                     self.finishing.push(target.session);
                     return;
                 }
-                let items = std::mem::take(items);
-                slot.state = SlotState::Done(Reply::Array(items.into_iter().flatten().collect()));
+                let items = std::mem::take(items).into_iter().flatten();
+                if let Some(keep) = keep.take() {
+                    let items: Vec<Reply> = items.collect();
+                    slot.state = SlotState::Done(keep.form.reply(items.iter().cloned()));
+                    kept = Some((keep, items));
+                } else {
+                    slot.state = SlotState::Done(Reply::Array(items.collect()));
+                }
             }
             _ => slot.state = SlotState::Done(reply),
         }
@@ -71,15 +79,23 @@ impl Gateway {
         if gathered {
             self.dispatch_soon(target.session);
         }
+        if let Some((keep, items)) = kept {
+            self.keep_replies(&keep.request, &keep.home, items);
+        }
     }
 
-    /// Makes a place an array of which some items come later.
-    pub(in crate::gateway) fn finish_partly(&mut self, target: Target, items: Vec<Option<Reply>>) {
+    /// Makes a place an array of which some items come later, and which is kept then.
+    pub(in crate::gateway) fn finish_partly(
+        &mut self,
+        target: Target,
+        items: Vec<Option<Reply>>,
+        keep: Option<Box<Keep>>,
+    ) {
         let missing = items.iter().filter(|item| item.is_none()).count();
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         let index = target.seq.wrapping_sub(session.base) as usize;
         if let Some(slot) = session.queue.get_mut(index) {
-            slot.state = SlotState::Partial(items, missing);
+            slot.state = SlotState::Partial(items, missing, keep);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::gateway::api::Opening;
 use crate::gateway::mail::Target;
 use crate::gateway::pipelines::stream::Stream;
 use crate::gateway::pipelines::streams::{Loose, Planned};
-use crate::gateway::txn::work::Step;
+use crate::gateway::txn::work::{Keep, Step};
 use crate::message::{Fence, Guard, RequestId, ShardId, TxnId};
 use adt::{ArgBuf, ErrorReply, Reply};
 use smallvec::SmallVec;
@@ -172,8 +172,8 @@ pub(in crate::gateway) struct Slot {
 
 pub(in crate::gateway) enum SlotState {
     Waiting,
-    /// An array, some items of which are missing, and how many.
-    Partial(Vec<Option<Reply>>, usize),
+    /// An array, some items of which are missing, how many, and where all are kept then.
+    Partial(Vec<Option<Reply>>, usize, Option<Box<Keep>>),
     Done(Reply),
 }
 

@@ -5,6 +5,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::pipelines::streams::Planned;
+use crate::gateway::txn::repeated::home_of;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::{Body, Fence, Guard, KeyedOp, RequestId, ShardId};
@@ -146,6 +147,9 @@ impl Gateway {
         }
         program.request = self.take_request(id);
         program.target = self.place(id, None);
+        if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {
+            self.bar(program.target);
+        }
         self.launch(program, route);
         true
     }
@@ -263,7 +267,8 @@ impl Gateway {
                 Step::Compound(_) | Step::Attempts(_) => {}
             }
         }
-        let finish = Finish { outcomes: work.outcomes, form };
+        let home = request.as_ref().and_then(|_| home_of(&work.ops));
+        let finish = Finish::new(work.outcomes, form, request.as_ref(), home.as_ref());
         if gathers {
             let ops = SmallVec::from_vec(work.ops);
             return self.gather_up(Planned { target, ops, finish: Some(Box::new(finish)) });
@@ -287,6 +292,11 @@ impl Gateway {
             && ops.iter().all(|(_, op)| !op.is_write());
         // What is about all keys is let in as a transaction, even at a single shard.
         let route = if about_all(ops) { Route::Many } else { route };
+        let route = match (route, request) {
+            // That it was carried out is remembered all the same.
+            (Route::Nowhere, Some(request)) => Route::One(self.core.mail.shard_of(&request.client)),
+            (route, _) => route,
+        };
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
             Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
@@ -355,13 +365,14 @@ impl Gateway {
             let reply = finish.reply(items);
             return self.finish(target, reply);
         }
-        self.finish_partly(target, items);
-        if let Some(session) = self.sessions.get_mut(target.session.0) {
-            let later = finish.later();
-            let later = later.map(|(item, words)| (Target { item, ..target }, words.clone()));
-            session.about.later.extend(later);
-            self.finishing.push(target.session);
-        }
+        let later = finish.later();
+        let later = later.map(|(item, words)| (Target { item, ..target }, words.clone()));
+        let Some(session) = self.sessions.get_mut(target.session.0) else {
+            return self.finish_without_client(later.collect(), items, finish.keep.as_deref());
+        };
+        session.about.later.extend(later);
+        self.finish_partly(target, items, finish.keep.clone());
+        self.finishing.push(target.session);
     }
 
     /// A write of the session is answered.

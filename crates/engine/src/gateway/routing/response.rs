@@ -44,9 +44,12 @@ impl Gateway {
                 self.written(target, wrote);
                 self.end_loose(target.session);
                 match answer {
-                    Answer::Replies(replies) | Answer::Repeated(replies) => {
+                    Answer::Replies(replies) => {
                         self.count_committed(wrote.is_some(), &finish.outcomes);
                         self.complete(target, &finish, replies.into_iter());
+                    }
+                    Answer::Repeated(replies) => {
+                        self.repeats_there(target, *finish, replies.into_vec());
                     }
                     Answer::Snapshot { replies, .. } => {
                         self.complete(target, &finish, replies.into_iter());
@@ -275,9 +278,12 @@ pub(in crate::gateway) fn unexpected(answer: &Answer) -> Reply {
         }
         Answer::Refused(Refusal::Moved) => moved().into(),
         Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
+        Answer::Refused(Refusal::UnderWay) => crate::gateway::txn::repeated::under_way().into(),
         Answer::Unread => super::unread::answer_error().into(),
         Answer::Unknown => super::ways::indefinite().into(),
-        Answer::TookEffect { ts, .. } => crate::gateway::txn::repeated::lost(*ts).into(),
+        Answer::TookEffect { ts, replies, .. } => {
+            crate::gateway::txn::repeated::without_replies(*ts, replies).into()
+        }
         Answer::Fenced => crate::gateway::waiting::fence::fenced().into(),
         Answer::Voided => crate::gateway::txn::commit::voided().into(),
         Answer::Forgotten => crate::gateway::txn::commit::forgotten().into(),

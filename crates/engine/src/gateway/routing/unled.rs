@@ -142,15 +142,29 @@ impl Gateway {
         let given_back = ways.times(token) == 0 && !twice;
         let inquires = matches!(body, Body::Inquire { .. });
         let certain = body.only_looks() || given_back || !ways.went(token) && !inquires;
+        let numbered = match body {
+            Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
+            _ => false,
+        };
+        let error = match certain {
+            true if numbered => crate::gateway::txn::repeated::of_this_try(&unled.error()),
+            true => unled.error(),
+            false => indefinite(),
+        };
         let pending = self.core.mail.pending.remove(token)?;
         self.core.mail.forget(token);
-        self.give_up_pending(token, pending, certain, unled);
+        self.give_up_pending(token, pending, (certain, error), unled);
         None
     }
 
-    fn give_up_pending(&mut self, token: u64, pending: Pending, certain: bool, unled: Unled) {
+    fn give_up_pending(
+        &mut self,
+        token: u64,
+        pending: Pending,
+        (certain, error): (bool, ErrorReply),
+        unled: Unled,
+    ) {
         let cause = Cause::Unled(unled);
-        let error = if certain { unled.error() } else { indefinite() };
         let reply = Reply::from(error);
         let behind = pending.of_loose().filter(|_| certain);
         match pending {

@@ -7,7 +7,7 @@ use crate::gateway::clients::session::Mode;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
 use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
-use crate::message::{Answer, Body, Fate, Refusal, RequestId, ShardId};
+use crate::message::{Answer, Body, Fate, Guard, Refusal, RequestId, ShardId, Version};
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -15,6 +15,14 @@ use std::collections::BTreeMap;
 /// What the participants do, by shard.
 fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Apply> {
     let mut parts: BTreeMap<ShardId, Apply> = BTreeMap::new();
+    if let (Some(_), Some(request)) = (&txn.asks, &txn.request) {
+        let home = home_key(txn, request);
+        // Requests are looked for before guards, and this one holds for no record.
+        let never = Guard { key: home.clone(), version: Version::Changed(Timestamp::ZERO) };
+        let (guards, request) = (vec![never], Some(request.clone()));
+        parts.insert(shard_of(home), Apply { guards, request, ..Apply::default() });
+        return parts;
+    }
     for op in &txn.work.ops {
         parts.entry(shard_of(&op.0)).or_default().ops.push(op.clone());
     }
@@ -42,7 +50,9 @@ pub(in crate::gateway) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
     match &txn.role {
         Role::Program { steps, .. } => steps.iter().all(Step::is_direct),
         Role::Interactive { blind, .. } => {
-            *blind && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
+            *blind
+                && txn.looked != Some(true)
+                && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
         }
     }
 }
@@ -70,7 +80,10 @@ impl Gateway {
         }
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.stage = Stage::Upgrading;
-        if txn.calls.len() > 0 || self.checks_first(job) {
+        let locks = !txn.touched.is_empty() || !txn.leases.is_empty();
+        txn.looked.get_or_insert(locks);
+        let asks = txn.asks.is_some();
+        if txn.calls.len() > 0 || !asks && self.checks_first(job) {
             return;
         }
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
@@ -90,7 +103,9 @@ impl Gateway {
             return self.committed(job, commit);
         }
         txn.stage = Stage::Preparing;
-        txn.whole_there = parts.len() == 1 && is_direct(txn, &txn.work.outcomes);
+        if !asks {
+            txn.whole_there = parts.len() == 1 && is_direct(txn, &txn.work.outcomes);
+        }
         txn.left = parts.len();
         let participants: SmallVec<[ShardId; 4]> = parts.keys().copied().collect();
         txn.homes = txn.work.ops.iter().map(|(key, _)| mail.shard_of(key)).collect();
@@ -139,10 +154,14 @@ impl Gateway {
             }
             Answer::Voided => self.end_without_effect(job, voided().into()),
             Answer::Forgotten => self.end_without_effect(job, forgotten().into()),
-            Answer::GuardFailed => {
-                self.core.mail.stats.guard_failures += 1;
-                self.end_without_effect(job, Reply::NilArray);
-            }
+            Answer::GuardFailed => match txn.asks.take() {
+                Some(error) => self.end_without_effect(job, (*error).into()),
+                None => {
+                    self.core.mail.stats.guard_failures += 1;
+                    self.end_without_effect(job, Reply::NilArray);
+                }
+            },
+            Answer::Refused(Refusal::UnderWay) => self.under_way(job),
             Answer::Refused(refusal) => {
                 let cancelled = std::mem::take(&mut txn.cancelling);
                 txn.stage = Stage::Running;
@@ -284,9 +303,12 @@ impl Gateway {
         {
             return self.complete(*target, reread, replies.into_iter());
         }
-        let finish = Finish { outcomes, form: txn.form };
+        let request = txn.request.as_ref().filter(|_| !txn.replies_lost);
+        let finish = Finish::new(outcomes, txn.form, request, txn.home.as_ref());
         let items = finish.items(replies.into_iter());
-        self.remember(&txn, &items);
+        if finish.keep.is_none() {
+            self.remember(&txn, &items);
+        }
         match txn.role {
             Role::Program { target, .. } => self.complete_with(target, &finish, items),
             Role::Interactive { commit, .. } => {

@@ -361,12 +361,12 @@ impl Gateway {
         &mut self,
         id: SessionId,
         txn: TxnId,
-        cause: Cause,
+        error: ErrorReply,
         over: bool,
     ) {
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.retry = Some(txn);
-            session.mode = if over { Mode::Single } else { Mode::Aborted(cause.error()) };
+            session.mode = if over { Mode::Single } else { Mode::Aborted(error) };
             session.refresh();
         }
     }

@@ -35,7 +35,7 @@ use work::{Finish, Form, Outcome, Program, Step, Work};
 pub(super) const REFUSALS_MAX: u32 = 80;
 
 /// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
-const BACKOFF_US: u64 = 100;
+pub(super) const BACKOFF_US: u64 = 100;
 
 /// A transaction.
 pub(super) struct Txn {
@@ -54,8 +54,14 @@ pub(super) struct Txn {
     pub whole_there: bool,
     /// How often it was asked what the request has answered that it repeats.
     pub asked_again: u32,
-    /// It has turned out to have taken effect before.
-    pub repeats: bool,
+    /// How often the same request was found to be under way.
+    pub under_way: u32,
+    /// Nothing of it is to take effect any more: it asks what the request has answered that it repeats, and
+    /// answers this if that did not take effect.
+    pub asks: Option<Box<ErrorReply>>,
+    /// Whether it had locks when it came to its commit: it has looked at something, and may do something
+    /// else when it is repeated.
+    pub looked: Option<bool>,
     pub calls: Slab<Call>,
     pub touched: SmallVec<[Touched; 4]>,
     /// Requests that are not answered yet.
@@ -138,8 +144,6 @@ pub(super) enum Cause {
     Refused(Refusal),
     /// What it had read has changed.
     Changed,
-    /// It repeats a request whose replies may be on their way to where they are remembered.
-    Repeats,
     /// One of its commands was refused, and it was blind.
     Discarded,
     /// Nobody leads a shard that it needs.
@@ -155,7 +159,7 @@ impl Cause {
     /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
     /// wounded for ever.
     fn passes(self) -> bool {
-        matches!(self, Self::Wounded | Self::Repeats | Self::Refused(Refusal::Frozen))
+        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
     }
 
     /// Whether another attempt would only make it worse, or end like this one.
@@ -176,11 +180,11 @@ impl Cause {
             }
             Self::Lasted(ms) => overdue("it had lasted", ms, "transaction_timeout"),
             Self::Refused(Refusal::Conflict) => "another transaction holds what it needs".into(),
+            Self::Refused(Refusal::UnderWay) => return repeated::under_way(),
             Self::Refused(Refusal::LocksLost) => "its locks were lost".into(),
             Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),
             Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now".into(),
             Self::Changed => "what it had read was changed".into(),
-            Self::Repeats => "it repeats a request that is not over".into(),
             Self::Discarded => return discarded(),
             Self::Unled(unled) => return unled.error(),
             Self::Refused(Refusal::Busy) => {
@@ -211,7 +215,9 @@ impl Txn {
             home: None,
             whole_there: false,
             asked_again: 0,
-            repeats: false,
+            under_way: 0,
+            asks: None,
+            looked: None,
             calls: Slab::default(),
             touched: SmallVec::new(),
             tokens: SmallVec::new(),
@@ -244,6 +250,12 @@ impl Txn {
             }
         };
         &mut self.touched[at]
+    }
+
+    /// The error for the client when its attempts have come to an end for this reason.
+    fn error(&self, cause: Cause) -> ErrorReply {
+        let error = cause.error();
+        if self.request.is_some() { repeated::of_this_try(&error) } else { error }
     }
 
     /// A request is answered.
@@ -432,51 +444,68 @@ impl Gateway {
         self.leave_leases(job, Timestamp::ZERO);
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         match &mut txn.role {
-            Role::Program { target, next, steps, .. } => {
+            Role::Program { target, .. } => {
                 let target = *target;
-                let direct = steps.is_empty();
-                *next = 0;
-                txn.withdraw(&mut self.core.mail);
-                if !direct {
-                    txn.work = Work::default();
-                }
-                let attempt = txn.id.attempt + 1;
                 txn.refusals += u32::from(!cause.passes());
+                let tries = txn.id.tries() + 1;
                 if cause.is_final() || txn.refusals >= REFUSALS_MAX {
+                    txn.withdraw(&mut self.core.mail);
+                    let error = txn.error(cause);
                     self.core.mail.stats.aborted += 1;
                     self.drop_txn(job);
-                    return self.finish(target, cause.error().into());
+                    return self.finish(target, error.into());
                 }
-                self.core.mail.stats.retried += 1;
-                self.txns.swap_remove(&txn.id);
-                txn.id.attempt = attempt;
-                self.txns.insert(txn.id, job);
-                txn.stage = Stage::Resting;
-                let tries = txn.id.tries();
-                let most = BACKOFF_US << tries.min(6);
-                // At once the first time; later only when there is reason to hope that whoever
-                // needed what it held has got it.
-                if cause == Cause::Wounded && tries == 1 {
-                    return self.again(job);
-                }
-                let wait = most / 2 + self.core.random() % most;
-                self.core.set_timer(wait, super::Timer::Again { job });
+                // At once the first time; later only when there is reason to hope that the transaction
+                // which needed what this one held has got it.
+                let at_once = cause == Cause::Wounded && tries == 1;
+                self.rest(job, (!at_once).then_some(BACKOFF_US << tries.min(6)));
             }
             Role::Interactive { .. } => self.abort_interactive(job, cause),
         }
     }
 
-    /// Tries a program once more.
+    /// Lets go of what an attempt has at the shards, and begins the next one after about so many
+    /// microseconds, or at once.
+    pub(super) fn rest(&mut self, job: u64, about_us: Option<u64>) {
+        self.leave_leases(job, Timestamp::ZERO);
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.withdraw(&mut self.core.mail);
+        if let Role::Program { steps, next, .. } = &mut txn.role
+            && txn.asks.is_none()
+            && !steps.is_empty()
+        {
+            *next = 0;
+            txn.work = Work::default();
+        }
+        if let Some(open) = &mut txn.open {
+            open.checked = false;
+        }
+        self.core.mail.stats.retried += 1;
+        self.txns.swap_remove(&txn.id);
+        txn.id.attempt += 1;
+        self.txns.insert(txn.id, job);
+        txn.stage = Stage::Resting;
+        match about_us {
+            None => self.again(job),
+            Some(us) => {
+                let wait = us / 2 + self.core.random() % us;
+                self.core.set_timer(wait, super::Timer::Again { job });
+            }
+        }
+    }
+
+    /// Tries a transaction once more.
     pub(super) fn again(&mut self, job: u64) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         if txn.stage != Stage::Resting {
             return;
         }
         txn.stage = Stage::Running;
-        if matches!(&txn.role, Role::Program { steps, .. } if steps.is_empty()) {
-            self.commit(job);
-        } else {
-            self.advance(job);
+        match &txn.role {
+            Role::Program { steps, .. } if !steps.is_empty() && txn.asks.is_none() => {
+                self.advance(job);
+            }
+            Role::Program { .. } | Role::Interactive { .. } => self.commit(job),
         }
     }
 
@@ -484,11 +513,11 @@ impl Gateway {
         let Some(mut txn) = self.drop_txn(job) else { return };
         self.core.mail.stats.aborted += 1;
         self.admission.aborted();
-        let error = cause.error();
+        let error = txn.error(cause);
         let waiting: Vec<Target> = txn.calls.iter().filter_map(|(_, call)| call.target).collect();
         let Role::Interactive { commit, .. } = txn.role else { return };
         txn.withdraw(&mut self.core.mail);
-        self.enter_aborted(txn.session, txn.id, cause, commit.is_some());
+        self.enter_aborted(txn.session, txn.id, error.clone(), commit.is_some());
         for target in waiting.into_iter().chain(commit) {
             self.finish(target, error.clone().into());
         }

@@ -1,19 +1,29 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
 //! them, over any keys of any shards.
 
-use super::work::{Form, Program, Step};
+use super::work::{Form, Keep, Program, Step};
 use crate::gateway::Gateway;
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::effect::Handled;
-use crate::gateway::clients::session::{Mode, Multi, Session};
+use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::{key_too_long, long_key};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::message::{Answer, Body, Guard};
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};
+
+/// What is kept as the answer to a command that was to be carried out behind a transaction whose client
+/// was gone by then.
+fn without_client(begun: bool) -> ErrorReply {
+    let text = match begun {
+        true => "this was carried out, and its answer was lost with the connection",
+        false => "this was not carried out: the connection was gone",
+    };
+    ErrorReply::new("REPEATED", text)
+}
 
 /// Commands that are carried out at once although `EXEC` has not come.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
@@ -191,6 +201,43 @@ impl Gateway {
                 self.finish(target, error.into());
             }
         }
+    }
+
+    /// The client of a transaction that took effect is gone. Behind it messages are published all the same;
+    /// the rest would be about its connection, or be answered to it.
+    pub(in crate::gateway) fn finish_without_client(
+        &mut self,
+        later: Vec<(Target, ArgBuf)>,
+        mut items: Vec<Option<Reply>>,
+        keep: Option<&Keep>,
+    ) {
+        for (target, words) in later {
+            let args = &words.args();
+            let publishes = args.is(0, "PUBLISH");
+            if publishes {
+                self.publish_there(target, args);
+            }
+            if let Some(item) = items.get_mut(target.item as usize) {
+                *item = Some(without_client(publishes).into());
+            }
+        }
+        if let Some(Keep { request, home, .. }) = keep {
+            // What has no reply yet was begun.
+            let items = items.into_iter().map(|item| item.unwrap_or(without_client(true).into()));
+            self.keep_replies(request, home, items.collect());
+        }
+    }
+
+    /// A session ends while it carries out commands behind a transaction.
+    pub(in crate::gateway) fn end_later(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let mut later = std::mem::take(&mut session.about.later);
+        let partial = session.queue.iter_mut().find_map(|slot| match &mut slot.state {
+            SlotState::Partial(items, _, keep) => Some((std::mem::take(items), keep.take())),
+            SlotState::Waiting | SlotState::Done(_) => None,
+        });
+        let Some((items, keep)) = partial else { return };
+        self.finish_without_client(later.drain(..).collect(), items, keep.as_deref());
     }
 
     /// `WATCH`.

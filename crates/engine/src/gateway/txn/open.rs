@@ -35,7 +35,7 @@ pub(in crate::gateway) struct Open {
     /// Everything is undone if a command is refused.
     strict: bool,
     /// It was found out that no deferred write will be refused.
-    checked: bool,
+    pub checked: bool,
 }
 
 impl Wish {
@@ -204,7 +204,7 @@ impl Gateway {
             _ => None,
         });
         match error {
-            Some(error) => self.end_without_effect(job, undone(&error).into()),
+            Some(error) => self.ends_undone(job, undone(&error)),
             None => self.commit(job),
         }
     }

@@ -221,7 +221,7 @@ impl Gateway {
         self.core.mail.stats.interactive -= 1;
         self.core.mail.stats.aborted += 1;
         let error = cause.error();
-        self.enter_aborted(txn.session, txn.id, cause, false);
+        self.enter_aborted(txn.session, txn.id, cause.error(), false);
         let targets: Vec<Target> = txn.queries.iter().map(|(_, query)| query.target).collect();
         for target in targets {
             self.finish(target, error.clone().into());

@@ -1,44 +1,66 @@
 //! Requests that are repeated under their number: what they have answered is answered again.
 //!
 //! A shard remembers the replies of its operations with the request. If those make the reply, that is
-//! all. Otherwise (several shards, what depends on what was read) the gateway tells the shard that
-//! remembers the request, behind the reply, what its commands have answered. A gateway that is asked the
-//! same in the meantime asks again for a while. If the first one is lost before, the replies are, and
-//! the client is told so, and when the request took effect.
+//! all. Otherwise (several shards, what depends on what was read, what the session carries out behind its
+//! transaction) the gateway tells the shard that remembers the request, behind the reply, what its
+//! commands have answered. A gateway that is asked the same in the meantime asks again for a while. If
+//! the first one is lost before, the replies are, and the client is told so, and when the request took
+//! effect. Nothing is carried out twice, whatever it has an effect on.
 
-use super::commit::{home_key, is_direct};
-use super::work::{Finish, Outcome, Step};
-use super::{Cause, Role, Stage, Txn};
+use super::commit::{forgotten, home_key, is_direct};
+use super::work::{Finish, Keep, Outcome, Step};
+use super::{BACKOFF_US, Cause, Role, Stage, Txn};
+use crate::entry::Dropped;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
-use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX};
-use crate::message::{Body, KeyedOp, Remembered};
+use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
+use crate::message::{Body, KeyedOp, Refusal, Remembered, RequestId, TxnId};
+use crate::shard::state::requests::{repeated, told_dropped, weight_of};
 use crate::slot::slot;
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 
-/// Since when, in words.
-fn at(ts: Timestamp) -> String {
-    format!("{} ms after the beginning of 1970", ts.micros() / 1000)
+/// How often the rests between questions become twice as long: up to a tenth of a second.
+const RESTS_DOUBLED_MAX: u32 = 10;
+
+/// The error for a request whose replies were lost.
+fn lost(ts: Timestamp) -> ErrorReply {
+    repeated(ts, "its replies were lost with the machine that had put them together")
 }
 
-/// The error for a request whose replies are not kept.
-pub(in crate::gateway) fn lost(ts: Timestamp) -> ErrorReply {
-    let text = format!(
-        "this request number took effect before, at {}; its replies were lost with a machine, or are \
-         too long to be kept; nothing was done now",
-        at(ts)
-    );
-    ErrorReply::new("REPEATED", text)
+/// The error for a request whose replies a shard does not have.
+pub(in crate::gateway) fn without_replies(ts: Timestamp, replies: &[Reply]) -> ErrorReply {
+    told_dropped(replies).cloned().unwrap_or_else(|| lost(ts))
 }
 
 /// The error for a transaction whose commands have been answered anew.
 fn answered_anew(ts: Timestamp) -> ErrorReply {
-    let text = format!(
-        "this request number took effect before, at {}: what the commands of this transaction have \
-         answered is not what they answered then, and nothing was done now",
-        at(ts)
-    );
-    ErrorReply::new("REPEATED", text)
+    let what = "what the commands of this transaction have answered is not what they answered then";
+    repeated(ts, what)
+}
+
+/// The error for a command that was to be carried out behind a transaction by a machine that was lost.
+fn later_lost(ts: Timestamp) -> ErrorReply {
+    let what = "whether this command, which is carried out behind its transaction, was carried out as \
+                well is lost with a machine";
+    repeated(ts, what)
+}
+
+/// What is said of one try of a request that has a number: another one may have gone further.
+pub(in crate::gateway) fn of_this_try(error: &ErrorReply) -> ErrorReply {
+    let text = "if it was sent before, only the same request number tells what became of that";
+    match error.code() {
+        "TXNABORT" | "CLUSTERDOWN" => {
+            ErrorReply::new(error.code(), format!("{}; {text}", error.text()))
+        }
+        _ => error.clone(),
+    }
+}
+
+/// The error for a request that is under way.
+pub(in crate::gateway) fn under_way() -> ErrorReply {
+    let text = "a request with this number is under way, over another connection or because a machine was \
+                lost: whether it takes effect is not known yet; ask again under the same number";
+    ErrorReply::new("INDEFINITE", text)
 }
 
 /// Of the keys of operations the one with the smallest slot.
@@ -65,45 +87,30 @@ fn first<'k>(keys: impl Iterator<Item = &'k Blob>) -> Option<Blob> {
     keys.min_by_key(|key| slot(key)).cloned()
 }
 
-/// About how many bytes a reply takes.
-fn weight(reply: &Reply) -> usize {
-    size_of::<Reply>()
-        + match reply {
-            Reply::Bulk(bytes) => bytes.len(),
-            Reply::Text(text) => text.len(),
-            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
-                items.iter().map(weight).sum()
-            }
-            Reply::Map(pairs) => pairs.iter().map(|(key, value)| weight(key) + weight(value)).sum(),
-            Reply::Scored(members) => members.iter().map(|(member, _)| member.len() + 32).sum(),
-            Reply::Pairs(pairs) => {
-                pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum()
-            }
-            Reply::Record(record) => record.heap_bytes(),
-            Reply::Error(error) => error.text().len(),
-            Reply::Ok
-            | Reply::Status(_)
-            | Reply::Nil
-            | Reply::NilArray
-            | Reply::Int(_)
-            | Reply::Double(_)
-            | Reply::Bool(_) => 0,
-        }
-}
-
 impl Gateway {
     /// A transaction under a request number is over: what its commands have answered is kept in case it is
     /// repeated, if it is not what its operations have answered at the shard that remembers it.
     pub(in crate::gateway) fn remember(&mut self, txn: &Txn, items: &[Option<Reply>]) {
         let Some(request) = &txn.request else { return };
         let values = matches!(txn.role, Role::Interactive { blind: false, .. });
-        let bytes = || items.iter().flatten().map(weight).sum::<usize>();
-        let known = !txn.replies_lost && !txn.repeats;
-        if values || txn.whole_there || !known || bytes() > REMEMBERED_BYTES_MAX {
+        if values || txn.whole_there || txn.replies_lost {
             return;
         }
         let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
-        let shard = self.core.mail.shard_of(home_key(txn, request));
+        self.keep_replies(request, home_key(txn, request), replies);
+    }
+
+    /// Tells the shard that remembers a request what its commands have answered.
+    pub(in crate::gateway) fn keep_replies(
+        &mut self,
+        request: &RequestId,
+        home: &Blob,
+        mut replies: Vec<Reply>,
+    ) {
+        if weight_of(&replies) > REMEMBERED_BYTES_MAX {
+            replies = vec![Dropped::TooLong.error(Timestamp::ZERO).into()];
+        }
+        let shard = self.core.mail.shard_of(home);
         let told = Box::new(Remembered { request: request.clone(), replies });
         self.core.mail.ask(shard, Pending::Remembered, Body::Remember(told));
     }
@@ -118,22 +125,84 @@ impl Gateway {
         whole: bool,
     ) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        txn.repeats = true;
-        let is_program = matches!(txn.role, Role::Program { .. });
         if matches!(txn.role, Role::Interactive { blind: false, .. }) {
             return self.end_without_effect(job, answered_anew(ts).into());
         }
-        // As many as there are operations now: it was carried out by one shard, which had all of them.
-        let direct = is_direct(txn, &txn.work.outcomes) && replies.len() == txn.work.ops.len();
-        if whole || direct {
+        if let Some(error) = told_dropped(&replies) {
+            return self.end_without_effect(job, error.clone().into());
+        }
+        // As many as there are operations now: it was carried out by one shard, which had all of them. Those
+        // of a question that has no operations have come from there before.
+        let all = replies.len() == txn.work.ops.len() || txn.asks.is_some() && txn.whole_there;
+        let direct = all && is_direct(txn, &txn.work.outcomes);
+        let later = txn.work.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Later(_)));
+        if whole || direct && !later {
             return self.repeat_answered(job, ts, replies, whole);
         }
+        txn.asks.get_or_insert_with(|| Box::new(forgotten()));
         txn.asked_again += 1;
-        if is_program && txn.asked_again <= REPEATS_ASKED_MAX {
-            txn.stage = Stage::Running;
-            return self.abort(job, Cause::Repeats);
+        let asked = txn.asked_again;
+        if asked <= REPEATS_ASKED_MAX {
+            return self.rest(job, Some(BACKOFF_US << asked.min(RESTS_DOUBLED_MAX)));
+        }
+        if direct {
+            return self.repeat_answered(job, ts, replies, whole);
         }
         self.end_without_effect(job, lost(ts).into());
+    }
+
+    /// A shard has carried operations out before under their request number. If the session has carried out
+    /// something behind them, what that has answered is asked for.
+    pub(in crate::gateway) fn repeats_there(
+        &mut self,
+        target: Target,
+        finish: Finish,
+        replies: Vec<Reply>,
+    ) {
+        let Finish { outcomes, form, keep } = finish;
+        let Some(keep) = keep else {
+            let finish = Finish { outcomes, form, keep };
+            return self.complete(target, &finish, replies.into_iter());
+        };
+        let Keep { request, home, .. } = *keep;
+        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
+        let mut txn = Txn::new(id, target.session, role);
+        (txn.form, txn.work.outcomes) = (form, outcomes);
+        (txn.request, txn.home) = (Some(request), Some(home));
+        (txn.asks, txn.whole_there) = (Some(Box::new(forgotten())), true);
+        let job = self.add_txn(txn);
+        self.commit(job);
+    }
+
+    /// A participant says that a transaction under the same request number is prepared, and not decided.
+    pub(in crate::gateway) fn under_way(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.stage = Stage::Running;
+        let again =
+            matches!(txn.role, Role::Program { .. } | Role::Interactive { blind: true, .. });
+        if !again || matches!(txn.role, Role::Interactive { .. }) && txn.looked == Some(true) {
+            // What it rests on is let go of with this attempt.
+            let aborted = || of_this_try(&Cause::Refused(Refusal::Conflict).error());
+            txn.asks.get_or_insert_with(|| Box::new(aborted()));
+        }
+        txn.under_way += 1;
+        let tried = txn.under_way;
+        if tried <= UNDER_WAY_TRIED_MAX {
+            return self.rest(job, Some(BACKOFF_US << tried.min(RESTS_DOUBLED_MAX)));
+        }
+        self.end_without_effect(job, under_way().into());
+    }
+
+    /// A strict transaction cannot take effect with what its keys hold now. If it has a request number, it
+    /// may have taken effect before they did.
+    pub(in crate::gateway) fn ends_undone(&mut self, job: u64, error: ErrorReply) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.request.is_none() {
+            return self.end_without_effect(job, error.into());
+        }
+        txn.asks = Some(Box::new(error));
+        self.rest(job, None);
     }
 
     /// The replies of its commands are known, or those of its operations.
@@ -142,7 +211,7 @@ impl Gateway {
         let Some(mut txn) = self.drop_txn(job) else { return };
         txn.withdraw(&mut self.core.mail);
         let outcomes = std::mem::take(&mut txn.work.outcomes);
-        let finish = Finish { outcomes, form: txn.form };
+        let finish = Finish::new(outcomes, txn.form, None, None);
         let target = match txn.role {
             Role::Program { target, .. } => Some(target),
             Role::Interactive { commit, .. } => {
@@ -150,15 +219,16 @@ impl Gateway {
                 commit
             }
         };
-        match target {
-            Some(target) if whole => self.answer_again(target, &finish, ts, replies),
-            Some(target) => self.complete(target, &finish, replies.into_iter()),
-            None => {}
+        let Some(target) = target else { return };
+        if whole {
+            return self.answer_again(target, &finish, ts, replies);
         }
+        let later = || Some(later_lost(ts).into());
+        let items = finish.items(replies.into_iter()).into_iter();
+        self.complete_with(target, &finish, items.map(|item| item.or_else(later)).collect());
     }
 
-    /// Answers what the commands of a request have answered; those that are carried out afterwards are
-    /// carried out again.
+    /// Answers what the commands of a request have answered.
     pub(in crate::gateway) fn answer_again(
         &mut self,
         target: Target,
@@ -170,12 +240,6 @@ impl Gateway {
             // Some of them looked at what has changed since, and were answered at once.
             return self.finish(target, answered_anew(ts).into());
         }
-        let items = finish.outcomes.iter().zip(replies);
-        let item = |(outcome, reply): (&Outcome, Reply)| match outcome {
-            Outcome::Later(_) => None,
-            Outcome::Fixed(_) | Outcome::Op(_) | Outcome::Merged { .. } => Some(reply),
-        };
-        let items = items.map(item).collect();
-        self.complete_with(target, finish, items);
+        self.complete_with(target, finish, replies.into_iter().map(Some).collect());
     }
 }

@@ -53,6 +53,17 @@ pub(in crate::gateway) enum Form {
 pub(in crate::gateway) struct Finish {
     pub outcomes: Vec<Outcome>,
     pub form: Form,
+    /// Where the replies are kept, if some come from what the session carries out afterwards.
+    pub keep: Option<Box<Keep>>,
+}
+
+/// Where it is kept what a request has answered.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) struct Keep {
+    pub request: RequestId,
+    /// A key on the shard that remembers it.
+    pub home: Blob,
+    pub form: Form,
 }
 
 /// The replies of operations, which are asked for by their places from front to back.
@@ -73,6 +84,22 @@ impl<I: Iterator<Item = Reply>> Places<I> {
 }
 
 impl Finish {
+    /// What makes the reply of something under a request number, or without one, whose outcome is
+    /// remembered where `home` is.
+    pub fn new(
+        outcomes: Vec<Outcome>,
+        form: Form,
+        request: Option<&RequestId>,
+        home: Option<&Blob>,
+    ) -> Self {
+        let later = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Later(_)));
+        let keep = request.filter(|_| later).map(|request| {
+            let (request, home) = (request.clone(), home.unwrap_or(&request.client).clone());
+            Box::new(Keep { request, home, form })
+        });
+        Self { outcomes, form, keep }
+    }
+
     /// The replies of the commands, from those of all operations in their order; none for commands
     /// that are carried out afterwards.
     pub fn items(&self, replies: impl Iterator<Item = Reply>) -> Vec<Option<Reply>> {
@@ -98,10 +125,16 @@ impl Finish {
 
     /// The reply to the client from the items.
     pub fn reply(&self, items: Vec<Option<Reply>>) -> Reply {
-        let mut items = items.into_iter().map(|item| item.unwrap_or_else(missing));
-        match self.form {
-            Form::Array => Reply::Array(items.collect()),
-            Form::One => items.next().unwrap_or_else(missing),
+        self.form.reply(items.into_iter().map(|item| item.unwrap_or_else(missing)))
+    }
+}
+
+impl Form {
+    /// A reply of this form from those of the commands.
+    pub fn reply(self, mut items: impl Iterator<Item = Reply>) -> Reply {
+        match self {
+            Self::Array => Reply::Array(items.collect()),
+            Self::One => items.next().unwrap_or_else(missing),
         }
     }
 }
@@ -233,7 +266,7 @@ mod tests {
     use super::*;
 
     fn finish(outcomes: Vec<Outcome>) -> Finish {
-        Finish { outcomes, form: Form::Array }
+        Finish { outcomes, form: Form::Array, keep: None }
     }
 
     fn merged(first: u32, count: u32, merge: Merge) -> Outcome {

@@ -141,7 +141,7 @@ impl Gateway {
                 if again && self.core.config.concurrency.takes_locks() =>
             {
                 let target = Target { item: ATTEMPT, ..target };
-                let finish = Finish { outcomes: vec![Outcome::Op(0)], form: Form::One };
+                let finish = Finish { outcomes: vec![Outcome::Op(0)], form: Form::One, keep: None };
                 self.begin_taker(target, vec![(key, op)], finish);
             }
             (key, Attempt::Take { op, .. }) => {

@@ -1,6 +1,6 @@
 //! What happens when log entries come back durable, and when the fate of a transaction is known.
 
-use crate::entry::{Entry, LogRecord, Prepare, TookEffect};
+use crate::entry::{Entry, LogRecord, Prepare};
 use crate::message::{
     Age, Answer, Body, Fate, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
 };
@@ -131,9 +131,11 @@ impl Shard {
                 self.stats.guard_failures += 1;
                 Answer::Fenced
             }
-            Outcome::Repeated(TookEffect { ts, replies, whole }) => {
+            Outcome::Repeated(outcome) => {
                 self.stats.duplicates += 1;
-                if whole || matches!(target.kind, TargetKind::Commit(_)) {
+                let (ts, dropped) = (outcome.ts, outcome.dropped.is_some());
+                let (replies, whole) = outcome.told();
+                if whole || dropped || matches!(target.kind, TargetKind::Commit(_)) {
                     Answer::TookEffect { ts, replies, whole }
                 } else {
                     Answer::Repeated(replies.into())

@@ -1,7 +1,7 @@
 //! Granting: which requests go ahead, which wait, and in which order waiting ones are admitted.
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
-use crate::entry::{Apply, LogRecord, TookEffect};
+use crate::entry::{Apply, LogRecord};
 use crate::limits::{LOCK_WAITERS_MAX, UNITS_STUCK_US, WANTED_AFTER_US};
 use crate::message::{
     Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
@@ -179,6 +179,12 @@ impl Shard {
             | Body::Coordinate(_)
             | Body::Cut { .. } => return,
         };
+        // A transaction over several shards under the same number is not decided.
+        let open = apply.request.as_ref().and_then(|id| self.open_requests.get(id));
+        let open = open.is_some_and(|txn| *txn != TxnId::default());
+        if open && kind == TargetKind::Replies {
+            return self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
+        }
         for guard in &mut apply.guards {
             self.state.renew_guard(guard);
             // Replicas know only whether there is a record now.
@@ -514,6 +520,11 @@ impl Shard {
             return self.end_txn(txn);
         }
         self.move_clock(floor);
+        let open = prepare.apply.request.as_ref().and_then(|id| self.open_requests.get(id));
+        if open.is_some_and(|open| *open != txn) {
+            self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
+            return self.end_txn(txn);
+        }
         if prepare.participants.len() == 1 {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
@@ -522,8 +533,9 @@ impl Shard {
         }
         if let Some(id) = &prepare.apply.request {
             let answer = self.state.requests().get(id).map(|known| match known {
-                Known::TookEffect(TookEffect { ts, replies, whole }) => {
-                    Answer::TookEffect { ts: *ts, replies: replies.clone(), whole: *whole }
+                Known::TookEffect(outcome) => {
+                    let (replies, whole) = outcome.clone().told();
+                    Answer::TookEffect { ts: outcome.ts, replies, whole }
                 }
                 Known::Void => Answer::Voided,
                 Known::Forgotten => Answer::Forgotten,
@@ -531,10 +543,6 @@ impl Shard {
             if let Some(answer) = answer {
                 self.stats.duplicates += 1;
                 self.answer(gateway, token, answer);
-                return self.end_txn(txn);
-            }
-            if self.open_requests.get(id).is_some_and(|open| *open != txn) {
-                self.answer(gateway, token, Answer::Refused(Refusal::Conflict));
                 return self.end_txn(txn);
             }
             self.open_requests.insert(id.clone(), txn);

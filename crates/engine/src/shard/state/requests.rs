@@ -3,11 +3,15 @@
 //! Part of the replicated state. Bounded: a client has the outcomes under its largest numbers
 //! remembered, and when there are too many clients, those that were silent longest are forgotten.
 //! Of a number below those nobody can say any more whether it took effect, so it never does again.
+//! Replies are bounded by bytes as well: those of a request that are too long are not kept, and when
+//! all of them take too much, the oldest are dropped. That the request took effect stays.
 
-use crate::entry::{RequestOutcome, TookEffect};
-use crate::limits::{REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX};
+use crate::entry::{Dropped, RequestOutcome, TookEffect};
+use crate::limits::{
+    REMEMBERED_BYTES_IN_ALL_MAX, REMEMBERED_BYTES_MAX, REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX,
+};
 use crate::message::RequestId;
-use adt::{Blob, Reply, Timestamp};
+use adt::{Blob, ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of a request.
@@ -21,11 +25,119 @@ pub enum Known<'r> {
     Forgotten,
 }
 
+/// Code of the error that says that a request took effect before, and that its replies are lost. No
+/// operation replies with it.
+const REPEATED: &str = "REPEATED";
+
+impl Dropped {
+    const ALL: [Self; 2] = [Self::TooLong, Self::ForRoom];
+
+    fn text(self) -> String {
+        match self {
+            Self::TooLong => format!(
+                "its replies are not kept, because they have more than {REMEMBERED_BYTES_MAX} bytes"
+            ),
+            Self::ForRoom => format!(
+                "its replies are not kept any more, because a shard keeps \
+                 {REMEMBERED_BYTES_IN_ALL_MAX} bytes of the latest"
+            ),
+        }
+    }
+
+    /// What stands for the replies: the error for the client whose request took effect at `ts`.
+    pub fn error(self, ts: Timestamp) -> ErrorReply {
+        repeated(ts, &self.text())
+    }
+
+    fn of(error: &ErrorReply) -> Option<Self> {
+        let found = |dropped: &Self| error.text().contains(&dropped.text());
+        Self::ALL.into_iter().find(|dropped| error.code() == REPEATED && found(dropped))
+    }
+}
+
+/// The error for a request that took effect at `ts`, and what is wrong with its replies.
+pub(crate) fn repeated(ts: Timestamp, lost: &str) -> ErrorReply {
+    let ms = ts.micros() / 1000;
+    let text = format!(
+        "this request number took effect before, at {ms} ms after the beginning of 1970; {lost}; \
+         nothing was done now"
+    );
+    ErrorReply::new(REPEATED, text)
+}
+
+/// The error that stands for replies that are not kept, if it does.
+pub(crate) fn told_dropped(replies: &[Reply]) -> Option<&ErrorReply> {
+    match replies {
+        [Reply::Error(error)] if Dropped::of(error).is_some() => Some(error),
+        _ => None,
+    }
+}
+
+impl TookEffect {
+    /// The replies as a gateway is told them, and whether they are those of the commands.
+    pub fn told(self) -> (Vec<Reply>, bool) {
+        match self.dropped {
+            Some(dropped) => (vec![dropped.error(self.ts).into()], false),
+            None => (self.replies, self.whole),
+        }
+    }
+
+    fn drop_replies(&mut self, why: Dropped) {
+        (self.replies, self.whole, self.dropped) = (Vec::new(), false, Some(why));
+    }
+
+    /// About how many bytes its replies take besides the place that every outcome has.
+    fn bytes(&self) -> usize {
+        weight_of(&self.replies).saturating_sub(size_of::<Reply>())
+    }
+}
+
+/// About how many bytes an outcome takes besides the place that every outcome has.
+fn bytes_of(outcome: &RequestOutcome) -> usize {
+    match outcome {
+        RequestOutcome::TookEffect(outcome) => outcome.bytes(),
+        RequestOutcome::Void(_) | RequestOutcome::Forgotten(_) => 0,
+    }
+}
+
+/// About how many bytes replies take.
+pub(crate) fn weight_of<'r>(replies: impl IntoIterator<Item = &'r Reply>) -> usize {
+    replies.into_iter().map(weight).sum()
+}
+
+/// About how many bytes a reply takes.
+fn weight(reply: &Reply) -> usize {
+    size_of::<Reply>()
+        + match reply {
+            Reply::Bulk(bytes) => bytes.len(),
+            Reply::Text(text) => text.len(),
+            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => weight_of(items),
+            Reply::Map(pairs) => pairs.iter().map(|(key, value)| weight(key) + weight(value)).sum(),
+            Reply::Scored(members) => members.iter().map(|(member, _)| member.len() + 32).sum(),
+            Reply::Pairs(pairs) => {
+                pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum()
+            }
+            Reply::Record(record) => record.heap_bytes(),
+            Reply::Error(error) => error.text().len(),
+            Reply::Ok
+            | Reply::Status(_)
+            | Reply::Nil
+            | Reply::NilArray
+            | Reply::Int(_)
+            | Reply::Double(_)
+            | Reply::Bool(_) => 0,
+        }
+}
+
 /// Outcomes by client and number.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     clients: BTreeMap<Blob, Client>,
     by_age: BTreeSet<(Timestamp, Blob)>,
+    /// Requests whose replies take more than the place that every outcome has, and how many bytes those
+    /// of all take.
+    long: BTreeSet<(Timestamp, Blob, u64)>,
+    bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,14 +164,63 @@ impl Requests {
         })
     }
 
-    /// What the commands of a request have answered that took effect.
+    /// What the commands of a request have answered that took effect. One error stands for all of them if
+    /// they are too long to be kept.
     pub fn answered(&mut self, request: &RequestId, replies: Vec<Reply>) {
-        let client = self.clients.get_mut(&request.client);
-        let outcome = client.and_then(|client| client.outcomes.get_mut(&request.number));
-        if let Some(RequestOutcome::TookEffect(outcome)) = outcome
-            && !outcome.whole
+        let Some(Known::TookEffect(known)) = self.get(request) else { return };
+        if known.whole || known.dropped == Some(Dropped::TooLong) {
+            return;
+        }
+        let ts = known.ts;
+        let outcome = match told_dropped(&replies).and_then(Dropped::of) {
+            Some(why) => TookEffect { ts, replies: Vec::new(), whole: false, dropped: Some(why) },
+            None => TookEffect { ts, replies, whole: true, dropped: None },
+        };
+        let outcome = RequestOutcome::TookEffect(outcome);
+        self.put(request.client.clone(), request.number, outcome);
+        self.make_room();
+    }
+
+    /// Puts an outcome in the place of the one that is there, if any.
+    fn put(&mut self, name: Blob, number: u64, mut outcome: RequestOutcome) {
+        if let RequestOutcome::TookEffect(outcome) = &mut outcome
+            && weight_of(&outcome.replies) > REMEMBERED_BYTES_MAX
         {
-            (outcome.replies, outcome.whole) = (replies, true);
+            outcome.drop_replies(Dropped::TooLong);
+        }
+        self.discount(&name, number);
+        let (bytes, ts) = (bytes_of(&outcome), outcome.ts());
+        let Some(client) = self.clients.get_mut(&name) else { return };
+        client.outcomes.insert(number, outcome);
+        if bytes > 0 {
+            self.bytes += bytes;
+            self.long.insert((ts, name, number));
+        }
+    }
+
+    /// Takes the replies of a request, which are about to go, out of the count of bytes.
+    fn discount(&mut self, name: &Blob, number: u64) {
+        let client = self.clients.get(name);
+        let Some(outcome) = client.and_then(|client| client.outcomes.get(&number)) else { return };
+        let (bytes, ts) = (bytes_of(outcome), outcome.ts());
+        if bytes > 0 {
+            self.bytes -= bytes;
+            self.long.remove(&(ts, name.clone(), number));
+        }
+    }
+
+    /// Drops the oldest replies, as long as there are too many bytes of them.
+    fn make_room(&mut self) {
+        while self.bytes > REMEMBERED_BYTES_IN_ALL_MAX
+            && let Some((_, name, number)) = self.long.first().cloned()
+        {
+            self.discount(&name, number);
+            let client = self.clients.get_mut(&name);
+            if let Some(RequestOutcome::TookEffect(outcome)) =
+                client.and_then(|client| client.outcomes.get_mut(&number))
+            {
+                outcome.drop_replies(Dropped::ForRoom);
+            }
         }
     }
 
@@ -79,31 +240,46 @@ impl Requests {
 
     /// Remembers that a request took effect at `ts`.
     pub fn remember(&mut self, request: RequestId, ts: Timestamp, replies: Vec<Reply>) {
-        self.keep(request, RequestOutcome::TookEffect(TookEffect { ts, replies, whole: false }));
+        let outcome = TookEffect { ts, replies, whole: false, dropped: None };
+        self.keep(request, RequestOutcome::TookEffect(outcome));
     }
 
     /// Keeps what became of a request, which a snapshot may have.
     pub fn keep(&mut self, request: RequestId, outcome: RequestOutcome) {
-        let client = self.clients.entry(request.client.clone()).or_default();
-        self.by_age.remove(&(client.last, request.client.clone()));
+        let RequestId { client: name, number } = request;
+        let client = self.clients.entry(name.clone()).or_default();
+        self.by_age.remove(&(client.last, name.clone()));
         client.last = client.last.max(outcome.ts());
-        self.by_age.insert((client.last, request.client));
+        self.by_age.insert((client.last, name.clone()));
         match outcome {
             RequestOutcome::Forgotten(_) => {
-                client.forgotten = client.forgotten.max(Some(request.number));
+                client.forgotten = client.forgotten.max(Some(number));
             }
             RequestOutcome::TookEffect(_) | RequestOutcome::Void(_) => {
-                client.outcomes.insert(request.number, outcome);
+                self.put(name.clone(), number, outcome);
             }
         }
-        if client.outcomes.len() > REQUESTS_PER_CLIENT_MAX
-            && let Some((smallest, _)) = client.outcomes.pop_first()
-        {
-            client.forgotten = client.forgotten.max(Some(smallest));
+        let client = self.clients.get(&name).filter(|c| c.outcomes.len() > REQUESTS_PER_CLIENT_MAX);
+        if let Some((&smallest, _)) = client.and_then(|client| client.outcomes.first_key_value()) {
+            self.discount(&name, smallest);
+            if let Some(client) = self.clients.get_mut(&name) {
+                client.outcomes.remove(&smallest);
+                client.forgotten = client.forgotten.max(Some(smallest));
+            }
         }
+        self.forget_silent();
+        self.make_room();
+    }
+
+    /// Forgets the client that was silent longest, if there are too many.
+    fn forget_silent(&mut self) {
         if self.clients.len() > REQUEST_CLIENTS_MAX
             && let Some((_, silent)) = self.by_age.pop_first()
         {
+            let client = self.clients.get(&silent);
+            let numbers: Vec<u64> =
+                client.into_iter().flat_map(|client| client.outcomes.keys().copied()).collect();
+            numbers.into_iter().for_each(|number| self.discount(&silent, number));
             self.clients.remove(&silent);
         }
     }
@@ -160,7 +336,12 @@ mod tests {
             requests.remember(request(number), Timestamp(number), vec![Reply::Int(number as i64)]);
         }
         assert_eq!(requests.get(&request(0)), Some(Known::Forgotten));
-        let first = TookEffect { ts: Timestamp(1), replies: vec![Reply::Int(1)], whole: false };
+        let first = TookEffect {
+            ts: Timestamp(1),
+            replies: vec![Reply::Int(1)],
+            whole: false,
+            dropped: None,
+        };
         assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&first)));
         assert_eq!(requests.resolve(request(0), Timestamp(100)), None);
         // A snapshot says so too.
@@ -184,13 +365,69 @@ mod tests {
         requests.answered(&request(1), Vec::new());
         requests.resolve(request(2), Timestamp(2));
         requests.answered(&request(2), told.clone());
-        let kept = TookEffect { ts: Timestamp(1), replies: told, whole: true };
+        let kept = TookEffect { ts: Timestamp(1), replies: told, whole: true, dropped: None };
         let mut restored = Requests::default();
         requests.iter().for_each(|(id, outcome)| restored.keep(id, outcome));
         for requests in [requests, restored] {
             assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&kept)));
             assert_eq!(requests.get(&request(2)), Some(Known::Void));
         }
+    }
+
+    #[test]
+    fn the_oldest_replies_make_room_and_say_so() {
+        let mut requests = Requests::default();
+        let request =
+            |client: u64, number| RequestId { client: Blob::from(format!("c{client}")), number };
+        let half = || vec![Reply::bulk(vec![b'x'; REMEMBERED_BYTES_MAX / 2])];
+        let kept = (2 * REMEMBERED_BYTES_IN_ALL_MAX / REMEMBERED_BYTES_MAX) as u64;
+        requests.remember(request(0, 0), Timestamp(1), vec![Reply::Int(7)]);
+        for n in 0..=kept {
+            // Those of a client that is heard of again are as old as they are.
+            requests.remember(request(n / 8, 1 + n % 8), Timestamp(2 + n), half());
+        }
+        let dropped = |requests: &Requests, id: &RequestId| match requests.get(id) {
+            Some(Known::TookEffect(outcome)) => outcome.dropped,
+            known => panic!("{known:?}"),
+        };
+        let mut restored = Requests::default();
+        requests.iter().for_each(|(id, outcome)| restored.keep(id, outcome));
+        for requests in [&requests, &restored] {
+            assert!(requests.bytes <= REMEMBERED_BYTES_IN_ALL_MAX);
+            assert_eq!(dropped(requests, &request(0, 0)), None, "it takes no room of its own");
+            assert_eq!(dropped(requests, &request(0, 1)), Some(Dropped::ForRoom));
+            assert_eq!(dropped(requests, &request(0, 2)), None);
+            assert_eq!(dropped(requests, &request(kept / 8, 1 + kept % 8)), None);
+        }
+        assert_eq!((requests.bytes, &requests.long), (restored.bytes, &restored.long));
+        // What is too long by itself is not kept at all, and takes no room from others.
+        let long = vec![Reply::bulk(vec![b'x'; REMEMBERED_BYTES_MAX])];
+        requests.remember(request(9999, 1), Timestamp(u64::MAX), long);
+        assert_eq!(dropped(&requests, &request(9999, 1)), Some(Dropped::TooLong));
+        assert_eq!(dropped(&requests, &request(0, 2)), None);
+        let error = Dropped::ForRoom.error(Timestamp::from_micros(5_000)).to_string();
+        assert!(error.starts_with("REPEATED ") && error.contains(" at 5 ms after "), "{error}");
+        // Whatever goes is not counted any more.
+        for n in 0..REQUEST_CLIENTS_MAX as u64 {
+            requests.remember(request(10_000 + n, 1), Timestamp(u64::MAX), vec![Reply::Ok]);
+        }
+        assert_eq!((requests.bytes, requests.long.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_answered_later_takes_the_place_of_what_was_known() {
+        let mut requests = Requests::default();
+        let request = |number| RequestId { client: Blob::from("c"), number };
+        let long = |bytes| vec![Reply::bulk(vec![b'x'; bytes])];
+        requests.remember(request(1), Timestamp(1), long(1000));
+        requests.remember(request(2), Timestamp(2), long(1000));
+        requests.answered(&request(1), long(10));
+        let too_long = vec![Dropped::TooLong.error(Timestamp(2)).into()];
+        requests.answered(&request(2), too_long);
+        requests.answered(&request(2), long(10));
+        let Some(Known::TookEffect(outcome)) = requests.get(&request(2)) else { panic!() };
+        assert_eq!(outcome.dropped, Some(Dropped::TooLong));
+        assert_eq!((requests.bytes, requests.long.len()), (10, 1));
     }
 
     #[test]

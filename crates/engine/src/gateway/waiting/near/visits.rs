@@ -129,7 +129,7 @@ impl Gateway {
                 let (shard, mut work) = (self.core.mail.shard_of(&key), Work::default());
                 work.add(vec![(key, op)], None);
                 let ops = SmallVec::from_vec(work.ops);
-                let finish = Finish { outcomes: work.outcomes, form: Form::One };
+                let finish = Finish::new(work.outcomes, Form::One, None, None);
                 self.apply_there(target, shard, Apply { ops, request, ..Apply::default() }, finish);
             }
             (None, Wants::Visit) => self.finish(target, Reply::Nil),
