@@ -297,8 +297,9 @@ def test_a_repeated_request_of_any_form_answers_what_it_answered(store, server):
 def test_a_restarted_server_answers_what_a_request_has_answered(make_server):
     server = make_server().start()
     first = []
-    for again in (False, True):
-        if again:
+    for killed in (False, False, True):
+        # What is answered again is kept, and stays so.
+        if killed:
             server.kill()
             server.start()
         with server.client(single_connection_client=True) as client:
@@ -337,6 +338,23 @@ def test_another_machine_answers_what_a_request_has_answered(make_cluster):
             with node.client(single_connection_client=True) as client:
                 replies.append(asked_under(client, number, form))
         assert replies[0] == replies[1] == replies[2], (form, replies)
+
+
+def test_the_next_leader_answers_what_a_request_has_answered(make_cluster):
+    cluster = make_cluster().start()
+    cluster.let_lead(cluster.nodes[0])
+    with cluster.nodes[1].client() as client:
+        client.zadd("z", {"m": 1})
+
+    def asked(node):
+        with node.client(single_connection_client=True) as client:
+            return [asked_under(client, number, form) for number, form in enumerate(FORMS)]
+
+    first = asked(cluster.nodes[1])
+    cluster.let_lead(cluster.nodes[2])
+    assert asked(cluster.nodes[1]) == first, "the lead was handed over"
+    cluster.nodes[2].kill()
+    assert asked(cluster.nodes[0]) == first, "the leader was lost"
 
 
 def test_resolving_settles_a_request(store, server):

@@ -23,6 +23,11 @@ const FORMS: &[&str] = &[
     "MULTI; SUNIONSTORE d s t; PUBLISH news hello; TIME; EXEC",
     "MULTI; PUBLISH news hello; EXEC",
     "PUBLISH news hello",
+    "MULTI; LOCK.SECTION {a}l; INCR {a}n; EXEC",
+    "LOCK.SECTION {a}l INCR {a}n",
+    "MULTI; FENCE {a}l 5; INCR {a}n; GET {a}n; EXEC",
+    "LOCK.ACQUIRE k LEASE 60000",
+    "LOCK.TRY k LEASE 60000",
     "FLUSHALL",
     "MULTI; FLUSHALL; INCR a; DBSIZE; EXEC",
     "TXN BEGIN BLIND; INCR a; TXN COMMIT",
@@ -77,7 +82,7 @@ fn world(seed: u64) -> (World, Client) {
 /// Whether a form was answered, and what took effect.
 fn seen(world: &mut World, subscriber: Client) -> (String, usize) {
     let reader = world.open(0);
-    let read = ["MGET a b c x y", "LRANGE l 0 -1", "LRANGE m 0 -1", "SMEMBERS d"];
+    let read = ["MGET a b c x y {a}n", "LRANGE l 0 -1", "LRANGE m 0 -1", "SMEMBERS d"];
     let read: Vec<String> = read.iter().map(|line| short(&world.call(reader, line))).collect();
     (read.join("|"), world.take(subscriber).len())
 }

@@ -185,7 +185,8 @@ fn about_requests() -> Vec<Parcel> {
     let replies = || vec![Reply::Int(1), Reply::Nil];
     let told = Remembered { request, replies: replies() };
     let answer = |whole| Answer::TookEffect { ts: adt::Timestamp(9), replies: replies(), whole };
-    let answers = [answer(true), answer(false)].map(answered);
+    let refused = Answer::Refused(Refusal::UnderWay);
+    let answers = [answer(true), answer(false), refused].map(answered);
     [asked(Body::Remember(Box::new(told)))].into_iter().chain(answers).collect()
 }
 

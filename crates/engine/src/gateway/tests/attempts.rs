@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::txn::REFUSALS_MAX;
+use crate::limits::{REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
 
 impl Story {
     /// A transaction of two shards: what is sent to prepare it.
@@ -12,8 +13,13 @@ impl Story {
 
     /// One of two participants refuses; what is sent when the transaction is tried again.
     fn refuses(&mut self, sent: &[Sent], refusal: Refusal) -> (Vec<Sent>, Vec<Reply>) {
-        self.answer(sent[0].1, Answer::Refused(refusal));
-        self.now.mono_us += 20_000;
+        self.answers_after_a_while(sent, Answer::Refused(refusal))
+    }
+
+    /// The first participant answers; what is sent after some time.
+    fn answers_after_a_while(&mut self, sent: &[Sent], answer: Answer) -> (Vec<Sent>, Vec<Reply>) {
+        self.answer(sent[0].1, answer);
+        self.now.mono_us += 200_000;
         self.gateway.tick(self.now);
         let (mut sent, replies) = self.out();
         sent.retain(|(_, _, body)| matches!(body, Body::Prepare { .. }));
@@ -48,4 +54,57 @@ fn who_is_refused_again_and_again_is_told() {
         matches!(&replies[..], [Reply::Error(error)] if error.code() == "TXNABORT"),
         "{replies:?}"
     );
+}
+
+#[test]
+fn a_request_that_is_under_way_elsewhere_is_waited_for_and_then_in_doubt() {
+    let mut story = Story::new();
+    story.says("CLIENT REQUEST ann 1");
+    let mut sent = story.transfer();
+    for _ in 0..UNDER_WAY_TRIED_MAX {
+        (sent, _) = story.refuses(&sent, Refusal::UnderWay);
+        assert_eq!(sent.len(), 2);
+    }
+    let (_, replies) = story.refuses(&sent, Refusal::UnderWay);
+    assert!(
+        matches!(&replies[..], [Reply::Error(error)] if error.code() == "INDEFINITE"),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn what_was_carried_out_behind_a_lost_transaction_is_asked_for_and_not_done_again() {
+    let answers = [
+        // The machine that published was lost before it said so.
+        (None, "[Int(1), Error(ErrorReply { code: \"REPEATED\""),
+        // It has said so in the meantime.
+        (Some(vec![Reply::Int(1), Reply::Int(7)]), "[Int(1), Int(7)"),
+    ];
+    for (whole, told) in answers {
+        let mut story = Story::new();
+        for line in ["CLIENT REQUEST ann 1", "MULTI", "INCR a", "PUBLISH news x", "EXEC"] {
+            story.says(line);
+        }
+        let (mut sent, _) = story.out();
+        let [(_, token, Body::Apply(_))] = &sent[..] else { panic!("{sent:?}") };
+        story.answer(*token, Answer::Repeated(smallvec::smallvec![Reply::Int(1)]));
+        (sent, _) = story.out();
+        let mut replies = Vec::new();
+        for asked in 0..=REPEATS_ASKED_MAX {
+            let [(_, _, Body::Prepare { prepare, .. })] = &sent[..] else { panic!("{sent:?}") };
+            assert!(prepare.apply.ops.is_empty() && prepare.apply.guards.len() == 1);
+            let (replies_there, whole) = match &whole {
+                Some(replies) if asked == 3 => (replies.clone(), true),
+                _ => (vec![Reply::Int(1)], false),
+            };
+            let answer = Answer::TookEffect { ts: Timestamp(9), replies: replies_there, whole };
+            (sent, replies) = story.answers_after_a_while(&sent, answer);
+            if !replies.is_empty() {
+                break;
+            }
+        }
+        let [Reply::Array(items)] = &replies[..] else { panic!("{replies:?}") };
+        assert!(format!("{items:?}").starts_with(told), "{items:?}");
+        assert_eq!(story.gateway.stats().published, 0);
+    }
 }

@@ -40,8 +40,8 @@ fn answered_anew(ts: Timestamp) -> ErrorReply {
 
 /// The error for a command that was to be carried out behind a transaction by a machine that was lost.
 fn later_lost(ts: Timestamp) -> ErrorReply {
-    let what = "whether this command, which is carried out behind its transaction, was carried out as \
-                well is lost with a machine";
+    let what = "whether this command was carried out too, behind its transaction, is not known, because \
+                a machine was lost";
     repeated(ts, what)
 }
 

@@ -11,7 +11,6 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::routing::data::long_key;
-use crate::gateway::txn::repeated::home_of;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
 use adt::{Args, Awaiting, ErrorReply};
 use smallvec::SmallVec;
@@ -111,8 +110,8 @@ impl Gateway {
             }
         }
         let Work { ops, outcomes, .. } = work;
-        let finish = Finish::new(outcomes, form, request.as_ref(), home_of(&ops).as_ref());
         let apply = Apply { ops: SmallVec::from_vec(ops), guards, fences, request };
+        let finish = Finish::new(outcomes, form, None, None);
         self.begin_turn(target, apply, timeout_ms, Some(Box::new(finish)));
     }
 }

@@ -88,13 +88,8 @@ impl Gateway {
     /// The shard has answered.
     pub(in crate::gateway) fn turn_taken(&mut self, job: u64, answer: Answer) {
         let Some(turn) = self.end_turn(job) else { return };
-        let (replies, again) = match answer {
-            Answer::Replies(replies) => (replies, false),
-            Answer::Repeated(replies) => (replies, true),
-            Answer::TookEffect { ts, replies, whole: true } if turn.section.is_some() => {
-                let Some(section) = turn.section else { return };
-                return self.answer_again(turn.target, &section, ts, replies);
-            }
+        let replies = match answer {
+            Answer::Replies(replies) | Answer::Repeated(replies) => replies,
             other => return self.finish(turn.target, unexpected(&other)),
         };
         match (turn.section, &replies[..]) {
@@ -104,9 +99,6 @@ impl Gateway {
             }
             (None, [reply]) | (Some(_), [reply @ (Reply::Nil | Reply::Error(_))]) => {
                 self.finish(turn.target, reply.clone());
-            }
-            (Some(section), _) if again => {
-                self.repeats_there(turn.target, *section, replies.into_vec());
             }
             (Some(section), _) => self.complete(turn.target, &section, replies.into_iter()),
             (None, _) => self.finish(turn.target, unexpected(&Answer::Replies(replies))),
