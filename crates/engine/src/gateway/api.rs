@@ -151,6 +151,22 @@ impl Order {
     pub fn is_kept(self) -> bool {
         self != Self::None
     }
+
+    /// Whether a command is sent when those before it are answered.
+    pub(super) fn waits_for_answers(self) -> bool {
+        self == Self::Single
+    }
+
+    /// Whether the order of a stream is handed from shard to shard. All of such a stream is sent together:
+    /// a new leader asks the shards of all later units.
+    pub(super) fn is_handed_on(self) -> bool {
+        self == Self::Chain
+    }
+
+    /// Whether requests of the coordination service are sent ahead to several shards.
+    pub(super) fn sends_requests_ahead(self) -> bool {
+        self == Self::Constant
+    }
 }
 
 /// A user.

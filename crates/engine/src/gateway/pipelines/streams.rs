@@ -9,7 +9,7 @@
 use super::stream::{Settled, Stream};
 use crate::entry::Apply;
 use crate::gateway::Gateway;
-use crate::gateway::api::{Order, SessionId};
+use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::Session;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::Route;
@@ -115,7 +115,7 @@ impl Gateway {
             return gathered.into_iter().for_each(|planned| self.send_loosely(planned));
         }
         let alone = session.loose.open == 0 && session.stream.is_none();
-        let one_by_one = self.core.config.order == Order::Single;
+        let one_by_one = self.core.config.order.waits_for_answers();
         // Most commands are single ones, and pay nothing for the order.
         if alone && (one_by_one || session.gathered.len() == 1) {
             return self.send_first(id);
@@ -155,8 +155,7 @@ impl Gateway {
     /// it is better to wait for room.
     fn next_batch(&mut self, id: SessionId) -> Option<Vec<(ShardId, Planned)>> {
         let session = self.sessions.get_mut(id.0)?;
-        if self.core.config.order == Order::Chain && session.stream.is_some() {
-            // A new leader asks the shards of all later units: all are known when the first is sent.
+        if self.core.config.order.is_handed_on() && session.stream.is_some() {
             return None;
         }
         let room = session.stream.as_ref().map_or(WINDOW_UNITS_MAX, |stream| stream.room());
@@ -183,7 +182,7 @@ impl Gateway {
     /// Sends commands to several shards as a stream, or as the next part of one.
     fn issue(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>) {
         let age = self.new_age();
-        let chained = self.core.config.order == Order::Chain;
+        let chained = self.core.config.order.is_handed_on();
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
         let stream_id = stream.id;

@@ -87,11 +87,9 @@ impl Shard {
                 self.units_settled(*stream);
             }
             LogRecord::Refuse(stream) => self.stream_refused(*stream),
-            LogRecord::Content(group) => self.contents_came(group, ctx.ts),
-            LogRecord::Ordered { stream, link, before, ops } => {
-                self.carry_out_ordered(now, *stream, (*link, before), ops, ctx);
+            LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
+                self.commit_chain(now, record, ctx);
             }
-            LogRecord::Promise { stream, shard, term } => self.promised(*stream, *shard, *term),
             LogRecord::Outlive(streams) => self.state.outlive_streams(streams),
             LogRecord::Forget(streams) => {
                 streams.iter().for_each(|stream| self.state.forget_stream(*stream));
@@ -458,11 +456,9 @@ fn replay_into(state: &mut State, entry: &Entry) {
                 state.take_moved();
             }
             LogRecord::Refuse(stream) => state.refuse_stream(*stream),
-            LogRecord::Content(group) => state.keep_contents(group, ts),
-            LogRecord::Ordered { stream, link, before, .. } => {
-                state.carry_out_in_order(*stream, *link, before, &ctx);
+            LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
+                state.replay_chain(record, ts, &ctx);
             }
-            LogRecord::Promise { stream, shard, term } => state.promise(*stream, *shard, *term),
             LogRecord::Outlive(streams) => state.outlive_streams(streams),
             LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
             LogRecord::Answered(told) => {

@@ -7,7 +7,7 @@ use crate::message::{
     Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
 };
 use crate::shard::state::requests::Known;
-use crate::shard::streams::{RECOVERY, is_own};
+use crate::shard::streams::{RECOVERY, claim_class, is_own};
 use crate::shard::{Shard, Target, TargetKind, Txn, Waiter};
 use adt::key::KeyOp;
 use adt::record;
@@ -61,8 +61,7 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             claims
         }
         Body::Pipeline(group) => {
-            // With places that are handed on they are like single commands.
-            let class = if group.chained { Class::Apply } else { Class::Prepared };
+            let class = claim_class(group);
             let claim = |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
             group.ops().map(claim).collect()
         }

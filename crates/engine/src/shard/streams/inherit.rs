@@ -79,7 +79,7 @@ impl Shard {
             .state
             .streams()
             .iter()
-            .filter(|(_, kept)| kept.chain.is_none())
+            .filter(|(_, kept)| !kept.is_handed_on())
             .flat_map(|(id, kept)| kept.groups.iter().map(move |group| (id, group)))
             .filter(|(_, group)| !group.is_settled())
             .map(|(id, group)| (*id, group.range().0))

@@ -3,9 +3,8 @@
 //! See `docs/internals/order.md`. Every change marks its stream, and [`Shard::advance_next`] does what
 //! has become possible for the marked ones.
 
-use super::chain::is_own;
+use super::chain::{self, is_own};
 use super::live::{Live, Progress, Stream, answer_of, own_proposal};
-use super::recovery::Recovery;
 use crate::entry::{KeptGroup, LogRecord};
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Word};
@@ -43,11 +42,8 @@ pub(in crate::shard) struct Streams {
     pub(super) holding: usize,
     /// The term in which this replica leads.
     pub(in crate::shard) term: u64,
-    /// Promises to other shards that are on their way to the log.
-    pub(super) promising: BTreeMap<(StreamId, ShardId), u64>,
-    pub(super) recovery: Option<Recovery>,
-    /// How many units have been handed on and are not durable.
-    pub(super) ordering: usize,
+    /// What is known besides of streams whose order is handed on.
+    pub(super) chain: chain::Lead,
 }
 
 impl Streams {
@@ -65,21 +61,20 @@ impl Streams {
             && self.forgotten.is_empty()
             && self.outlived.is_empty()
             && self.keeping.is_empty()
-            && self.recovery.is_none()
+            && !self.is_recovering()
     }
 
     /// Whether it is not known yet which places an earlier leader has handed on.
     #[inline]
     pub(in crate::shard) fn is_recovering(&self) -> bool {
-        self.recovery.is_some()
+        self.chain.is_recovering()
     }
 
     /// The records of units that are not settled, as far as they are to go into the log or are there.
     pub(in crate::shard) fn open_keys(&self) -> impl Iterator<Item = &Blob> {
         let groups = self.live.values().flat_map(|stream| {
-            let chained = stream.chain.as_ref().and_then(|chain| chain.group.as_deref());
             let groups = stream.groups.iter().filter(|live| live.logged);
-            groups.map(|live| &*live.group).chain(chained)
+            groups.map(|live| &*live.group).chain(stream.chain.group())
         });
         groups.flat_map(Group::ops).map(|(key, _)| key)
     }
@@ -126,10 +121,9 @@ impl Shard {
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
             return self.refuse_group(asker, &group);
         }
-        if group.chained {
-            return self.take_chain(now, asker, group);
+        if !self.take_chain(now, asker, &group) {
+            self.begin_locking(now, request);
         }
-        self.begin_locking(now, request);
     }
 
     /// Answers for a group that is known here, now or when it can.
@@ -140,9 +134,7 @@ impl Shard {
             self.streams.mark(id);
             return true;
         }
-        if let Some(chain) = self.chain_mut(id).filter(|chain| chain.group.is_some()) {
-            chain.asker = Some(asker);
-            self.streams.mark(id);
+        if self.ask_chain(asker, id) {
             return true;
         }
         let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
@@ -156,8 +148,8 @@ impl Shard {
     /// The records of a group are free.
     pub(in crate::shard) fn grant_group(&mut self, now: Now, request: Request, claims: Claims) {
         let Body::Pipeline(group) = request.body else { return };
-        if group.chained {
-            return self.place_run(now, &group);
+        if self.place_chain(now, &group) {
+            return;
         }
         if group.has_asks() && self.bars_asks(now, request.gateway, &group) {
             return self.refuse_group((request.gateway, request.token), &group);
@@ -543,8 +535,7 @@ impl Shard {
         for (_, stream) in streams.live {
             let asked =
                 stream.groups.into_iter().filter_map(|live| Some((live.asker?, live.group)));
-            let chain = stream.chain.and_then(|chain| Some((chain.asker?, chain.group?)));
-            for ((gateway, token), group) in asked.chain(chain) {
+            for ((gateway, token), group) in asked.chain(stream.chain.into_asked()) {
                 self.turn_away(gateway, token, Body::Pipeline(group));
             }
         }

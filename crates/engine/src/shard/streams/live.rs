@@ -1,6 +1,6 @@
 //! What the leader of a shard knows of one stream beyond the log.
 
-use super::chain::Chain;
+use super::chain::Part;
 use crate::entry::KeptGroup;
 use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::message::{GatewayId, ShardId, Token, TxnId};
@@ -18,7 +18,7 @@ pub(super) struct Stream {
     pub groups: Vec<Live>,
     pub told: Told,
     /// What is known besides if its order is handed on.
-    pub chain: Option<Box<Chain>>,
+    pub chain: Part,
     /// Shards that have asked, and are told what they may need to know.
     pub listeners: SmallVec<[ShardId; 2]>,
     /// Shards that were asked, and tell what they hear since.

@@ -13,6 +13,7 @@ use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
 use crate::pipeline::{Group, Place, StreamId, Word};
+use crate::shard::streams::Kept;
 use crate::shard::{Rule, Shard, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -80,10 +81,10 @@ impl Shard {
                     self.forget_if_over(id);
                 }
             }
-            Word::HandedOn { links, .. } => self.hear_chain(now, id, links),
-            Word::AsksPlaces { shard, term, .. } => self.asked_for_places(id, shard, term),
-            Word::Knows { shard, term, links, .. } => self.learn_places(id, shard, term, links),
-            word => {
+            word @ (Word::HandedOn { .. } | Word::AsksPlaces { .. } | Word::Knows { .. }) => {
+                self.hear_chain(now, word);
+            }
+            word @ (Word::Proposed { .. } | Word::Closed { .. } | Word::Refused { .. }) => {
                 if self.stream_mut(now, id).told.hear(&word) {
                     self.streams.mark(id);
                 }
@@ -107,7 +108,7 @@ impl Shard {
         let own = self.config.id;
         let kept = self.state.streams().get(&id);
         let refused = kept.is_some_and(|kept| kept.refused);
-        let chained = kept.is_some_and(|kept| kept.chain.is_some());
+        let chained = kept.is_some_and(Kept::is_handed_on);
         let (mut told, mut unknown, mut in_chain) = (Vec::new(), Vec::new(), Vec::new());
         for &seq in units {
             match kept.and_then(|kept| kept.group_of(seq)) {
@@ -354,7 +355,7 @@ impl Shard {
         let waiting: Vec<StreamId> = self.streams.live.keys().copied().collect();
         for id in waiting {
             self.ask_for_earlier(now, id);
-            self.ask_for_chain(now, id);
+            self.tick_chain(now, id);
             let Some(stream) = self.streams.live.get(&id) else { continue };
             if let Some((since_us, seq)) = stream.late
                 && now.mono_us >= since_us + UNITS_LATE_US
@@ -363,8 +364,8 @@ impl Shard {
                 self.refuse_late(now, id, seq);
             }
             let Some(stream) = self.streams.live.get(&id) else { continue };
-            let chained = stream.chain.as_ref().is_some_and(|chain| chain.group.is_some());
-            let idle = stream.groups.is_empty() && !chained && stream.late.is_none();
+            let units = !stream.groups.is_empty() || stream.chain.group().is_some();
+            let idle = !units && stream.late.is_none();
             if idle && now.mono_us >= stream.since_us + EARLY_WORDS_US {
                 self.streams.live.swap_remove(&id);
             }

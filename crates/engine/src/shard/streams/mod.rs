@@ -3,16 +3,13 @@
 
 mod chain;
 mod inherit;
-mod kept_chain;
 mod leader;
 mod live;
 mod memory;
-mod recovery;
 
-pub(super) use chain::is_own;
-pub use kept_chain::KeptChain;
+pub use chain::KeptChain;
+pub(super) use chain::{RECOVERY, claim_class, is_own};
 pub(super) use leader::Streams as LeaderStreams;
-pub(super) use recovery::RECOVERY;
 
 use crate::coordination::Ask;
 use crate::entry::{Apply, KeptGroup, Prepare};
@@ -205,7 +202,7 @@ impl State {
             let kept = self.streams.get_mut(&stream);
             let chained = kept.is_some_and(|kept| {
                 kept.settle(*seq, *place);
-                kept.chain.is_some()
+                kept.is_handed_on()
             });
             if chained {
                 // It has failed: it had no place, and nobody has waited for it.

@@ -79,7 +79,7 @@ fn weight(request: &ClientRequest) -> usize {
 
 /// Whether requests to several shards of a tree can be sent without waiting.
 fn may_send_ahead(core: &Core) -> bool {
-    core.config.order == Order::Constant
+    core.config.order.sends_requests_ahead()
 }
 
 impl Connection {

@@ -5,7 +5,7 @@
 //! like any single command, goes into the log a second time, at a place after all those, and that is
 //! handed on at once. See `docs/internals/order.md`; what a new leader has to ask is in `recovery`.
 
-use super::live::lost;
+use super::super::live::lost;
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
 use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
@@ -96,32 +96,27 @@ fn wants_places(stream: StreamId, units: Vec<Unit>) -> Request {
     Request { gateway: GatewayId::LAST, token: Token::default(), after: None, body }
 }
 
-/// Whether a request that waits for records is one of the shard itself.
-pub(in crate::shard) fn is_own(body: &Body) -> bool {
-    matches!(body, Body::Pipeline(group) if group.chained)
-}
-
 impl Shard {
     pub(super) fn chain_mut(&mut self, id: StreamId) -> Option<&mut Chain> {
-        self.streams.live.get_mut(&id)?.chain.as_deref_mut()
+        self.streams.live.get_mut(&id)?.chain.0.as_deref_mut()
     }
 
     fn chain(&self, id: StreamId) -> Option<&Chain> {
-        self.streams.live.get(&id)?.chain.as_deref()
+        self.streams.live.get(&id)?.chain.0.as_deref()
     }
 
     /// Units have come whose order is handed on.
-    pub(super) fn take_chain(&mut self, now: Now, asker: (GatewayId, Token), group: Arc<Group>) {
+    pub(super) fn begin_chain(&mut self, now: Now, asker: (GatewayId, Token), group: Arc<Group>) {
         let id = group.stream;
         let stream = self.stream_mut(now, id);
         stream.late = None;
-        stream.chain.get_or_insert_default().begin(Arc::clone(&group), asker);
+        stream.chain.0.get_or_insert_default().begin(Arc::clone(&group), asker);
         self.log(LogRecord::Content(group), Target::nobody());
         self.streams.mark(id);
     }
 
     /// They are durable.
-    pub(in crate::shard) fn contents_came(&mut self, group: &Group, ts: Timestamp) {
+    pub(super) fn contents_came(&mut self, group: &Group, ts: Timestamp) {
         self.state.keep_contents(group, ts);
         self.remember_stream(group.stream);
         if let Some(chain) = self.chain_mut(group.stream) {
@@ -131,7 +126,7 @@ impl Shard {
     }
 
     /// Another shard hands on.
-    pub(super) fn hear_chain(&mut self, now: Now, id: StreamId, links: Vec<Link>) {
+    pub(super) fn hear_places(&mut self, now: Now, id: StreamId, links: Vec<Link>) {
         let Some(last) = links.last().map(|link| link.seq) else { return };
         let whole = links.iter().zip(0..).all(|(link, seq)| link.seq == seq);
         let has_better = |chain: &Chain| {
@@ -141,7 +136,7 @@ impl Shard {
         if !whole || self.chain(id).is_some_and(has_better) {
             return;
         }
-        self.stream_mut(now, id).chain.get_or_insert_default().heard.insert(last, links);
+        self.stream_mut(now, id).chain.0.get_or_insert_default().heard.insert(last, links);
         self.streams.mark(id);
     }
 
@@ -178,7 +173,7 @@ impl Shard {
     }
 
     /// Does what has become possible for a stream.
-    pub(super) fn advance_chain(&mut self, now: Now, id: StreamId) {
+    pub(in crate::shard::streams) fn advance_chain(&mut self, now: Now, id: StreamId) {
         if self.chain(id).is_none_or(|chain| chain.group.is_none()) {
             return;
         }
@@ -198,7 +193,7 @@ impl Shard {
     fn fail_behind_refused(&mut self, id: StreamId) {
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         let Some(refused) = stream.told.refused else { return };
-        let Some(chain) = stream.chain.as_deref_mut() else { return };
+        let Some(chain) = stream.chain.0.as_deref_mut() else { return };
         let Some(group) = &chain.group else { return };
         let mut failed: Vec<(u32, Place)> = Vec::new();
         for (unit, step) in group.units.iter().zip(&mut chain.steps) {
@@ -236,7 +231,7 @@ impl Shard {
     }
 
     /// The records of units are free: they go into the log with their places.
-    pub(in crate::shard) fn place_run(&mut self, now: Now, group: &Group) {
+    pub(super) fn place_run(&mut self, now: Now, group: &Group) {
         let (id, first) = (group.stream, group.first());
         let Some(chain) = self.chain(id) else { return };
         let Some(mut before) = self.before(id, chain, first) else {
@@ -268,7 +263,7 @@ impl Shard {
         ops: SmallVec<[KeyedOp; 1]>,
     ) {
         self.track(now);
-        self.streams.ordering += 1;
+        self.streams.chain.ordering += 1;
         self.log(LogRecord::Ordered { stream, link, before, ops }, Target::nobody());
     }
 
@@ -278,7 +273,7 @@ impl Shard {
     /// after has others before that.)
     #[inline]
     pub(in crate::shard) fn waits_for_ordered(&self, body: &Body) -> bool {
-        self.streams.ordering > 0
+        self.streams.chain.ordering > 0
             && match body {
                 Body::Read { key, op, .. } => self.is_changing(key, op),
                 Body::Snapshot { ops, .. } => ops.iter().any(|(key, op)| self.is_changing(key, op)),
@@ -304,7 +299,7 @@ impl Shard {
     }
 
     /// A unit takes effect.
-    pub(in crate::shard) fn carry_out_ordered(
+    pub(super) fn carry_out_ordered(
         &mut self,
         now: Now,
         id: StreamId,
@@ -313,7 +308,7 @@ impl Shard {
         ctx: &Ctx,
     ) {
         self.before_ordered(id, link.seq);
-        self.streams.ordering -= 1;
+        self.streams.chain.ordering -= 1;
         self.stats.operations += ops.len() as u64;
         self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         let replies = self.state.carry_out_in_order(id, link, before, ctx);
@@ -357,7 +352,12 @@ impl Shard {
     }
 
     /// Another shard wants to know the place of a unit that is in the log here.
-    pub(super) fn asked_for_place(&mut self, id: StreamId, seq: u32, shard: ShardId) {
+    pub(in crate::shard::streams) fn asked_for_place(
+        &mut self,
+        id: StreamId,
+        seq: u32,
+        shard: ShardId,
+    ) {
         let kept = self.state.streams().get(&id).and_then(|kept| kept.group_of(seq));
         let fate = kept.and_then(|group| group.units.iter().find(|(unit, _)| *unit == seq));
         match fate {
@@ -410,19 +410,19 @@ impl Shard {
     }
 
     /// Whether units of a stream are here and not in the log.
-    pub(super) fn has_chained(&self, id: StreamId, seq: u32) -> bool {
+    pub(in crate::shard::streams) fn has_chained(&self, id: StreamId, seq: u32) -> bool {
         let group = self.chain(id).and_then(|chain| chain.group.as_ref());
         group.is_some_and(|group| group.units.iter().any(|unit| unit.seq == seq))
     }
 
     /// Forgets what is not in the log of a stream, if all is.
-    pub(super) fn end_chain(&mut self, id: StreamId) {
+    pub(in crate::shard::streams) fn end_chain(&mut self, id: StreamId) {
         let (settled, mono_us) = (self.is_settled(id), self.state.mono_us());
         if let Some(stream) = self.streams.live.get_mut(&id)
             && settled
-            && stream.chain.as_ref().is_some_and(|chain| chain.durable && chain.asker.is_none())
+            && stream.chain.0.as_ref().is_some_and(|chain| chain.durable && chain.asker.is_none())
         {
-            stream.chain = None;
+            stream.chain.0 = None;
             stream.since_us = mono_us;
             self.tell_settled(id);
         }

@@ -5,8 +5,8 @@
 //! nothing more from earlier leaders of the shard that asks. Until all have answered, and what they know
 //! is in the log again, no unit gets a place here, and nobody gets at the records of those without one.
 
-use super::chain::{Chain, Step};
-use super::live::lost;
+use super::super::live::lost;
+use super::leader::{Chain, Step};
 use crate::entry::LogRecord;
 use crate::limits::ASK_UNITS_US;
 use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
@@ -41,7 +41,7 @@ impl Shard {
     pub(super) fn listens_from(&self, id: StreamId, shard: ShardId) -> u64 {
         let kept = self.state.streams().get(&id).and_then(|kept| kept.chain.as_deref());
         let promised = kept.map_or(0, |chain| chain.promised(shard));
-        promised.max(self.streams.promising.get(&(id, shard)).copied().unwrap_or_default())
+        promised.max(self.streams.chain.promising.get(&(id, shard)).copied().unwrap_or_default())
     }
 
     /// A new leader of another shard asks what is known of its units.
@@ -51,17 +51,17 @@ impl Shard {
             return self.tell_places(id, shard, term);
         }
         if self.listens_from(id, shard) < term {
-            self.streams.promising.insert((id, shard), term);
+            self.streams.chain.promising.insert((id, shard), term);
             self.log(LogRecord::Promise { stream: id, shard, term }, Target::nobody());
         }
     }
 
     /// The promise is durable, and so is everything that was rested on earlier leaders of that shard.
-    pub(in crate::shard) fn promised(&mut self, id: StreamId, shard: ShardId, term: u64) {
+    pub(super) fn promised(&mut self, id: StreamId, shard: ShardId, term: u64) {
         self.state.promise(id, shard, term);
         self.remember_stream(id);
-        if self.streams.promising.get(&(id, shard)) == Some(&term) {
-            self.streams.promising.remove(&(id, shard));
+        if self.streams.chain.promising.get(&(id, shard)) == Some(&term) {
+            self.streams.chain.promising.remove(&(id, shard));
         }
         self.tell_places(id, shard, term);
         self.streams.mark(id);
@@ -80,7 +80,7 @@ impl Shard {
     }
 
     /// This replica leads from now on.
-    pub(super) fn inherit_chains(&mut self, now: Now) {
+    pub(in crate::shard::streams) fn inherit_chains(&mut self, now: Now) {
         let ids: Vec<StreamId> = self.state.contents.keys().copied().collect();
         if ids.is_empty() {
             return;
@@ -99,11 +99,11 @@ impl Shard {
                 recovery.keys.push(key.clone());
             }
             recovery.open.insert(id, later);
-            self.stream_mut(now, id).chain = Some(Box::new(chain));
+            self.stream_mut(now, id).chain.0 = Some(Box::new(chain));
         }
         recovery.open.retain(|_, shards| !shards.is_empty());
         self.streams.holding += 1;
-        self.streams.recovery = Some(recovery);
+        self.streams.chain.recovery = Some(recovery);
         self.ask_for_places(now);
     }
 
@@ -136,9 +136,9 @@ impl Shard {
     }
 
     /// Asks those whose answers are missing.
-    pub(super) fn ask_for_places(&mut self, now: Now) {
+    pub(in crate::shard::streams) fn ask_for_places(&mut self, now: Now) {
         let (shard, term) = (self.config.id, self.streams.term);
-        let Some(recovery) = &mut self.streams.recovery else { return };
+        let Some(recovery) = &mut self.streams.chain.recovery else { return };
         if recovery.asked_us > 0 && now.mono_us < recovery.asked_us + ASK_UNITS_US {
             return;
         }
@@ -160,7 +160,9 @@ impl Shard {
         links: Vec<Link>,
     ) {
         let current = term == self.streams.term;
-        let Some(recovery) = self.streams.recovery.as_mut().filter(|_| current) else { return };
+        let Some(recovery) = self.streams.chain.recovery.as_mut().filter(|_| current) else {
+            return;
+        };
         let Some(open) = recovery.open.get_mut(&id) else { return };
         open.retain(|shard| *shard != from);
         if open.is_empty() {
@@ -171,7 +173,7 @@ impl Shard {
 
     /// Puts the next unit whose place is known into the log again; tells whether something was done.
     pub(in crate::shard) fn recover_next(&mut self, now: Now) -> bool {
-        let Some(recovery) = &mut self.streams.recovery else { return false };
+        let Some(recovery) = &mut self.streams.chain.recovery else { return false };
         if !recovery.open.is_empty() {
             return false;
         }
@@ -218,12 +220,12 @@ impl Shard {
     }
 
     fn place_again(&mut self, now: Now, id: StreamId, link: Link, ops: SmallVec<[KeyedOp; 1]>) {
-        let Some(recovery) = &mut self.streams.recovery else { return };
+        let Some(recovery) = &mut self.streams.chain.recovery else { return };
         if let Some(known) = &mut recovery.known {
             known.pop_first();
         }
         recovery.placed.push((id, link.seq));
-        let chain = self.streams.live.get_mut(&id).and_then(|stream| stream.chain.as_deref_mut());
+        let chain = self.streams.live.get_mut(&id).and_then(|stream| stream.chain.0.as_deref_mut());
         let (Some(chain), Some(told)) = (chain, recovery.told.get(&id)) else { return };
         let is_new = |(seq, _): &(&u32, &Link)| !chain.links.contains_key(seq);
         let before = told.range(..link.seq).filter(is_new).map(|(_, link)| *link);
@@ -236,7 +238,7 @@ impl Shard {
 
     /// All is known: whoever has waited can go.
     fn end_recovery(&mut self, now: Now) {
-        let Some(recovery) = self.streams.recovery.take() else { return };
+        let Some(recovery) = self.streams.chain.recovery.take() else { return };
         self.streams.holding -= 1;
         for key in recovery.keys {
             if self.locks.release(&key, RECOVERY) {

@@ -1,7 +1,7 @@
 //! What every replica knows of streams whose order is handed on (`chain`): units that have arrived and have
 //! no place yet, the places that are known, and to which leaders of other shards nobody listens any more.
 
-use super::kept;
+use super::super::kept;
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::{Group, Link, StreamId, Unit};
@@ -45,7 +45,7 @@ impl KeptChain {
 
 impl State {
     /// Units have arrived. They hold nothing, and are in nobody's way.
-    pub(in crate::shard) fn keep_contents(&mut self, group: &Group, ts: Timestamp) {
+    pub(super) fn keep_contents(&mut self, group: &Group, ts: Timestamp) {
         let stream = self.streams.entry(group.stream).or_default();
         let at = stream.upto(group.first());
         stream.groups.insert(at, kept(group, ts));
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// A unit without a place is done with.
-    pub(super) fn drop_content(
+    pub(in crate::shard::streams) fn drop_content(
         &mut self,
         stream: StreamId,
         seq: u32,
@@ -87,7 +87,7 @@ impl State {
     }
 
     /// A unit has its place, and takes effect.
-    pub(in crate::shard) fn carry_out_in_order(
+    pub(super) fn carry_out_in_order(
         &mut self,
         stream: StreamId,
         link: Link,
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Leaders of a shard are not listened to any more that led before this term.
-    pub(in crate::shard) fn promise(&mut self, stream: StreamId, shard: ShardId, term: u64) {
+    pub(super) fn promise(&mut self, stream: StreamId, shard: ShardId, term: u64) {
         let chain = self.streams.entry(stream).or_default().chain.get_or_insert_default();
         let promised = chain.promises.entry(shard).or_default();
         *promised = term.max(*promised);
