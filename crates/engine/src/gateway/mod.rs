@@ -20,6 +20,7 @@ mod cluster;
 pub mod command_docs;
 pub mod coordination;
 mod core;
+mod errors;
 mod mail;
 mod peers;
 pub(crate) mod pipelines;

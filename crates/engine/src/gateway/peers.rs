@@ -4,8 +4,10 @@
 use super::Gateway;
 use super::admin::gather::Inquiry;
 use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
+use super::clients::connection;
 use super::clients::effect::Handled;
 use super::mail::Target;
+use super::txn::open::holder_lines;
 use crate::message::{GatewayId, Now};
 
 impl Gateway {
@@ -58,10 +60,13 @@ impl Gateway {
                 Knowledge::Count(count)
             }
             Question::ClientList(filter) => {
-                let lines = self.client_lines(filter);
+                let lines = connection::lines(&self.core, &self.pubsub, &self.sessions, filter);
                 Knowledge::Lines(lines.into_iter().map(|(_, l)| (l.id, l.to_string())).collect())
             }
-            Question::ClientKill(filter) => Knowledge::Count(self.kill_clients(filter) as i64),
+            Question::ClientKill(filter) => {
+                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                Knowledge::Count(connection::kill(core, &self.pubsub, sessions, filter) as i64)
+            }
             Question::Unblock { client, error } => {
                 Knowledge::Count(i64::from(self.unblock(*client, *error)))
             }
@@ -73,7 +78,10 @@ impl Gateway {
                 Knowledge::Counts(counts.collect())
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
-            Question::Transactions => Knowledge::Lines(self.transaction_lines()),
+            Question::Transactions => {
+                let (jobs, sessions) = (&self.jobs, &self.sessions);
+                Knowledge::Lines(holder_lines(&self.core, jobs, &self.leases, sessions))
+            }
             Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
         }
     }

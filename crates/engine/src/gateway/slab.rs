@@ -10,12 +10,12 @@ const GENERATIONS: u32 = 1 << (HANDLE_BITS - 32);
 /// A table whose places are used again under new handles.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<Cell<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct Cell<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -38,7 +38,7 @@ impl<T> Slab<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                self.entries.push(Entry { generation: 0, value: None });
+                self.entries.push(Cell { generation: 0, value: None });
                 (self.entries.len() - 1) as u32
             }
         };

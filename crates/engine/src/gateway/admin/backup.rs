@@ -44,7 +44,13 @@ impl Gateway {
     pub(in crate::gateway) fn backup(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let number = |at: usize| args.int(at).ok().and_then(|number| u64::try_from(number).ok());
         if args.len() == 2 && args.is(1, "BEGIN") {
-            return self.begin_cut(id);
+            if !self.is_idle(id) {
+                return Handled::Hold;
+            }
+            let target = self.place(id, None);
+            self.bar(target);
+            self.backups.begin(&mut self.core, target);
+            return Handled::Later;
         }
         if args.len() == 5 && args.is(1, "READ") {
             let shard =
@@ -71,16 +77,6 @@ impl Gateway {
             return Handled::Later;
         }
         unknown_subcommand(args).into()
-    }
-
-    fn begin_cut(&mut self, id: SessionId) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.backups.begin(&mut self.core, target);
-        Handled::Later
     }
 }
 

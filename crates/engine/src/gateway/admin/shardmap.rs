@@ -141,6 +141,6 @@ pub(in crate::gateway) fn written(answer: &Answer) -> Reply {
             let text = "the shard map was changed in the meantime: look at it, and try again";
             ErrorReply::new("CHANGED", text).into()
         }
-        _ => crate::gateway::routing::ways::indefinite().into(),
+        _ => crate::gateway::errors::indefinite().into(),
     }
 }

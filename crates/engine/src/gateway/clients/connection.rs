@@ -4,11 +4,13 @@ use super::client_list;
 use super::client_list::ClientLine;
 use super::effect::{Effect, View};
 use super::hello;
+use super::pubsub::PubSub;
 use super::session::{Mode, Replies, Session};
-use crate::gateway::Gateway;
 use crate::gateway::admin::gather::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
+use crate::gateway::core::Core;
+use crate::gateway::slab::Slab;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::message::{Now, RequestId};
 use adt::{Args, Blob, ErrorReply, Reply};
@@ -147,38 +149,39 @@ fn request(session: &mut Session, args: &Args<'_>) -> Effect {
     Reply::Ok.into()
 }
 
-impl Gateway {
-    /// The lines of the clients that a filter lets through.
-    pub(in crate::gateway) fn client_lines(
-        &self,
-        filter: &ClientFilter,
-    ) -> Vec<(SessionId, ClientLine)> {
-        let lines = self.sessions.iter().map(|(handle, session)| {
-            let id = SessionId(handle);
-            (id, line(session, self.core.now, self.pubsub.counts(id)))
-        });
-        lines.filter(|(_, line)| line.passes(filter)).collect()
-    }
+/// Lines of the clients that a filter lets through.
+pub(in crate::gateway) fn lines(
+    core: &Core,
+    pubsub: &PubSub,
+    sessions: &Slab<Session>,
+    filter: &ClientFilter,
+) -> Vec<(SessionId, ClientLine)> {
+    let lines = sessions.iter().map(|(handle, session)| {
+        let id = SessionId(handle);
+        (id, line(session, core.now, pubsub.counts(id)))
+    });
+    lines.filter(|(_, line)| line.passes(filter)).collect()
+}
 
-    /// Closes the connections that match; tells how many there were.
-    pub(in crate::gateway) fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
-        let lines = self.client_lines(filter);
-        for (id, _) in &lines {
-            self.close_after_replies(*id);
-            let waits = self.sessions.get(id.0).is_some_and(|s| !s.queue.is_empty());
-            if waits && !self.asks_itself(*id) {
-                // It may wait for ever, in a blocking command for instance.
-                self.core.mail.outputs.push_back(Output::Close { session: *id });
-            }
+/// Closes the connections that match; tells how many there were.
+pub(in crate::gateway) fn kill(
+    core: &mut Core,
+    pubsub: &PubSub,
+    sessions: &mut Slab<Session>,
+    filter: &ClientFilter,
+) -> usize {
+    let lines = lines(core, pubsub, sessions, filter);
+    for (id, _) in &lines {
+        let Some(session) = sessions.get_mut(id.0) else { continue };
+        session.close_after_replies(core, *id);
+        // Its only missing reply may be that of the present command.
+        let itself = session.queue.len() == 1 && ["client", "exec"].contains(&session.command);
+        if !session.queue.is_empty() && !itself {
+            // It may wait for ever, in a blocking command for instance.
+            core.mail.outputs.push_back(Output::Close { session: *id });
         }
-        lines.len()
     }
-
-    /// Whether the session's only missing reply is that of the present command.
-    fn asks_itself(&self, id: SessionId) -> bool {
-        let Some(session) = self.sessions.get(id.0) else { return false };
-        session.queue.len() == 1 && ["client", "exec"].contains(&session.command)
-    }
+    lines.len()
 }
 
 /// `CLIENT UNBLOCK number [TIMEOUT | ERROR]`.

@@ -2,6 +2,7 @@
 
 use super::session::{Mode, Session, Slot, SlotState};
 use crate::gateway::api::{Output, SessionId};
+use crate::gateway::core::Core;
 use crate::gateway::mail::{ATTEMPT, Mail, Target, WHOLE};
 use crate::gateway::txn::work::Keep;
 use crate::gateway::{Gateway, Held};
@@ -108,12 +109,8 @@ impl Gateway {
 
     /// The connection is closed once the newest reply is sent.
     pub(in crate::gateway) fn close_after_replies(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        session.closing = true;
-        session.held.clear();
-        match session.queue.back_mut() {
-            Some(slot) => slot.last = true,
-            None => self.core.mail.outputs.push_back(Output::Close { session: id }),
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.close_after_replies(&mut self.core, id);
         }
     }
 
@@ -163,6 +160,18 @@ impl Gateway {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Session {
+    /// Lets the connection be closed once the newest reply is sent.
+    pub fn close_after_replies(&mut self, core: &mut Core, id: SessionId) {
+        self.closing = true;
+        self.held.clear();
+        match self.queue.back_mut() {
+            Some(slot) => slot.last = true,
+            None => core.mail.outputs.push_back(Output::Close { session: id }),
         }
     }
 }

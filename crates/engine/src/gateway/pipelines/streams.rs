@@ -229,11 +229,9 @@ impl Gateway {
         answer: Answer,
     ) {
         let lost = match answer {
-            Answer::Unread => crate::gateway::routing::unread::answer_error().into(),
-            Answer::Refused(Refusal::Unread) => {
-                crate::gateway::routing::unread::request_error().into()
-            }
-            _ => crate::gateway::routing::ways::indefinite().into(),
+            Answer::Unread => crate::gateway::errors::answer_unread().into(),
+            Answer::Refused(Refusal::Unread) => crate::gateway::errors::request_unread().into(),
+            _ => crate::gateway::errors::indefinite().into(),
         };
         self.units_settled((id, stream_id, first), (shard, count), answer, &lost);
     }

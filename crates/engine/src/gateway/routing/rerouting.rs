@@ -7,9 +7,9 @@
 //! session on a key keep their order across a split, too. Where a session's order holds across shards,
 //! requests that relied on going to one shard, and do not go to one any more, are dispatched anew.
 
-use super::response::moved;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::errors::{Cause, moved};
 use crate::gateway::mail::Pending;
 use crate::gateway::pipelines::streams::Planned;
 use crate::gateway::{Gateway, Job};
@@ -57,7 +57,7 @@ impl Gateway {
             .filter(|(_, job)| matches!(job, Job::Intervals(txn) if txn.reads_at(shard)))
             .map(|(job, _)| job)
             .collect();
-        let cause = crate::gateway::txn::Cause::Refused(Refusal::Moved);
+        let cause = Cause::Refused(Refusal::Moved);
         intervals.into_iter().for_each(|job| self.abort_intervals(job, cause));
     }
 

@@ -3,11 +3,12 @@
 use super::unread::What;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
+pub(in crate::gateway) use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Pending;
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::txn::work::{Finish, Outcome};
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
-use adt::{ErrorReply, Reply};
+use adt::Reply;
 use smallvec::SmallVec;
 
 impl Gateway {
@@ -260,34 +261,5 @@ impl Gateway {
                 }
             }
         }
-    }
-}
-
-/// The error for a request that a split has come between.
-pub(in crate::gateway) fn moved() -> ErrorReply {
-    let text = "what this needs goes to a new shard just now; it had no effect, try it again";
-    ErrorReply::new("TRYAGAIN", text)
-}
-
-/// The reply for an answer that does not belong to its request, or a refusal.
-pub(in crate::gateway) fn unexpected(answer: &Answer) -> Reply {
-    match answer {
-        Answer::Refused(Refusal::Busy) => {
-            let text = "too many requests wait already; wait a little and try again";
-            ErrorReply::new("BUSY", text).into()
-        }
-        Answer::Refused(Refusal::Moved) => moved().into(),
-        Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
-        Answer::Refused(Refusal::UnderWay) => crate::gateway::txn::repeated::under_way().into(),
-        Answer::Unread => super::unread::answer_error().into(),
-        Answer::Unknown => super::ways::indefinite().into(),
-        Answer::TookEffect { ts, replies, .. } => {
-            crate::gateway::txn::repeated::without_replies(*ts, replies).into()
-        }
-        Answer::Fenced => crate::gateway::waiting::fence::fenced().into(),
-        Answer::Voided => crate::gateway::txn::commit::voided().into(),
-        Answer::Forgotten => crate::gateway::txn::commit::forgotten().into(),
-        Answer::Refused(_) => crate::gateway::txn::Cause::Refused(Refusal::Conflict).error().into(),
-        _ => Reply::err("a shard gave an answer that does not belong to the request"),
     }
 }

@@ -5,53 +5,15 @@
 //! have taken effect: `INDEFINITE`. What no client waits for, such as finding out what became of a
 //! transaction, waits on.
 
-use super::ways::indefinite;
 use crate::gateway::api::CoordinationClient;
+use crate::gateway::errors::{Cause, Unled, indefinite};
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::txn::{Cause, Stage};
+use crate::gateway::txn::Stage;
 use crate::gateway::{Gateway, Job};
 use crate::limits::REPLICAS_MAX;
-use crate::message::{Answer, Body, MachineId, ShardId};
+use crate::message::{Answer, Body, ShardId};
 use adt::{ErrorReply, Reply};
 use std::collections::BTreeSet;
-
-/// A shard without a leader, and who is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct Unled {
-    shard: ShardId,
-    /// The machine that says so.
-    own: MachineId,
-    /// How many machines hold the shard.
-    holders: u16,
-    /// Those of them that are not connected; the rest is 0.
-    missing: [u16; REPLICAS_MAX],
-}
-
-impl Unled {
-    /// The error for a request that had no effect.
-    pub fn error(self) -> ErrorReply {
-        let (shard, why) = (self.shard.0, self.why());
-        let text = format!("shard {shard} has no leader: {why}; this had no effect");
-        ErrorReply::new("CLUSTERDOWN", text)
-    }
-
-    /// What is missing for a leader.
-    fn why(self) -> String {
-        let Self { own, holders, missing, .. } = self;
-        let missing: Vec<String> =
-            missing.iter().filter(|number| **number > 0).map(u16::to_string).collect();
-        if missing.is_empty() {
-            return format!(
-                "all {holders} machines that hold it are connected, and none is elected"
-            );
-        }
-        let (own, list) = (own.0, missing.join(", "));
-        let are = if missing.len() == 1 { "is" } else { "are" };
-        format!(
-            "of the {holders} machines that hold it, {list} {are} not connected with machine {own}"
-        )
-    }
-}
 
 /// Whether a request waits for a leader however long that takes: no client waits for its answer, or
 /// the client has a time-out of its own.

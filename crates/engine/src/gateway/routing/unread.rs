@@ -2,9 +2,9 @@
 //! and for good, and everything else on the connection goes on.
 
 use crate::gateway::Gateway;
+use crate::gateway::errors::{answer_unread, request_unread};
 use crate::gateway::mail::Pending;
 use crate::message::{Answer, Refusal};
-use adt::ErrorReply;
 
 /// What could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,21 +15,6 @@ pub(in crate::gateway) enum What {
     Answer,
 }
 
-/// The error for a request that did not get through.
-pub(in crate::gateway) fn request_error() -> ErrorReply {
-    ErrorReply::err(
-        "the request cannot be told to the machine that leads the shard: it is too long for one \
-         message, or of a form that is not understood there; it had no effect",
-    )
-}
-
-/// The error for an answer that did not get through.
-pub(in crate::gateway) fn answer_error() -> ErrorReply {
-    let text = "the answer of the machine that leads the shard cannot be read here: the request may \
-                have taken effect or not; look";
-    ErrorReply::new("INDEFINITE", text)
-}
-
 impl Gateway {
     /// A request, or its answer, could not be read. It is not asked again: it would fail again.
     pub(in crate::gateway) fn not_read(&mut self, token: u64, what: What) {
@@ -38,8 +23,8 @@ impl Gateway {
         }
         let Some(pending) = self.core.mail.pending.remove(token) else { return };
         let error = || match what {
-            What::Request => request_error(),
-            What::Answer => answer_error(),
+            What::Request => request_unread(),
+            What::Answer => answer_unread(),
         };
         let refused = Answer::Refused(Refusal::Unread);
         let told = match (&pending, what) {

@@ -11,12 +11,12 @@
 //! next one: the token says how often the request was asked.
 
 use crate::gateway::api::{Output, SessionId};
+use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Mail, Pending};
-use crate::gateway::txn::{Cause, Stage};
+use crate::gateway::txn::Stage;
 use crate::gateway::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
 use crate::replica::splits_of;
-use adt::ErrorReply;
 use adt::collections::Map;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -350,13 +350,6 @@ impl Ways {
         }
         held
     }
-}
-
-/// The error for a request of which nobody knows whether it took effect.
-pub(in crate::gateway) fn indefinite() -> ErrorReply {
-    let text = "the machine that led this shard was lost before it answered: the request may have \
-                taken effect or not; look, or send it under a request number to be able to repeat it";
-    ErrorReply::new("INDEFINITE", text)
 }
 
 impl Gateway {

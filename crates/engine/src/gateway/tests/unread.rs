@@ -1,7 +1,7 @@
 //! Stories about requests and answers that another machine, or this one, could not read.
 
 use super::*;
-use crate::gateway::routing::unread::{answer_error, request_error};
+use crate::gateway::errors::{answer_unread, request_unread};
 
 /// A story in which another machine leads both shards.
 fn elsewhere() -> Story {
@@ -27,7 +27,7 @@ fn what_cannot_be_read_fails_alone_and_is_not_asked_again() {
     story.answer(sent[0].1, REFUSED);
     story.answer(sent[1].1, Answer::Unread);
     story.answer(sent[2].1, done(&[3]));
-    let replies = [error(request_error()), error(answer_error()), Reply::Int(3)];
+    let replies = [error(request_unread()), error(answer_unread()), Reply::Int(3)];
     assert_eq!(story.replies(), replies);
     // When the leader is lost, and with it whatever it was asked, nothing of it is asked again.
     story.gateway.machine_lost(story.now, MachineId(2));
@@ -42,7 +42,7 @@ fn a_transaction_that_a_shard_cannot_read_ends_everywhere_and_is_not_tried_again
     story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
     story.answer(sent[1].1, REFUSED);
     let (ended, replies) = story.out();
-    assert_eq!(replies, [error(request_error()), Reply::Status("PONG")]);
+    assert_eq!(replies, [error(request_unread()), Reply::Status("PONG")]);
     let ends = |body: &Body| matches!(body, Body::Decide { commit: None, .. });
     assert_eq!(ended.iter().filter(|(_, _, body)| ends(body)).count(), 2, "{ended:?}");
     assert_eq!(story.gateway.core.mail.pending.len(), 0);
@@ -54,7 +54,7 @@ fn a_read_over_two_shards_fails_when_one_of_them_cannot_read_it() {
     story.says("MGET a b");
     let sent = story.sent();
     story.answer(sent[0].1, REFUSED);
-    assert_eq!(story.replies(), [error(request_error())]);
+    assert_eq!(story.replies(), [error(request_unread())]);
     story.answer(sent[1].1, snapshot(1, 1, 9));
     assert!(story.replies().is_empty());
 }
@@ -66,7 +66,7 @@ fn a_lock_that_a_shard_cannot_read_ends_its_transaction_for_good() {
     let sent = story.sent();
     story.answer(sent[0].1, REFUSED);
     let (ended, replies) = story.out();
-    assert_eq!(replies, [error(request_error())]);
+    assert_eq!(replies, [error(request_unread())]);
     assert!(ended.iter().all(|(_, _, body)| matches!(body, Body::Release { .. })), "{ended:?}");
 }
 
@@ -77,7 +77,7 @@ fn what_is_asked_of_all_shards_fails_when_one_of_them_cannot_be_read() {
     let sent = story.sent();
     story.answer(sent[0].1, Answer::Reply(Reply::Int(4)));
     story.answer(sent[1].1, Answer::Unread);
-    assert_eq!(story.replies(), [error(answer_error())]);
+    assert_eq!(story.replies(), [error(answer_unread())]);
 }
 
 #[test]

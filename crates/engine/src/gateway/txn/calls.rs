@@ -3,8 +3,9 @@
 
 use super::lease::{EarlyAccess, LeaseOutcome, SharedRead};
 use super::work::Outcome;
-use super::{Cause, Role, Txn};
+use super::{Role, Txn};
 use crate::entry::Apply;
+use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Mail, Pending, Target};
 use crate::gateway::{Gateway, Job};
 use crate::message::{Answer, Body, Concurrency, KeyedOp, Refusal};

@@ -1,12 +1,13 @@
 //! How a transaction commits: votes, the decision, the replies.
 
 use super::work::{Finish, Outcome, Step, missing};
-use super::{Cause, Role, Stage, Txn};
+use super::{Role, Stage, Txn};
 use crate::entry::{Apply, Prepare};
 use crate::gateway::clients::session::Mode;
+use crate::gateway::errors::{Cause, forgotten, indefinite, unexpected, voided};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
-use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
+use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Fate, Guard, Refusal, RequestId, ShardId, Version};
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -55,21 +56,6 @@ pub(in crate::gateway) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
                 && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
         }
     }
-}
-
-/// The error for a request whose number was given up.
-pub(in crate::gateway) fn voided() -> ErrorReply {
-    let text = "TXN RESOLVE has settled that this request number takes no effect; use another one";
-    ErrorReply::new("VOIDED", text)
-}
-
-/// The error for a request whose number is too old.
-pub(in crate::gateway) fn forgotten() -> ErrorReply {
-    let text = format!(
-        "whether a request with this number took effect is not remembered any more, and it did not \
-         now: count up, and have at most {REQUESTS_PER_CLIENT_MAX} requests of one name open at once"
-    );
-    ErrorReply::new("INDEFINITE", text)
 }
 
 impl Gateway {
@@ -206,7 +192,7 @@ impl Gateway {
         if txn.touched.iter().filter(|t| t.prepared).count() > 1 {
             self.ask_fate(job, shard);
         } else {
-            self.end_without_effect(job, crate::gateway::routing::ways::indefinite().into());
+            self.end_without_effect(job, indefinite().into());
         }
     }
 
@@ -374,7 +360,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => crate::gateway::routing::response::unexpected(&other),
+            other => unexpected(&other),
         };
         txn.answers[index as usize].1[0] = reply;
         txn.left -= 1;

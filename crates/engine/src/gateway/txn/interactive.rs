@@ -4,14 +4,15 @@
 //! commit. With it they answer `QUEUED` and are deferred, so that they wait for nobody; their
 //! replies come with the commit.
 
-use super::open::{Open, Wish};
+use super::open::{Open, Wish, holders};
 use super::readonly::Intervals;
 use super::work::Step;
-use super::{Cause, Role, Txn};
+use super::{Role, Txn};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::connection::request_id;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
+use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::routing::data::long_key;
 use crate::gateway::{Gateway, Job};
@@ -38,7 +39,9 @@ impl Gateway {
             };
         }
         if args.is(1, "HOLDERS") {
-            return self.txn_holders(id, args);
+            let Some(session) = self.sessions.get(id.0) else { return Handled::Later };
+            let effect = holders(&self.core, session, args);
+            return self.carry_out(id, effect);
         }
         if args.is(1, "RESOLVE") {
             return self.resolve(id, args);

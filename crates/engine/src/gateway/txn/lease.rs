@@ -9,8 +9,9 @@
 //! that are younger than the waiter give way as if they held the lock alone. A member that writes the
 //! key locks it for itself first and leaves.
 
-use super::{Cause, Txn};
+use super::Txn;
 use crate::gateway::core::Core;
+use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::slab::Slab;
 use crate::message::{Answer, Body, KeyedOp, Refusal, ShardId, TxnId};

@@ -21,8 +21,8 @@ use super::api::SessionId;
 use super::mail::{Mail, Target};
 use super::slab::Slab;
 use super::{Gateway, Job};
-use crate::gateway::routing::unled::Unled;
-use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, TxnId};
+use crate::gateway::errors::Cause;
+use crate::message::{Age, Body, Guard, KeyedOp, RequestId, ShardId, TxnId};
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 use calls::Call;
 use open::Open;
@@ -129,76 +129,6 @@ pub(super) struct Touched {
     pub shard: ShardId,
     /// It was asked to prepare.
     pub prepared: bool,
-}
-
-/// Why an attempt cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// An older transaction waits for it while it waits itself.
-    Wounded,
-    /// It sent nothing for longer than this, in milliseconds, while others waited for it.
-    Idle(u64),
-    /// It has lasted for longer than this, in milliseconds, and others waited for it.
-    Lasted(u64),
-    /// A shard refused.
-    Refused(Refusal),
-    /// What it had read has changed.
-    Changed,
-    /// One of its commands was refused, and it was blind.
-    Discarded,
-    /// Nobody leads a shard that it needs.
-    Unled(Unled),
-}
-
-/// The error for a transaction that lacks a command, in Redis' words.
-pub(super) fn discarded() -> ErrorReply {
-    ErrorReply::new("EXECABORT", "Transaction discarded because of previous errors.")
-}
-
-impl Cause {
-    /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
-    /// wounded for ever.
-    fn passes(self) -> bool {
-        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
-    }
-
-    /// Whether another attempt would only make it worse, or end like this one.
-    fn is_final(self) -> bool {
-        matches!(self, Self::Refused(Refusal::Busy | Refusal::Unread) | Self::Unled(_))
-    }
-
-    /// The error for the client.
-    pub fn error(self) -> ErrorReply {
-        let overdue = |what: &str, ms: u64, setting: &str| {
-            let s = ms as f64 / 1000.0;
-            format!("{what} for more than {s} s ({setting}) while others waited for what it holds")
-        };
-        let why = match self {
-            Self::Wounded => "an older transaction needs what it holds".to_owned(),
-            Self::Idle(ms) => {
-                overdue("its client had sent nothing", ms, "transaction_idle_timeout")
-            }
-            Self::Lasted(ms) => overdue("it had lasted", ms, "transaction_timeout"),
-            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs".into(),
-            Self::Refused(Refusal::UnderWay) => return repeated::under_way(),
-            Self::Refused(Refusal::LocksLost) => "its locks were lost".into(),
-            Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),
-            Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now".into(),
-            Self::Changed => "what it had read was changed".into(),
-            Self::Discarded => return discarded(),
-            Self::Unled(unled) => return unled.error(),
-            Self::Refused(Refusal::Busy) => {
-                let text = "too many requests wait already; wait a little and try again";
-                return ErrorReply::new("BUSY", text);
-            }
-            Self::Refused(Refusal::Unread) => {
-                return crate::gateway::routing::unread::request_error();
-            }
-        };
-        let text =
-            format!("the transaction was aborted because {why}; it had no effect, try it again");
-        ErrorReply::new("TXNABORT", text)
-    }
 }
 
 impl Txn {

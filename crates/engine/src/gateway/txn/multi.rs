@@ -9,6 +9,7 @@ use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
 use crate::gateway::clients::session_commands;
+use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::{key_too_long, long_key};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
@@ -138,7 +139,7 @@ impl Gateway {
             session.mode = Mode::Single;
             session.watched.clear();
             session.refresh();
-            return super::discarded().into();
+            return discarded().into();
         }
         let guards = std::mem::take(&mut session.watched);
         let target = Target { session: id, seq: 0, item: crate::gateway::mail::WHOLE };
@@ -271,7 +272,7 @@ impl Gateway {
     /// The version of a watched key is known.
     pub(in crate::gateway) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
         if matches!(answer, Answer::Refused(_)) {
-            return self.watch_failed(target, crate::gateway::routing::response::moved().into());
+            return self.watch_failed(target, moved().into());
         }
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         let Answer::Version(version) = answer else { return };

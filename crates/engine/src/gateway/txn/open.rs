@@ -2,12 +2,17 @@
 //! and which they are, for clients that wait (`TXN HOLDERS`). And those that take effect as a whole or
 //! not at all: with `STRICT` everything is undone if a command is refused.
 
-use super::{Cause, Role, Stage, Txn};
+use super::lease::Leases;
+use super::{Role, Stage, Txn};
 use crate::gateway::acl::KeyAccess;
 use crate::gateway::admin::gather::{Combine, Inquiry};
-use crate::gateway::api::{Patience, Question, SessionId};
-use crate::gateway::clients::effect::Handled;
+use crate::gateway::api::{Patience, Question};
+use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::session::Session;
+use crate::gateway::core::Core;
+use crate::gateway::errors::Cause;
 use crate::gateway::routing::data::key_too_long;
+use crate::gateway::slab::Slab;
 use crate::gateway::{Gateway, Job};
 use crate::limits::{IDLE_LOAD_US, TRANSACTION_TIMEOUT_MS_MAX, WANTED_US};
 use crate::message::{Body, TxnId};
@@ -208,57 +213,6 @@ impl Gateway {
             None => self.commit(job),
         }
     }
-
-    /// `TXN HOLDERS key`: how many wait for what transactions hold there, for how long, and which hold it.
-    pub(in crate::gateway) fn txn_holders(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let key = match args.blob(2) {
-            Ok(key) if args.len() == 3 => key,
-            _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
-        };
-        if let Some(error) = key_too_long(&key) {
-            return error.into();
-        }
-        let read = KeyAccess { read: true, write: false };
-        let user = self.sessions.get(id.0).and_then(|session| session.user.as_ref());
-        if !user.is_some_and(|user| user.may_access(&key, read)) {
-            let text = "No permissions to access a key";
-            return ErrorReply::new("NOPERM", text).into();
-        }
-        let home = self.core.mail.shard_of(&key);
-        let inquiry = Inquiry::of_shard(Combine::Holders, home, Body::Holders { key });
-        self.inquire(id, inquiry.and_gateways(Question::Transactions))
-    }
-
-    /// A line for each name under which shards know a transaction of this gateway.
-    pub(in crate::gateway) fn transaction_lines(&self) -> Vec<(u64, String)> {
-        let jobs = self.jobs.iter().filter_map(|(_, job)| match job {
-            Job::Txn(txn) => Some(txn),
-            _ => None,
-        });
-        let lines = jobs.flat_map(|txn| {
-            let (client, about) = self.about_holder(txn);
-            let names = std::iter::once(txn.id).chain(self.leases.names(txn));
-            names.map(move |name| (client, format!("txn={name} {about}")))
-        });
-        lines.collect()
-    }
-
-    fn about_holder(&self, txn: &Txn) -> (u64, String) {
-        let Some(session) = self.sessions.get(txn.session.0) else { return Default::default() };
-        let since_ms = |us: u64| self.core.now.mono_us.saturating_sub(us) / 1000;
-        let (about, kind) = (&session.about, if txn.open.is_some() { "txn" } else { "command" });
-        let began_us = txn.open.as_ref().map_or(session.active_us, |open| open.began_us);
-        let text = format!(
-            "id={} addr={} name={} kind={kind} cmd={} age-ms={} idle-ms={}",
-            about.client,
-            about.opening.peer,
-            about.name,
-            session.command,
-            since_ms(began_us),
-            since_ms(session.active_us),
-        );
-        (about.client, text)
-    }
 }
 
 impl Txn {
@@ -266,6 +220,61 @@ impl Txn {
     fn works(&self) -> bool {
         !self.tokens.is_empty() || self.calls.len() > 0 || self.stage != Stage::Running
     }
+}
+
+/// `TXN HOLDERS key`: how many wait for what transactions hold there, for how long, and which hold it.
+pub(super) fn holders(core: &Core, session: &Session, args: &Args<'_>) -> Effect {
+    let key = match args.blob(2) {
+        Ok(key) if args.len() == 3 => key,
+        _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
+    };
+    if let Some(error) = key_too_long(&key) {
+        return error.into();
+    }
+    let read = KeyAccess { read: true, write: false };
+    if !session.user.as_ref().is_some_and(|user| user.may_access(&key, read)) {
+        let text = "No permissions to access a key";
+        return ErrorReply::new("NOPERM", text).into();
+    }
+    let home = core.mail.shard_of(&key);
+    let inquiry = Inquiry::of_shard(Combine::Holders, home, Body::Holders { key });
+    inquiry.and_gateways(Question::Transactions).into()
+}
+
+/// A line for each name under which shards know a transaction of this gateway.
+pub(in crate::gateway) fn holder_lines(
+    core: &Core,
+    jobs: &Slab<Job>,
+    leases: &Leases,
+    sessions: &Slab<Session>,
+) -> Vec<(u64, String)> {
+    let jobs = jobs.iter().filter_map(|(_, job)| match job {
+        Job::Txn(txn) => Some(txn),
+        _ => None,
+    });
+    let lines = jobs.flat_map(|txn| {
+        let session = sessions.get(txn.session.0);
+        let (client, about) = session.map(|s| about_holder(core, txn, s)).unwrap_or_default();
+        let names = std::iter::once(txn.id).chain(leases.names(txn));
+        names.map(move |name| (client, format!("txn={name} {about}")))
+    });
+    lines.collect()
+}
+
+fn about_holder(core: &Core, txn: &Txn, session: &Session) -> (u64, String) {
+    let since_ms = |us: u64| core.now.mono_us.saturating_sub(us) / 1000;
+    let (about, kind) = (&session.about, if txn.open.is_some() { "txn" } else { "command" });
+    let began_us = txn.open.as_ref().map_or(session.active_us, |open| open.began_us);
+    let text = format!(
+        "id={} addr={} name={} kind={kind} cmd={} age-ms={} idle-ms={}",
+        about.client,
+        about.opening.peer,
+        about.name,
+        session.command,
+        since_ms(began_us),
+        since_ms(session.active_us),
+    );
+    (about.client, text)
 }
 
 /// The reply of `TXN HOLDERS` from what the shard says and the lines of all gateways.

@@ -4,9 +4,9 @@
 //! When a new read does not fit, the earlier reads are asked again: if they give the same replies,
 //! their interval reaches further; if not, the transaction is aborted at that read.
 
-use super::Cause;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::Mode;
+use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::snapshot::{Part, instant, later};
 use crate::gateway::slab::Slab;

@@ -7,10 +7,11 @@
 //! the first one is lost before, the replies are, and the client is told so, and when the request took
 //! effect. Nothing is carried out twice, whatever it has an effect on.
 
-use super::commit::{forgotten, home_key, is_direct};
+use super::commit::{home_key, is_direct};
 use super::work::{Finish, Keep, Outcome, Step};
-use super::{BACKOFF_US, Cause, Role, Stage, Txn};
+use super::{BACKOFF_US, Role, Stage, Txn};
 use crate::entry::Dropped;
+use crate::gateway::errors::{Cause, forgotten, replies_lost, under_way};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
 use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
@@ -21,16 +22,6 @@ use adt::{Blob, ErrorReply, Reply, Timestamp};
 
 /// How often the rests between questions become twice as long: up to a tenth of a second.
 const RESTS_DOUBLED_MAX: u32 = 10;
-
-/// The error for a request whose replies were lost.
-fn lost(ts: Timestamp) -> ErrorReply {
-    repeated(ts, "its replies were lost with the machine that had put them together")
-}
-
-/// The error for a request whose replies a shard does not have.
-pub(in crate::gateway) fn without_replies(ts: Timestamp, replies: &[Reply]) -> ErrorReply {
-    told_dropped(replies).cloned().unwrap_or_else(|| lost(ts))
-}
 
 /// The error for a transaction whose commands have been answered anew.
 fn answered_anew(ts: Timestamp) -> ErrorReply {
@@ -54,13 +45,6 @@ pub(in crate::gateway) fn of_this_try(error: &ErrorReply) -> ErrorReply {
         }
         _ => error.clone(),
     }
-}
-
-/// The error for a request that is under way.
-pub(in crate::gateway) fn under_way() -> ErrorReply {
-    let text = "a request with this number is under way, over another connection or because a machine was \
-                lost: whether it takes effect is not known yet; ask again under the same number";
-    ErrorReply::new("INDEFINITE", text)
 }
 
 /// Of the keys of operations the one with the smallest slot.
@@ -148,7 +132,7 @@ impl Gateway {
         if direct {
             return self.repeat_answered(job, ts, replies, whole);
         }
-        self.end_without_effect(job, lost(ts).into());
+        self.end_without_effect(job, replies_lost(ts).into());
     }
 
     /// A shard has carried operations out before under their request number. If the session has carried out

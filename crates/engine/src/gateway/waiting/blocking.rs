@@ -174,7 +174,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => crate::gateway::routing::response::unexpected(&other),
+            other => crate::gateway::errors::unexpected(&other),
         };
         self.attempt_done(job, reply);
     }

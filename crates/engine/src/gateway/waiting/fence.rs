@@ -20,13 +20,6 @@ use adt::{Args, Command, ErrorReply, Flags, Handler, Reply};
 /// The words of `FENCE` before the command.
 const PREFIX: usize = 3;
 
-/// The error for something that came with a token that is too small.
-pub(in crate::gateway) fn fenced() -> ErrorReply {
-    let text =
-        "a larger token of this lock was seen: somebody else has got it since; nothing was done";
-    ErrorReply::new("FENCED", text)
-}
-
 /// The error for something on several shards.
 pub(in crate::gateway) fn several_shards() -> ErrorReply {
     let text = "FENCE takes keys of one hash slot (give them a common {tag}); for others use TXN, and \

@@ -4,9 +4,9 @@
 use super::circles::Suspect;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::key_too_long;
-use crate::gateway::routing::response::unexpected;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::gateway::{Gateway, Job};
 use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::{Connection, Context};
 use crate::coordination::spread::{HOME, Spread};
 use crate::coordination::{Answered, Change, SessionId, Write};
-use crate::gateway::api::{CoordinationClient, Order};
+use crate::gateway::api::CoordinationClient;
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Sender};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
