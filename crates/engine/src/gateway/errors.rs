@@ -6,27 +6,27 @@ use crate::message::{Answer, MachineId, Refusal, ShardId};
 use crate::shard::state::requests::{repeated, told_dropped};
 use adt::{ErrorReply, Reply, Timestamp};
 
-/// Why an attempt cannot go on.
+/// Reason why an attempt at a transaction cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Cause {
-    /// An older transaction waits for it while it waits itself.
+    /// An older transaction waits for this one while it waits itself.
     Wounded,
-    /// It sent nothing for longer than this, in milliseconds, while others waited for it.
+    /// The client sent nothing for longer than this, in milliseconds, while others waited for it.
     Idle(u64),
-    /// It has lasted for longer than this, in milliseconds, and others waited for it.
+    /// The transaction has lasted for longer than this, in milliseconds, and others waited for it.
     Lasted(u64),
     /// A shard refused.
     Refused(Refusal),
-    /// What it had read has changed.
+    /// A value that the transaction had read has changed.
     Changed,
-    /// One of its commands was refused, and it was blind.
+    /// A command of the transaction was refused, and it was blind.
     Discarded,
-    /// Nobody leads a shard that it needs.
+    /// A shard that the transaction needs has no leader.
     Unled(Unled),
 }
 
 impl Cause {
-    /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
+    /// Whether the cause passes by itself: a shard stands still for a moment only, and the oldest is not
     /// wounded for ever.
     pub fn passes(self) -> bool {
         matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))

@@ -212,7 +212,7 @@ impl Gathers {
                 Ok(reply) => reply,
                 Err(inquiry) => {
                     // A page asks shards only.
-                    let _ = self.begin(core, target, inquiry);
+                    let _ = self.begin(core, target, *inquiry);
                     return;
                 }
             },

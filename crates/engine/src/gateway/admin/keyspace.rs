@@ -101,7 +101,7 @@ impl Page {
 
     /// Takes the answers of the shards that were asked, each with its shard's number at the end. Gives
     /// the reply, or the question to the next shards.
-    pub fn answered(mut self, shards: u16, mut replies: Vec<Reply>) -> Result<Reply, Inquiry> {
+    pub fn answered(mut self, shards: u16, mut replies: Vec<Reply>) -> Result<Reply, Box<Inquiry>> {
         let number = |reply: &Reply| match reply {
             Reply::Array(parts) => match parts.last() {
                 Some(Reply::Int(shard)) => *shard,
@@ -112,7 +112,7 @@ impl Page {
         replies.sort_by_key(number);
         let nothing = replies.is_empty();
         let full = self.take(replies.into_iter()) || self.shard.0 >= shards || nothing;
-        if full { Ok(self.reply(shards)) } else { Err(self.inquiry(shards)) }
+        if full { Ok(self.reply(shards)) } else { Err(Box::new(self.inquiry(shards))) }
     }
 
     /// The reply, with the cursor of the next page.

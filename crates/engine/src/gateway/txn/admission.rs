@@ -60,18 +60,18 @@ impl Admission {
 
     /// The job that was not looked at for longest, if it is time for that. [`Admission::stays`] or
     /// [`Admission::discounted`] follows.
-    pub fn oldest(&mut self, now_us: u64) -> Option<u64> {
+    pub(super) fn oldest(&mut self, now_us: u64) -> Option<u64> {
         let due = self.running.front().is_some_and(|(us, _)| us + IDLE_LOAD_US <= now_us);
         if due { self.running.pop_front().map(|(_, job)| job) } else { None }
     }
 
     /// Lets a transaction that was looked at go on counting.
-    pub fn stays(&mut self, now_us: u64, job: u64) {
+    pub(super) fn stays(&mut self, now_us: u64, job: u64) {
         self.running.push_back((now_us, job));
     }
 
     /// Discounts a transaction that was looked at, until its client sends something.
-    pub fn discounted(&mut self) {
+    pub(super) fn discounted(&mut self) {
         self.active -= 1;
     }
 

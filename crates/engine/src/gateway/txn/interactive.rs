@@ -91,7 +91,8 @@ impl Gateway {
         let Wish { readonly, blind, .. } = wish;
         let lockless = readonly && self.core.config.concurrency.reads_without_locks();
         if !lockless {
-            self.discount_idle();
+            let now_us = self.core.now.mono_us;
+            self.admission.discount_idle(now_us, &mut self.jobs, &self.sessions);
         }
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         let limited = !lockless && self.core.config.concurrency.admits_a_few();
@@ -183,7 +184,11 @@ impl Gateway {
         spec: &'static CommandSpec,
         args: &Args<'_>,
     ) -> bool {
-        self.counts_again(job);
+        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job)
+            && txn.counts_again()
+        {
+            self.admission.begun(self.core.now.mono_us, job);
+        }
         let Handler::Data(parse) = spec.handler else {
             if ["fence", "lock.section"].contains(&spec.name) {
                 let name = spec.name.to_ascii_uppercase();

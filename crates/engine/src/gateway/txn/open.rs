@@ -1,7 +1,8 @@
 //! Interactive transactions that keep others waiting: how long they may, which of them count as load,
-//! and which they are, for clients that wait (`TXN HOLDERS`). And those that take effect as a whole or
-//! not at all: with `STRICT` everything is undone if a command is refused.
+//! and which they are, for clients that wait (`TXN HOLDERS`). Also strict transactions, which take effect
+//! as a whole or not at all: with `STRICT` everything is undone if a command is refused.
 
+use super::admission::Admission;
 use super::lease::Leases;
 use super::{Role, Stage, Txn};
 use crate::gateway::acl::KeyAccess;
@@ -19,7 +20,7 @@ use crate::message::{Body, TxnId};
 use adt::{Args, Blob, ErrorReply, Op, Reply};
 use std::collections::BTreeMap;
 
-/// How a client wants its transaction.
+/// Options of `TXN BEGIN`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct Wish {
     pub readonly: bool,
@@ -28,18 +29,18 @@ pub(in crate::gateway) struct Wish {
     pub patience: Patience,
 }
 
-/// What is known of a transaction whose client sends one command after the other.
+/// State of a transaction whose client sends one command after the other.
 pub(in crate::gateway) struct Open {
     pub patience: Patience,
-    /// When it has begun, on the monotonic clock in microseconds.
+    /// Beginning of the transaction, on the monotonic clock in microseconds.
     pub began_us: u64,
-    /// When it was last heard that others wait for what it holds.
+    /// Last time at which others waited for what the transaction holds.
     wanted_us: Option<u64>,
     /// Whether it counts among those that run.
     pub counts: bool,
-    /// Everything is undone if a command is refused.
+    /// Whether everything is undone if a command is refused.
     strict: bool,
-    /// It was found out that no deferred write will be refused.
+    /// Whether it is known that no deferred write will be refused.
     pub checked: bool,
 }
 
@@ -103,54 +104,11 @@ impl Gateway {
         let alone = self.txns.get(&id).copied();
         let shared = self.leases.members(id).iter().copied();
         for job in alone.into_iter().chain(shared).collect::<Vec<u64>>() {
-            if let Some(cause) = self.overdue(job) {
-                self.abort(job, cause);
-            }
-        }
-    }
-
-    /// Why a transaction that others wait for is to end, if it is.
-    fn overdue(&mut self, job: u64) -> Option<Cause> {
-        let now_us = self.core.now.mono_us;
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return None };
-        let works = txn.works();
-        let active_us = self.sessions.get(txn.session.0).map_or(now_us, |s| s.active_us);
-        let in_commit = !matches!(txn.role, Role::Interactive { commit: None, .. });
-        let open = txn.open.as_mut()?;
-        open.wanted_us = Some(now_us);
-        let Patience { idle_us, lasts_us } = open.patience;
-        let over = |limit: u64, since: u64| limit > 0 && now_us.saturating_sub(since) > limit;
-        match () {
-            () if in_commit => None,
-            () if !works && over(idle_us, active_us) => Some(Cause::Idle(idle_us / 1000)),
-            () if over(lasts_us, open.began_us) => Some(Cause::Lasted(lasts_us / 1000)),
-            () => None,
-        }
-    }
-
-    /// The client of a transaction has sent something: it counts, if it had ceased to.
-    pub(in crate::gateway) fn counts_again(&mut self, job: u64) {
-        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job)
-            && let Some(open) = &mut txn.open
-            && !std::mem::replace(&mut open.counts, true)
-        {
-            self.admission.begun(self.core.now.mono_us, job);
-        }
-    }
-
-    /// Transactions that are silent, and that no other client waits for, cease to count.
-    pub(in crate::gateway) fn discount_idle(&mut self) {
-        let now_us = self.core.now.mono_us;
-        while let Some(job) = self.admission.oldest(now_us) {
+            let now_us = self.core.now.mono_us;
             let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { continue };
-            let active_us = self.sessions.get(txn.session.0).map_or(0, |s| s.active_us);
-            let works = txn.works() || now_us < active_us + IDLE_LOAD_US;
-            let Some(open) = &mut txn.open else { continue };
-            if works || open.is_wanted(now_us) {
-                self.admission.stays(now_us, job);
-            } else {
-                open.counts = false;
-                self.admission.discounted();
+            let active_us = self.sessions.get(txn.session.0).map_or(now_us, |s| s.active_us);
+            if let Some(cause) = txn.overdue(now_us, active_us) {
+                self.abort(job, cause);
             }
         }
     }
@@ -160,8 +118,9 @@ impl Gateway {
         if self.admission.parked() == 0 {
             return false;
         }
-        self.discount_idle();
-        let Some(id) = self.admission.next(self.core.now.mono_us) else { return false };
+        let now_us = self.core.now.mono_us;
+        self.admission.discount_idle(now_us, &mut self.jobs, &self.sessions);
+        let Some(id) = self.admission.next(now_us) else { return false };
         if let Some(session) = self.sessions.get_mut(id.0) {
             (session.parked, session.admitted) = (false, true);
             self.resumable.push(id);
@@ -215,8 +174,48 @@ impl Gateway {
     }
 }
 
+impl Admission {
+    /// Ceases to count transactions that are silent, and that no other client waits for.
+    pub fn discount_idle(&mut self, now_us: u64, jobs: &mut Slab<Job>, sessions: &Slab<Session>) {
+        while let Some(job) = self.oldest(now_us) {
+            let Some(Job::Txn(txn)) = jobs.get_mut(job) else { continue };
+            let active_us = sessions.get(txn.session.0).map_or(0, |s| s.active_us);
+            let works = txn.works() || now_us < active_us + IDLE_LOAD_US;
+            let Some(open) = &mut txn.open else { continue };
+            if works || open.is_wanted(now_us) {
+                self.stays(now_us, job);
+            } else {
+                open.counts = false;
+                self.discounted();
+            }
+        }
+    }
+}
+
 impl Txn {
-    /// Whether it has asked for something, or is about to end.
+    /// Notes that others wait for the transaction, whose client has sent something last at `active_us`.
+    /// Gives the reason why it is to end, if it is.
+    fn overdue(&mut self, now_us: u64, active_us: u64) -> Option<Cause> {
+        let works = self.works();
+        let in_commit = !matches!(self.role, Role::Interactive { commit: None, .. });
+        let open = self.open.as_mut()?;
+        open.wanted_us = Some(now_us);
+        let Patience { idle_us, lasts_us } = open.patience;
+        let over = |limit: u64, since: u64| limit > 0 && now_us.saturating_sub(since) > limit;
+        match () {
+            () if in_commit => None,
+            () if !works && over(idle_us, active_us) => Some(Cause::Idle(idle_us / 1000)),
+            () if over(lasts_us, open.began_us) => Some(Cause::Lasted(lasts_us / 1000)),
+            () => None,
+        }
+    }
+
+    /// Lets the transaction count, because its client has sent something. Tells whether it did not before.
+    pub fn counts_again(&mut self) -> bool {
+        self.open.as_mut().is_some_and(|open| !std::mem::replace(&mut open.counts, true))
+    }
+
+    /// Whether the transaction has asked for something, or is about to end.
     fn works(&self) -> bool {
         !self.tokens.is_empty() || self.calls.len() > 0 || self.stage != Stage::Running
     }
