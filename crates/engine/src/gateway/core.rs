@@ -1,4 +1,4 @@
-//! What every part of a gateway works with: the time, the settings, the outbox and the timers.
+//! State that every part of a gateway works with: the time, the settings, the outbox and the timers.
 
 use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, SessionId};

@@ -1,12 +1,12 @@
-//! What a call does with each of its keys, for rules that allow only reading or only writing.
+//! Use that a call makes of each of its keys, for rules that allow only reading or only writing.
 //!
 //! As in Redis, *read* means that something stored under the key shows in the reply or is copied
-//! elsewhere; a writer whose reply only counts what changed does not read. What is not listed here
-//! reads and writes all keys: an omission can only forbid too much.
+//! elsewhere; a writer whose reply only counts what changed does not read. A command that is
+//! not listed here reads and writes all keys: an omission can only forbid too much.
 
 use adt::{Args, CommandSpec, Flags};
 
-/// What a call does with a key.
+/// Use that a call makes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyAccess {
     /// Stored data become visible.
@@ -59,7 +59,7 @@ const BLIND: [&str; 36] = [
     "zremrangebyscore",
 ];
 
-/// What a call of `spec` does with its key number `nth` (from 0, in the order of
+/// Use that a call of `spec` makes of its key number `nth` (from 0, in the order of
 /// [`adt::Keys::positions`]).
 pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess {
     if !spec.flags.has(Flags::WRITE) {

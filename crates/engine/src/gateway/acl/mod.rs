@@ -42,7 +42,7 @@ pub enum Login {
     Accept(Arc<User>),
     /// The password must be checked against the verifier, which is empty if none can fit.
     Verify {
-        /// What to check against.
+        /// Verifier of the user's passwords.
         verifier: String,
     },
 }
@@ -66,7 +66,7 @@ impl Users {
             user.verifier.clone_from(&config.verifier);
             for rule in &config.rules {
                 user.apply(rule).map_err(|why| {
-                    // What was meant as a password must not be printed.
+                    // A word that was meant as a password must not be printed.
                     let secret = rule.starts_with(['>', '<', '#', '!']);
                     let shown = if secret { &rule[..1] } else { rule };
                     format!("user '{name}': error in the rule '{}': {why}", shown.escape_debug())
@@ -149,7 +149,7 @@ impl std::fmt::Debug for User {
 }
 
 impl User {
-    /// A user who is switched off and may nothing.
+    /// A user that is switched off and may call nothing.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -102,7 +102,7 @@ impl Backups {
         }
     }
 
-    /// A shard stands still, or was released, or could not.
+    /// Takes the answer of a shard: it stands still, or was released, or could not.
     pub(in crate::gateway) fn answered(
         &mut self,
         core: &mut Core,
@@ -134,7 +134,7 @@ impl Backups {
         }
     }
 
-    /// All shards have taken the step.
+    /// Goes on, since all shards have taken the step.
     fn next_step(&mut self, core: &mut Core, job: u64) {
         let shards = core.mail.routes.shards();
         let Some(cut) = self.cuts.get_mut(job) else { return };
@@ -150,7 +150,7 @@ impl Backups {
         self.ask(core, job, CutStep::Release);
     }
 
-    /// The cut stands: tells its number, for how long clients had to wait, the name of the cluster
+    /// Replies that the cut stands: its number, for how long clients had to wait, the name of the cluster
     /// and its map, and every shard with its number of keys.
     fn complete(&mut self, core: &mut Core, job: u64) {
         let Some(cut) = self.cuts.remove(job) else { return };
@@ -169,7 +169,7 @@ impl Backups {
         core.finish(target, Reply::Array(parts));
     }
 
-    /// The cut does not come about: everybody goes on.
+    /// Gives up a cut: all shards go on.
     fn give_up(&mut self, core: &mut Core, job: u64, reply: Reply) {
         let Some(cut) = self.cuts.remove(job) else { return };
         cut.left.values().for_each(|token| core.mail.forget(*token));
@@ -179,7 +179,7 @@ impl Backups {
         core.finish(cut.target, reply);
     }
 
-    /// A cut takes longer than it may.
+    /// Gives up a cut that takes longer than it may.
     pub(in crate::gateway) fn overdue(&mut self, core: &mut Core, job: u64) {
         let Some(cut) = self.cuts.get(job) else { return };
         let missing: Vec<String> = cut.left.keys().map(|shard| shard.0.to_string()).collect();

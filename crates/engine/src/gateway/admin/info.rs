@@ -30,12 +30,12 @@ const SELDOM: &str = "commandstats";
 /// Most hot keys and most conflicting pairs that are told.
 const CONTENTION_ROWS_MAX: usize = 32;
 
-/// What the text is made of.
+/// Sources of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
     /// Version of the product.
     pub version: &'a str,
-    /// What the server knows about itself.
+    /// Facts that the server tells about itself.
     pub facts: &'a Facts,
     /// Whether there are other machines.
     pub clustered: bool,
@@ -50,9 +50,9 @@ pub struct Sources<'a> {
 /// Which sections are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// These, or all.
+    /// Names of the wanted sections; none for all.
     sections: Option<Vec<String>>,
-    /// Those that are told only if they are asked for.
+    /// Whether the sections are wanted that are told only on demand.
     seldom: bool,
 }
 

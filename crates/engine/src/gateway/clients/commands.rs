@@ -1,4 +1,4 @@
-//! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
+//! Commands that no data type owns: from the name to the part that carries it out, and the short ones.
 
 use super::effect::{Effect, Handled, View};
 use super::session::{Mode, Session};
@@ -18,7 +18,7 @@ use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::{Body, Now};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply, glob};
 
-/// What keeps a queued command of the session from being carried out, if that is known already.
+/// The error that keeps a queued command of the session from being carried out, if it is known already.
 pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
     if !CONTAINERS.contains(&spec.name) {
         return None;
@@ -125,12 +125,12 @@ impl Gateway {
 
     /// Whether everything that the session has sent is answered.
     pub(in crate::gateway) fn is_idle(&self, id: SessionId) -> bool {
-        // What is carried out behind a transaction has its turn.
+        // A command that is carried out behind a transaction has its turn.
         self.given.is_some()
             || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
     }
 
-    /// Lets the server do something, and waits for it.
+    /// Lets the server do something, and waits for its reply.
     fn serve(&mut self, id: SessionId, action: Admin) -> Handled {
         if !self.is_idle(id) {
             return Handled::Hold;
@@ -144,7 +144,7 @@ impl Gateway {
         Handled::Later
     }
 
-    /// What [`Output::Admin`] asked for is done, or refused.
+    /// Takes the server's reply to an [`Output::Admin`].
     pub fn admin_done(&mut self, now: Now, id: SessionId, reply: Reply) {
         self.core.now = now;
         let target = self.sessions.get_mut(id.0).and_then(|session| session.about.admin.take());
