@@ -5,7 +5,7 @@ use super::coordination::{Purpose, Sender};
 use super::slab::{HANDLE_BITS, Slab};
 use crate::gateway::routing::ways::Ways;
 use crate::gateway::txn::work::Finish;
-use crate::gateway::waiting::near::Asked;
+use crate::gateway::waiting::near::NearPurpose;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
 use crate::pipeline::StreamId;
 use crate::slot::Routes;
@@ -61,7 +61,7 @@ pub(super) enum Pending {
     /// An operation that waits for its turn.
     Turn { job: u64 },
     /// Something about a lock that the gateway keeps for its clients.
-    Near { lock: u64, asked: Asked },
+    Near { lock: u64, purpose: NearPurpose },
     /// Who waits for whom at a shard.
     Waits { job: u64, shard: ShardId },
     /// A wait for keys on a shard. Stays until it is ended.

@@ -45,9 +45,9 @@ use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{Now, TxnId};
 use crate::slot::Routes;
 use acl::Users;
-use adt::collections::{Map, Set};
-use adt::{Blob, Timestamp};
-use clients::session::{Held, Mode, Session};
+use adt::Timestamp;
+use adt::collections::Map;
+use clients::session::{BlockedBy, Held, Mode, Session};
 use mail::{Mail, Target};
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
@@ -60,8 +60,6 @@ enum Job {
     Intervals(Box<txn::readonly::Intervals>),
     Wait(Box<waiting::blocking::Wait>),
     Turn(waiting::turns::Turn),
-    Errand(Box<waiting::near::Errand>),
-    Near(Box<waiting::near::Near>),
     Search(Box<waiting::circles::Search>),
 }
 
@@ -88,10 +86,7 @@ pub struct Gateway {
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
     coordination: coordination::CoordinationFront,
-    /// Locks that this gateway keeps for the clients of this server: jobs.
-    near_locks: Map<Blob, u64>,
-    /// Locks that other gateways of this server keep so.
-    kept_elsewhere: Set<Blob>,
+    near_locks: waiting::near::NearLocks,
 }
 
 impl Gateway {
@@ -143,8 +138,7 @@ impl Gateway {
             orphans: txn::recover::Orphans::default(),
             dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
-            near_locks: Map::default(),
-            kept_elsewhere: Set::default(),
+            near_locks: waiting::near::NearLocks::default(),
         }
     }
 
@@ -175,12 +169,13 @@ impl Gateway {
         self.end_transactions(id);
         self.end_later(id);
         let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
-        if let Some(job) = blocked {
-            match self.jobs.get(job) {
+        match blocked {
+            Some(BlockedBy::Near(visit)) => self.near_locks.leave(&mut self.core, visit, None),
+            Some(BlockedBy::Job(job)) => match self.jobs.get(job) {
                 Some(Job::Turn(_)) => drop(self.give_up_turn(job)),
-                Some(Job::Errand(_)) => self.end_visit(job, None),
                 _ => drop(self.forget_wait(job)),
-            }
+            },
+            None => {}
         }
         self.pubsub.close(id);
         self.sessions.remove(id.0);
@@ -243,7 +238,8 @@ impl Gateway {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
                 Timer::Circle { job } => self.look_for_circle(job),
-                Timer::Near { job } => self.near_due(job),
+                Timer::Visit { visit } => self.near_locks.overdue(&mut self.core, visit),
+                Timer::Near { job } => self.near_locks.due(&mut self.core, job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),
                 Timer::Dispatch { session } => self.dispatch_again(session),
                 Timer::Joint { job } => self.coordination.multi_due(&mut self.core, job),

@@ -156,7 +156,7 @@ impl Gateway {
         }
         match spec.handler {
             Handler::Data(parse) => match parse(args) {
-                Ok(Command::Single(key, op)) if !self.may_be_near(&op) => {
+                Ok(Command::Single(key, op)) if !self.near_locks.may_answer(&op) => {
                     self.single(id, key, op);
                     true
                 }

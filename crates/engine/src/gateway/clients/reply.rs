@@ -1,6 +1,6 @@
 //! Replies find their place: in the order of the commands, whatever the order of the answers.
 
-use super::session::{Mode, Session, Slot, SlotState};
+use super::session::{BlockedBy, Mode, Session, Slot, SlotState};
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::core::Core;
 use crate::gateway::mail::{ATTEMPT, Mail, Target, WHOLE};
@@ -35,7 +35,7 @@ impl Gateway {
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         if target.item == ATTEMPT {
-            if let Some(job) = session.blocked {
+            if let Some(BlockedBy::Job(job)) = session.blocked {
                 self.attempt_done(job, reply);
             }
             return;
@@ -119,6 +119,7 @@ impl Gateway {
     pub(in crate::gateway) fn settle(&mut self) {
         loop {
             self.open_ways();
+            self.settle_near();
             while let Some((target, reply)) = self.core.replies.pop_front() {
                 self.finish(target, reply);
             }
@@ -128,7 +129,11 @@ impl Gateway {
             while let Some(id) = self.resumable.pop() {
                 self.resume(id);
             }
-            if !self.finishing.is_empty() || !self.core.replies.is_empty() {
+            // Commands that were held back may have had effects at once.
+            if !self.finishing.is_empty()
+                || !self.core.replies.is_empty()
+                || self.near_locks.have_effects()
+            {
                 continue;
             }
             if !self.admit_next() && !self.ways_are_ready() {

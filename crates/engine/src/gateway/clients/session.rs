@@ -71,8 +71,8 @@ pub(in crate::gateway) struct Session {
     /// The beginning of its transaction is put off, or was and is to go ahead now.
     pub parked: bool,
     pub admitted: bool,
-    /// The job of the blocking command that the session waits in.
-    pub blocked: Option<u64>,
+    /// The blocking command that the session waits in.
+    pub blocked: Option<BlockedBy>,
     /// The client has asked which machine leads which slots, and is told when it is wrong.
     pub redirects: bool,
     /// Channels and patterns that it has subscribed to.
@@ -108,6 +108,15 @@ pub(in crate::gateway) struct Verdict {
     pub user: String,
     pub hello: Option<Hello>,
     pub target: Target,
+}
+
+/// Job of the blocking command that a session waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum BlockedBy {
+    /// A job of the gateway.
+    Job(u64),
+    /// A visit to a lock that gateways of the server keep.
+    Near(u64),
 }
 
 /// A command that must wait.

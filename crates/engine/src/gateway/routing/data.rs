@@ -79,7 +79,7 @@ impl Gateway {
     pub(in crate::gateway) fn data(&mut self, id: SessionId, command: Command) -> bool {
         // A stay in a lock that this server keeps is known here, whoever leads the shard.
         if let Command::Single(key, op) = &command
-            && self.may_be_near(op)
+            && self.near_locks.may_answer(op)
             && let Some(went_ahead) = self.about_stay(id, key, op)
         {
             return went_ahead;

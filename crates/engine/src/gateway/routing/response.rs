@@ -78,7 +78,9 @@ impl Gateway {
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => self.attempted(job, answer),
             Pending::Turn { job } => self.turn_taken(job, answer),
-            Pending::Near { lock, asked } => self.near_answered(lock, asked, answer),
+            Pending::Near { lock, purpose } => {
+                self.near_locks.answered(&mut self.core, lock, purpose, answer);
+            }
             Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
             Pending::Gather { job } => self.gathers.answered(&mut self.core, job, answer),
             Pending::Lease { lease } => {

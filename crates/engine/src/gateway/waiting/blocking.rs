@@ -8,6 +8,7 @@
 
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
 use crate::gateway::routing::data::{Route, long_key};
 use crate::gateway::txn::calls::found_nothing;
@@ -116,7 +117,7 @@ impl Gateway {
         };
         let job = self.jobs.insert(Job::Wait(Box::new(wait)));
         if let Some(session) = self.sessions.get_mut(id.0) {
-            session.blocked = Some(job);
+            session.blocked = Some(BlockedBy::Job(job));
             session.about.arrives = true;
         }
         self.try_next(job);
@@ -277,27 +278,25 @@ impl Gateway {
 
     /// The time of a blocking command is over.
     pub(in crate::gateway) fn timed_out(&mut self, job: u64) {
-        match self.jobs.get(job) {
-            Some(Job::Wait(wait)) => {
-                let reply = wait.blocking.on_timeout.clone();
-                self.stop_waiting(job, reply);
-            }
-            Some(Job::Errand(_)) => self.end_visit(job, Some(Reply::Nil)),
-            _ => {}
+        if let Some(Job::Wait(wait)) = self.jobs.get(job) {
+            let reply = wait.blocking.on_timeout.clone();
+            self.stop_waiting(job, reply);
         }
     }
 
     /// `CLIENT UNBLOCK`: whether the client was waiting.
     pub(in crate::gateway) fn unblock(&mut self, client: u64, error: bool) -> bool {
         let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
-        let Some(job) = waiting.and_then(|(_, session)| session.blocked) else { return false };
+        let job = match waiting.and_then(|(_, session)| session.blocked) {
+            Some(BlockedBy::Job(job)) => job,
+            Some(BlockedBy::Near(visit)) => {
+                self.near_locks.unblock(&mut self.core, visit, error);
+                return true;
+            }
+            None => return false,
+        };
         if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
             return self.unblock_turn(job, error);
-        }
-        if matches!(self.jobs.get(job), Some(Job::Errand(_))) {
-            let reply = if error { super::turns::unblocked() } else { Reply::Nil };
-            self.end_visit(job, Some(reply));
-            return true;
         }
         if error {
             self.stop_waiting(job, super::turns::unblocked());

@@ -4,6 +4,7 @@
 use super::circles::Suspect;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::key_too_long;
@@ -79,7 +80,7 @@ impl Gateway {
             turn.token = token;
         }
         if let Some(session) = self.sessions.get_mut(target.session.0) {
-            session.blocked = Some(job);
+            session.blocked = Some(BlockedBy::Job(job));
         }
         self.core.mail.stats.blocked += 1;
         self.suspect(job);
