@@ -60,7 +60,6 @@ enum Job {
     Intervals(Box<txn::readonly::Intervals>),
     Wait(Box<waiting::blocking::Wait>),
     Turn(waiting::turns::Turn),
-    Search(Box<waiting::circles::Search>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
@@ -87,6 +86,7 @@ pub struct Gateway {
     dispatching: Vec<SessionId>,
     coordination: coordination::CoordinationFront,
     near_locks: waiting::near::NearLocks,
+    deadlocks: waiting::circles::DeadlockSearches,
 }
 
 impl Gateway {
@@ -139,6 +139,7 @@ impl Gateway {
             dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
             near_locks: waiting::near::NearLocks::default(),
+            deadlocks: waiting::circles::DeadlockSearches::default(),
         }
     }
 
@@ -237,7 +238,7 @@ impl Gateway {
             match timer {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
-                Timer::Circle { job } => self.look_for_circle(job),
+                Timer::Circle { job } => self.search_for_deadlock(job),
                 Timer::Visit { visit } => self.near_locks.overdue(&mut self.core, visit),
                 Timer::Near { job } => self.near_locks.due(&mut self.core, job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),

@@ -11,15 +11,15 @@
 
 use crate::circle;
 use crate::circle::Wait;
+use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
-use crate::gateway::timer::Timer;
-use crate::gateway::{Gateway, Job};
+use crate::gateway::slab::Slab;
 use crate::limits::{CIRCLE_LOOK_US, CIRCLE_LOOK_US_MAX, CIRCLE_NAMES_MAX};
 use crate::message::{Answer, Body, ShardId};
 use adt::{Blob, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A client that is not to wait in a circle.
+/// Client that is to be refused if it waits in a deadlock cycle.
 pub(in crate::gateway) struct Suspect {
     owner: Blob,
     lock: Blob,
@@ -27,31 +27,39 @@ pub(in crate::gateway) struct Suspect {
 }
 
 impl Suspect {
-    /// Somebody who waits for a lock, if that is to be found out.
+    /// A client that waits for a lock, if its operation asks for the search.
     pub fn of(lock: &Blob, op: &Op) -> Option<Box<Self>> {
         let owner = op.waiter().filter(|_| op.detects())?.clone();
         Some(Box::new(Self { owner, lock: lock.clone(), looks: 0 }))
     }
+
+    /// Time until the next search, in microseconds.
+    pub fn next_us(&mut self) -> u64 {
+        let in_us = CIRCLE_LOOK_US.saturating_mul(1 << self.looks.min(16));
+        self.looks += 1;
+        in_us.min(CIRCLE_LOOK_US_MAX)
+    }
 }
 
-/// A look for the circle that a client may wait in.
-pub(in crate::gateway) struct Search {
+/// Search for the cycle that a client may wait in.
+struct Search {
     /// The client's turn, and the request for it.
     turn: u64,
     token: u64,
     owner: Blob,
     lock: Blob,
-    /// What was heard, by the shard that said it and the number of the wait there.
+    /// Waits that the shards have reported, by shard and number there.
     waits: BTreeMap<(ShardId, u64), Wait>,
+    /// Owners that the shards were asked about.
     asked: BTreeSet<Blob>,
-    /// So many shards have not answered.
+    /// Number of shards that have not answered.
     left: usize,
-    /// What was found, and is being asked about once more.
+    /// Cycle that was found and is being asked about once more.
     found: Option<Vec<Wait>>,
 }
 
 impl Search {
-    fn circle(&self) -> Option<Vec<Wait>> {
+    fn cycle(&self) -> Option<Vec<Wait>> {
         let waits_of = |name: &Blob| {
             self.waits.values().filter(|wait| wait.who == *name).cloned().collect::<Vec<_>>()
         };
@@ -59,41 +67,44 @@ impl Search {
         firsts.find_map(|first| circle::find(first, waits_of))
     }
 
-    /// Whether all waits of a circle are there still, each behind the same one.
-    fn still_there(&self, circle: &[Wait]) -> bool {
-        circle::links(circle).all(|(wait, next)| {
+    /// Whether all waits of a cycle are there still, each behind the same one.
+    fn still_there(&self, cycle: &[Wait]) -> bool {
+        circle::links(cycle).all(|(wait, next)| {
             let mut same = self.waits.values().filter(|now| now.is(wait) && now.lock == wait.lock);
             same.any(|now| now.behind().any(|name| name == next))
         })
     }
 
-    /// Those who are waited for and were not asked about.
+    /// Owners that are waited for and were not asked about.
     fn unknown(&self) -> BTreeSet<Blob> {
         let named = self.waits.values().flat_map(Wait::behind);
         named.filter(|name| !self.asked.contains(*name)).cloned().collect()
     }
 }
 
-impl Gateway {
-    /// A client waits, or waits on: a circle is looked for when it has waited long enough.
-    pub(in crate::gateway) fn suspect(&mut self, job: u64) {
-        let several = self.core.mail.routes.shards() > 1;
-        let Some(Job::Turn(turn)) = self.jobs.get_mut(job) else { return };
-        let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
-        let in_us = CIRCLE_LOOK_US.saturating_mul(1 << suspect.looks.min(16));
-        suspect.looks += 1;
-        self.core.set_timer(in_us.min(CIRCLE_LOOK_US_MAX), Timer::Circle { job });
-    }
+/// Result of a search.
+pub(in crate::gateway) struct Searched {
+    /// The client's turn, and the request for it.
+    pub turn: u64,
+    pub token: u64,
+    /// Description of the cycle, if the client waits in one.
+    pub cycle: Option<String>,
+}
 
-    /// It has.
-    pub(in crate::gateway) fn look_for_circle(&mut self, job: u64) {
-        let Some(Job::Turn(turn)) = self.jobs.get(job) else { return };
-        let Some(suspect) = &turn.suspect else { return };
+/// Searches for deadlock cycles that are under way.
+#[derive(Default)]
+pub(in crate::gateway) struct DeadlockSearches {
+    searches: Slab<Search>,
+}
+
+impl DeadlockSearches {
+    /// Begins a search for a client that waits in this turn, by the request with this token.
+    pub fn begin(&mut self, core: &mut Core, (turn, token): (u64, u64), suspect: &Suspect) {
         let (owner, lock) = (suspect.owner.clone(), suspect.lock.clone());
         let asked = BTreeSet::from([owner.clone()]);
         let search = Search {
-            turn: job,
-            token: turn.token,
+            turn,
+            token,
             owner,
             lock,
             waits: BTreeMap::new(),
@@ -101,70 +112,71 @@ impl Gateway {
             left: 0,
             found: None,
         };
-        let search = self.jobs.insert(Job::Search(Box::new(search)));
-        self.ask_for_waits(search, asked);
+        let job = self.searches.insert(search);
+        self.ask(core, job, asked);
     }
 
-    fn ask_for_waits(&mut self, job: u64, names: BTreeSet<Blob>) {
+    /// Asks all shards for the waits of these owners.
+    fn ask(&mut self, core: &mut Core, job: u64, names: BTreeSet<Blob>) {
         let names: Vec<Blob> = names.into_iter().collect();
-        let shards = self.core.mail.routes.shards();
-        if let Some(Job::Search(search)) = self.jobs.get_mut(job) {
+        let shards = core.mail.routes.shards();
+        if let Some(search) = self.searches.get_mut(job) {
             search.left = usize::from(shards);
         }
         for shard in (0..shards).map(ShardId) {
             let pending = Pending::Waits { job, shard };
-            self.core.mail.ask(shard, pending, Body::Waits { names: names.clone() });
+            core.mail.ask(shard, pending, Body::Waits { names: names.clone() });
         }
     }
 
-    /// A shard has said who waits for whom there.
-    pub(in crate::gateway) fn waits_told(&mut self, job: u64, shard: ShardId, answer: Answer) {
-        let Some(Job::Search(search)) = self.jobs.get_mut(job) else { return };
+    /// Takes a shard's answer; returns the result if the search is over.
+    pub fn answered(
+        &mut self,
+        core: &mut Core,
+        (job, shard): (u64, ShardId),
+        answer: Answer,
+    ) -> Option<Searched> {
+        let search = self.searches.get_mut(job)?;
         let waits = match answer {
             Answer::Reply(reply) => circle::understood(reply),
             _ => None,
         };
         search.left -= 1;
-        // What a shard does not say, because it is too much or its leader was lost, is in no circle.
+        // Waits that a shard does not report, because they are too many or its leader was lost, are in no
+        // cycle.
         let waits = waits.into_iter().flatten().map(|wait| ((shard, wait.number), wait));
         search.waits.extend(waits);
-        if search.left == 0 {
-            self.weigh(job);
+        if search.left > 0 {
+            return None;
         }
+        self.weigh(core, job)
     }
 
-    /// All shards have answered.
-    fn weigh(&mut self, job: u64) {
-        let Some(Job::Search(search)) = self.jobs.get_mut(job) else { return };
-        if let Some(circle) = &search.found {
-            let certain = search.still_there(circle).then(|| circle::text(circle));
-            return self.end_search(job, certain);
+    /// Judges the answers of all shards: asks about more owners, or ends the search.
+    fn weigh(&mut self, core: &mut Core, job: u64) -> Option<Searched> {
+        let search = self.searches.get_mut(job)?;
+        if let Some(cycle) = &search.found {
+            let certain = search.still_there(cycle).then(|| circle::text(cycle));
+            return self.end(job, certain);
         }
         let mut more = search.unknown();
         if more.is_empty()
-            && let Some(circle) = search.circle()
+            && let Some(cycle) = search.cycle()
         {
-            more = circle.iter().map(|wait| wait.who.clone()).collect();
+            more = cycle.iter().map(|wait| wait.who.clone()).collect();
             search.waits.clear();
-            search.found = Some(circle);
+            search.found = Some(cycle);
         }
         search.asked.extend(more.iter().cloned());
         if more.is_empty() || search.asked.len() > CIRCLE_NAMES_MAX {
-            return self.end_search(job, None);
+            return self.end(job, None);
         }
-        self.ask_for_waits(job, more);
+        self.ask(core, job, more);
+        None
     }
 
-    fn end_search(&mut self, job: u64, certain: Option<String>) {
-        let Some(Job::Search(search)) = self.jobs.remove(job) else { return };
-        let Some(Job::Turn(turn)) = self.jobs.get(search.turn) else { return };
-        if turn.token != search.token {
-            return;
-        }
-        if let Some(told) = certain {
-            let body = Body::EndCircle { told: Blob::from(told.as_str()) };
-            self.core.mail.add(turn.shard, search.token, body);
-        }
-        self.suspect(search.turn);
+    fn end(&mut self, job: u64, cycle: Option<String>) -> Option<Searched> {
+        let Search { turn, token, .. } = self.searches.remove(job)?;
+        Some(Searched { turn, token, cycle })
     }
 }

@@ -1,13 +1,14 @@
 //! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the
 //! gateway somebody who is not answered, and how long that one has waited at all leaders together.
 
-use super::circles::Suspect;
+use super::circles::{Searched, Suspect};
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::data::key_too_long;
+use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::gateway::{Gateway, Job};
 use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
@@ -153,6 +154,39 @@ impl Gateway {
         let Some(target) = self.give_up_turn(job) else { return false };
         self.finish(target, if error { unblocked() } else { Reply::Nil });
         true
+    }
+}
+
+impl Gateway {
+    /// Sets the timer for the next search of a deadlock cycle that a client may wait in.
+    pub(in crate::gateway) fn suspect(&mut self, job: u64) {
+        let several = self.core.mail.routes.shards() > 1;
+        let Some(Job::Turn(turn)) = self.jobs.get_mut(job) else { return };
+        let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
+        self.core.set_timer(suspect.next_us(), Timer::Circle { job });
+    }
+
+    /// Begins a search for a client that has waited long enough.
+    pub(in crate::gateway) fn search_for_deadlock(&mut self, job: u64) {
+        let Some(Job::Turn(turn)) = self.jobs.get(job) else { return };
+        let Some(suspect) = &turn.suspect else { return };
+        self.deadlocks.begin(&mut self.core, (job, turn.token), suspect);
+    }
+
+    /// Takes a shard's report on waits. If a search is over by it, lets the shard of the lock refuse a client
+    /// that waits in a cycle, and sets the timer for the next search.
+    pub(in crate::gateway) fn waits_told(&mut self, job: u64, shard: ShardId, answer: Answer) {
+        let over = self.deadlocks.answered(&mut self.core, (job, shard), answer);
+        let Some(Searched { turn: job, token, cycle }) = over else { return };
+        let Some(Job::Turn(turn)) = self.jobs.get(job) else { return };
+        if turn.token != token {
+            return;
+        }
+        if let Some(told) = cycle {
+            let body = Body::EndCircle { told: Blob::from(told.as_str()) };
+            self.core.mail.add(turn.shard, token, body);
+        }
+        self.suspect(job);
     }
 }
 
