@@ -59,7 +59,7 @@ enum Job {
     Snapshot(Box<routing::snapshot::Snapshot>),
     Intervals(Box<txn::readonly::Intervals>),
     Wait(Box<waiting::blocking::Wait>),
-    Turn(waiting::turns::Turn),
+    Turn(waiting::turns::AwaitedTurn),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.

@@ -1,5 +1,5 @@
 //! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the
-//! gateway somebody who is not answered, and how long that one has waited at all leaders together.
+//! gateway has the session without a reply, and the time that it has waited at all leaders together.
 
 use super::circles::{Searched, Suspect};
 use crate::entry::Apply;
@@ -15,16 +15,16 @@ use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
 use adt::{Awaiting, Blob, ErrorReply, Reply};
 use smallvec::smallvec;
 
-/// A session that waits for its turn.
-pub(in crate::gateway) struct Turn {
+/// Turn that a session waits for.
+pub(in crate::gateway) struct AwaitedTurn {
     target: Target,
     pub(in crate::gateway) shard: ShardId,
     pub(in crate::gateway) token: u64,
     since_us: u64,
     timeout_ms: u64,
-    /// What makes the reply of a section.
+    /// Recipe for the reply of a section.
     section: Option<Box<Finish>>,
-    /// It is not to wait in a circle.
+    /// The session is to be refused if it waits in a deadlock cycle.
     pub(in crate::gateway) suspect: Option<Box<Suspect>>,
 }
 
@@ -48,7 +48,7 @@ impl Gateway {
         self.begin_turn(target, apply, timeout_ms, None);
     }
 
-    /// What a request is known by however often it is asked, and no other one is.
+    /// Ticket of a request: the same however often it is asked, and unlike that of any other request.
     fn ticket(&mut self, request: Option<&RequestId>) -> Blob {
         Blob::from(match request {
             Some(RequestId { client, number }) => {
@@ -73,7 +73,7 @@ impl Gateway {
         let shard = self.core.mail.shard_of(&apply.ops[0].0);
         let since_us = self.core.now.mono_us;
         let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
-        let turn = Turn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
+        let turn = AwaitedTurn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
         let job = self.jobs.insert(Job::Turn(turn));
         let body = Body::Await { apply, timeout_ms };
         let token = self.core.mail.ask(shard, Pending::Turn { job }, body);
@@ -87,7 +87,7 @@ impl Gateway {
         self.suspect(job);
     }
 
-    /// The shard has answered.
+    /// Gives the session its reply, as the shard has answered.
     pub(in crate::gateway) fn turn_taken(&mut self, job: u64, answer: Answer) {
         let Some(turn) = self.end_turn(job) else { return };
         let replies = match answer {
@@ -95,7 +95,7 @@ impl Gateway {
             other => return self.finish(turn.target, unexpected(&other)),
         };
         match (turn.section, &replies[..]) {
-            // It was not let in.
+            // The session was not let in.
             (Some(section), [Reply::Nil]) if section.form == Form::Array => {
                 self.finish(turn.target, Reply::NilArray);
             }
@@ -107,14 +107,14 @@ impl Gateway {
         }
     }
 
-    /// Nobody can be asked for the turn, for this reason.
+    /// Ends the wait with this error, because no leader can be asked for the turn.
     pub(in crate::gateway) fn turn_given_up(&mut self, job: u64, error: Reply) {
         if let Some(turn) = self.end_turn(job) {
             self.finish(turn.target, error);
         }
     }
 
-    fn end_turn(&mut self, job: u64) -> Option<Turn> {
+    fn end_turn(&mut self, job: u64) -> Option<AwaitedTurn> {
         let Some(Job::Turn(turn)) = self.jobs.remove(job) else { return None };
         self.core.mail.stats.blocked -= 1;
         if let Some(session) = self.sessions.get_mut(turn.target.session.0) {
@@ -123,8 +123,7 @@ impl Gateway {
         Some(turn)
     }
 
-    /// A request that is asked again, because its leader was lost or is another one, waits no longer in all
-    /// than it was to.
+    /// Request to be asked again after a change of leaders, with what is left of its time-out.
     pub(in crate::gateway) fn with_time_left(&self, token: u64, mut body: Body) -> Body {
         if let Body::Await { timeout_ms, .. } = &mut body
             && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
@@ -132,21 +131,21 @@ impl Gateway {
             && turn.timeout_ms > 0
         {
             let waited_ms = self.core.now.mono_us.saturating_sub(turn.since_us) / 1000;
-            // Nought would be for ever.
+            // Zero would mean no time-out.
             *timeout_ms = turn.timeout_ms.saturating_sub(waited_ms).max(1);
         }
         body
     }
 
-    /// Nobody waits for the turn any more: whatever was granted is taken back.
+    /// Ends the wait without a reply. A grant that is on its way is taken back.
     pub(in crate::gateway) fn give_up_turn(&mut self, job: u64) -> Option<Target> {
         let turn = self.end_turn(job)?;
         self.core.mail.withdraw(turn.shard, turn.token, Body::Unblock);
         Some(turn.target)
     }
 
-    /// `CLIENT UNBLOCK`: whether the client was waiting for its turn, and does not any more. A section may be
-    /// carried out already, and nothing takes that back.
+    /// Ends the wait by `CLIENT UNBLOCK`. False for a section, which may be carried out already: nothing
+    /// takes that back.
     pub(in crate::gateway) fn unblock_turn(&mut self, job: u64, error: bool) -> bool {
         if matches!(self.jobs.get(job), Some(Job::Turn(turn)) if turn.section.is_some()) {
             return false;
@@ -190,7 +189,7 @@ impl Gateway {
     }
 }
 
-/// What `CLIENT UNBLOCK ... ERROR` answers whoever waited.
+/// Reply to a session whose wait `CLIENT UNBLOCK ... ERROR` has ended.
 pub(in crate::gateway) fn unblocked() -> Reply {
     ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
 }
