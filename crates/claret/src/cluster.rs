@@ -449,7 +449,7 @@ mod tests {
                    NOT CONNECTED: 3\n";
         assert!(text.starts_with(top), "{text}");
         assert!(text.contains("\n0        2        7        90 s\n"), "{text}");
-        assert!(text.contains("\n1        nobody   7        30 s\n"), "{text}");
+        assert!(text.contains("\n1        none     7        30 s\n"), "{text}");
         assert!(text.ends_with("\nlevel    2; machine 1 supports 3\n"), "{text}");
         assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
