@@ -7,14 +7,14 @@
 //! watch, as ZooKeeper's do.
 
 mod ends;
-mod joints;
-mod units;
+pub(super) mod joints;
+pub(super) mod units;
 
 use super::{Shard, Target, TargetKind};
 use crate::coordination::acl::Rules;
 use crate::coordination::branch::Touched;
 use crate::coordination::liveness::Liveness;
-use crate::coordination::service::{Command, Coordination, Done};
+use crate::coordination::service::{Command, Coordination, Done, JointId};
 use crate::coordination::spread::{HOME, Place, Step};
 use crate::coordination::survey::{Listed, Survey};
 use crate::coordination::tree::Change;
@@ -25,7 +25,7 @@ use crate::coordination::{
 use crate::entry::LogRecord;
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
-use adt::{Blob, Ctx};
+use adt::Blob;
 use std::collections::BTreeMap;
 
 /// What the leader knows of sessions beyond the log.
@@ -243,7 +243,8 @@ impl Shard {
                 Some(code) => Err(code),
                 None => {
                     self.coordination.liveness.hear(session, now.mono_us);
-                    self.of_session(session, of)
+                    let seen = units::see(self.state.coordination(), session, &of);
+                    self.of_session(session, of, seen)
                 }
             },
         };
@@ -316,25 +317,27 @@ impl Shard {
         }
     }
 
-    fn of_session(&mut self, session: SessionId, of: OfSession) -> Result<Reply, Code> {
+    fn of_session(
+        &mut self,
+        session: SessionId,
+        of: OfSession,
+        seen: units::Seen,
+    ) -> Result<Reply, Code> {
         match of {
             OfSession::Ping => Ok(Reply::Done),
-            OfSession::Read { identities, read, watch } => {
-                let reply = self.state.coordination().read(session, &identities, &read);
+            OfSession::Read { read, watch, .. } => {
+                let reply = seen.reply;
                 if watch && let Some((path, watch)) = watched(&read, &reply) {
                     self.add_watch(session, path, watch)?;
                 }
                 reply
             }
-            OfSession::Watch { since, watches } => {
-                for (path, watch) in watches {
-                    match self.state.coordination().missed(&path, watch, since) {
+            OfSession::Watch { watches, .. } => {
+                for ((path, watch), missed) in watches.into_iter().zip(seen.missed) {
+                    match missed {
                         Some(event) => {
-                            let last = self.state.coordination().last();
-                            self.tell_session(
-                                session,
-                                Told::Happened(event, last, Rules::default()),
-                            );
+                            let told = Told::Happened(event, seen.zxid, Rules::default());
+                            self.tell_session(session, told);
                         }
                         None => self.add_watch(session, &path, watch)?,
                     }
@@ -384,17 +387,15 @@ impl Shard {
         self.notice(gateway, Token::default(), Notice::Session { shard, session, told });
     }
 
-    /// A change is committed. Whoever watches what it has changed is told before it is answered.
+    /// A change is committed, of a session whose `multi` held something before. Sessions that watch what it
+    /// has changed are told before it is answered.
     pub(super) fn command_committed(
         &mut self,
         now: Now,
         command: &Command,
         target: Target,
-        ctx: &Ctx,
+        (held, Done { reply, events }): (Option<(JointId, Touched)>, Done),
     ) {
-        self.before_command(command);
-        let prepared = command.is_joint().then(|| self.prepared_by(command.session)).flatten();
-        let Done { reply, events } = self.state.carry_out_command(command, ctx);
         let zxid = self.state.coordination().last();
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
@@ -421,7 +422,7 @@ impl Shard {
             self.coordination.liveness.end(session);
             self.coordination.leave(session);
         }
-        self.joints_go_on(now, command, prepared);
+        self.joints_go_on(now, command, held);
     }
 
     fn tell_watchers(&mut self, changes: &[Change], zxid: Zxid) {

@@ -10,6 +10,7 @@ use super::{Batch, Shard, Target, TargetKind, Txn};
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
+use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::grants::claims_of;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::waiting::blocked::Blocked;
@@ -28,19 +29,18 @@ impl Shard {
     /// This replica leads the shard in `term` from now on, and has applied everything that was committed
     /// before. Prepared transactions get their locks back.
     pub fn lead(&mut self, now: Now, term: u64) {
-        self.state.count_removals(term);
+        self.ahead = AheadOfLog::of_lead(term);
         self.streams.term = term;
         self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-        self.state.leads_units = true;
         let ahead: Vec<_> =
             self.state.unsettled().filter(|(txn, _)| !self.state.is_of_stream(*txn)).collect();
         for (txn, commit) in ahead {
             // This replica led before, and acted on decisions that others have not heard of.
             self.log(LogRecord::Outcome { txn, commit }, Target::nobody());
             self.move_clock(commit.unwrap_or_default());
-            self.state.decide(txn, commit);
+            self.state.decide(txn, commit, &mut self.ahead);
         }
-        self.state.take_moved();
+        self.ahead.take_moved();
         let transactions = self.state.prepared().values().filter(|p| !p.is_unit());
         let prepared: Vec<_> = transactions.cloned().collect();
         if !prepared.is_empty() {
@@ -115,8 +115,7 @@ impl Shard {
             self.give_up_txn(txn, entry);
         }
         self.give_up_streams();
-        self.state.renounce();
-        self.state.leads_units = false;
+        self.state.renounce(std::mem::take(&mut self.ahead));
         self.giving = None;
         self.locks = LockTable::new(self.config.concurrency);
         self.tracking_until_us = None;
@@ -130,7 +129,6 @@ impl Shard {
         self.foreseen.clear();
         self.give_up_ends();
         self.coordination = Leader::default();
-        self.state.report_changes(false);
     }
 
     /// Nothing of a request has happened here.

@@ -3,8 +3,10 @@
 //!
 //! `handle` takes a request, `end_turn` closes what the turn has collected into one log entry,
 //! `committed` tells that an entry is durable, and answers are polled. Records change only in
-//! [`apply`], only from committed entries. See `docs/internals/transactions.md` for the protocol.
+//! [`State::apply`], only from committed entries. See `docs/internals/transactions.md` for the protocol.
 
+pub(crate) mod ahead;
+mod apply;
 pub mod coordination;
 mod leading;
 pub(crate) mod locking;
@@ -29,6 +31,7 @@ use crate::message::{
 use crate::stats::ShardStats;
 use adt::collections::Map;
 use adt::{Blob, Reply, Timestamp};
+use ahead::AheadOfLog;
 use locking::contention::Contention;
 use locking::grants::Claims;
 use locking::locks::{LockTable, WaiterId};
@@ -188,6 +191,7 @@ struct Waiter {
 pub struct Shard {
     config: Config,
     state: State,
+    ahead: AheadOfLog,
     clock: Timestamp,
     random: u64,
     locks: LockTable,
@@ -247,6 +251,7 @@ impl Shard {
         Self {
             config,
             state,
+            ahead: AheadOfLog::default(),
             clock,
             random: mix(config.seed ^ u64::from(config.id.0)),
             locks: LockTable::new(config.concurrency),
@@ -654,44 +659,9 @@ impl Shard {
         batch.now_ms = now.wall_ms();
         batch.seed = self.random;
         self.clock = batch.ts_of(batch.records.len());
-        for (index, record) in batch.records.iter().enumerate() {
-            if let (LogRecord::Prepare(prepare), TargetKind::Vote(txn)) =
-                (record, batch.targets[index].kind)
-                && self.txns.contains_key(&txn)
-            {
-                let bound = batch.ts_of(index);
-                self.before_change(&prepare.apply.ops);
-                self.state.announce(prepare.clone(), bound);
-            }
-        }
         let (first, spacing) = (batch.ts, batch.spacing);
         for (index, record) in batch.records.iter_mut().enumerate() {
-            let ts = spacing.ts_of(first, index);
-            match record {
-                LogRecord::Propose(group) => self.announce_group(group, ts),
-                LogRecord::Ordered { stream, link, .. } => {
-                    if link.place == Timestamp::ZERO {
-                        link.place = ts;
-                    }
-                    self.has_place(*stream, *link);
-                }
-                LogRecord::Apply(_)
-                | LogRecord::Prepare(_)
-                | LogRecord::Outcome { .. }
-                | LogRecord::Void(_)
-                | LogRecord::Flush
-                | LogRecord::Resolve(_)
-                | LogRecord::Answered(_)
-                | LogRecord::Place { .. }
-                | LogRecord::Settle { .. }
-                | LogRecord::Refuse(_)
-                | LogRecord::Forget(_)
-                | LogRecord::Outlive(_)
-                | LogRecord::Content(_)
-                | LogRecord::Promise { .. }
-                | LogRecord::Coordinate(_)
-                | LogRecord::Split { .. } => {}
-            }
+            self.announce(record, batch.targets[index], spacing.ts_of(first, index));
         }
         let records = std::mem::take(&mut batch.records);
         let entry = Entry { now_ms: batch.now_ms, ts: batch.ts, seed: batch.seed, records };
@@ -699,6 +669,24 @@ impl Shard {
         self.stats.log_records += entry.records.len() as u64;
         self.in_flight.push_back(batch);
         Some(entry)
+    }
+
+    /// Acts on a record that is about to be proposed, which gives it its timestamp. Transactions and units
+    /// stand in the order of execution from now on; everything else happens when a record is committed.
+    fn announce(&mut self, record: &mut LogRecord, target: Target, ts: Timestamp) {
+        if let (LogRecord::Prepare(prepare), TargetKind::Vote(txn)) = (&*record, target.kind)
+            && self.txns.contains_key(&txn)
+        {
+            self.before_change(&prepare.apply.ops);
+            self.state.announce(prepare.clone(), ts, &mut self.ahead);
+        } else if let LogRecord::Propose(group) = record {
+            self.announce_group(group, ts);
+        } else if let LogRecord::Ordered { stream, link, .. } = record {
+            if link.place == Timestamp::ZERO {
+                link.place = ts;
+            }
+            self.has_place(*stream, *link);
+        }
     }
 
     /// Gives back a proposed entry's records once they are encoded: the leader applies them from

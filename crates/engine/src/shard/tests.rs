@@ -2,6 +2,7 @@
 
 mod absence;
 mod ahead;
+mod apply;
 mod barriers;
 mod chains;
 mod circles;
@@ -42,7 +43,7 @@ impl Story {
     }
 
     fn with(concurrency: Concurrency) -> Self {
-        let shard = Shard::new(Config {
+        Self::leading(Config {
             id: ShardId(0),
             concurrency,
             seed: 7,
@@ -50,8 +51,20 @@ impl Story {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
-        });
-        Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
+        })
+    }
+
+    /// A shard that is led here.
+    fn leading(config: Config) -> Self {
+        let now = Now { wall_us: 1_000_000_000, mono_us: 5_000_000 };
+        let mut shard = Shard::new(config);
+        shard.lead(now, 1);
+        Self { shard, now, token: 0 }
+    }
+
+    /// What a guard may ask of a record now.
+    fn version(&self, key: &[u8]) -> Version {
+        self.shard.state.version(key, &self.shard.ahead)
     }
 
     pub(super) fn ask(&mut self, body: Body) -> u64 {
@@ -449,7 +462,7 @@ fn a_guard_fails_if_the_record_has_changed() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
     story.sync();
-    let version = story.shard.state().version(b"s");
+    let version = story.version(b"s");
     story.ask(one("s", add("b")));
     story.sync();
     story.seen();
@@ -605,7 +618,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         LogRecord::Prepare(Prepare { txn: txn(id), participants, apply: apply(&[("s", op)]) })
     };
     let decided = LogRecord::Outcome { txn: txn(2), commit: Some(Timestamp(500)) };
-    let mut shard = Story::new().shard;
+    let mut shard = Shard::new(Story::new().shard.config);
     // The second one is decided, and waits because the first one may come before it.
     let records = vec![prepared(1, add("a")), prepared(2, card()), decided];
     let entry = Entry { now_ms: 1, ts: Timestamp(100), seed: 0, records };

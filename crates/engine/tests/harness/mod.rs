@@ -93,7 +93,7 @@ impl World {
         };
         let shard = |id| {
             let (id, concurrency, seed) = (ShardId(id), shape.concurrency, shape.seed);
-            Shard::new(shard::Config {
+            let mut shard = Shard::new(shard::Config {
                 id,
                 concurrency,
                 seed,
@@ -101,7 +101,9 @@ impl World {
                 clustered: false,
                 reap_us: engine::limits::REAP_US,
                 broken: None,
-            })
+            });
+            shard.lead(now, 1);
+            shard
         };
         Self {
             gateways: (0..shape.gateways).map(gateway).collect(),

@@ -10,7 +10,7 @@
 use super::super::{Shard, Target};
 use super::units::Units;
 use crate::coordination::branch::Touched;
-use crate::coordination::service::{Command, JointId, Session};
+use crate::coordination::service::{Command, Coordination, JointId, Session};
 use crate::coordination::spread::Step;
 use crate::coordination::{Answered, Code, Reply, SessionId, Write};
 use crate::limits::ENDS_AGAIN_US;
@@ -33,13 +33,16 @@ impl Joints {
     }
 }
 
-impl Shard {
-    /// A session's `multi` that is prepared here, and what it holds.
-    pub(super) fn prepared_by(&self, session: SessionId) -> Option<(JointId, Touched)> {
-        let kept = self.state.coordination().kept(session);
-        kept.and_then(Session::prepared).map(|(id, prepared)| (id, prepared.touches()))
-    }
+/// A session's `multi` that is prepared, and what it holds.
+pub(in super::super) fn prepared_by(
+    service: &Coordination,
+    session: SessionId,
+) -> Option<(JointId, Touched)> {
+    let kept = service.kept(session);
+    kept.and_then(Session::prepared).map(|(id, prepared)| (id, prepared.touches()))
+}
 
+impl Shard {
     /// A change is on its way to the log.
     pub(super) fn joint_comes(&mut self, command: &Command) {
         if matches!(command.write, Write::Spread(Step::Prepare { .. })) {
@@ -57,7 +60,7 @@ impl Shard {
     ) {
         let Write::Spread(step) = &command.write else { return };
         let session = command.session;
-        let after = self.prepared_by(session);
+        let after = prepared_by(self.state.coordination(), session);
         let joints = &mut self.coordination.ends.joints;
         let over = match (step, &after) {
             (Step::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {

@@ -9,13 +9,14 @@
 use super::super::{Rule, Shard};
 use super::{count_down, left_by};
 use crate::coordination::branch::{Branch, Touched};
-use crate::coordination::service::Done;
+use crate::coordination::service::{Coordination, Done};
 use crate::coordination::spread::Step;
-use crate::coordination::{Answered, Ask, SessionId, Told, Write};
+use crate::coordination::{
+    Answered, Ask, Code, Event, OfSession, Reply, SessionId, Told, Write, Zxid,
+};
 use crate::limits::UNITS_OWE_US;
 use crate::message::{GatewayId, Now};
-use crate::pipeline::{Group, Place, StreamId};
-use adt::Ctx;
+use crate::pipeline::{Group, StreamId};
 use std::collections::BTreeMap;
 
 /// What is held, and by whom: by units that are here and not settled, or by what is prepared
@@ -105,6 +106,51 @@ impl Units {
     }
 }
 
+/// Question of a unit that is settled, and what came of it.
+pub(in super::super) struct AskSettled {
+    pub seq: u32,
+    pub ask: Box<Ask>,
+    pub came: AskCame,
+    /// The last change at that moment.
+    pub zxid: Zxid,
+}
+
+/// Result of what a unit asks.
+pub(in super::super) enum AskCame {
+    /// None: the unit has no effect, or it is a read and this replica does not lead.
+    ToNothing,
+    /// That of a change.
+    Done(Done),
+    /// That of a read, for the leader.
+    Seen(Seen),
+}
+
+/// Answer of the service, at one moment, to what a session asks.
+pub(in super::super) struct Seen {
+    /// Reply to a read.
+    pub reply: Result<Reply, Code>,
+    /// Event that was missed of each watch that is set again.
+    pub missed: Vec<Option<Event>>,
+    /// The last change.
+    pub zxid: Zxid,
+}
+
+/// Looks at the service for a session.
+pub(in super::super) fn see(service: &Coordination, session: SessionId, of: &OfSession) -> Seen {
+    let mut seen = Seen { reply: Ok(Reply::Done), missed: Vec::new(), zxid: service.last() };
+    match of {
+        OfSession::Read { identities, read, .. } => {
+            seen.reply = service.read(session, identities, read);
+        }
+        OfSession::Watch { since, watches } => {
+            let missed = |(path, watch): &(_, _)| service.missed(path, *watch, *since);
+            seen.missed = watches.iter().map(missed).collect();
+        }
+        OfSession::Ping | OfSession::Unwatch { .. } | OfSession::Watches { .. } => {}
+    }
+    seen
+}
+
 impl Shard {
     /// Whether a group that asks something of the tree can be let in at all: all of it is for one session,
     /// can be units, and belongs here.
@@ -149,46 +195,34 @@ impl Shard {
         asks.for_each(|ask| self.coordination.ends.units.come_of(ask));
     }
 
-    /// The log says what became of units: what they ask is done.
+    /// The fate of units is committed, and this came of what they ask.
     pub(in super::super) fn asks_settled(
         &mut self,
         now: Now,
         stream: StreamId,
-        units: &[(u32, Place)],
-        ctx: &Ctx,
+        asks: Vec<AskSettled>,
     ) {
-        if self.state.asks().is_empty() {
-            return;
-        }
-        self.before_asks(stream, units);
-        for (seq, place) in units {
-            let Some(ask) = self.state.take_ask(stream.unit(*seq)) else { continue };
-            self.coordination.ends.units.go(ask.session().unwrap_or_default(), &ask.touches());
-            if place.is_some() {
-                self.carry_out_ask(stream, *seq, *ask, ctx);
-            }
+        for AskSettled { seq, ask, came, zxid } in asks {
+            let session = ask.session().unwrap_or_default();
+            self.coordination.ends.units.go(session, &ask.touches());
+            let reply = match (*ask, came) {
+                (_, AskCame::Done(Done { reply, events })) => {
+                    self.tell_watchers(&events, zxid);
+                    reply
+                }
+                (Ask::Of(_, of), AskCame::Seen(seen))
+                    if self.coordination.homes.contains_key(&session) =>
+                {
+                    self.of_session(session, of, seen)
+                }
+                // It has no effect, or its client is not there any more.
+                (_, AskCame::Seen(_) | AskCame::ToNothing) => continue,
+            };
+            let answered =
+                Box::new(Answered { reply, zxid, told: self.coordination.told(session) });
+            self.tell_session(session, Told::Carried { stream, seq, answered });
         }
         self.go_on_after_ends(now);
-    }
-
-    fn carry_out_ask(&mut self, stream: StreamId, seq: u32, ask: Ask, ctx: &Ctx) {
-        let Some(session) = ask.session() else { return };
-        let reply = match ask {
-            Ask::Write(command) => {
-                let Done { reply, events } = self.state.carry_out_command(&command, ctx);
-                let zxid = self.state.coordination().last();
-                self.tell_watchers(&events, zxid);
-                reply
-            }
-            Ask::Of(_, of) if self.coordination.homes.contains_key(&session) => {
-                self.of_session(session, of)
-            }
-            // There is nobody any more who would be told.
-            _ => return,
-        };
-        let (zxid, told) = (self.state.coordination().last(), self.coordination.told(session));
-        let answered = Box::new(Answered { reply, zxid, told });
-        self.tell_session(session, Told::Carried { stream, seq, answered });
     }
 
     /// Whether a request waits for units or for a `multi`: those of other sessions that are about the same,

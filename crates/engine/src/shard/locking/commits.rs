@@ -1,114 +1,15 @@
-//! What happens when log entries come back durable, and when the fate of a transaction is known.
+//! Answers to requests that were carried out, and the fate of transactions.
 
-use crate::entry::{Entry, LogRecord, Prepare};
+use crate::entry::LogRecord;
 use crate::message::{
-    Age, Answer, Body, Fate, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
+    Age, Answer, Body, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
 };
-use crate::shard::state::{Executed, Outcome, State, mix};
-use crate::shard::{Batch, Shard, Target, TargetKind};
-use adt::{Blob, Ctx, Reply, Timestamp};
+use crate::shard::state::{Executed, Outcome};
+use crate::shard::{Shard, Target, TargetKind};
+use adt::{Blob, Timestamp};
 use std::collections::BTreeSet;
 
 impl Shard {
-    /// The oldest entry that was closed and not yet committed is durable on a majority: its
-    /// records take effect.
-    pub fn committed(&mut self, now: Now) {
-        let Some(batch) = self.in_flight.pop_front() else { return };
-        self.state.tell_time(now.mono_us);
-        self.applied = batch.number;
-        // What comes behind in this entry is not on its way any more, and is not carried out.
-        let certain = std::mem::take(&mut self.lead_is_certain);
-        for (index, record) in batch.records.iter().enumerate() {
-            let ctx = ctx_of(&batch, index);
-            self.commit_record(now, record, batch.targets[index], &ctx);
-        }
-        if batch.tracked {
-            self.land(&batch);
-        }
-        self.lead_is_certain = certain;
-        self.tell_named(now);
-        self.wake_blocked(now);
-        self.end_coming(now);
-        self.resume_after(now);
-        self.settle(now);
-    }
-
-    fn commit_record(&mut self, now: Now, record: &LogRecord, target: Target, ctx: &Ctx) {
-        match record {
-            LogRecord::Apply(apply) => {
-                self.before_change(&apply.ops);
-                self.stats.operations += apply.ops.len() as u64;
-                let recent = self.recent.iter_mut();
-                recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
-                let outcome = self.state.apply(apply, ctx);
-                if target.kind == TargetKind::Named {
-                    self.turns.is_named(target);
-                }
-                if target.kind != TargetKind::Nobody {
-                    self.count_locks(apply, &outcome, ctx);
-                }
-                self.tell(now, target, outcome, ctx.ts);
-                if target.kind == TargetKind::Nobody
-                    && let Some((key, _)) = apply.ops.first()
-                    && self.reaping.remove(key)
-                {
-                    self.stats.expired += 1;
-                }
-            }
-            LogRecord::Prepare(_) => {
-                let TargetKind::Vote(txn) = target.kind else { return };
-                // If it was aborted in the meantime, the outcome is in the log behind it.
-                let open = self.state.confirm(txn);
-                let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
-                let prepared = Answer::Prepared { bound: ctx.ts };
-                self.answer(entry.gateway, target.token, prepared);
-            }
-            // The leader acted when it was told the outcome; the record is for the others.
-            LogRecord::Outcome { txn, .. } => self.state.settle(*txn),
-            LogRecord::Void(txn) => {
-                self.voiding.remove(txn);
-                self.state.void(*txn);
-                self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
-            }
-            LogRecord::Flush => {
-                self.keep_all_for_snapshot();
-                self.state.flush(ctx.ts);
-                self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
-            }
-            LogRecord::Coordinate(command) => self.command_committed(now, command, target, ctx),
-            LogRecord::Split { child, first, at, last } => self.split(*child, *first, (*at, *last)),
-            LogRecord::Propose(group) => self.proposed(group, ctx.ts),
-            LogRecord::Place { stream, units } => self.state.place_units(*stream, units),
-            LogRecord::Settle { stream, units } => {
-                let executed = self.state.settle_units(*stream, units);
-                self.finish(now, executed);
-                self.asks_settled(now, *stream, units, ctx);
-                self.units_settled(*stream);
-            }
-            LogRecord::Refuse(stream) => self.stream_refused(*stream),
-            LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
-                self.commit_chain(now, record, ctx);
-            }
-            LogRecord::Outlive(streams) => self.state.outlive_streams(streams),
-            LogRecord::Forget(streams) => {
-                streams.iter().for_each(|stream| self.state.forget_stream(*stream));
-            }
-            LogRecord::Answered(told) => {
-                self.state.requests_mut().answered(&told.request, told.replies.clone());
-                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
-            }
-            LogRecord::Resolve(request) => {
-                let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
-                let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
-                    Answer::Reply(Reply::Int(took_effect.into()))
-                });
-                self.answer(target.gateway, target.token, answer);
-                self.close_request(request);
-            }
-        }
-    }
-
     pub(in crate::shard) fn tell(
         &mut self,
         now: Now,
@@ -158,16 +59,6 @@ impl Shard {
             | TargetKind::Voided => {}
         }
         self.answer(target.gateway, target.token, answer);
-    }
-
-    fn land(&mut self, batch: &Batch) {
-        for record in &batch.records {
-            for (key, op) in record.ops() {
-                if op.is_write() && self.locks.land(key, batch.number) {
-                    self.dirty.push(key.clone());
-                }
-            }
-        }
     }
 
     pub(in crate::shard) fn resume_after(&mut self, now: Now) {
@@ -223,7 +114,7 @@ impl Shard {
             self.end_txn(txn);
         }
         self.probe_answered(txn);
-        let executed = self.state.decide(txn, commit);
+        let executed = self.state.decide(txn, commit, &mut self.ahead);
         self.finish(now, executed);
         self.release_early(txn);
         self.carried_out(now);
@@ -246,8 +137,8 @@ impl Shard {
         self.pass_blame_on();
     }
 
-    fn wake_blocked(&mut self, now: Now) {
-        for key in self.state.take_changed() {
+    pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
+        for key in self.ahead.take_changed() {
             self.turn_may_come(&key);
             self.show(now, &key);
             self.tell_blocked(now, &key);
@@ -257,7 +148,7 @@ impl Shard {
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.
     fn pass_blame_on(&mut self) {
-        let moved = self.state.take_moved();
+        let moved = self.ahead.take_moved();
         if moved.is_empty() {
             return;
         }
@@ -370,43 +261,6 @@ impl Shard {
         // There is nobody yet to whom anything could be said.
         self.outputs.clear();
     }
-
-    /// Applies an entry read back from the log: a follower's way, and a start's.
-    pub fn replay(&mut self, now: Now, entry: Entry) {
-        self.state.tell_time(now.mono_us);
-        for record in &entry.records {
-            match record {
-                LogRecord::Apply(apply) | LogRecord::Prepare(Prepare { apply, .. }) => {
-                    self.before_change(&apply.ops);
-                }
-                // Units of the latter kind may take effect in the same entry.
-                LogRecord::Propose(group) | LogRecord::Content(group) => self.before_units(group),
-                LogRecord::Ordered { stream, link, .. } => self.before_ordered(*stream, link.seq),
-                LogRecord::Flush => self.keep_all_for_snapshot(),
-                LogRecord::Coordinate(command) => self.before_command(command),
-                LogRecord::Settle { stream, units } => self.before_asks(*stream, units),
-                // They change no record that a snapshot or a lock is about.
-                LogRecord::Outcome { .. }
-                | LogRecord::Void(_)
-                | LogRecord::Resolve(_)
-                | LogRecord::Answered(_)
-                | LogRecord::Place { .. }
-                | LogRecord::Refuse(_)
-                | LogRecord::Forget(_)
-                | LogRecord::Outlive(_)
-                | LogRecord::Promise { .. }
-                | LogRecord::Split { .. } => {}
-            }
-        }
-        replay_into(&mut self.state, &entry);
-        let last = entry.spacing().ts_of(entry.ts, entry.records.len());
-        self.move_clock(last);
-        for record in &entry.records {
-            if let LogRecord::Split { child, first, at, last } = record {
-                self.split(*child, *first, (*at, *last));
-            }
-        }
-    }
 }
 
 /// The read does not have to wait for the session's writes any more.
@@ -415,58 +269,4 @@ fn unfenced(mut request: crate::message::Request) -> crate::message::Request {
         *fenced = false;
     }
     request
-}
-
-fn ctx_of(batch: &Batch, index: usize) -> Ctx {
-    let ts = batch.ts_of(index);
-    Ctx { now_ms: batch.now_ms, ts, seed: mix(batch.seed ^ ts.0) }
-}
-
-fn replay_into(state: &mut State, entry: &Entry) {
-    for (ts, record) in entry.timed() {
-        let ctx = Ctx { now_ms: entry.now_ms, ts, seed: mix(entry.seed ^ ts.0) };
-        match record {
-            LogRecord::Apply(apply) => {
-                state.apply(apply, &ctx);
-            }
-            LogRecord::Prepare(prepare) => state.prepare(prepare.clone(), ts),
-            LogRecord::Outcome { txn, commit } => {
-                state.decide(*txn, *commit);
-                state.settle(*txn);
-                state.take_moved();
-            }
-            LogRecord::Void(txn) => state.void(*txn),
-            LogRecord::Flush => state.flush(ts),
-            LogRecord::Coordinate(command) => {
-                state.carry_out_command(command, &ctx);
-            }
-            // Comes alone, and makes a new state: see its caller.
-            LogRecord::Split { .. } => {}
-            LogRecord::Propose(group) => {
-                state.prepare_units(group, ts);
-                state.keep_group(group, ts);
-            }
-            LogRecord::Place { stream, units } => {
-                state.place_units(*stream, units);
-                state.take_moved();
-            }
-            LogRecord::Settle { stream, units } => {
-                state.settle_units(*stream, units);
-                state.settle_asks(*stream, units, &ctx);
-                state.take_moved();
-            }
-            LogRecord::Refuse(stream) => state.refuse_stream(*stream),
-            LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
-                state.replay_chain(record, ts, &ctx);
-            }
-            LogRecord::Outlive(streams) => state.outlive_streams(streams),
-            LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
-            LogRecord::Answered(told) => {
-                state.requests_mut().answered(&told.request, told.replies.clone());
-            }
-            LogRecord::Resolve(request) => {
-                state.requests_mut().resolve(request.clone(), ts);
-            }
-        }
-    }
 }

@@ -185,9 +185,9 @@ impl Shard {
             return self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
         }
         for guard in &mut apply.guards {
-            self.state.renew_guard(guard);
+            self.state.renew_guard(guard, &self.ahead);
             // Replicas know only whether there is a record now.
-            if !self.state.stayed_absent(guard) {
+            if !self.state.stayed_absent(guard, &self.ahead) {
                 guard.version = Version::NONE;
             }
         }
@@ -511,7 +511,11 @@ impl Shard {
     fn grant_prepare(&mut self, now: Now, mut request: Request, claims: Claims) {
         let (gateway, token) = (request.gateway, request.token);
         let Body::Prepare { ref mut prepare, floor } = request.body else { return };
-        prepare.apply.guards.iter_mut().for_each(|guard| self.state.renew_guard(guard));
+        prepare
+            .apply
+            .guards
+            .iter_mut()
+            .for_each(|guard| self.state.renew_guard(guard, &self.ahead));
         let txn = prepare.txn;
         if self.state.is_void(txn) || self.voiding.contains(&txn) {
             // Somebody has given it up already.
@@ -550,7 +554,7 @@ impl Shard {
             }
         }
         let guards = &prepare.apply.guards;
-        let stayed = guards.iter().all(|guard| self.state.stayed_absent(guard));
+        let stayed = guards.iter().all(|guard| self.state.stayed_absent(guard, &self.ahead));
         if !stayed || !self.state.guards_hold(&prepare.apply) {
             self.stats.guard_failures += 1;
             self.answer(gateway, token, Answer::GuardFailed);
@@ -583,7 +587,10 @@ impl Shard {
                 // What its program was told of a record must hold until the commit under the next leader
                 // as well, which knows only of locks that follow from this record.
                 if self.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key) {
-                    guards.push(Guard { key: key.clone(), version: self.state.version(key) });
+                    guards.push(Guard {
+                        key: key.clone(),
+                        version: self.state.version(key, &self.ahead),
+                    });
                 }
             }
             self.log(LogRecord::Prepare(prepare), target);

@@ -16,7 +16,7 @@ impl Shard {
         if let Some(prepared) = self.state.prepared().get(&txn) {
             let fate = match prepared.commit {
                 Some(commit) => Fate::Committed(commit),
-                None if self.state.is_announced(txn) => {
+                None if self.ahead.is_announced(txn) => {
                     // Not durable yet.
                     let request =
                         Request { gateway, token, after: None, body: Body::Inquire { txn } };

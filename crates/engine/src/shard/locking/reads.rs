@@ -181,7 +181,7 @@ impl Shard {
                     self.enqueue(now, request, claims);
                     return;
                 }
-                let version = self.state.version(&key);
+                let version = self.state.version(&key, &self.ahead);
                 self.answer(request.gateway, request.token, Answer::Version(version));
                 return;
             }

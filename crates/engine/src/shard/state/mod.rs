@@ -1,26 +1,26 @@
 //! The replicated state of a shard, and the only place where records change.
 //!
-//! Every replica goes through the same committed records in the same order and ends with the same
-//! state. Whatever an operation may know besides the state (time, timestamp, random number) comes
-//! out of the log.
+//! Every replica goes through the same committed records in the same order ([`State::apply`] in
+//! `shard/apply.rs`) and ends with the same state. Whatever an operation may know besides the state
+//! (time, timestamp, random number) comes out of the log. What only the leader knows is in
+//! [`AheadOfLog`].
 
 pub(in crate::shard) mod expiry;
 pub mod fences;
 pub(in crate::shard) mod order;
 pub(in crate::shard) mod recent;
-pub(in crate::shard) mod removals;
 pub mod requests;
 pub(in crate::shard) mod reserved;
 pub(in crate::shard) mod room;
-pub(in crate::shard) mod unchanged;
 pub(in crate::shard) mod whole;
 
 use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare, TookEffect};
-use crate::limits::{EXECUTED_REPLIES_MAX, REMOVAL_GROUPS, VOID_US};
+use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
 use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
+use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::watermark::Settled;
 use crate::shard::streams::Streams;
 use crate::shard::transfer::split::Slots;
@@ -29,13 +29,11 @@ use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use fences::Fences;
 use order::Order;
-use removals::Removals;
 use requests::{Known, Requests};
 use room::Room;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
-use unchanged::Unchanged;
 
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type Replies = SmallVec<[Reply; 1]>;
@@ -104,7 +102,6 @@ pub struct State {
     records: Map<Blob, Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
     pub(in crate::shard) prepared: Map<TxnId, Prepared>,
-    announced: BTreeSet<TxnId>,
     pub(in crate::shard) order: Order,
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
@@ -121,14 +118,13 @@ pub struct State {
     voids: BTreeSet<TxnId>,
     /// The same, with when this replica heard of them (monotonic microseconds), oldest first.
     voids_by_time: VecDeque<(u64, TxnId)>,
-    /// What the leader has carried out or dropped ahead of the log: the outcome is not committed in
-    /// it yet, so that other replicas still have the transaction prepared.
+    /// What this replica, as the leader, has carried out or dropped ahead of the log: the outcome is
+    /// not committed in it yet, so that other replicas still have the transaction prepared. It outlives
+    /// the lead and is in snapshots, because the records show it already.
     unsettled: BTreeMap<TxnId, Option<Timestamp>>,
     /// Replies of transactions that were carried out lately, for a coordinator that has lost them.
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
-    removals: Removals,
-    unchanged: Unchanged,
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
@@ -141,10 +137,6 @@ pub struct State {
     /// Streams whose order is handed on and that have units here without places, with the timestamp at
     /// which those came.
     pub(in crate::shard) contents: BTreeMap<StreamId, Timestamp>,
-    /// The shard is led here: units are carried out before the log says so.
-    pub(in crate::shard) leads_units: bool,
-    changed: Vec<Blob>,
-    report_changes: bool,
 }
 
 impl State {
@@ -205,18 +197,13 @@ impl State {
         self.expirations.len()
     }
 
-    /// From now on, remembers which keys are written, for [`State::take_changed`].
-    pub fn report_changes(&mut self, on: bool) {
-        self.report_changes = on;
-    }
-
-    /// Keys written since the last call.
-    pub fn take_changed(&mut self) -> Vec<Blob> {
-        std::mem::take(&mut self.changed)
-    }
-
     /// Carries out operations that are committed on this shard alone.
-    pub fn apply(&mut self, apply: &Apply, ctx: &Ctx) -> Outcome {
+    pub(in crate::shard) fn carry_out_alone(
+        &mut self,
+        apply: &Apply,
+        ctx: &Ctx,
+        ahead: &mut AheadOfLog,
+    ) -> Outcome {
         match apply.request.as_ref().and_then(|request| self.requests.get(request)) {
             Some(Known::TookEffect(outcome)) => return Outcome::Repeated(outcome.clone()),
             Some(Known::Void) => return Outcome::Voided,
@@ -238,7 +225,7 @@ impl State {
             }
             self.fences.raise(&fences);
         }
-        let replies = self.run(apply, ctx);
+        let replies = self.run(apply, ctx, ahead);
         Outcome::Done(replies)
     }
 
@@ -270,32 +257,25 @@ impl State {
     }
 
     /// What a guard may ask of a record. At the leader, with nothing on its way that changes it.
-    pub fn version(&self, key: &[u8]) -> Version {
-        self.get(key).map_or_else(|| self.removals.absent(), |r| Version::Changed(r.modified))
+    pub(in crate::shard) fn version(&self, key: &[u8], ahead: &AheadOfLog) -> Version {
+        self.get(key).map_or_else(|| ahead.absent(), |r| Version::Changed(r.modified))
     }
 
     /// Whether a key that was absent at a look was certainly not removed since, as far as the
     /// leader knows. Nothing may be on its way that changes it.
-    pub fn stayed_absent(&self, guard: &Guard) -> bool {
-        let Version::Absent { term, removals } = guard.version else { return true };
-        self.removals.none_since(self.records.hasher().hash_one(&guard.key), (term, removals))
+    pub(in crate::shard) fn stayed_absent(&self, guard: &Guard, ahead: &AheadOfLog) -> bool {
+        ahead.stayed_absent(|| self.records.hasher().hash_one(&guard.key), guard.version)
     }
 
     /// A guard that names an earlier write names the last one, if nothing has changed in between. At
     /// the leader, before the guard goes into the log.
-    pub(in crate::shard) fn renew_guard(&self, guard: &mut Guard) {
+    pub(in crate::shard) fn renew_guard(&self, guard: &mut Guard, ahead: &AheadOfLog) {
         let (Version::Changed(seen), Some(record)) = (guard.version, self.get(&guard.key)) else {
             return;
         };
-        if self.unchanged.since(&guard.key, seen, record.modified) {
+        if ahead.unchanged_since(&guard.key, seen, record.modified) {
             guard.version = Version::Changed(record.modified);
         }
-    }
-
-    /// A lead begins, which counts removals anew.
-    pub(in crate::shard) fn count_removals(&mut self, term: u64) {
-        self.removals.begin(term);
-        self.unchanged.begin();
     }
 
     /// The fencing tokens that were seen.
@@ -338,13 +318,18 @@ impl State {
         self.coordination.apply(command, ctx.ts, ctx.now_ms)
     }
 
-    pub(in crate::shard) fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
+    pub(in crate::shard) fn run(
+        &mut self,
+        apply: &Apply,
+        ctx: &Ctx,
+        ahead: &mut AheadOfLog,
+    ) -> Replies {
         let mut seed = ctx.seed;
         let mut replies = Replies::with_capacity(apply.ops.len());
         let mut room = Room::default();
         for (key, op) in &apply.ops {
             seed = mix(seed);
-            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }, &mut room));
+            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }, (&mut room, &mut *ahead)));
         }
         // Whoever still waits has no outcome that would have to be remembered.
         let waits =
@@ -355,16 +340,20 @@ impl State {
         replies
     }
 
-    fn operate(&mut self, key: &Blob, op: &Op, ctx: &Ctx, room: &mut Room) -> Reply {
+    fn operate(
+        &mut self,
+        key: &Blob,
+        op: &Op,
+        ctx: &Ctx,
+        (room, ahead): (&mut Room, &mut AheadOfLog),
+    ) -> Reply {
         if !op.is_write() {
             return room.query(self.get(key), op, ctx);
         }
         if let Some(whole) = op.whole() {
-            return self.about_all(whole, ctx);
+            return self.about_all(whole, ctx, ahead);
         }
-        if self.report_changes {
-            self.changed.push(key.clone());
-        }
+        ahead.written(key);
         let Some(position) = self.records.get_index_of(key) else {
             let mut slot = None;
             let reply = record::apply(&mut slot, op, ctx);
@@ -384,12 +373,12 @@ impl State {
         if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
             && record.modified != written
         {
-            self.unchanged.note(key, written, record.modified);
+            ahead.left_unchanged(key, written, record.modified);
         }
         if slot.is_none() {
             self.records.swap_remove_index(position);
             self.removed = self.removed.max(ctx.ts);
-            self.removals.note(self.records.hasher().hash_one(key));
+            ahead.removed(|| self.records.hasher().hash_one(key));
         }
         if before != after {
             if let Some(at) = before {
@@ -403,19 +392,8 @@ impl State {
     }
 
     /// Removes all records (`FLUSHALL`).
-    pub fn flush(&mut self, ts: Timestamp) {
-        if self.report_changes {
-            self.changed.extend(self.records.keys().cloned());
-        }
-        // Whoever watches a key that is absent need not hear of it, unless there are so many that most
-        // groups of keys have one.
-        if self.records.len() > REMOVAL_GROUPS {
-            self.removals.note_all();
-        } else {
-            for key in self.records.keys() {
-                self.removals.note(self.records.hasher().hash_one(key));
-            }
-        }
+    pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
+        ahead.emptied(self.records.keys(), |key| self.records.hasher().hash_one(key));
         self.records.clear();
         self.expirations.clear();
         self.removed = self.removed.max(ts);
@@ -424,25 +402,22 @@ impl State {
     /// The leader has proposed a prepare record: transactions that are decided before it comes
     /// back from the log must wait for this one already if it may come before them. A snapshot
     /// does not contain it yet.
-    pub fn announce(&mut self, prepare: Prepare, bound: Timestamp) {
-        self.announced.insert(prepare.txn);
+    pub(in crate::shard) fn announce(
+        &mut self,
+        prepare: Prepare,
+        bound: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) {
+        ahead.announce(prepare.txn);
         self.prepare(prepare, bound);
     }
 
-    /// The prepare record of an announced transaction is committed. Tells whether the transaction
-    /// is still open.
-    pub fn confirm(&mut self, txn: TxnId) -> bool {
-        self.announced.remove(&txn) && self.prepared.contains_key(&txn)
-    }
-
-    /// Whether a prepare was proposed and is not committed yet.
-    pub fn is_announced(&self, txn: TxnId) -> bool {
-        self.announced.contains(&txn)
-    }
-
     /// Prepared transactions whose prepare records are committed.
-    pub fn confirmed(&self) -> impl Iterator<Item = &Prepared> {
-        self.prepared.iter().filter(|(txn, _)| !self.announced.contains(txn)).map(|(_, p)| p)
+    pub(in crate::shard) fn confirmed(
+        &self,
+        ahead: &AheadOfLog,
+    ) -> impl Iterator<Item = &Prepared> {
+        self.prepared.iter().filter(|(txn, _)| !ahead.is_announced(**txn)).map(|(_, p)| p)
     }
 
     /// Commit timestamp of a transaction that was executed here lately. Another participant may
@@ -594,8 +569,8 @@ impl State {
 
     /// This replica does not lead any more: what it knew beyond the log, and has not carried out
     /// yet, is forgotten.
-    pub(in crate::shard) fn renounce(&mut self) {
-        for txn in std::mem::take(&mut self.announced) {
+    pub(in crate::shard) fn renounce(&mut self, ahead: AheadOfLog) {
+        for txn in ahead.into_announced() {
             self.renounce_prepared(txn);
         }
         let ahead = |(txn, p): (&TxnId, &Prepared)| {

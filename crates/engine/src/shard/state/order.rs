@@ -8,6 +8,7 @@
 use super::{Executed, Prepared, State, mix};
 use crate::entry::Prepare;
 use crate::message::TxnId;
+use crate::shard::ahead::AheadOfLog;
 use adt::collections::Map;
 use adt::record;
 use adt::{Access, Blob, Ctx, Op, Timestamp};
@@ -24,8 +25,6 @@ pub struct Order {
     /// Decided transactions by the first that they wait for, and the other way round.
     behind: BTreeMap<TxnId, Vec<TxnId>>,
     waits_for: BTreeMap<TxnId, TxnId>,
-    /// Decided transactions that wait for somebody new.
-    moved: Vec<TxnId>,
 }
 
 impl Order {
@@ -85,7 +84,12 @@ impl State {
 
     /// Settles a prepared transaction, and carries out whatever has become ready by that, in
     /// timestamp order. A transaction that is not known (any more) is left alone.
-    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>) -> Vec<Executed> {
+    pub(in crate::shard) fn decide(
+        &mut self,
+        txn: TxnId,
+        commit: Option<Timestamp>,
+        ahead: &mut AheadOfLog,
+    ) -> Vec<Executed> {
         let mut ready = BTreeSet::new();
         let mut executed = Vec::new();
         match (self.prepared.get(&txn), commit) {
@@ -100,7 +104,7 @@ impl State {
                     ready.insert((ts, txn));
                 } else if let Some(prepared) = self.forget(txn) {
                     // Usually nobody is before it, and it need not take its place first.
-                    executed.push(self.execute(txn, &prepared.prepare, ts));
+                    executed.push(self.execute(txn, &prepared.prepare, ts, ahead));
                 }
             }
             (Some(_), None) => {
@@ -108,13 +112,17 @@ impl State {
             }
         }
         self.wake(txn, &mut ready);
-        self.carry_out(ready, &mut executed);
+        self.carry_out(ready, &mut executed, ahead);
         executed
     }
 
     /// The leader knows the places of units: carries those out before which nobody stands, and leaves them
     /// where they are, for others to wait for them until [`State::release`].
-    pub(in crate::shard) fn place_all(&mut self, units: &[(TxnId, Timestamp)]) -> Vec<Executed> {
+    pub(in crate::shard) fn place_all(
+        &mut self,
+        units: &[(TxnId, Timestamp)],
+        ahead: &mut AheadOfLog,
+    ) -> Vec<Executed> {
         let (mut ready, mut executed) = (BTreeSet::new(), Vec::new());
         for (unit, place) in units {
             self.put_in_place(*unit, *place);
@@ -123,13 +131,17 @@ impl State {
         }
         // None of them waits for another one that has its place by now.
         ready.extend(units.iter().map(|(unit, place)| (*place, *unit)));
-        self.carry_out(ready, &mut executed);
+        self.carry_out(ready, &mut executed, ahead);
         executed
     }
 
     /// Nobody has to wait any more for a unit that was carried out.
-    pub(in crate::shard) fn release(&mut self, unit: TxnId) -> Vec<Executed> {
-        self.decide(unit, None)
+    pub(in crate::shard) fn release(
+        &mut self,
+        unit: TxnId,
+        ahead: &mut AheadOfLog,
+    ) -> Vec<Executed> {
+        self.decide(unit, None, ahead)
     }
 
     /// A prepared transaction moves to its commit timestamp.
@@ -179,9 +191,14 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, mut ready: BTreeSet<Place>, executed: &mut Vec<Executed>) {
+    fn carry_out(
+        &mut self,
+        mut ready: BTreeSet<Place>,
+        executed: &mut Vec<Executed>,
+        ahead: &mut AheadOfLog,
+    ) {
         while let Some(next) = ready.pop_first() {
-            self.carry_out_next(next, &mut ready, executed);
+            self.carry_out_next(next, &mut ready, executed, ahead);
         }
     }
 
@@ -190,30 +207,36 @@ impl State {
         (ts, txn): Place,
         ready: &mut BTreeSet<Place>,
         executed: &mut Vec<Executed>,
+        ahead: &mut AheadOfLog,
     ) {
         if let Some(first) = self.first_before((ts, txn)) {
             self.order.stand_behind(first, txn);
-            self.order.moved.push(txn);
+            ahead.moved(txn);
             return;
         }
         if self.is_open_unit(txn) {
-            if !self.leads_units {
+            if !ahead.leads() {
                 // The log will say when.
                 return;
             }
-            executed.extend(self.carry_out_unit(txn, ts));
+            executed.extend(self.carry_out_unit(txn, ts, ahead));
         } else if let Some(prepared) = self.forget(txn) {
-            executed.push(self.execute(txn, &prepared.prepare, ts));
+            executed.push(self.execute(txn, &prepared.prepare, ts, ahead));
         }
         self.wake(txn, ready);
     }
 
     /// A unit takes effect where it stands, and stays there.
-    fn carry_out_unit(&mut self, unit: TxnId, ts: Timestamp) -> Option<Executed> {
+    fn carry_out_unit(
+        &mut self,
+        unit: TxnId,
+        ts: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) -> Option<Executed> {
         let prepared = self.prepared.get_mut(&unit).filter(|prepared| !prepared.done)?;
         prepared.done = true;
         let prepare = std::mem::take(&mut prepared.prepare);
-        let executed = self.execute(unit, &prepare, ts);
+        let executed = self.execute(unit, &prepare, ts, ahead);
         if let Some(prepared) = self.prepared.get_mut(&unit) {
             prepared.prepare = prepare;
         }
@@ -221,10 +244,16 @@ impl State {
         Some(executed)
     }
 
-    fn execute(&mut self, txn: TxnId, prepare: &Prepare, ts: Timestamp) -> Executed {
+    fn execute(
+        &mut self,
+        txn: TxnId,
+        prepare: &Prepare,
+        ts: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) -> Executed {
         // The time is that of the place: all replicas come to the same.
         let ctx = Ctx { now_ms: ts.micros() / 1000, ts, seed: mix(ts.0) };
-        let replies = self.run(&prepare.apply, &ctx);
+        let replies = self.run(&prepare.apply, &ctx, ahead);
         if !prepare.is_unit() {
             self.remember_outcome(txn, ts);
         }
@@ -316,10 +345,5 @@ impl State {
             next += 1;
         }
         found
-    }
-
-    /// Decided transactions that have begun to wait for somebody since the last call.
-    pub fn take_moved(&mut self) -> Vec<TxnId> {
-        std::mem::take(&mut self.order.moved)
     }
 }

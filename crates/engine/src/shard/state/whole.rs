@@ -9,6 +9,7 @@ use super::State;
 use crate::entry::Prepare;
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Token, TxnId};
 use crate::shard::Shard;
+use crate::shard::ahead::AheadOfLog;
 use adt::scan::ScanArgs;
 use adt::{Blob, Ctx, Record, Reply, Whole, glob};
 
@@ -125,10 +126,15 @@ impl Shard {
 
 impl State {
     /// Carries out what is about all keys.
-    pub(in crate::shard) fn about_all(&mut self, whole: &Whole, ctx: &Ctx) -> Reply {
+    pub(in crate::shard) fn about_all(
+        &mut self,
+        whole: &Whole,
+        ctx: &Ctx,
+        ahead: &mut AheadOfLog,
+    ) -> Reply {
         match whole {
             Whole::Flush => {
-                self.flush(ctx.ts);
+                self.flush(ctx.ts, ahead);
                 Reply::Ok
             }
             Whole::Count => Reply::Int(self.len() as i64),

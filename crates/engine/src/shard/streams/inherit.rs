@@ -122,7 +122,7 @@ impl Shard {
             stream.answered = stream.answered.max(live.group.base);
             stream.groups.push(live);
             self.streams.mark(id);
-            let executed = self.state.place_all(&placed);
+            let executed = self.state.place_all(&placed, &mut self.ahead);
             self.finish(now, executed);
         }
         let settled = self.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);

@@ -210,11 +210,11 @@ impl Shard {
 
     /// A group is in an entry that is closed, with this timestamp.
     pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
-        self.before_units(group);
+        group.units.iter().for_each(|unit| self.before_change(&unit.ops));
         if self.breaks(Rule::UndurableCounts) {
             return;
         }
-        self.state.announce_units(group, proposal);
+        self.state.announce_units(group, proposal, &mut self.ahead);
         if self.breaks(Rule::ProposalsAreDurable) {
             self.tell_proposal(group, proposal);
         }
@@ -225,21 +225,9 @@ impl Shard {
         self.config.broken == Some(rule)
     }
 
-    /// Records that units may change go into snapshots as they are.
-    pub(in crate::shard) fn before_units(&mut self, group: &Group) {
-        group.units.iter().for_each(|unit| self.before_change(&unit.ops));
-    }
-
     /// The proposal of a group is durable: others may know of it.
     pub(in crate::shard) fn proposed(&mut self, group: &Arc<Group>, proposal: Timestamp) {
         let id = group.stream;
-        if self.breaks(Rule::UndurableCounts) {
-            self.state.announce_units(group, proposal);
-        }
-        for unit in &group.units {
-            self.state.confirm(id.unit(unit.seq));
-        }
-        self.state.keep_group(group, proposal);
         self.remember_stream(id);
         if let Some(live) = self.streams.group_mut(id, group.first()) {
             live.durable = true;
@@ -306,7 +294,7 @@ impl Shard {
             let unit = id.unit(seq);
             self.streams.unplaced.remove(&unit);
             self.state.act_ahead(unit, None);
-            let executed = self.state.decide(unit, None);
+            let executed = self.state.decide(unit, None, &mut self.ahead);
             self.let_go(unit, self.keys_of(id, seq).into_iter());
             self.finish(now, executed);
         }
@@ -324,7 +312,7 @@ impl Shard {
                 self.move_clock(*place);
             }
         }
-        let executed = self.state.place_all(&placed);
+        let executed = self.state.place_all(&placed, &mut self.ahead);
         self.finish(now, executed);
         self.carried_out(now);
     }
@@ -396,7 +384,7 @@ impl Shard {
         self.log_settled(id, &settles);
         for (seq, _) in settles {
             let unit = id.unit(seq);
-            let executed = self.state.release(unit);
+            let executed = self.state.release(unit, &mut self.ahead);
             self.let_go(unit, self.keys_of(id, seq).into_iter());
             self.finish(now, executed);
         }

@@ -202,6 +202,7 @@ impl Shard {
         self.drop_waiting(id);
         self.drop_unlogged(id);
         if self.breaks(Rule::RefusalsAreDurable) {
+            self.state.refuse_stream(id);
             return self.stream_refused(id);
         }
         self.log(LogRecord::Refuse(id), Target::nobody());
@@ -273,7 +274,6 @@ impl Shard {
     /// The log says that nothing more of a stream is let in.
     pub(in crate::shard) fn stream_refused(&mut self, id: StreamId) {
         let own = self.config.id;
-        self.state.refuse_stream(id);
         self.remember_stream(id);
         let Some(Refusing { seq, mut to, failed }) = self.streams.refusing.remove(&id) else {
             return;

@@ -8,17 +8,17 @@ mod live;
 mod memory;
 
 pub use chain::KeptChain;
-pub(super) use chain::{RECOVERY, claim_class, is_own};
+pub(super) use chain::{ChainEffect, RECOVERY, claim_class, is_own};
 pub(super) use leader::Streams as LeaderStreams;
 
-use crate::coordination::Ask;
 use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::limits::OUTLIVED_MAX;
 use crate::message::{GatewayId, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
+use crate::shard::ahead::AheadOfLog;
 use crate::shard::state::{Executed, Prepared, State};
+use adt::Timestamp;
 use adt::collections::Map;
-use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
 
 /// What is known of one stream.
@@ -95,17 +95,29 @@ impl State {
         }
     }
 
-    /// Notes the units of a group, whose places are open.
-    pub(super) fn prepare_units(&mut self, group: &Group, proposal: Timestamp) {
+    /// Notes the units of a group that is in the log, whose places are open. The leader has announced them.
+    pub(super) fn prepare_units(
+        &mut self,
+        group: &Group,
+        proposal: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) {
         for unit in &group.units {
-            self.prepare(prepare_of(group.stream, unit), proposal);
+            if !ahead.confirm(group.stream.unit(unit.seq)) {
+                self.prepare(prepare_of(group.stream, unit), proposal);
+            }
         }
     }
 
     /// The leader has proposed a group; see [`State::announce`].
-    pub(super) fn announce_units(&mut self, group: &Group, proposal: Timestamp) {
+    pub(super) fn announce_units(
+        &mut self,
+        group: &Group,
+        proposal: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) {
         for unit in &group.units {
-            self.announce(prepare_of(group.stream, unit), proposal);
+            self.announce(prepare_of(group.stream, unit), proposal, ahead);
         }
     }
 
@@ -169,24 +181,19 @@ impl State {
 
     /// The log says that units have other places than their proposals. On a replica that does not lead,
     /// those who have waited for them are carried out now.
-    pub(super) fn place_units(&mut self, stream: StreamId, units: &[(u32, Timestamp)]) {
-        if !self.leads_units {
+    pub(super) fn place_units(
+        &mut self,
+        stream: StreamId,
+        units: &[(u32, Timestamp)],
+        ahead: &mut AheadOfLog,
+    ) {
+        if !ahead.leads() {
             let units = units.iter().map(|(seq, place)| (stream.unit(*seq), *place));
-            self.place_all(&units.collect::<Vec<_>>());
+            self.place_all(&units.collect::<Vec<_>>(), ahead);
         }
         for (seq, _) in units {
             let unit = stream.unit(*seq);
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.settled = true);
-        }
-    }
-
-    /// The log says what became of units on a replica that does not lead: what they ask of the tree is done.
-    pub(super) fn settle_asks(&mut self, stream: StreamId, units: &[(u32, Place)], ctx: &Ctx) {
-        for (seq, place) in units {
-            let ask = self.take_ask(stream.unit(*seq)).filter(|_| place.is_some());
-            if let Some(Ask::Write(command)) = ask.as_deref() {
-                self.carry_out_command(command, ctx);
-            }
         }
     }
 
@@ -196,6 +203,7 @@ impl State {
         &mut self,
         stream: StreamId,
         units: &[(u32, Place)],
+        ahead: &mut AheadOfLog,
     ) -> Vec<Executed> {
         let mut executed = Vec::new();
         for (seq, place) in units {
@@ -212,7 +220,7 @@ impl State {
             let unit = stream.unit(*seq);
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
             // One that has to wait for others is carried out later.
-            executed.extend(self.decide(unit, *place));
+            executed.extend(self.decide(unit, *place, ahead));
             self.settle(unit);
         }
         executed

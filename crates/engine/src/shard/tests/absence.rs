@@ -77,7 +77,7 @@ fn a_part_of_a_larger_transaction_is_refused_as_well() {
 }
 
 fn look_again(story: &Story) -> Version {
-    story.shard.state().version(b"k")
+    story.version(b"k")
 }
 
 #[test]

@@ -5,9 +5,7 @@ use super::*;
 impl Story {
     /// One replica among several.
     fn replicated() -> Self {
-        let story = Self::new();
-        let config = Config { beside: G, clustered: true, ..story.shard.config };
-        Self { shard: Shard::new(config), ..story }
+        Self::leading(Config { beside: G, clustered: true, ..Self::new().shard.config })
     }
 
     /// Kinds of the records that are proposed now.

@@ -14,9 +14,8 @@ const BEN: SessionId = SessionId(80);
 impl Story {
     /// A shard of a tree that is spread.
     pub(super) fn of_shard(id: u16) -> Self {
-        let mut story = Self::new();
-        let config = Config { id: ShardId(id), ..story.shard.config };
-        story.shard = Shard::new(config);
+        let config = Config { id: ShardId(id), ..Self::new().shard.config };
+        let story = Self::leading(config);
         story
     }
 

@@ -28,10 +28,10 @@ fn a_guard_holds_although_something_was_written_that_changed_nothing() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
     story.sync();
-    let version = story.shard.state().version(b"s");
+    let version = story.version(b"s");
     logged(&mut story, persist());
     logged(&mut story, add("a"));
-    assert_ne!(story.shard.state().version(b"s"), version, "the writes were logged");
+    assert_ne!(story.version(b"s"), version, "the writes were logged");
     story.ask(guarded(version));
     story.sync();
     assert_eq!(story.seen(), ["6 done 1"]);
@@ -43,7 +43,7 @@ fn a_guard_fails_if_one_of_several_writes_has_changed_something() {
         let mut story = Story::new();
         story.ask(one("s", add("a")));
         story.sync();
-        let version = story.shard.state().version(b"s");
+        let version = story.version(b"s");
         writes.into_iter().for_each(|op| logged(&mut story, op));
         story.ask(guarded(version));
         story.sync();
@@ -56,7 +56,7 @@ fn what_an_earlier_lead_has_seen_counts_as_a_change() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
     story.sync();
-    let version = story.shard.state().version(b"s");
+    let version = story.version(b"s");
     logged(&mut story, persist());
     story.shard.step_down();
     story.shard.lead(story.now, 9);
@@ -70,7 +70,7 @@ fn a_part_of_a_larger_transaction_holds_as_well() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
     story.sync();
-    let version = story.shard.state().version(b"s");
+    let version = story.version(b"s");
     logged(&mut story, persist());
     let Body::Prepare { mut prepare, floor } = prepare(1, &[("t", add("x"))]) else { return };
     prepare.apply.guards = vec![Guard { key: Blob::from("s"), version }];

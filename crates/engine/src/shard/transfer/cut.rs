@@ -83,6 +83,12 @@ impl Cut {
     }
 }
 
+/// Writer of the state of a cut, once it is kept.
+#[inline]
+pub(in crate::shard) fn writer(cut: &mut Option<Cut>) -> Option<&mut Writer> {
+    cut.as_mut()?.writer.as_mut()
+}
+
 fn try_again(text: &str) -> Reply {
     ErrorReply::new("TRYAGAIN", text.to_owned()).into()
 }

@@ -4,12 +4,12 @@
 //! per step; a record that is about to change before its turn is written first, as it was. Keys
 //! that did not exist at the beginning are left out.
 
+use super::cut;
 use super::split::Slots;
+use crate::coordination::Zxid;
 use crate::coordination::service::{Command, Coordination, Ending};
-use crate::coordination::{Ask, Zxid};
 use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
-use crate::pipeline::{Place, StreamId};
 use crate::replication::Members;
 use crate::shard::Shard;
 use crate::shard::state::{Prepared, State};
@@ -129,7 +129,7 @@ impl Shard {
         ready.extend(members.map(SnapshotPart::Members));
         let Slots { splits, range } = self.state.slots();
         ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
-        for p in self.state.confirmed() {
+        for p in self.state.confirmed(&self.ahead) {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
@@ -193,40 +193,41 @@ impl Shard {
 
     /// Records that are about to change go into the snapshot as they are.
     pub(in crate::shard) fn before_change(&mut self, ops: &[KeyedOp]) {
-        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
+        Writers::of(&mut self.snapshot, cut::writer(&mut self.cut)).keep(&self.state, ops);
+    }
+}
+
+/// Writers of the snapshots in the making. What is about to change goes into them as it is.
+pub(in crate::shard) struct Writers<'s> {
+    snapshot: Option<&'s mut Writer>,
+    cut: Option<&'s mut Writer>,
+}
+
+impl<'s> Writers<'s> {
+    /// Makes the set of a shard's writers.
+    #[inline]
+    pub fn of(snapshot: &'s mut Option<Writer>, cut: Option<&'s mut Writer>) -> Self {
+        Self { snapshot: snapshot.as_mut(), cut }
     }
 
-    /// The same for those that a unit with its place is about to change.
-    pub(in crate::shard) fn before_ordered(&mut self, stream: StreamId, seq: u32) {
-        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        let Some(ops) = state.content(stream, seq) else { return };
-        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
+    fn each(&mut self, keep: impl FnMut(&mut Writer)) {
+        self.snapshot.iter_mut().chain(&mut self.cut).map(|writer| &mut **writer).for_each(keep);
     }
 
-    /// The same for nodes of the coordination service.
-    pub(in crate::shard) fn before_command(&mut self, command: &Command) {
-        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_nodes(state, command));
+    /// Records are about to change.
+    #[inline]
+    pub fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
+        self.each(|writer| writer.keep(state, ops));
     }
 
-    /// The same for nodes that units are about to change, which are settled.
-    pub(in crate::shard) fn before_asks(&mut self, stream: StreamId, units: &[(u32, Place)]) {
-        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        for writer in self.snapshot.iter_mut().chain(cut) {
-            for (seq, _) in units.iter().filter(|(_, place)| place.is_some()) {
-                let ask = state.asks().get(&stream.unit(*seq));
-                if let Some(Ask::Write(command)) = ask.map(|ask| &**ask) {
-                    writer.keep_nodes(state, command);
-                }
-            }
-        }
+    /// Nodes of the coordination service are about to change.
+    pub fn keep_nodes(&mut self, state: &State, command: &Command) {
+        self.each(|writer| writer.keep_nodes(state, command));
     }
 
-    /// Everything is about to change.
-    pub(in crate::shard) fn keep_all_for_snapshot(&mut self) {
-        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_all(state));
+    /// All records are about to change.
+    pub fn keep_all(&mut self, state: &State) {
+        self.each(|writer| writer.keep_all(state));
     }
 }
 

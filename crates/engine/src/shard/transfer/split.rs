@@ -93,7 +93,7 @@ impl State {
     }
 
     /// The slots from `at` to `last` go to another shard, which begins with what this gives.
-    fn give(&mut self, first: u16, at: u16, last: u16) -> State {
+    pub(in crate::shard) fn give(&mut self, first: u16, (at, last): Range) -> State {
         let mut child = State::default();
         let goes = |key: &Blob| is_in(key, (at, last));
         let keys: Vec<Blob> =
@@ -157,10 +157,8 @@ impl Shard {
         self.log(LogRecord::Split { child, first, at, last }, Target::nobody());
     }
 
-    /// The split is committed.
-    pub(in crate::shard) fn split(&mut self, child: ShardId, first: u16, (at, last): Range) {
-        self.keep_all_for_snapshot();
-        let state = self.state.give(first, at, last);
+    /// The split is committed, and this is the state of the new shard.
+    pub(in crate::shard) fn split(&mut self, child: ShardId, state: State) {
         self.giving = None;
         self.born = Some(Born { child, state, clock: self.clock });
     }

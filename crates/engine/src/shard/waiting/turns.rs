@@ -365,7 +365,7 @@ impl Shard {
     pub(in crate::shard) fn report_changes(&mut self) {
         let nobody = self.turns.is_empty() && self.observers.is_empty();
         let wanted = !self.blocked.is_empty() || !nobody;
-        self.state.report_changes(wanted);
+        self.ahead.report_changes(wanted);
     }
 
     fn set_out(&mut self, now: Now, number: Number) {

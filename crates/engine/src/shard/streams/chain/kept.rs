@@ -5,6 +5,7 @@ use super::super::kept;
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::{Group, Link, StreamId, Unit};
+use crate::shard::ahead::AheadOfLog;
 use crate::shard::state::{Executed, Replies, State};
 use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
@@ -92,14 +93,14 @@ impl State {
         stream: StreamId,
         link: Link,
         before: &[Link],
-        ctx: &Ctx,
+        (ctx, ahead): (&Ctx, &mut AheadOfLog),
     ) -> Option<Replies> {
         let ops = self.drop_content(stream, link.seq)?;
         let kept = self.streams.get_mut(&stream)?;
         kept.settle(link.seq, Some(link.place));
         let chain = kept.chain.get_or_insert_default();
         chain.links.extend(before.iter().chain([&link]).map(|link| (link.seq, *link)));
-        let replies = self.run(&Apply { ops, ..Apply::default() }, ctx);
+        let replies = self.run(&Apply { ops, ..Apply::default() }, ctx, ahead);
         let executed = Executed { txn: stream.unit(link.seq), replies };
         self.keep_replies_of(&executed);
         Some(executed.replies)

@@ -12,7 +12,7 @@ use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::Replies;
 use crate::shard::{Shard, Target};
-use adt::{Blob, Ctx, Op, Timestamp};
+use adt::{Blob, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,8 +116,7 @@ impl Shard {
     }
 
     /// They are durable.
-    pub(super) fn contents_came(&mut self, group: &Group, ts: Timestamp) {
-        self.state.keep_contents(group, ts);
+    pub(super) fn contents_came(&mut self, group: &Group) {
         self.remember_stream(group.stream);
         if let Some(chain) = self.chain_mut(group.stream) {
             chain.durable = true;
@@ -298,20 +297,17 @@ impl Shard {
         }
     }
 
-    /// A unit takes effect.
-    pub(super) fn carry_out_ordered(
+    /// A unit has taken effect.
+    pub(super) fn ordered_carried_out(
         &mut self,
         now: Now,
         id: StreamId,
-        (link, before): (Link, &[Link]),
-        ops: &[KeyedOp],
-        ctx: &Ctx,
+        link: Link,
+        (ops, replies): (&[KeyedOp], Option<Replies>),
     ) {
-        self.before_ordered(id, link.seq);
         self.streams.chain.ordering -= 1;
         self.stats.operations += ops.len() as u64;
         self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
-        let replies = self.state.carry_out_in_order(id, link, before, ctx);
         let Some(chain) = self.chain_mut(id) else { return };
         let replies = replies.unwrap_or_else(|| smallvec![lost()]);
         if let Some(step) = chain.step_of(link.seq) {

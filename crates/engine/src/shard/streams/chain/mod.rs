@@ -6,8 +6,8 @@
 //!
 //! - a group comes: [`Shard::take_chain`]; somebody asks about it again: [`Shard::ask_chain`];
 //! - the records of its units are free: [`Shard::place_chain`], with claims of [`claim_class`];
-//! - one of its records is committed: [`Shard::commit_chain`], or read by a replica that does not lead:
-//!   [`State::replay_chain`]; one is in an entry that is closed: [`Shard::has_place`];
+//! - one of its records is committed: [`State::apply_chain`], and the leader acts on the result:
+//!   [`Shard::act_on_chain`]; one is in an entry that is closed: [`Shard::has_place`];
 //! - another shard says something: [`Shard::hear_chain`]; asks for a unit: [`Shard::asked_for_place`];
 //! - something may have become possible: [`Shard::advance_chain`]; time has passed: [`Shard::tick_chain`];
 //! - all is settled: [`Shard::end_chain`];
@@ -22,13 +22,15 @@ pub use kept::KeptChain;
 pub(in crate::shard) use recovery::RECOVERY;
 
 use crate::entry::LogRecord;
-use crate::message::{Body, GatewayId, Now, ShardId, Token};
-use crate::pipeline::{Group, StreamId, Word};
+use crate::message::{Body, GatewayId, KeyedOp, Now, ShardId, Token};
+use crate::pipeline::{Group, Link, StreamId, Word};
 use crate::shard::Shard;
+use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::locks::Class;
-use crate::shard::state::State;
+use crate::shard::state::{Replies, State};
 use crate::shard::streams::Kept;
-use adt::{Ctx, Timestamp};
+use crate::shard::transfer::snapshot::Writers;
+use adt::Ctx;
 use leader::Chain;
 use recovery::Recovery;
 use std::collections::BTreeMap;
@@ -139,28 +141,53 @@ impl Shard {
         self.ask_for_chain(now, id);
     }
 
-    /// A record about such a stream is committed.
-    pub(in crate::shard) fn commit_chain(&mut self, now: Now, record: &LogRecord, ctx: &Ctx) {
-        match record {
-            LogRecord::Content(group) => self.contents_came(group, ctx.ts),
-            LogRecord::Ordered { stream, link, before, ops } => {
-                self.carry_out_ordered(now, *stream, (*link, before), ops, ctx);
+    /// Acts on the result of a record about such a stream, at the leader that has proposed it.
+    pub(in crate::shard) fn act_on_chain(&mut self, now: Now, effect: ChainEffect<'_>) {
+        match effect {
+            ChainEffect::Arrived(group) => self.contents_came(group),
+            ChainEffect::Ordered { stream, link, ops, replies } => {
+                self.ordered_carried_out(now, stream, link, (ops, replies));
             }
-            LogRecord::Promise { stream, shard, term } => self.promised(*stream, *shard, *term),
-            other => unreachable!("{other:?} is not about a stream whose order is handed on"),
+            ChainEffect::Promised { stream, shard, term } => self.promised(stream, shard, term),
         }
     }
 }
 
+/// Result of a committed record about such a stream.
+pub(in crate::shard) enum ChainEffect<'r> {
+    /// Units have arrived.
+    Arrived(&'r Group),
+    /// A unit has taken effect at its place.
+    Ordered { stream: StreamId, link: Link, ops: &'r [KeyedOp], replies: Option<Replies> },
+    /// Earlier leaders of a shard are not listened to any more.
+    Promised { stream: StreamId, shard: ShardId, term: u64 },
+}
+
 impl State {
-    /// A record about such a stream is read by a replica that does not lead.
-    pub(in crate::shard) fn replay_chain(&mut self, record: &LogRecord, ts: Timestamp, ctx: &Ctx) {
+    /// Applies a committed record about such a stream. `writers` are the snapshots in the making.
+    pub(in crate::shard) fn apply_chain<'r>(
+        &mut self,
+        record: &'r LogRecord,
+        ctx: &Ctx,
+        ahead: &mut AheadOfLog,
+        mut writers: Writers<'_>,
+    ) -> ChainEffect<'r> {
         match record {
-            LogRecord::Content(group) => self.keep_contents(group, ts),
-            LogRecord::Ordered { stream, link, before, .. } => {
-                self.carry_out_in_order(*stream, *link, before, ctx);
+            LogRecord::Content(group) => {
+                self.keep_contents(group, ctx.ts);
+                ChainEffect::Arrived(group)
             }
-            LogRecord::Promise { stream, shard, term } => self.promise(*stream, *shard, *term),
+            LogRecord::Ordered { stream, link, before, ops } => {
+                if let Some(content) = self.content(*stream, link.seq) {
+                    writers.keep(self, content);
+                }
+                let replies = self.carry_out_in_order(*stream, *link, before, (ctx, ahead));
+                ChainEffect::Ordered { stream: *stream, link: *link, ops, replies }
+            }
+            LogRecord::Promise { stream, shard, term } => {
+                self.promise(*stream, *shard, *term);
+                ChainEffect::Promised { stream: *stream, shard: *shard, term: *term }
+            }
             other => unreachable!("{other:?} is not about a stream whose order is handed on"),
         }
     }

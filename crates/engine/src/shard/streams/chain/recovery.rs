@@ -58,7 +58,6 @@ impl Shard {
 
     /// The promise is durable, and so is everything that was rested on earlier leaders of that shard.
     pub(super) fn promised(&mut self, id: StreamId, shard: ShardId, term: u64) {
-        self.state.promise(id, shard, term);
         self.remember_stream(id);
         if self.streams.chain.promising.get(&(id, shard)) == Some(&term) {
             self.streams.chain.promising.remove(&(id, shard));

@@ -14,17 +14,12 @@ use std::collections::VecDeque;
 
 /// The last change and the last write of records of which they differ.
 #[derive(Clone, Debug, Default)]
-pub(in crate::shard) struct Unchanged {
+pub(super) struct Unchanged {
     keys: Map<Blob, (Timestamp, Timestamp)>,
     by_age: VecDeque<Blob>,
 }
 
 impl Unchanged {
-    /// A lead begins.
-    pub fn begin(&mut self) {
-        *self = Self::default();
-    }
-
     /// A write at `now` has left a record as it was, which was last written to at `before`.
     pub fn note(&mut self, key: &Blob, before: Timestamp, now: Timestamp) {
         if let Some((changed, written)) = self.keys.get_mut(key) {

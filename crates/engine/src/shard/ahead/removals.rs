@@ -11,7 +11,7 @@ use crate::message::Version;
 
 /// Removals under one lead.
 #[derive(Clone, Debug, Default)]
-pub(in crate::shard) struct Removals {
+pub(super) struct Removals {
     term: u64,
     count: u64,
     /// For each group of keys the number of the last removal; empty before the first one.
@@ -19,9 +19,9 @@ pub(in crate::shard) struct Removals {
 }
 
 impl Removals {
-    /// A lead begins.
-    pub fn begin(&mut self, term: u64) {
-        *self = Self { term, ..Self::default() };
+    /// None yet, in a lead of this term.
+    pub fn of_lead(term: u64) -> Self {
+        Self { term, ..Self::default() }
     }
 
     /// A key with this hash is removed.

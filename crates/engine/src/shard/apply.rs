@@ -1,0 +1,333 @@
+//! Committed log records take effect: one path for the leader, its followers and recovery.
+//!
+//! [`State::apply`] alone applies a record, and says what came of it ([`Effect`]). The leader acts
+//! on that: it answers requests, releases locks, wakes what waits, and counts. Other replicas drop
+//! it. What the leader has done before the record was committed is in the state's own marks and in
+//! [`AheadOfLog`]; a record does no more at the leader than is left to do.
+
+use super::ahead::AheadOfLog;
+use super::coordination::joints;
+use super::coordination::units::{self, AskCame, AskSettled};
+use super::state::{Executed, Outcome, State, mix};
+use super::streams::ChainEffect;
+use super::transfer::cut;
+use super::transfer::snapshot::Writers;
+use super::{Batch, Shard, Target, TargetKind};
+use crate::coordination::Ask;
+use crate::coordination::branch::Touched;
+use crate::coordination::service::{Command, Done, JointId};
+use crate::entry::{Apply, Entry, LogRecord, Prepare};
+use crate::message::{Answer, Fate, Now, RequestId, ShardId, TxnId};
+use crate::pipeline::{Group, Place, StreamId};
+use adt::{Ctx, Reply, Timestamp};
+use std::sync::Arc;
+
+/// Result of a committed record.
+pub(super) enum Effect<'r> {
+    /// None that the leader acts on.
+    Nothing,
+    /// Operations were carried out, or not.
+    Applied(&'r Apply, Outcome),
+    /// A part of a transaction is prepared, unless the transaction was aborted meanwhile.
+    Prepared { open: bool },
+    /// A transaction will never be prepared here.
+    Voided(TxnId),
+    /// All records are removed.
+    Flushed,
+    /// The coordination service was changed; `held` is what the session's `multi` held before.
+    Coordinated { command: &'r Command, held: Option<(JointId, Touched)>, done: Done },
+    /// Slots were given away, with this state, to a new shard.
+    Split { child: ShardId, state: Box<State> },
+    /// Units of a stream are in the log.
+    Proposed(&'r Arc<Group>),
+    /// The fate of units of a stream is in the log: what was carried out by that, and what came of the
+    /// questions to the coordination service, if there were any.
+    Settled { stream: StreamId, executed: Vec<Executed>, asks: Option<Vec<AskSettled>> },
+    /// Nothing more of a stream is let in.
+    Refused(StreamId),
+    /// A stream whose order is handed on has gone on.
+    Chain(ChainEffect<'r>),
+    /// The replies of a request are remembered.
+    Remembered,
+    /// Whether a request took effect, if that is known.
+    Resolved(&'r RequestId, Option<bool>),
+}
+
+impl State {
+    /// Applies a committed record. `writers` are the snapshots in the making.
+    pub(super) fn apply<'r>(
+        &mut self,
+        record: &'r LogRecord,
+        ctx: &Ctx,
+        ahead: &mut AheadOfLog,
+        mut writers: Writers<'_>,
+    ) -> Effect<'r> {
+        match record {
+            LogRecord::Apply(apply) => {
+                writers.keep(self, &apply.ops);
+                Effect::Applied(apply, self.carry_out_alone(apply, ctx, ahead))
+            }
+            LogRecord::Prepare(prepare) => {
+                // It may be carried out at any moment from now on.
+                writers.keep(self, &prepare.apply.ops);
+                Effect::Prepared { open: self.prepare_logged(prepare, ctx.ts, ahead) }
+            }
+            LogRecord::Outcome { txn, commit } => {
+                self.outcome_logged(*txn, *commit, ahead);
+                Effect::Nothing
+            }
+            LogRecord::Void(txn) => {
+                self.void(*txn);
+                Effect::Voided(*txn)
+            }
+            LogRecord::Flush => {
+                writers.keep_all(self);
+                self.flush(ctx.ts, ahead);
+                Effect::Flushed
+            }
+            LogRecord::Coordinate(command) => {
+                writers.keep_nodes(self, command);
+                let held = match command.is_joint() {
+                    true => joints::prepared_by(self.coordination(), command.session),
+                    false => None,
+                };
+                let done = self.carry_out_command(command, ctx);
+                Effect::Coordinated { command, held, done }
+            }
+            LogRecord::Split { child, first, at, last } => {
+                writers.keep_all(self);
+                let state = Box::new(self.give(*first, (*at, *last)));
+                Effect::Split { child: *child, state }
+            }
+            LogRecord::Propose(group) => {
+                group.units.iter().for_each(|unit| writers.keep(self, &unit.ops));
+                self.prepare_units(group, ctx.ts, ahead);
+                self.keep_group(group, ctx.ts);
+                Effect::Proposed(group)
+            }
+            LogRecord::Place { stream, units } => {
+                self.place_units(*stream, units, ahead);
+                Effect::Nothing
+            }
+            LogRecord::Settle { stream, units } => {
+                let executed = self.settle_units(*stream, units, ahead);
+                let asks = self.settle_asks(*stream, units, ctx, ahead, &mut writers);
+                Effect::Settled { stream: *stream, executed, asks }
+            }
+            LogRecord::Refuse(stream) => {
+                self.refuse_stream(*stream);
+                Effect::Refused(*stream)
+            }
+            LogRecord::Forget(streams) => {
+                streams.iter().for_each(|stream| self.forget_stream(*stream));
+                Effect::Nothing
+            }
+            LogRecord::Outlive(streams) => {
+                self.outlive_streams(streams);
+                Effect::Nothing
+            }
+            LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
+                Effect::Chain(self.apply_chain(record, ctx, ahead, writers))
+            }
+            LogRecord::Answered(told) => {
+                self.requests_mut().answered(&told.request, told.replies.clone());
+                Effect::Remembered
+            }
+            LogRecord::Resolve(request) => {
+                let took_effect = self.requests_mut().resolve(request.clone(), ctx.ts);
+                Effect::Resolved(request, took_effect)
+            }
+        }
+    }
+
+    /// A prepare is committed. Tells whether its transaction is open.
+    fn prepare_logged(
+        &mut self,
+        prepare: &Prepare,
+        bound: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) -> bool {
+        // The leader has prepared it when it proposed the record, unless the transaction was aborted
+        // before that; then the outcome is in the log behind it.
+        if !ahead.confirm(prepare.txn) && !ahead.leads() {
+            self.prepare(prepare.clone(), bound);
+        }
+        self.prepared().contains_key(&prepare.txn)
+    }
+
+    /// The outcome of a transaction is committed.
+    fn outcome_logged(&mut self, txn: TxnId, commit: Option<Timestamp>, ahead: &mut AheadOfLog) {
+        // The leader has acted on it when it was told. If the transaction is still there, it waits for
+        // others.
+        let waits = self.ahead_of_log(txn).is_some()
+            && self.prepared().get(&txn).is_some_and(|p| p.commit.is_some() && !p.settled);
+        if !waits {
+            self.decide(txn, commit, ahead);
+        }
+        self.settle(txn);
+    }
+
+    /// The fate of units is committed: what they ask of the tree is done now, or never. The replies to
+    /// reads are for the leader alone. Gives nothing if no unit at all asks something.
+    fn settle_asks(
+        &mut self,
+        stream: StreamId,
+        fates: &[(u32, Place)],
+        ctx: &Ctx,
+        ahead: &AheadOfLog,
+        writers: &mut Writers<'_>,
+    ) -> Option<Vec<AskSettled>> {
+        if self.asks().is_empty() {
+            return None;
+        }
+        let mut settled = Vec::new();
+        for (seq, place) in fates {
+            let Some(ask) = self.take_ask(stream.unit(*seq)) else { continue };
+            let came = match &*ask {
+                _ if place.is_none() => AskCame::ToNothing,
+                Ask::Write(command) => {
+                    writers.keep_nodes(self, command);
+                    AskCame::Done(self.carry_out_command(command, ctx))
+                }
+                Ask::Of(session, of) if ahead.leads() => {
+                    AskCame::Seen(units::see(self.coordination(), *session, of))
+                }
+                _ => AskCame::ToNothing,
+            };
+            let zxid = self.coordination().last();
+            settled.push(AskSettled { seq: *seq, ask, came, zxid });
+        }
+        Some(settled)
+    }
+}
+
+impl Shard {
+    fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Effect<'r> {
+        let writers = Writers::of(&mut self.snapshot, cut::writer(&mut self.cut));
+        self.state.apply(record, ctx, &mut self.ahead, writers)
+    }
+
+    /// Applies an entry of another leader, or one that was read back at a start.
+    pub fn replay(&mut self, now: Now, entry: Entry) {
+        self.state.tell_time(now.mono_us);
+        self.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
+        for (ts, record) in entry.timed() {
+            let ctx = ctx_at(entry.now_ms, entry.seed, ts);
+            if let Effect::Split { child, state } = self.apply(record, &ctx) {
+                self.split(child, *state);
+            }
+        }
+    }
+
+    /// Applies the oldest entry that was closed and not yet committed, which is durable on a majority now,
+    /// and acts on what came of it.
+    pub fn committed(&mut self, now: Now) {
+        let Some(batch) = self.in_flight.pop_front() else { return };
+        self.state.tell_time(now.mono_us);
+        self.applied = batch.number;
+        // What comes behind in this entry is not on its way any more, and is not carried out.
+        let certain = std::mem::take(&mut self.lead_is_certain);
+        for (index, record) in batch.records.iter().enumerate() {
+            let ctx = ctx_at(batch.now_ms, batch.seed, batch.ts_of(index));
+            let effect = self.apply(record, &ctx);
+            self.act_on(now, effect, batch.targets[index], &ctx);
+        }
+        if batch.tracked {
+            self.land(&batch);
+        }
+        self.lead_is_certain = certain;
+        self.tell_named(now);
+        self.wake_blocked(now);
+        self.end_coming(now);
+        self.resume_after(now);
+        self.settle(now);
+    }
+
+    /// Acts on what came of a record, at the leader that has proposed it.
+    fn act_on(&mut self, now: Now, effect: Effect<'_>, target: Target, ctx: &Ctx) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Applied(apply, outcome) => self.act_on_apply(now, apply, outcome, target, ctx),
+            Effect::Prepared { open } => {
+                let TargetKind::Vote(txn) = target.kind else { return };
+                let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
+                let prepared = Answer::Prepared { bound: ctx.ts };
+                self.answer(entry.gateway, target.token, prepared);
+            }
+            Effect::Voided(txn) => {
+                self.voiding.remove(&txn);
+                self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
+            }
+            Effect::Flushed => {
+                self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
+                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+            }
+            Effect::Coordinated { command, held, done } => {
+                self.command_committed(now, command, target, (held, done));
+            }
+            Effect::Split { child, state } => self.split(child, *state),
+            Effect::Proposed(group) => self.proposed(group, ctx.ts),
+            Effect::Settled { stream, executed, asks } => {
+                self.finish(now, executed);
+                if let Some(asks) = asks {
+                    self.asks_settled(now, stream, asks);
+                }
+                self.units_settled(stream);
+            }
+            Effect::Refused(stream) => self.stream_refused(stream),
+            Effect::Chain(effect) => self.act_on_chain(now, effect),
+            Effect::Remembered => {
+                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+            }
+            Effect::Resolved(request, took_effect) => {
+                let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
+                    Answer::Reply(Reply::Int(took_effect.into()))
+                });
+                self.answer(target.gateway, target.token, answer);
+                self.close_request(request);
+            }
+        }
+    }
+
+    /// Operations were carried out, or not: their requester is told.
+    fn act_on_apply(
+        &mut self,
+        now: Now,
+        apply: &Apply,
+        outcome: Outcome,
+        target: Target,
+        ctx: &Ctx,
+    ) {
+        self.stats.operations += apply.ops.len() as u64;
+        self.recent.iter_mut().for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
+        if target.kind == TargetKind::Named {
+            self.turns.is_named(target);
+        }
+        if target.kind != TargetKind::Nobody {
+            self.count_locks(apply, &outcome, ctx);
+        }
+        self.tell(now, target, outcome, ctx.ts);
+        if target.kind == TargetKind::Nobody
+            && let Some((key, _)) = apply.ops.first()
+            && self.reaping.remove(key)
+        {
+            self.stats.expired += 1;
+        }
+    }
+
+    /// Operations of an entry are not on their way any more.
+    fn land(&mut self, batch: &Batch) {
+        for record in &batch.records {
+            for (key, op) in record.ops() {
+                if op.is_write() && self.locks.land(key, batch.number) {
+                    self.dirty.push(key.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Knowledge of the operations of a record: the entry's time and random numbers, the record's timestamp.
+fn ctx_at(now_ms: u64, seed: u64, ts: Timestamp) -> Ctx {
+    Ctx { now_ms, ts, seed: mix(seed ^ ts.0) }
+}
