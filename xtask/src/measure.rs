@@ -61,6 +61,11 @@ fn measures(tree: &Tree) -> Vec<Measure> {
         Vec::new(),
     );
 
+    let shard = production(tree, &format!("{ENGINE}shard/"));
+    let twice = structure::kinds_matched_twice(&shard, "LogRecord");
+    let details = twice.iter().map(|(kind, functions)| format!("{kind}: {}", functions.join(", ")));
+    add("record-kinds-matched-twice", 0, 0, twice.len(), details.collect());
+
     let names = structure::repeated_names(&engine);
     let details =
         names.iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect();

@@ -100,6 +100,80 @@ pub fn repeated_names<'a>(modules: &Modules<'a>) -> BTreeMap<String, Vec<&'a str
     places
 }
 
+/// Kinds of an enum for which more than one function does something, each with those functions. Only
+/// functions count that have arms for at least half of the kinds, as code that applies all of them has; an
+/// arm `=> {}` does nothing. The arms of a `match` over a tuple are not seen.
+pub fn kinds_matched_twice(modules: &Modules<'_>, name: &str) -> BTreeMap<String, Vec<String>> {
+    let mut functions: BTreeMap<String, BTreeMap<String, bool>> = BTreeMap::new();
+    for (path, code) in modules {
+        let mut function = String::new();
+        let mut start = 0;
+        for line in code.split_inclusive('\n') {
+            if line.len() - line.trim_start().len() <= 4
+                && let Some((_, rest)) = line.split_once("fn ")
+            {
+                let named = rest.chars().take_while(|c| is_word(*c)).collect::<String>();
+                function = format!("{path}: {named}");
+            }
+            for (at, _) in line.match_indices(&format!("{name}::")) {
+                let from = start + at;
+                if !code[..from].ends_with(is_word)
+                    && let Some((kind, acts)) = arm(&code[from + name.len() + 2..], name)
+                {
+                    let kinds = functions.entry(function.clone()).or_default();
+                    *kinds.entry(kind).or_default() |= acts;
+                }
+            }
+            start += line.len();
+        }
+    }
+    let all: BTreeSet<&String> = functions.values().flat_map(BTreeMap::keys).collect();
+    let all = all.len();
+    functions.retain(|_, kinds| kinds.len() * 2 >= all);
+    let mut acted: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (function, kinds) in functions {
+        for (kind, _) in kinds.into_iter().filter(|(_, acts)| *acts) {
+            acted.entry(kind).or_default().push(function.clone());
+        }
+    }
+    acted.retain(|_, functions| functions.len() > 1);
+    acted
+}
+
+/// The kind that a pattern begins with, and whether its arm does something; none if it is not the pattern of
+/// an arm. `code` begins behind `Enum::`.
+fn arm(code: &str, name: &str) -> Option<(String, bool)> {
+    let kind: String = code.chars().take_while(|c| is_word(*c)).collect();
+    let mut rest = behind_fields(&code[kind.len()..]);
+    while let Some(next) = rest.strip_prefix('|') {
+        let next = next.trim_start().strip_prefix(name)?.strip_prefix("::")?;
+        rest = behind_fields(next.trim_start_matches(is_word));
+    }
+    if has_word(rest.lines().next()?, "if") && rest.starts_with("if") {
+        rest = &rest[rest.find("=>")?..];
+    }
+    let body = rest.strip_prefix("=>")?.trim_start();
+    Some((kind, !body.starts_with("{}")))
+}
+
+/// What comes behind the fields of a pattern.
+fn behind_fields(code: &str) -> &str {
+    let code = code.trim_start();
+    if !code.starts_with(['(', '{']) {
+        return code;
+    }
+    let mut depth = 0;
+    let end = code.find(|c| {
+        match c {
+            '(' | '{' | '[' => depth += 1,
+            ')' | '}' | ']' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    code[end.map_or(code.len(), |end| end + 1)..].trim_start()
+}
+
 /// Most production files that lie in one folder, without those in folders of it.
 pub fn fullest_folder(paths: &[&str]) -> (String, usize) {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
@@ -313,6 +387,22 @@ mod tests {
             ("b.rs", "pub(in crate::b) enum Step {}\n"),
         ]);
         assert_eq!(repeated_names(&found), BTreeMap::from([("Step".into(), vec!["a.rs", "b.rs"])]));
+    }
+
+    #[test]
+    fn a_kind_counts_that_two_functions_do_something_for() {
+        let first = "impl Shard {\n    fn commit(&self) {\n        match record {\n\
+                     \x20           Record::A(Inner { x, .. }) | Record::B => go(),\n\
+                     \x20           Record::C { x } if x > 0 => go(),\n\
+                     \x20           Record::D => {}\n        }\n    }\n\
+                     \x20   fn one(&self) {\n        match record {\n\
+                     \x20           Record::A(_) => go(),\n            _ => no(),\n        }\n    }\n}\n";
+        let second = "fn replay() {\n    match record {\n        Record::A(_) => go(),\n\
+                      \x20       Record::B | Record::C { .. } => {}\n        Record::D => go(),\n\
+                      \x20   }\n    log(Record::B);\n}\n";
+        let found = kinds_matched_twice(&modules(&[("a.rs", first), ("b.rs", second)]), "Record");
+        let twice = vec!["a.rs: commit".to_owned(), "b.rs: replay".to_owned()];
+        assert_eq!(found, BTreeMap::from([("A".into(), twice)]));
     }
 
     #[test]
