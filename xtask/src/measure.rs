@@ -69,7 +69,7 @@ fn measures(tree: &Tree) -> Vec<Measure> {
     let names = structure::repeated_names(&engine);
     let details =
         names.iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect();
-    add("names-with-two-meanings", 0, 48, names.len(), details);
+    add("names-with-two-meanings", 0, 29, names.len(), details);
 
     let words = prose::in_comments(tree, "");
     add("pronouns-in-comments", 50, 689, words.share(), prose::places(tree, "crates/"));

@@ -16,10 +16,10 @@ use crate::pipeline::Word;
 use crate::replication::{
     Followers, Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
 };
-use crate::shard::locking::watermark::Settled;
+use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::{Header, Reader};
-use crate::shard::{Config, Shard};
+use crate::shard::{Shard, ShardConfig};
 use adt::{Corrupt, Timestamp};
 use handover::Handover;
 use raft::eraftpb::Message;
@@ -91,7 +91,7 @@ const LEASE_KEPT_US: u64 = 2_000_000;
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// About the shard.
-    pub shard: Config,
+    pub shard: ShardConfig,
     /// The machines that hold its log.
     pub membership: Membership,
 }
@@ -324,7 +324,7 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: Settled) {
+    pub fn hear_settled(&mut self, all: SettledUpTo) {
         self.shard.hear_settled(all);
     }
 

@@ -11,7 +11,7 @@ use engine::entry::SnapshotPart;
 use engine::message::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::Recovered;
-use engine::shard::Config;
+use engine::shard::ShardConfig;
 use std::time::Instant;
 use wire::entry::EntryFormat;
 
@@ -55,7 +55,7 @@ pub fn recover(
         recovered.promises = left.get(&shard).copied();
         parts += snapshot.len();
         entries += recovered.entries.len();
-        let config = Config {
+        let config = ShardConfig {
             id: shard,
             concurrency: options.concurrency,
             seed: u64::from_le_bytes(random()),

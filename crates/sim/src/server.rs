@@ -225,7 +225,8 @@ pub fn start(
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
         let (seed, reap_us) = (own_seed, REAP_US);
-        let config = shard::Config { id, concurrency, seed, beside, clustered, reap_us, broken };
+        let config =
+            shard::ShardConfig { id, concurrency, seed, beside, clustered, reap_us, broken };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);

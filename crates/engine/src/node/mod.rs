@@ -33,7 +33,7 @@ use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
 use crate::replication::{Members, Persist};
-use crate::shard::locking::watermark::{Settled, Watermarks};
+use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
 use appends::Appends;
 use placement::Placement;
 use rest::Active;
@@ -130,7 +130,7 @@ pub struct Node<C> {
     connected: BTreeSet<MachineId>,
     /// How far all shards of the cluster have settled their transactions.
     watermarks: Watermarks,
-    settled: Settled,
+    settled: SettledUpTo,
     /// When watermarks were told last.
     told_us: u64,
     /// Until when leads are handed over that this machine has.
@@ -191,7 +191,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             announced: vec![None; count],
             connected: BTreeSet::new(),
             watermarks,
-            settled: Settled::default(),
+            settled: SettledUpTo::default(),
             told_us: 0,
             standing_back_until_us: 0,
             tick_us: TICK_US,

@@ -13,7 +13,7 @@ use crate::map::{MAP_KEY, ShardMap};
 use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
 use crate::replica::{Replica, ReplicaError, Setup};
 use crate::replication::{Members, Membership, Promises, Recovered};
-use crate::shard::Config;
+use crate::shard::ShardConfig;
 use crate::shard::state::mix;
 use adt::Value;
 use adt::string::Value as StringValue;
@@ -103,7 +103,7 @@ impl<C> Placement<C> {
         let Placing { concurrency, reap_us, .. } = self.placing;
         let (id, clustered, broken) = (shard, true, None);
         Some(Setup {
-            shard: Config { id, concurrency, seed, beside, clustered, reap_us, broken },
+            shard: ShardConfig { id, concurrency, seed, beside, clustered, reap_us, broken },
             membership: Membership::clustered(own.machine, founders),
         })
     }

@@ -14,7 +14,7 @@ use crate::limits::SNAPSHOT_PIECE_BYTES;
 use crate::message::{Concurrency, Now, ShardId};
 use crate::replica::{ReplicaError, Seed};
 use crate::shard::transfer::snapshot::Header;
-use crate::shard::{Config, Shard};
+use crate::shard::{Shard, ShardConfig};
 
 /// Parts of a seed that are written at once at most.
 const PARTS: usize = 64;
@@ -127,7 +127,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         self.refuse(child);
         let (id, concurrency) = (child, Concurrency::FULL);
-        let config = Config {
+        let config = ShardConfig {
             id,
             concurrency,
             seed: 0,

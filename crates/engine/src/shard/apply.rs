@@ -8,11 +8,11 @@
 use super::ahead::AheadOfLog;
 use super::coordination::joints;
 use super::coordination::units::{self, AskCame, AskSettled};
-use super::state::{Executed, Outcome, State, mix};
+use super::state::{ApplyOutcome, Executed, State, mix};
 use super::streams::ChainEffect;
 use super::transfer::cut;
 use super::transfer::snapshot::Writers;
-use super::{Batch, Shard, Target, TargetKind};
+use super::{Batch, Recipient, RecipientKind, Shard};
 use crate::coordination::Ask;
 use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Done, JointId};
@@ -27,7 +27,7 @@ pub(super) enum Effect<'r> {
     /// None that the leader acts on.
     Nothing,
     /// Operations were carried out, or not.
-    Applied(&'r Apply, Outcome),
+    Applied(&'r Apply, ApplyOutcome),
     /// A part of a transaction is prepared, unless the transaction was aborted meanwhile.
     Prepared { open: bool },
     /// A transaction will never be prepared here.
@@ -244,12 +244,12 @@ impl Shard {
     }
 
     /// Acts on what came of a record, at the leader that has proposed it.
-    fn act_on(&mut self, now: Now, effect: Effect<'_>, target: Target, ctx: &Ctx) {
+    fn act_on(&mut self, now: Now, effect: Effect<'_>, target: Recipient, ctx: &Ctx) {
         match effect {
             Effect::Nothing => {}
             Effect::Applied(apply, outcome) => self.act_on_apply(now, apply, outcome, target, ctx),
             Effect::Prepared { open } => {
-                let TargetKind::Vote(txn) = target.kind else { return };
+                let RecipientKind::Vote(txn) = target.kind else { return };
                 let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
                 let prepared = Answer::Prepared { bound: ctx.ts };
                 self.answer(entry.gateway, target.token, prepared);
@@ -294,20 +294,20 @@ impl Shard {
         &mut self,
         now: Now,
         apply: &Apply,
-        outcome: Outcome,
-        target: Target,
+        outcome: ApplyOutcome,
+        target: Recipient,
         ctx: &Ctx,
     ) {
         self.stats.operations += apply.ops.len() as u64;
         self.recent.iter_mut().for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
-        if target.kind == TargetKind::Named {
+        if target.kind == RecipientKind::Named {
             self.turns.is_named(target);
         }
-        if target.kind != TargetKind::Nobody {
+        if target.kind != RecipientKind::Nobody {
             self.count_locks(apply, &outcome, ctx);
         }
         self.tell(now, target, outcome, ctx.ts);
-        if target.kind == TargetKind::Nobody
+        if target.kind == RecipientKind::Nobody
             && let Some((key, _)) = apply.ops.first()
             && self.reaping.remove(key)
         {

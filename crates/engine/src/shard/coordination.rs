@@ -10,7 +10,7 @@ mod ends;
 pub(super) mod joints;
 pub(super) mod units;
 
-use super::{Shard, Target, TargetKind};
+use super::{Recipient, RecipientKind, Shard};
 use crate::coordination::acl::Rules;
 use crate::coordination::branch::Touched;
 use crate::coordination::liveness::Liveness;
@@ -133,7 +133,7 @@ impl Shard {
         self.coordination.reap_us = Some(now.mono_us + self.config.reap_us);
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            self.log_command(Command::of(SessionId::default(), Write::Reap), Target::nobody());
+            self.log_command(Command::of(SessionId::default(), Write::Reap), Recipient::nobody());
         }
     }
 
@@ -147,11 +147,11 @@ impl Shard {
         // What somebody has prepared is about nodes as they are now.
         let leaves = |session| !joints.is_empty() && joints.bar(&left_by(service, session));
         for session in liveness.silent(now.mono_us, |session| asks(session) || leaves(session)) {
-            self.log_command(Command::of(session, Write::Close), Target::nobody());
+            self.log_command(Command::of(session, Write::Close), Recipient::nobody());
         }
     }
 
-    fn log_command(&mut self, command: Command, target: Target) {
+    fn log_command(&mut self, command: Command, target: Recipient) {
         *self.coordination.writing.entry(command.session).or_default() += 1;
         self.log(LogRecord::Coordinate(Box::new(command)), target);
     }
@@ -228,7 +228,7 @@ impl Shard {
                     self.take_away(command.session, gateway);
                 }
                 self.joint_comes(&command);
-                let target = Target { gateway, token, kind: TargetKind::Coordinated };
+                let target = Recipient { gateway, token, kind: RecipientKind::Coordinated };
                 return self.log_command(command, target);
             }
             Ask::Leave(session) => {
@@ -393,7 +393,7 @@ impl Shard {
         &mut self,
         now: Now,
         command: &Command,
-        target: Target,
+        target: Recipient,
         (held, Done { reply, events }): (Option<(JointId, Touched)>, Done),
     ) {
         let zxid = self.state.coordination().last();
@@ -410,13 +410,13 @@ impl Shard {
             _ => {}
         }
         let ends_elsewhere = self.ends_go_on(now, command, target);
-        if target.kind == TargetKind::Coordinated && command.is_joint() {
+        if target.kind == RecipientKind::Coordinated && command.is_joint() {
             self.answer_joint(target, session, reply);
-        } else if target.kind == TargetKind::Coordinated && !ends_elsewhere {
+        } else if target.kind == RecipientKind::Coordinated && !ends_elsewhere {
             self.answer_asked(target.gateway, target.token, Some(session), reply);
         }
         if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
-            if target.kind == TargetKind::Nobody {
+            if target.kind == RecipientKind::Nobody {
                 self.tell_session(session, Told::Ended);
             }
             self.coordination.liveness.end(session);

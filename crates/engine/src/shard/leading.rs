@@ -6,7 +6,7 @@
 
 use super::coordination::Leader;
 use super::streams::is_own;
-use super::{Batch, Shard, Target, TargetKind, Txn};
+use super::{Batch, OpenTxn, Recipient, RecipientKind, Shard};
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
@@ -36,7 +36,7 @@ impl Shard {
             self.state.unsettled().filter(|(txn, _)| !self.state.is_of_stream(*txn)).collect();
         for (txn, commit) in ahead {
             // This replica led before, and acted on decisions that others have not heard of.
-            self.log(LogRecord::Outcome { txn, commit }, Target::nobody());
+            self.log(LogRecord::Outcome { txn, commit }, Recipient::nobody());
             self.move_clock(commit.unwrap_or_default());
             self.state.decide(txn, commit, &mut self.ahead);
         }
@@ -49,13 +49,13 @@ impl Shard {
         for inherited in prepared {
             let (txn, prepare) = (inherited.prepare.txn, inherited.prepare);
             let request = prepare.apply.request.clone();
-            let entry = Txn {
+            let entry = OpenTxn {
                 gateway: txn.age.gateway,
                 touched_us: now.mono_us,
                 prepared: true,
                 decided: inherited.commit.map(|_| Default::default()),
                 request: request.clone(),
-                ..Txn::default()
+                ..OpenTxn::default()
             };
             self.txns.insert(txn, entry);
             if let Some(id) = request {
@@ -138,7 +138,7 @@ impl Shard {
         }
     }
 
-    fn give_up_txn(&mut self, txn: TxnId, entry: Txn) {
+    fn give_up_txn(&mut self, txn: TxnId, entry: OpenTxn) {
         if let Some((_, target)) = entry.unlogged {
             self.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
         }
@@ -154,22 +154,22 @@ impl Shard {
         for (record, target) in batch.records.into_iter().zip(batch.targets) {
             let (gateway, token) = (target.gateway, target.token);
             let body = match (record, target.kind) {
-                (_, TargetKind::Nobody | TargetKind::Named) => continue,
-                (_, TargetKind::Turn) if self.turns.was_told(target) => continue,
+                (_, RecipientKind::Nobody | RecipientKind::Named) => continue,
+                (_, RecipientKind::Turn) if self.turns.was_told(target) => continue,
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
                 (LogRecord::Answered(told), _) => Body::Remember(told),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },
                 // The ticket says that it is the same request, whatever becomes of this copy.
-                (LogRecord::Apply(apply), TargetKind::Turn) if apply.may_be_next() => {
+                (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_next() => {
                     self.turn_again(gateway, token, apply)
                 }
                 _ if how == GivenUp::After => {
                     self.answer(gateway, token, Answer::Unknown);
                     continue;
                 }
-                (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
-                (LogRecord::Apply(apply), TargetKind::Turn) => {
+                (LogRecord::Apply(apply), RecipientKind::Replies) => Body::Apply(apply),
+                (LogRecord::Apply(apply), RecipientKind::Turn) => {
                     self.turn_again(gateway, token, apply)
                 }
                 (LogRecord::Flush, _) => Body::Flush,

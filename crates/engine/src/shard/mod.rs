@@ -41,11 +41,11 @@ use state::{State, mix};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use waiting::blocked::Blocked;
 use waiting::observers::Observers;
-use waiting::turns::Turns;
+use waiting::turns::TurnQueues;
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct ShardConfig {
     /// Its number.
     pub id: ShardId,
     /// Which parts of the concurrency control are on.
@@ -87,22 +87,22 @@ const TRACKING_US: u64 = 1_000_000;
 
 /// Whom a log record's outcome is told.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+struct Recipient {
     gateway: GatewayId,
     token: Token,
-    kind: TargetKind,
+    kind: RecipientKind,
 }
 
-impl Target {
+impl Recipient {
     /// Nobody is told.
     fn nobody() -> Self {
         let (gateway, token) = Default::default();
-        Self { gateway, token, kind: TargetKind::Nobody }
+        Self { gateway, token, kind: RecipientKind::Nobody }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum TargetKind {
+enum RecipientKind {
     /// Replies of the operations.
     Replies,
     /// The reply of an operation that waits for its turn while it is nil.
@@ -138,7 +138,7 @@ struct Batch {
     now_ms: u64,
     seed: u64,
     records: Vec<LogRecord>,
-    targets: Vec<Target>,
+    targets: Vec<Recipient>,
     /// Its operations are noted in the lock table.
     tracked: bool,
     /// Somebody waits for it.
@@ -158,13 +158,13 @@ impl Batch {
 
 /// A transaction that holds or waits for something here.
 #[derive(Debug, Default)]
-struct Txn {
+struct OpenTxn {
     gateway: GatewayId,
     keys: SmallVec<[Blob; 4]>,
     touched_us: u64,
     waiters: SmallVec<[WaiterId; 1]>,
     /// Its prepare, while it is held back, and the transactions that hold it back.
-    unlogged: Option<(crate::entry::Prepare, Target)>,
+    unlogged: Option<(crate::entry::Prepare, Recipient)>,
     probes: BTreeSet<TxnId>,
     /// Where the replies go once the transaction is executed.
     decided: Option<(GatewayId, Token)>,
@@ -189,7 +189,7 @@ struct Waiter {
 /// One shard at its leader.
 #[derive(Debug)]
 pub struct Shard {
-    config: Config,
+    config: ShardConfig,
     state: State,
     ahead: AheadOfLog,
     clock: Timestamp,
@@ -200,7 +200,7 @@ pub struct Shard {
     closed: VecDeque<Batch>,
     in_flight: VecDeque<Batch>,
     applied: u64,
-    txns: Map<TxnId, Txn>,
+    txns: Map<TxnId, OpenTxn>,
     /// Who was told to give way, and for whom.
     wounded: BTreeMap<TxnId, Age>,
     open_requests: BTreeMap<RequestId, TxnId>,
@@ -221,11 +221,11 @@ pub struct Shard {
     dirty: Vec<Blob>,
     blocked: Blocked,
     foreseen: crate::shard::waiting::serving::Foreseen,
-    turns: Turns,
+    turns: TurnQueues,
     observers: Observers,
     contention: Contention,
     snapshot: Option<transfer::snapshot::Writer>,
-    cut: Option<transfer::cut::Cut>,
+    cut: Option<transfer::cut::ShardCut>,
     /// In a cluster: when keys changed last.
     recent: Option<Recent>,
     /// Slots that are about to be given away, and what came of the last split.
@@ -241,13 +241,13 @@ pub struct Shard {
 
 impl Shard {
     /// An empty shard.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: ShardConfig) -> Self {
         Self::restored(config, State::default(), Timestamp::ZERO)
     }
 
     /// A shard with the state of a snapshot. Log entries after it are replayed with
     /// [`Shard::replay`].
-    pub fn restored(config: Config, state: State, clock: Timestamp) -> Self {
+    pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
         Self {
             config,
             state,
@@ -276,7 +276,7 @@ impl Shard {
             dirty: Vec::new(),
             blocked: Blocked::default(),
             foreseen: Map::default(),
-            turns: Turns::default(),
+            turns: TurnQueues::default(),
             observers: Observers::default(),
             contention: Contention::default(),
             snapshot: None,
@@ -303,7 +303,7 @@ impl Shard {
     }
 
     /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: locking::watermark::Settled) {
+    pub fn hear_settled(&mut self, all: locking::watermark::SettledUpTo) {
         self.state.hear_settled(all);
     }
 
@@ -480,14 +480,14 @@ impl Shard {
                 self.end_circle(now, request.gateway, request.token, told)
             }
             Body::Flush => {
-                let kind = TargetKind::Flushed;
-                let target = Target { gateway: request.gateway, token: request.token, kind };
+                let kind = RecipientKind::Flushed;
+                let target = Recipient { gateway: request.gateway, token: request.token, kind };
                 self.log(LogRecord::Flush, target);
             }
             Body::Resolve(_) => self.resolve_request(request),
             Body::Remember(told) => {
-                let kind = TargetKind::Remembered;
-                let target = Target { gateway: request.gateway, token: request.token, kind };
+                let kind = RecipientKind::Remembered;
+                let target = Recipient { gateway: request.gateway, token: request.token, kind };
                 self.log(LogRecord::Answered(told), target);
             }
             Body::Coordinate(_) => self.coordinate(now, request),
@@ -530,7 +530,7 @@ impl Shard {
     }
 
     /// Puts a record into the entry of this turn.
-    fn log(&mut self, record: LogRecord, target: Target) {
+    fn log(&mut self, record: LogRecord, target: Recipient) {
         self.note_for_cut(&record, target.kind);
         self.forget_foreseen(&record);
         // All of a batch is tracked or nothing, whether that ends in the meantime or begins again.
@@ -673,8 +673,8 @@ impl Shard {
 
     /// Acts on a record that is about to be proposed, which gives it its timestamp. Transactions and units
     /// stand in the order of execution from now on; everything else happens when a record is committed.
-    fn announce(&mut self, record: &mut LogRecord, target: Target, ts: Timestamp) {
-        if let (LogRecord::Prepare(prepare), TargetKind::Vote(txn)) = (&*record, target.kind)
+    fn announce(&mut self, record: &mut LogRecord, target: Recipient, ts: Timestamp) {
+        if let (LogRecord::Prepare(prepare), RecipientKind::Vote(txn)) = (&*record, target.kind)
             && self.txns.contains_key(&txn)
         {
             self.before_change(&prepare.apply.ops);

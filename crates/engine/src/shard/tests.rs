@@ -43,7 +43,7 @@ impl Story {
     }
 
     fn with(concurrency: Concurrency) -> Self {
-        Self::leading(Config {
+        Self::leading(ShardConfig {
             id: ShardId(0),
             concurrency,
             seed: 7,
@@ -55,7 +55,7 @@ impl Story {
     }
 
     /// A shard that is led here.
-    fn leading(config: Config) -> Self {
+    fn leading(config: ShardConfig) -> Self {
         let now = Now { wall_us: 1_000_000_000, mono_us: 5_000_000 };
         let mut shard = Shard::new(config);
         shard.lead(now, 1);

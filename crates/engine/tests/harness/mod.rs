@@ -93,7 +93,7 @@ impl World {
         };
         let shard = |id| {
             let (id, concurrency, seed) = (ShardId(id), shape.concurrency, shape.seed);
-            let mut shard = Shard::new(shard::Config {
+            let mut shard = Shard::new(shard::ShardConfig {
                 id,
                 concurrency,
                 seed,

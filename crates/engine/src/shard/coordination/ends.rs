@@ -6,10 +6,10 @@
 //! then the others delete its nodes and go on. A gateway carries the word between them; if that is lost,
 //! the leader of shard 0 asks another one. Everything may be said twice.
 
-use super::super::{Shard, Target, TargetKind};
+use super::super::{Recipient, RecipientKind, Shard};
 use super::count_down;
 use super::joints::Joints;
-use super::units::Units;
+use super::units::HeldBranches;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Answered, Ask, Code, OfSession, Reply, SessionId, Write, path};
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Who has asked that a session ends, at shard 0, and how much it was told before.
-    askers: BTreeMap<SessionId, (Target, u64)>,
+    askers: BTreeMap<SessionId, (Recipient, u64)>,
     /// When to remind a gateway of the ends that are not complete, in monotonic microseconds.
     again_us: Option<u64>,
     /// What waits until it is known that sessions have ended, in its order, and whose it is.
@@ -30,7 +30,7 @@ pub(super) struct Ends {
     holding: BTreeSet<SessionId>,
     hidden: Hidden,
     /// What else is waited for in the same way.
-    pub(super) units: Units,
+    pub(super) units: HeldBranches,
     pub(super) joints: Joints,
 }
 
@@ -189,11 +189,11 @@ impl Shard {
     }
 
     /// A change is carried out that may be a step of an end. Tells whether its answer comes later.
-    pub(super) fn ends_go_on(&mut self, now: Now, command: &Command, target: Target) -> bool {
+    pub(super) fn ends_go_on(&mut self, now: Now, command: &Command, target: Recipient) -> bool {
         let session = command.session;
         match &command.write {
             Write::Close if self.state.coordination().ending().contains_key(&session) => {
-                if target.kind == TargetKind::Coordinated {
+                if target.kind == RecipientKind::Coordinated {
                     let told = self.coordination.told(session);
                     self.coordination.ends.askers.insert(session, (target, told));
                 }
@@ -211,7 +211,7 @@ impl Shard {
             }
             Write::Spread(Step::Finish) => {
                 let asker = self.coordination.ends.askers.remove(&session);
-                if let Some((Target { gateway, token, .. }, told)) = asker {
+                if let Some((Recipient { gateway, token, .. }, told)) = asker {
                     let (reply, zxid) = (Ok(Reply::Done), self.state.coordination().last());
                     let answered = Box::new(Answered { reply, zxid, told });
                     self.answer(gateway, token, Answer::Coordinated(answered));

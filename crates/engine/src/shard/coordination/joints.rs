@@ -7,8 +7,8 @@
 //! that ends, for which others may have to wait, is not prepared. If a decision does not come, another
 //! gateway is asked to find out what it is.
 
-use super::super::{Shard, Target};
-use super::units::Units;
+use super::super::{Recipient, Shard};
+use super::units::HeldBranches;
 use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Coordination, JointId, Session};
 use crate::coordination::spread::Step;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Joints {
     /// What they hold.
-    pub held: Units,
+    pub held: HeldBranches,
     /// When to ask what has become of those that are prepared, in monotonic microseconds.
     again_us: BTreeMap<SessionId, u64>,
 }
@@ -88,7 +88,7 @@ impl Shard {
     /// it, and has told it nothing then of what it watches.
     pub(super) fn answer_joint(
         &mut self,
-        Target { gateway, token, .. }: Target,
+        Recipient { gateway, token, .. }: Recipient,
         session: SessionId,
         reply: Result<Reply, Code>,
     ) {

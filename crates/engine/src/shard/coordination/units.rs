@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// What is held, and by whom: by units that are here and not settled, or by what is prepared
 /// ([`super::joints`]).
 #[derive(Debug, Default)]
-pub(super) struct Units {
+pub(super) struct HeldBranches {
     /// By branch: how many of them change something, and how many only look.
     on: BTreeMap<Branch, Counts>,
     /// By session.
@@ -43,7 +43,7 @@ impl Counts {
     }
 }
 
-impl Units {
+impl HeldBranches {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
@@ -234,7 +234,7 @@ impl Shard {
         held.into_iter().any(|(held, rule)| !self.breaks(rule) && self.is_behind(held, ask))
     }
 
-    fn is_behind(&self, units: &Units, ask: &Ask) -> bool {
+    fn is_behind(&self, units: &HeldBranches, ask: &Ask) -> bool {
         if units.is_empty() {
             return false;
         }

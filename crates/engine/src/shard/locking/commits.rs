@@ -4,8 +4,8 @@ use crate::entry::LogRecord;
 use crate::message::{
     Age, Answer, Body, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
 };
-use crate::shard::state::{Executed, Outcome};
-use crate::shard::{Shard, Target, TargetKind};
+use crate::shard::state::{ApplyOutcome, Executed};
+use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::{Blob, Timestamp};
 use std::collections::BTreeSet;
 
@@ -13,50 +13,50 @@ impl Shard {
     pub(in crate::shard) fn tell(
         &mut self,
         now: Now,
-        target: Target,
-        outcome: Outcome,
+        target: Recipient,
+        outcome: ApplyOutcome,
         ts: Timestamp,
     ) {
         let answer = match outcome {
-            Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
+            ApplyOutcome::Done(replies) if matches!(target.kind, RecipientKind::Commit(_)) => {
                 Answer::Committed { replies, ts }
             }
-            Outcome::Done(replies) => Answer::Replies(replies),
-            Outcome::GuardFailed => {
+            ApplyOutcome::Done(replies) => Answer::Replies(replies),
+            ApplyOutcome::GuardFailed => {
                 self.stats.guard_failures += 1;
                 Answer::GuardFailed
             }
-            Outcome::Fenced => {
+            ApplyOutcome::Fenced => {
                 self.stats.guard_failures += 1;
                 Answer::Fenced
             }
-            Outcome::Repeated(outcome) => {
+            ApplyOutcome::Repeated(outcome) => {
                 self.stats.duplicates += 1;
                 let (ts, dropped) = (outcome.ts, outcome.dropped.is_some());
                 let (replies, whole) = outcome.told();
-                if whole || dropped || matches!(target.kind, TargetKind::Commit(_)) {
+                if whole || dropped || matches!(target.kind, RecipientKind::Commit(_)) {
                     Answer::TookEffect { ts, replies, whole }
                 } else {
                     Answer::Repeated(replies.into())
                 }
             }
-            Outcome::Voided => Answer::Voided,
-            Outcome::Forgotten => Answer::Forgotten,
+            ApplyOutcome::Voided => Answer::Voided,
+            ApplyOutcome::Forgotten => Answer::Forgotten,
         };
         match target.kind {
-            TargetKind::Nobody | TargetKind::Named => return,
-            TargetKind::Turn => return self.turn_taken(now, target, answer),
-            TargetKind::Taken => {
+            RecipientKind::Nobody | RecipientKind::Named => return,
+            RecipientKind::Turn => return self.turn_taken(now, target, answer),
+            RecipientKind::Taken => {
                 return self.taken(now, (target.gateway, target.token), &answer);
             }
-            TargetKind::Commit(txn) => self.end_txn(txn),
-            TargetKind::Replies
-            | TargetKind::Vote(_)
-            | TargetKind::Flushed
-            | TargetKind::Resolved
-            | TargetKind::Remembered
-            | TargetKind::Coordinated
-            | TargetKind::Voided => {}
+            RecipientKind::Commit(txn) => self.end_txn(txn),
+            RecipientKind::Replies
+            | RecipientKind::Vote(_)
+            | RecipientKind::Flushed
+            | RecipientKind::Resolved
+            | RecipientKind::Remembered
+            | RecipientKind::Coordinated
+            | RecipientKind::Voided => {}
         }
         self.answer(target.gateway, target.token, answer);
     }
@@ -105,7 +105,7 @@ impl Shard {
             return self.end_txn(txn);
         }
         entry.decided = Some((from, token));
-        let target = Target { gateway: from, token, kind: TargetKind::Nobody };
+        let target = Recipient { gateway: from, token, kind: RecipientKind::Nobody };
         self.log(LogRecord::Outcome { txn, commit }, target);
         self.state.act_ahead(txn, commit);
         if let Some(ts) = commit {
@@ -199,10 +199,10 @@ impl Shard {
             self.resolving.entry(id.clone()).or_default().push(request);
             return;
         }
-        let (id, kind) = (id.clone(), TargetKind::Resolved);
+        let (id, kind) = (id.clone(), RecipientKind::Resolved);
         // Nobody may prepare under this number while the record is on its way.
         self.open_requests.insert(id.clone(), TxnId::default());
-        let target = Target { gateway: request.gateway, token: request.token, kind };
+        let target = Recipient { gateway: request.gateway, token: request.token, kind };
         self.log(LogRecord::Resolve(id), target);
     }
 

@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::shard::state::requests::Known;
 use crate::shard::streams::{RECOVERY, claim_class, is_own};
-use crate::shard::{Shard, Target, TargetKind, Txn, Waiter};
+use crate::shard::{OpenTxn, Recipient, RecipientKind, Shard, Waiter};
 use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Op, Reply, Timestamp};
@@ -113,7 +113,7 @@ impl Shard {
         let free = self.may_apply(now, &request);
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if free && !judged_now {
-            let kind = TargetKind::of_apply(&request.body);
+            let kind = RecipientKind::of_apply(&request.body);
             self.put_apply(now, request, kind);
         } else {
             self.begin_locking(now, request);
@@ -142,7 +142,7 @@ impl Shard {
         })
     }
 
-    fn put_apply(&mut self, now: Now, request: Request, kind: TargetKind) {
+    fn put_apply(&mut self, now: Now, request: Request, kind: RecipientKind) {
         let (gateway, token) = (request.gateway, request.token);
         let mut apply = match request.body {
             Body::Apply(apply) | Body::Await { apply, .. } => apply,
@@ -181,7 +181,7 @@ impl Shard {
         // A transaction over several shards under the same number is not decided.
         let open = apply.request.as_ref().and_then(|id| self.open_requests.get(id));
         let open = open.is_some_and(|txn| *txn != TxnId::default());
-        if open && kind == TargetKind::Replies {
+        if open && kind == RecipientKind::Replies {
             return self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
         }
         for guard in &mut apply.guards {
@@ -195,8 +195,8 @@ impl Shard {
         let keys = self.awaited_keys(&apply);
         let serving = if keys.is_empty() { None } else { self.will_serve(now, &apply, kind) };
         self.reserve(&apply);
-        self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
-        if kind == TargetKind::Turn {
+        self.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
+        if kind == RecipientKind::Turn {
             self.turns.has_place(gateway, token);
         }
         self.let_in_behind(now, &awaited);
@@ -215,7 +215,8 @@ impl Shard {
                 return self.answer(request.gateway, request.token, Answer::Refused(Refusal::Busy));
             }
             let gateway = request.gateway;
-            let entry = self.txns.entry(txn).or_insert_with(|| Txn { gateway, ..Txn::default() });
+            let entry =
+                self.txns.entry(txn).or_insert_with(|| OpenTxn { gateway, ..OpenTxn::default() });
             entry.touched_us = now.mono_us;
         }
         self.reap_before_lock(now, &request);
@@ -266,7 +267,7 @@ impl Shard {
             let (gateway, token) = (request.gateway, request.token);
             return self.turn_taken(
                 now,
-                Target { gateway, token, kind: TargetKind::Turn },
+                Recipient { gateway, token, kind: RecipientKind::Turn },
                 refused,
             );
         }
@@ -304,7 +305,7 @@ impl Shard {
             let record = self.state.get(key);
             for (txn, _) in self.locks.holders_against(key, claim, own, record) {
                 hints.push(txn);
-                let decided = |holder: &Txn| holder.decided.is_some();
+                let decided = |holder: &OpenTxn| holder.decided.is_some();
                 if self.txns.get(&txn).map_or_else(|| self.state.is_unit(txn), decided) {
                     // It is committed; those that must be carried out before it are not.
                     hints.extend(self.state.awaited_by(txn, &mut seen));
@@ -338,7 +339,8 @@ impl Shard {
             let waiter = self.waiters.get(&waiter);
             waiter.is_some_and(|waiter| now.mono_us >= waiter.since_us + WANTED_AFTER_US)
         };
-        let wanted = |txn: &Txn| txn.keys.iter().any(|key| self.locks.first(key).is_some_and(long));
+        let wanted =
+            |txn: &OpenTxn| txn.keys.iter().any(|key| self.locks.first(key).is_some_and(long));
         let holders = self.txns.iter().filter(|(_, txn)| !txn.prepared && wanted(txn));
         let holders: Vec<_> = holders.map(|(id, txn)| (txn.gateway, *id)).collect();
         for (gateway, txn) in holders {
@@ -414,7 +416,7 @@ impl Shard {
             Body::Prepare { .. } => self.grant_prepare(now, request, claims),
             Body::Pipeline(_) => self.grant_group(now, request, claims),
             Body::Apply(_) | Body::Await { .. } => {
-                let kind = TargetKind::of_apply(&request.body);
+                let kind = RecipientKind::of_apply(&request.body);
                 self.put_apply(now, request, kind);
             }
             Body::Read { .. } => self.read(now, request),
@@ -532,7 +534,7 @@ impl Shard {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
             }
-            return self.put_apply(now, request, TargetKind::Commit(txn));
+            return self.put_apply(now, request, RecipientKind::Commit(txn));
         }
         if let Some(id) = &prepare.apply.request {
             let answer = self.state.requests().get(id).map(|known| match known {
@@ -565,7 +567,7 @@ impl Shard {
             self.hold(txn, &key, claim);
         }
         let Body::Prepare { prepare, .. } = request.body else { return };
-        let target = Target { gateway, token, kind: TargetKind::Vote(txn) };
+        let target = Recipient { gateway, token, kind: RecipientKind::Vote(txn) };
         if let Some(entry) = self.txns.get_mut(&txn) {
             entry.touched_us = now.mono_us;
             entry.probes = probes;

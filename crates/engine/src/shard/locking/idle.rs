@@ -6,8 +6,8 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::message::Now;
-use crate::shard::state::{Outcome, Replies, State, mix};
-use crate::shard::{Batch, Shard, TargetKind};
+use crate::shard::state::{ApplyOutcome, OpReplies, State, mix};
+use crate::shard::{Batch, RecipientKind, Shard};
 use adt::collections::Set;
 use adt::{Blob, Ctx, Reply, Timestamp, record};
 use smallvec::SmallVec;
@@ -44,7 +44,7 @@ impl Shard {
         let mut done = Vec::with_capacity(answered.len());
         for (apply, target, replies) in answered {
             self.stats.operations += replies.len() as u64;
-            let outcome = Outcome::Done(replies);
+            let outcome = ApplyOutcome::Done(replies);
             self.count_locks(&apply, &outcome, &ctx);
             self.tell(now, target, outcome, ts);
             done.push(apply);
@@ -53,7 +53,7 @@ impl Shard {
     }
 
     /// For each record of the batch its replies, if it is idle at its place.
-    fn idle_replies(&self, ctx: Ctx) -> Vec<Option<Replies>> {
+    fn idle_replies(&self, ctx: Ctx) -> Vec<Option<OpReplies>> {
         let mut written: Set<&Blob> = Set::default();
         let mut emptied = false;
         let mut all = Vec::with_capacity(self.building.records.len());
@@ -130,7 +130,7 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
             apply.request.is_none()
                 && apply.guards.is_empty()
                 && apply.fences.is_empty()
-                && target.kind != TargetKind::Nobody
+                && target.kind != RecipientKind::Nobody
                 && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())
         }
         _ => false,
@@ -139,7 +139,7 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
 
 /// The replies of operations that are all idle or reads. The reads, which may be dear, are answered
 /// once that is known.
-fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Option<Replies> {
+fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Option<OpReplies> {
     let known = apply.ops.iter().map(|(key, op)| match op.is_write() {
         true => record::idle(state.get(key), op, ctx.now_ms).map(Some),
         false => Some(None),

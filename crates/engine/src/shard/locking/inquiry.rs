@@ -7,7 +7,7 @@ use crate::limits::ORPHAN_US;
 use crate::message::{
     Answer, Body, Fate, GatewayId, MachineId, Notice, Now, Refusal, Request, Token, TxnId,
 };
-use crate::shard::{Shard, Target, TargetKind};
+use crate::shard::{Recipient, RecipientKind, Shard};
 
 impl Shard {
     /// Somebody wants to know what became of a transaction. If it is not prepared here, it never
@@ -36,7 +36,7 @@ impl Shard {
         }
         self.refuse_txn(txn);
         self.voiding.insert(txn);
-        let target = Target { gateway, token, kind: TargetKind::Voided };
+        let target = Recipient { gateway, token, kind: RecipientKind::Voided };
         self.log(LogRecord::Void(txn), target);
     }
 

@@ -7,17 +7,22 @@ use crate::entry::Apply;
 use crate::limits::QUEUES_SHOWN;
 use crate::message::{Answer, Now};
 use crate::shard::Shard;
-use crate::shard::state::Outcome;
+use crate::shard::state::ApplyOutcome;
 use crate::stats::LockStats;
 use adt::{CameOf, Ctx, Op, Reply};
 
 impl Shard {
     /// Operations were carried out, or not.
-    pub(in crate::shard) fn count_locks(&mut self, apply: &Apply, outcome: &Outcome, ctx: &Ctx) {
+    pub(in crate::shard) fn count_locks(
+        &mut self,
+        apply: &Apply,
+        outcome: &ApplyOutcome,
+        ctx: &Ctx,
+    ) {
         let locks = &mut self.stats.locks;
         match outcome {
-            Outcome::Fenced => locks.fenced += 1,
-            Outcome::Done(replies) => {
+            ApplyOutcome::Fenced => locks.fenced += 1,
+            ApplyOutcome::Done(replies) => {
                 let came_of = apply.ops.iter().zip(replies).map(|((_, op), r)| op.came_of(r, ctx));
                 came_of.flatten().for_each(|one| locks.count(one));
             }

@@ -54,7 +54,7 @@ impl Claim {
 
     /// Whether `asked` must wait while `self` is held. See the table in
     /// `docs/internals/transactions.md`.
-    fn bars(&self, asked: &Self, cc: Concurrency, state: State<'_>) -> bool {
+    fn bars(&self, asked: &Self, cc: Concurrency, state: KeyView<'_>) -> bool {
         use Class::{Apply, Early, Kept, Passing, Prepared};
         let (held_observed, asked_observed) = match (self.class, asked.class) {
             (Kept, _) => return true,
@@ -80,7 +80,7 @@ impl Claim {
 
     /// Whether `self`, waiting to go into the log, must go before `later`: a pipeline's operations
     /// on a record keep their order unless it makes no difference.
-    fn precedes(&self, later: &Self, state: State<'_>) -> bool {
+    fn precedes(&self, later: &Self, state: KeyView<'_>) -> bool {
         self.class == Class::Apply
             && later.class == Class::Apply
             && !self.seen.shares(later.seen)
@@ -96,12 +96,12 @@ impl Claim {
 
 /// What is known of a record's state: how it is, and what is in the log and will change it.
 #[derive(Clone, Copy)]
-struct State<'a> {
+struct KeyView<'a> {
     record: Option<&'a Record>,
     in_flight: &'a [InFlight],
 }
 
-impl State<'_> {
+impl KeyView<'_> {
     /// Whether two accesses commute in the state in which they will be carried out. The present one
     /// tells only if what is in flight commutes with both: otherwise it may take away what makes
     /// one of them a no-op now.
@@ -142,13 +142,13 @@ struct Holder {
 
 /// Somebody in a record's queue, with what is asked of this record.
 #[derive(Clone, Debug)]
-struct Queued {
+struct QueuedRequest {
     age: Age,
     waiter: WaiterId,
     claims: SmallVec<[Claim; 1]>,
 }
 
-impl Queued {
+impl QueuedRequest {
     /// Whether a prepare of that age need not wait behind this request: it is no transaction's, so
     /// that nobody is held up by it elsewhere, and it has not waited for long.
     fn lets_pass(&self, age: Age) -> bool {
@@ -163,12 +163,12 @@ impl Queued {
 struct RecordLock {
     in_flight: SmallVec<[InFlight; 2]>,
     holders: Vec<Holder>,
-    queue: Vec<Queued>,
+    queue: Vec<QueuedRequest>,
 }
 
 impl RecordLock {
-    fn state<'a>(&'a self, record: Option<&'a Record>) -> State<'a> {
-        State { record, in_flight: &self.in_flight }
+    fn state<'a>(&'a self, record: Option<&'a Record>) -> KeyView<'a> {
+        KeyView { record, in_flight: &self.in_flight }
     }
 
     /// Whether a holder may be in the way of `txn`. What is kept for a waiter is not in the way of waiters,
@@ -228,7 +228,7 @@ impl LockTable {
         let state = lock.state(record);
         for in_flight in &lock.in_flight {
             let bars =
-                in_flight.claim.bars(claim, self.concurrency, State { in_flight: &[], ..state });
+                in_flight.claim.bars(claim, self.concurrency, KeyView { in_flight: &[], ..state });
             // Several operations are represented by one; only their mode is known to be equal.
             let crowd = in_flight.count > 1
                 && matches!(claim.class, Class::Early { .. })
@@ -341,7 +341,7 @@ impl LockTable {
     ) -> Option<u64> {
         let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
         let lock = self.records.get(key)?;
-        let state = State { record, in_flight: &[] };
+        let state = KeyView { record, in_flight: &[] };
         let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, self.concurrency, state);
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
@@ -417,7 +417,7 @@ impl LockTable {
             None => {
                 let at = lock.queue.partition_point(|q| (q.age, q.waiter) < (age, waiter));
                 let claims = SmallVec::from_iter([claim]);
-                lock.queue.insert(at, Queued { age, waiter, claims });
+                lock.queue.insert(at, QueuedRequest { age, waiter, claims });
             }
         }
     }

@@ -18,7 +18,7 @@ const CERTAIN_US: u64 = 5 * ELECTION_TICKS as u64 * TICK_US_MAX;
 
 /// How far every shard has settled its transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledUpTo {
     /// The lowest watermark.
     ts: Timestamp,
     /// When the one was heard that was not heard for longest (monotonic microseconds).
@@ -27,7 +27,7 @@ pub struct Settled {
     shards: u16,
 }
 
-impl Settled {
+impl SettledUpTo {
     /// Whether all shards, `shards` of them at least, have settled what was committed at `ts` and
     /// carried out at `since_us`.
     pub fn passed(&self, shards: u16, since_us: u64, ts: Timestamp) -> bool {
@@ -64,10 +64,10 @@ impl Watermarks {
     }
 
     /// What holds for all of them.
-    pub fn settled(&self) -> Settled {
+    pub fn settled(&self) -> SettledUpTo {
         let ts = self.heard.iter().map(|(ts, _)| *ts).min().unwrap_or_default();
         let heard_us = self.heard.iter().map(|(_, at_us)| *at_us).min().unwrap_or_default();
-        Settled { ts, heard_us, shards: self.heard.len() as u16 }
+        SettledUpTo { ts, heard_us, shards: self.heard.len() as u16 }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::entry::{Apply, LogRecord};
 use crate::limits::REAP_PER_TURN_MAX;
 use crate::message::Now;
-use crate::shard::{Shard, Target};
+use crate::shard::{Recipient, Shard};
 use adt::key::KeyOp;
 use adt::{Blob, Op};
 use smallvec::SmallVec;
@@ -37,7 +37,7 @@ impl Shard {
         self.reaping.insert(key.clone());
         let op = Op::Key(KeyOp::Reap { expire_at_ms });
         let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
-        self.log(LogRecord::Apply(apply), Target::nobody());
+        self.log(LogRecord::Apply(apply), Recipient::nobody());
         true
     }
 

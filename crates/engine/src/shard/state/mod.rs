@@ -21,14 +21,14 @@ use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
 use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::locking::watermark::Settled;
+use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::streams::Streams;
 use crate::shard::transfer::split::Slots;
 use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use fences::Fences;
-use order::Order;
+use order::ExecutionOrder;
 use requests::{Known, Requests};
 use room::Room;
 use smallvec::SmallVec;
@@ -36,13 +36,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 
 /// Replies of the operations of one transaction on this shard, in their order.
-pub type Replies = SmallVec<[Reply; 1]>;
+pub type OpReplies = SmallVec<[Reply; 1]>;
 
 /// What became of a set of operations.
 #[derive(Debug, PartialEq)]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// They took effect.
-    Done(Replies),
+    Done(OpReplies),
     /// A guard did not hold: nothing took effect.
     GuardFailed,
     /// A larger fencing token was seen: nothing took effect.
@@ -57,7 +57,7 @@ pub enum Outcome {
 
 /// A prepared transaction that is not executed yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prepared {
+pub struct PreparedTxn {
     /// The part that this shard takes in it.
     pub prepare: Prepare,
     /// Its commit timestamp is at least this.
@@ -73,7 +73,7 @@ pub struct Prepared {
     pub free: bool,
 }
 
-impl Prepared {
+impl PreparedTxn {
     /// Whether this is a unit of a stream, and no part of a transaction.
     pub fn is_unit(&self) -> bool {
         self.prepare.is_unit()
@@ -86,7 +86,7 @@ pub struct Executed {
     /// The transaction.
     pub txn: TxnId,
     /// Its replies on this shard.
-    pub replies: Replies,
+    pub replies: OpReplies,
 }
 
 /// How long an executed transaction's outcome is remembered at least, in microseconds. All
@@ -101,15 +101,15 @@ pub struct State {
     /// Never `None` at rest: the option lets an operation take the record away in place.
     records: Map<Blob, Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
-    pub(in crate::shard) prepared: Map<TxnId, Prepared>,
-    pub(in crate::shard) order: Order,
+    pub(in crate::shard) prepared: Map<TxnId, PreparedTxn>,
+    pub(in crate::shard) order: ExecutionOrder,
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
     outcomes: Map<TxnId, Timestamp>,
     /// The same, with when that was (monotonic microseconds of this replica), the oldest first.
     outcomes_by_time: VecDeque<(u64, Timestamp, TxnId)>,
     /// In a cluster: what other shards have settled.
-    settled: Option<Settled>,
+    settled: Option<SettledUpTo>,
     /// More shards than this have not taken part in a transaction here.
     pub(in crate::shard) shards: u16,
     /// This replica's monotonic clock when it was told last.
@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Prepared transactions that are not executed.
-    pub fn prepared(&self) -> &Map<TxnId, Prepared> {
+    pub fn prepared(&self) -> &Map<TxnId, PreparedTxn> {
         &self.prepared
     }
 
@@ -203,30 +203,30 @@ impl State {
         apply: &Apply,
         ctx: &Ctx,
         ahead: &mut AheadOfLog,
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         match apply.request.as_ref().and_then(|request| self.requests.get(request)) {
-            Some(Known::TookEffect(outcome)) => return Outcome::Repeated(outcome.clone()),
-            Some(Known::Void) => return Outcome::Voided,
-            Some(Known::Forgotten) => return Outcome::Forgotten,
+            Some(Known::TookEffect(outcome)) => return ApplyOutcome::Repeated(outcome.clone()),
+            Some(Known::Void) => return ApplyOutcome::Voided,
+            Some(Known::Forgotten) => return ApplyOutcome::Forgotten,
             None => {}
         }
         if !self.guards_hold(apply) {
-            return Outcome::GuardFailed;
+            return ApplyOutcome::GuardFailed;
         }
         let mut fences: SmallVec<[Fence; 1]> = apply.fences.iter().cloned().collect();
         match self.enter(apply, ctx) {
             Some(Ok(own)) => fences.push(own),
-            Some(Err(reply)) => return Outcome::Done(self.keep_out(apply, ctx, reply)),
+            Some(Err(reply)) => return ApplyOutcome::Done(self.keep_out(apply, ctx, reply)),
             None => {}
         }
         if !fences.is_empty() {
             if !self.fences.admit(&fences) {
-                return Outcome::Fenced;
+                return ApplyOutcome::Fenced;
             }
             self.fences.raise(&fences);
         }
         let replies = self.run(apply, ctx, ahead);
-        Outcome::Done(replies)
+        ApplyOutcome::Done(replies)
     }
 
     /// If operations are a section: the token that they are carried out under, or the reply that keeps them
@@ -240,11 +240,11 @@ impl State {
     }
 
     /// A section has not been let in. Whoever still waits has no outcome that would have to be remembered.
-    fn keep_out(&mut self, apply: &Apply, ctx: &Ctx, reply: Reply) -> Replies {
+    fn keep_out(&mut self, apply: &Apply, ctx: &Ctx, reply: Reply) -> OpReplies {
         if let (Some(request), true) = (&apply.request, reply != Reply::Nil) {
             self.requests.remember(request.clone(), ctx.ts, vec![reply.clone()]);
         }
-        Replies::from_iter([reply])
+        OpReplies::from_iter([reply])
     }
 
     /// Whether nothing that the guards name has changed.
@@ -323,9 +323,9 @@ impl State {
         apply: &Apply,
         ctx: &Ctx,
         ahead: &mut AheadOfLog,
-    ) -> Replies {
+    ) -> OpReplies {
         let mut seed = ctx.seed;
-        let mut replies = Replies::with_capacity(apply.ops.len());
+        let mut replies = OpReplies::with_capacity(apply.ops.len());
         let mut room = Room::default();
         for (key, op) in &apply.ops {
             seed = mix(seed);
@@ -416,7 +416,7 @@ impl State {
     pub(in crate::shard) fn confirmed(
         &self,
         ahead: &AheadOfLog,
-    ) -> impl Iterator<Item = &Prepared> {
+    ) -> impl Iterator<Item = &PreparedTxn> {
         self.prepared.iter().filter(|(txn, _)| !ahead.is_announced(**txn)).map(|(_, p)| p)
     }
 
@@ -458,11 +458,11 @@ impl State {
 
     /// From now on, outcomes are kept until all shards have settled them.
     pub fn keep_outcomes(&mut self) {
-        self.settled = Some(Settled::default());
+        self.settled = Some(SettledUpTo::default());
     }
 
     /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: Settled) {
+    pub fn hear_settled(&mut self, all: SettledUpTo) {
         if let Some(settled) = &mut self.settled {
             *settled = all;
         }
@@ -488,7 +488,7 @@ impl State {
     }
 
     /// Replies of a transaction that was carried out lately, if they are kept.
-    pub fn replies_of(&self, txn: TxnId) -> Option<&Replies> {
+    pub fn replies_of(&self, txn: TxnId) -> Option<&OpReplies> {
         self.kept.iter().flatten().find(|executed| executed.txn == txn).map(|e| &e.replies)
     }
 
@@ -573,7 +573,7 @@ impl State {
         for txn in ahead.into_announced() {
             self.renounce_prepared(txn);
         }
-        let ahead = |(txn, p): (&TxnId, &Prepared)| {
+        let ahead = |(txn, p): (&TxnId, &PreparedTxn)| {
             (p.commit.is_some() && !p.settled && !p.done).then_some(*txn)
         };
         let ahead: Vec<TxnId> = self.prepared.iter().filter_map(ahead).collect();
@@ -584,7 +584,7 @@ impl State {
     }
 
     /// Puts a prepared transaction of a snapshot in its place.
-    pub fn restore_prepared(&mut self, prepared: Prepared) {
+    pub fn restore_prepared(&mut self, prepared: PreparedTxn) {
         let (txn, commit) = (prepared.prepare.txn, prepared.commit);
         self.prepare(prepared.prepare, prepared.bound);
         if let Some(ts) = commit {

@@ -5,7 +5,7 @@
 //! decided transaction is carried out when nobody that it conflicts with stands before it. Until
 //! then it is noted with the first one that does, and looked at again when that one has moved.
 
-use super::{Executed, Prepared, State, mix};
+use super::{Executed, PreparedTxn, State, mix};
 use crate::entry::Prepare;
 use crate::message::TxnId;
 use crate::shard::ahead::AheadOfLog;
@@ -15,26 +15,26 @@ use adt::{Access, Blob, Ctx, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 
-type Place = (Timestamp, TxnId);
+type Position = (Timestamp, TxnId);
 
 /// Who stands where.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
+pub struct ExecutionOrder {
     /// By key, in order. Mostly there is one.
-    on: Map<Blob, SmallVec<[Place; 1]>>,
+    on: Map<Blob, SmallVec<[Position; 1]>>,
     /// Decided transactions by the first that they wait for, and the other way round.
     behind: BTreeMap<TxnId, Vec<TxnId>>,
     waits_for: BTreeMap<TxnId, TxnId>,
 }
 
-impl Order {
+impl ExecutionOrder {
     /// The decided `txn` waits for `first`.
     fn stand_behind(&mut self, first: TxnId, txn: TxnId) {
         self.behind.entry(first).or_default().push(txn);
         self.waits_for.insert(txn, first);
     }
 
-    fn enter<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+    fn enter<'k>(&mut self, place: Position, keys: impl Iterator<Item = &'k Blob>) {
         for key in keys {
             match self.on.get_mut(key) {
                 Some(places) => {
@@ -49,7 +49,7 @@ impl Order {
         }
     }
 
-    fn leave<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+    fn leave<'k>(&mut self, place: Position, keys: impl Iterator<Item = &'k Blob>) {
         for key in keys {
             let Some((position, _, places)) = self.on.get_full_mut(key) else { continue };
             if let Ok(at) = places.binary_search(&place) {
@@ -62,11 +62,11 @@ impl Order {
     }
 }
 
-fn place_of(prepared: &Prepared) -> Place {
+fn place_of(prepared: &PreparedTxn) -> Position {
     (prepared.commit.unwrap_or(prepared.bound), prepared.prepare.txn)
 }
 
-fn keys_of(prepared: &Prepared) -> impl Iterator<Item = &Blob> {
+fn keys_of(prepared: &PreparedTxn) -> impl Iterator<Item = &Blob> {
     prepared.prepare.apply.ops.iter().map(|(key, _)| key)
 }
 
@@ -77,7 +77,7 @@ impl State {
         let shards = prepare.participants.last().map_or(0, |last| last.0 + 1);
         self.shards = self.shards.max(shards);
         let (settled, done, free) = (false, false, false);
-        let prepared = Prepared { prepare, bound, commit: None, settled, done, free };
+        let prepared = PreparedTxn { prepare, bound, commit: None, settled, done, free };
         self.order.enter(place_of(&prepared), keys_of(&prepared));
         self.prepared.insert(txn, prepared);
     }
@@ -171,9 +171,10 @@ impl State {
         for unit in settled.collect::<Vec<_>>() {
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
         }
-        let carried_out = |p: &&Prepared| p.commit.is_some() && !p.done && (p.free || !p.is_unit());
+        let carried_out =
+            |p: &&PreparedTxn| p.commit.is_some() && !p.done && (p.free || !p.is_unit());
         let waiting = self.prepared.values().filter(carried_out);
-        let decided: Vec<Place> = waiting.map(place_of).collect();
+        let decided: Vec<Position> = waiting.map(place_of).collect();
         for place in decided {
             if let Some(first) = self.first_before(place) {
                 self.order.stand_behind(first, place.1);
@@ -182,7 +183,7 @@ impl State {
     }
 
     /// Those that waited for `txn` are to be looked at again.
-    fn wake(&mut self, txn: TxnId, ready: &mut BTreeSet<Place>) {
+    fn wake(&mut self, txn: TxnId, ready: &mut BTreeSet<Position>) {
         for waiting in self.order.behind.remove(&txn).into_iter().flatten() {
             self.order.waits_for.remove(&waiting);
             if let Some(commit) = self.prepared.get(&waiting).and_then(|p| p.commit) {
@@ -193,7 +194,7 @@ impl State {
 
     fn carry_out(
         &mut self,
-        mut ready: BTreeSet<Place>,
+        mut ready: BTreeSet<Position>,
         executed: &mut Vec<Executed>,
         ahead: &mut AheadOfLog,
     ) {
@@ -204,8 +205,8 @@ impl State {
 
     fn carry_out_next(
         &mut self,
-        (ts, txn): Place,
-        ready: &mut BTreeSet<Place>,
+        (ts, txn): Position,
+        ready: &mut BTreeSet<Position>,
         executed: &mut Vec<Executed>,
         ahead: &mut AheadOfLog,
     ) {
@@ -264,7 +265,7 @@ impl State {
 
     /// Somebody who conflicts with the decided transaction at `place` and could still come, or has
     /// to come, before it.
-    fn first_before(&self, place: Place) -> Option<TxnId> {
+    fn first_before(&self, place: Position) -> Option<TxnId> {
         let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
         ops.iter().find_map(|(key, op)| {
             let places = self.order.on.get(key)?;
@@ -317,7 +318,7 @@ impl State {
         }
     }
 
-    fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
+    fn forget(&mut self, txn: TxnId) -> Option<PreparedTxn> {
         let prepared = self.prepared.swap_remove(&txn)?;
         self.order.leave(place_of(&prepared), keys_of(&prepared));
         Some(prepared)

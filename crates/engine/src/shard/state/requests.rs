@@ -132,7 +132,7 @@ fn weight(reply: &Reply) -> usize {
 /// Outcomes by client and number.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    clients: BTreeMap<Blob, Client>,
+    clients: BTreeMap<Blob, ClientRequests>,
     by_age: BTreeSet<(Timestamp, Blob)>,
     /// Requests whose replies take more than the place that every outcome has, and how many bytes those
     /// of all take.
@@ -141,7 +141,7 @@ pub struct Requests {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Client {
+struct ClientRequests {
     last: Timestamp,
     /// Largest number whose outcome was forgotten.
     forgotten: Option<u64>,

@@ -4,14 +4,14 @@
 //! has become possible for the marked ones.
 
 use super::chain::{self, is_own};
-use super::live::{Live, Progress, Stream, answer_of, own_proposal};
+use super::live::{Live, LiveStream, Progress, answer_of, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::locking::grants::Claims;
 use crate::shard::locking::locks::{Claim, Class, WaiterId};
-use crate::shard::state::Replies;
-use crate::shard::{Rule, Shard, Target};
+use crate::shard::state::OpReplies;
+use crate::shard::{Recipient, Rule, Shard};
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
 use smallvec::SmallVec;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 /// What the leader of a shard knows of streams beyond the log.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct Streams {
-    pub(super) live: Map<StreamId, Stream>,
+pub(in crate::shard) struct LeaderStreams {
+    pub(super) live: Map<StreamId, LiveStream>,
     /// Streams for which something may have become possible.
     pub(super) marked: Vec<StreamId>,
     /// What is to be said to other shards.
@@ -46,7 +46,7 @@ pub(in crate::shard) struct Streams {
     pub(super) chain: chain::Lead,
 }
 
-impl Streams {
+impl LeaderStreams {
     /// Whether units hold records.
     #[inline]
     pub(in crate::shard) fn hold_records(&self) -> bool {
@@ -168,9 +168,12 @@ impl Shard {
     }
 
     /// What is known of a stream, which may be new.
-    pub(super) fn stream_mut(&mut self, now: Now, id: StreamId) -> &mut Stream {
+    pub(super) fn stream_mut(&mut self, now: Now, id: StreamId) -> &mut LiveStream {
         let since_us = now.mono_us;
-        self.streams.live.entry(id).or_insert_with(|| Stream { since_us, ..Stream::default() })
+        self.streams
+            .live
+            .entry(id)
+            .or_insert_with(|| LiveStream { since_us, ..LiveStream::default() })
     }
 
     pub(super) fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
@@ -205,7 +208,7 @@ impl Shard {
         live.logged = true;
         let group = Arc::clone(&live.group);
         self.asks_came(&group);
-        self.log(LogRecord::Propose(group), Target::nobody());
+        self.log(LogRecord::Propose(group), Recipient::nobody());
     }
 
     /// A group is in an entry that is closed, with this timestamp.
@@ -302,7 +305,7 @@ impl Shard {
         let moved = placed.iter().filter(|(seq, place)| bound(*seq) != Some(*place));
         let units: Vec<(u32, Timestamp)> = moved.copied().collect();
         if !units.is_empty() {
-            self.log(LogRecord::Place { stream: id, units }, Target::nobody());
+            self.log(LogRecord::Place { stream: id, units }, Recipient::nobody());
         }
         let placed = placed.into_iter().map(|(seq, place)| (id.unit(seq), place));
         let placed: Vec<(TxnId, Timestamp)> = placed.collect();
@@ -328,7 +331,7 @@ impl Shard {
         &mut self,
         now: Now,
         unit: TxnId,
-        replies: &Replies,
+        replies: &OpReplies,
     ) -> bool {
         let id = StreamId(unit.age);
         if let Some(keys) = self.streams.settled.remove(&unit) {
@@ -353,7 +356,7 @@ impl Shard {
     }
 
     /// Whether a unit of another or of this shard is closed, as far as it is known here.
-    fn is_closed(&self, id: StreamId, stream: &Stream, home: ShardId, seq: u32) -> bool {
+    fn is_closed(&self, id: StreamId, stream: &LiveStream, home: ShardId, seq: u32) -> bool {
         if seq < stream.answered {
             return true;
         }
@@ -398,7 +401,7 @@ impl Shard {
             let urgent = units.iter().any(|(seq, _)| asks.contains_key(&id.unit(*seq)));
             let units = units.to_vec();
             self.building.urgent |= urgent;
-            self.log(LogRecord::Settle { stream: id, units }, Target::nobody());
+            self.log(LogRecord::Settle { stream: id, units }, Recipient::nobody());
         }
     }
 

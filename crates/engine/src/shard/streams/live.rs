@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 /// A stream of which something is not settled here, or of which others have told.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct LiveStream {
     /// Its groups here that are not settled, in order.
     pub groups: Vec<Live>,
-    pub told: Told,
+    pub told: Learned,
     /// What is known besides if its order is handed on.
     pub chain: Part,
     /// Shards that have asked, and are told what they may need to know.
@@ -36,7 +36,7 @@ pub(super) struct Stream {
     pub answered: u32,
 }
 
-impl Stream {
+impl LiveStream {
     /// How long to wait for an answer before others are asked again.
     pub fn pause_us(&self) -> u64 {
         ASK_UNITS_US << self.reminders.min(ASK_UNITS_DOUBLED_MAX)
@@ -64,7 +64,7 @@ type Proposed = ((u32, u32), Timestamp);
 
 /// What other shards have told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Learned {
     /// By shard: first and last unit of each group in order, with its proposal.
     proposals: SmallVec<[(ShardId, Vec<Proposed>); 8]>,
     closed: SmallVec<[(ShardId, u32); 8]>,
@@ -74,7 +74,7 @@ pub(super) struct Told {
     pub all_closed: bool,
 }
 
-impl Told {
+impl Learned {
     /// A shard has told something. Tells whether it is news.
     pub fn hear(&mut self, word: &Word) -> bool {
         match word {

@@ -7,14 +7,14 @@
 //! all watermarks have passed).
 
 use super::chain::is_own;
-use super::leader::Streams;
+use super::leader::LeaderStreams;
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::streams::Kept;
-use crate::shard::{Rule, Shard, Target};
+use crate::shard::{Recipient, Rule, Shard};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ impl Shard {
         }
         let word = Word::Refused { stream: group.stream, seq: group.first() };
         to.for_each(|shard| self.streams.say(shard, word.clone()));
-        self.answer(gateway, token, Streams::failed(group));
+        self.answer(gateway, token, LeaderStreams::failed(group));
     }
 
     /// From now on nothing of a stream is let in, which is said once it is durable. What has come and has not
@@ -205,7 +205,7 @@ impl Shard {
             self.state.refuse_stream(id);
             return self.stream_refused(id);
         }
-        self.log(LogRecord::Refuse(id), Target::nobody());
+        self.log(LogRecord::Refuse(id), Recipient::nobody());
     }
 
     /// Others have waited long enough for something that has not come, or not got as far as the log.
@@ -279,7 +279,7 @@ impl Shard {
             return;
         };
         for (gateway, token, group) in failed {
-            self.answer(gateway, token, Streams::failed(&group));
+            self.answer(gateway, token, LeaderStreams::failed(&group));
         }
         if let Some(stream) = self.streams.live.get_mut(&id) {
             stream.told.hear(&Word::Refused { stream: id, seq });
@@ -384,11 +384,11 @@ impl Shard {
         }
         let outlived = std::mem::take(&mut self.streams.outlived);
         if !outlived.is_empty() {
-            self.log(LogRecord::Outlive(outlived), Target::nobody());
+            self.log(LogRecord::Outlive(outlived), Recipient::nobody());
         }
         let forgotten = std::mem::take(&mut self.streams.forgotten);
         if !forgotten.is_empty() {
-            self.log(LogRecord::Forget(forgotten), Target::nobody());
+            self.log(LogRecord::Forget(forgotten), Recipient::nobody());
         }
     }
 

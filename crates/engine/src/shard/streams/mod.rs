@@ -9,14 +9,14 @@ mod memory;
 
 pub use chain::KeptChain;
 pub(super) use chain::{ChainEffect, RECOVERY, claim_class, is_own};
-pub(super) use leader::Streams as LeaderStreams;
+pub(super) use leader::LeaderStreams;
 
 use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::limits::OUTLIVED_MAX;
 use crate::message::{GatewayId, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::state::{Executed, Prepared, State};
+use crate::shard::state::{Executed, PreparedTxn, State};
 use adt::Timestamp;
 use adt::collections::Map;
 use smallvec::SmallVec;
@@ -171,7 +171,7 @@ impl State {
 
     /// Whether a transaction that is prepared is a unit of a stream.
     pub(super) fn is_unit(&self, txn: TxnId) -> bool {
-        self.prepared.get(&txn).is_some_and(Prepared::is_unit)
+        self.prepared.get(&txn).is_some_and(PreparedTxn::is_unit)
     }
 
     /// Whether it is one of which the log does not say yet that it may be carried out.

@@ -5,7 +5,7 @@ use super::*;
 impl Story {
     /// One replica among several.
     fn replicated() -> Self {
-        Self::leading(Config { beside: G, clustered: true, ..Self::new().shard.config })
+        Self::leading(ShardConfig { beside: G, clustered: true, ..Self::new().shard.config })
     }
 
     /// Kinds of the records that are proposed now.

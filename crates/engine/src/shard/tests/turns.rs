@@ -292,7 +292,7 @@ fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
     let (_, token) = granted(&mut story);
     let refused = story.ask(acquire(""));
     let next = story.ask(acquire(""));
-    let target = Target { gateway: G, token: Token(refused), kind: TargetKind::Turn };
+    let target = Recipient { gateway: G, token: Token(refused), kind: RecipientKind::Turn };
     let set_out = story.shard.turns.set_out(1).map(|request| request.token);
     assert_eq!(set_out, Some(Token(refused)));
     story.shard.turn_taken(story.now, target, Answer::Refused(Refusal::Busy));

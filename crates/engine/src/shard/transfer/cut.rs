@@ -18,7 +18,7 @@ use crate::limits::{
 use crate::message::{
     Answer, Body, CutStep, GatewayId, MachineId, Now, Refusal, Request, Token, TxnId,
 };
-use crate::shard::{Shard, TargetKind};
+use crate::shard::{RecipientKind, Shard};
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ const PARTS: usize = 16;
 
 /// The shard's part in a cut.
 #[derive(Debug)]
-pub(in crate::shard) struct Cut {
+pub(in crate::shard) struct ShardCut {
     number: u64,
     /// While the shard stands still.
     frozen: Option<Frozen>,
@@ -55,7 +55,7 @@ struct Frozen {
     broken: bool,
 }
 
-impl Cut {
+impl ShardCut {
     fn new(number: u64, now: Now, from: (GatewayId, Token)) -> Self {
         let until_us = now.mono_us + FREEZE_US_MAX;
         let asked_by = Some(from);
@@ -85,7 +85,7 @@ impl Cut {
 
 /// Writer of the state of a cut, once it is kept.
 #[inline]
-pub(in crate::shard) fn writer(cut: &mut Option<Cut>) -> Option<&mut Writer> {
+pub(in crate::shard) fn writer(cut: &mut Option<ShardCut>) -> Option<&mut Writer> {
     cut.as_mut()?.writer.as_mut()
 }
 
@@ -163,10 +163,10 @@ impl Shard {
     }
 
     /// A record goes into the log.
-    pub(in crate::shard) fn note_for_cut(&mut self, record: &LogRecord, kind: TargetKind) {
+    pub(in crate::shard) fn note_for_cut(&mut self, record: &LogRecord, kind: RecipientKind) {
         let Some(frozen) = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut()) else { return };
         // That something has expired was so before; and what is remembered of pipelines is no data.
-        let expiry = matches!(record, LogRecord::Apply(_)) && kind == TargetKind::Nobody;
+        let expiry = matches!(record, LogRecord::Apply(_)) && kind == RecipientKind::Nobody;
         let memory = match record {
             LogRecord::Refuse(_)
             | LogRecord::Forget(_)
@@ -216,7 +216,7 @@ impl Shard {
         if self.giving.is_some() {
             return Some(try_again("a shard is being split just now"));
         }
-        self.cut = Some(Cut::new(number, now, from));
+        self.cut = Some(ShardCut::new(number, now, from));
         let waits = |w: &crate::shard::Waiter| match &w.request.body {
             Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => Some(prepare.txn),
             _ => None,
@@ -233,7 +233,7 @@ impl Shard {
     fn is_still(&self) -> bool {
         let prepared = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
         let open =
-            |txn: &crate::shard::Txn| txn.prepared || txn.committing || txn.unlogged.is_some();
+            |txn: &crate::shard::OpenTxn| txn.prepared || txn.committing || txn.unlogged.is_some();
         // What an earlier leader has handed on may have taken effect elsewhere.
         let known = !self.streams.is_recovering();
         prepared && known && !self.has_unapplied() && !self.txns.values().any(open)
@@ -294,7 +294,7 @@ impl Shard {
 
     /// The cut comes to nothing.
     fn drop_cut(&mut self, now: Now, why: &str) {
-        let Some(Cut { frozen: Some(mut frozen), .. }) = self.cut.take() else { return };
+        let Some(ShardCut { frozen: Some(mut frozen), .. }) = self.cut.take() else { return };
         if let Some((gateway, token)) = frozen.asked_by.take() {
             let text = format!("a shard did not come to stand still for the backup: {why}");
             self.answer(gateway, token, Answer::Reply(try_again(&text)));
@@ -336,7 +336,7 @@ impl Shard {
         encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
     ) -> Reply {
         self.expire_cut(now);
-        let released = |cut: &&mut Cut| cut.number == number && cut.frozen.is_none();
+        let released = |cut: &&mut ShardCut| cut.number == number && cut.frozen.is_none();
         let Some(cut) = self.cut.as_mut().filter(released) else { return gone() };
         cut.touched_us = now.mono_us;
         if piece == cut.next && !cut.complete {

@@ -12,7 +12,7 @@ use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
 use crate::replication::Members;
 use crate::shard::Shard;
-use crate::shard::state::{Prepared, State};
+use crate::shard::state::{PreparedTxn, State};
 use crate::shard::streams::{Kept, KeptChain};
 use adt::collections::Set;
 use adt::{Blob, Corrupt, Timestamp, Whole};
@@ -313,7 +313,7 @@ impl Reader {
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 let settled = commit.is_some();
                 let (done, free) = (false, false);
-                let prepared = Prepared { prepare, bound, commit, settled, done, free };
+                let prepared = PreparedTxn { prepare, bound, commit, settled, done, free };
                 self.state.restore_prepared(prepared);
             }
             SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),

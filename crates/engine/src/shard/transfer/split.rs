@@ -11,7 +11,7 @@ use crate::entry::LogRecord;
 use crate::map::Range;
 use crate::message::{Answer, Body, Refusal, Request, ShardId};
 use crate::shard::state::State;
-use crate::shard::{Shard, Target};
+use crate::shard::{Recipient, Shard};
 use crate::slot::slot;
 use adt::{Blob, Timestamp};
 
@@ -154,7 +154,7 @@ impl Shard {
     /// Puts the split into an entry of its own, behind everything else.
     pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
         self.close_entry();
-        self.log(LogRecord::Split { child, first, at, last }, Target::nobody());
+        self.log(LogRecord::Split { child, first, at, last }, Recipient::nobody());
     }
 
     /// The split is committed, and this is the state of the new shard.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn alone() -> Shard {
-        Shard::new(crate::shard::Config {
+        Shard::new(crate::shard::ShardConfig {
             id: ShardId(0),
             concurrency: crate::message::Concurrency::FULL,
             seed: 1,

@@ -15,7 +15,7 @@ use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Who = (GatewayId, Token);
+type ObserverId = (GatewayId, Token);
 
 /// How often it is tried to look for the first time, in microseconds.
 const LOOK_US: u64 = 100_000;
@@ -41,11 +41,11 @@ impl Observer {
 /// All observers of a shard.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Observers {
-    all: BTreeMap<Who, Observer>,
-    of: Map<Blob, BTreeSet<Who>>,
-    deadlines: BTreeSet<(u64, Who)>,
+    all: BTreeMap<ObserverId, Observer>,
+    of: Map<Blob, BTreeSet<ObserverId>>,
+    deadlines: BTreeSet<(u64, ObserverId)>,
     /// Those who could not look yet.
-    barred: BTreeSet<Who>,
+    barred: BTreeSet<ObserverId>,
 }
 
 impl Observers {
@@ -54,7 +54,7 @@ impl Observers {
         self.all.is_empty()
     }
 
-    fn add(&mut self, who: Who, observer: Observer) {
+    fn add(&mut self, who: ObserverId, observer: Observer) {
         self.of.entry(observer.key().clone()).or_default().insert(who);
         self.deadlines.extend(observer.end_us.map(|end_us| (end_us, who)));
         self.barred.insert(who);
@@ -62,7 +62,7 @@ impl Observers {
     }
 
     /// Somebody observes no more.
-    pub fn end(&mut self, who: Who) {
+    pub fn end(&mut self, who: ObserverId) {
         let Some(observer) = self.all.remove(&who) else { return };
         self.barred.remove(&who);
         if let Some(end_us) = observer.end_us {
@@ -106,7 +106,7 @@ impl Shard {
     }
 
     /// Looks for somebody, who is answered if there is something to show.
-    fn look_for(&mut self, now: Now, who: Who) {
+    fn look_for(&mut self, now: Now, who: ObserverId) {
         let Some(observer) = self.observers.all.get(&who) else { return };
         if self.observers.barred.contains(&who) {
             if !self.may_look(observer.key(), observer.op()) {
@@ -122,7 +122,7 @@ impl Shard {
         }
     }
 
-    fn end_observation(&mut self, who: Who, reply: Reply) {
+    fn end_observation(&mut self, who: ObserverId, reply: Reply) {
         self.observers.end(who);
         self.answer(who.0, who.1, Answer::Replies(SmallVec::from_iter([reply])));
         self.report_changes();

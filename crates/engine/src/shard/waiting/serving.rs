@@ -14,7 +14,7 @@ use crate::limits::{ENTRY_RECORDS_MAX, KEPT_US_MAX, SERVED_MAX};
 use crate::message::{Age, Answer, GatewayId, KeyedOp, Notice, Now, Refusal, Takes, Token, TxnId};
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::waiting::blocked::{Gets, Kept, Left, Who};
-use crate::shard::{Shard, Target, TargetKind};
+use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{Attempt, Blob, Compound, Ctx, Op, Plan, Record, Reply, record};
@@ -236,7 +236,7 @@ impl Shard {
         &mut self,
         now: Now,
         apply: &Apply,
-        kind: TargetKind,
+        kind: RecipientKind,
     ) -> Option<Serving> {
         // It may be that nothing of it takes effect.
         let certain = apply.guards.is_empty() && apply.fences.is_empty() && apply.request.is_none();
@@ -248,7 +248,7 @@ impl Shard {
             // What they take is in the entry that brings it.
             self.close_entry();
         }
-        let txn = if let TargetKind::Commit(txn) = kind { Some(txn) } else { None };
+        let txn = if let RecipientKind::Commit(txn) = kind { Some(txn) } else { None };
         let (records, full) = Default::default();
         let mut serving = Serving { ctx: self.ctx(now), txn, served: 0, records, full };
         for (key, op) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
@@ -417,7 +417,7 @@ impl Shard {
     ) -> Tried {
         serving.served += 1;
         self.blocked.gets((gateway, token), gets);
-        let target = Target { gateway, token, kind: TargetKind::Taken };
+        let target = Recipient { gateway, token, kind: RecipientKind::Taken };
         self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
         Tried::Logged
     }

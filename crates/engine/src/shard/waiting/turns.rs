@@ -17,7 +17,7 @@ use crate::message::{
     Answer, Body, GatewayId, KeyedOp, MachineId, Now, Refusal, Request, RequestId, Token,
 };
 use crate::shard::transfer::split::is_in;
-use crate::shard::{Shard, Target, TargetKind};
+use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::collections::Map;
 use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, record};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ pub(in crate::shard) type Number = u64;
 const LOOK_US: u64 = 100_000;
 
 #[derive(Debug)]
-struct Turn {
+struct WaitingTurn {
     gateway: GatewayId,
     token: Token,
     apply: Apply,
@@ -56,7 +56,7 @@ struct Turn {
     inherits: bool,
 }
 
-impl Turn {
+impl WaitingTurn {
     fn key(&self) -> &Blob {
         &self.apply.ops[0].0
     }
@@ -86,8 +86,8 @@ struct Queue {
 
 /// All turns of a shard.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct Turns {
-    turns: BTreeMap<Number, Turn>,
+pub(in crate::shard) struct TurnQueues {
+    turns: BTreeMap<Number, WaitingTurn>,
     queues: Map<Blob, Queue>,
     of: BTreeMap<(GatewayId, Token), Number>,
     /// By request number: a client whose connection has broken asks again over another one,
@@ -107,13 +107,13 @@ pub(in crate::shard) struct Turns {
     look: BTreeSet<Blob>,
 }
 
-impl Turns {
+impl TurnQueues {
     /// Whether nobody has a turn.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    fn waiting(&self, key: &Blob) -> impl Iterator<Item = &Turn> {
+    fn waiting(&self, key: &Blob) -> impl Iterator<Item = &WaitingTurn> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| &queue.waiting);
         waiting.filter_map(|number| self.turns.get(number))
     }
@@ -162,7 +162,7 @@ impl Turns {
         self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
     }
 
-    fn add(&mut self, turn: Turn) -> Number {
+    fn add(&mut self, turn: WaitingTurn) -> Number {
         let number = self.next;
         self.next += 1;
         self.of.insert((turn.gateway, turn.token), number);
@@ -223,7 +223,7 @@ impl Turns {
         self.look.insert(key);
     }
 
-    fn end(&mut self, number: Number) -> Option<Turn> {
+    fn end(&mut self, number: Number) -> Option<WaitingTurn> {
         let turn = self.turns.remove(&number)?;
         self.of.remove(&(turn.gateway, turn.token));
         if let Some(request) = &turn.apply.request {
@@ -273,13 +273,13 @@ impl Turns {
     }
 
     /// All that are the same request, asked for over other connections.
-    fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
+    fn same(&self, turn: &WaitingTurn) -> SmallVec<[Number; 1]> {
         let request = turn.apply.request.as_ref();
         request.and_then(|request| self.numbered.get(request)).cloned().unwrap_or_default()
     }
 
     /// Whether another copy of the same request is on its way, so that nobody can say that it has no effect.
-    fn copy_goes(&self, turn: &Turn) -> bool {
+    fn copy_goes(&self, turn: &WaitingTurn) -> bool {
         let goes = |number: &Number| self.turns.get(number).is_some_and(|copy| copy.goes);
         self.same(turn).iter().any(goes)
     }
@@ -313,7 +313,7 @@ impl Shard {
             self.stats.refused += 1;
             return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
         }
-        let turn = Turn {
+        let turn = WaitingTurn {
             gateway,
             token,
             apply,
@@ -470,7 +470,7 @@ impl Shard {
     }
 
     /// An operation that had set out is carried out, with this answer.
-    pub(in crate::shard) fn turn_taken(&mut self, now: Now, target: Target, answer: Answer) {
+    pub(in crate::shard) fn turn_taken(&mut self, now: Now, target: Recipient, answer: Answer) {
         let who = (target.gateway, target.token);
         let Some(number) = self.turns.of.get(&who).copied() else {
             return self.answer(target.gateway, target.token, answer);
@@ -506,7 +506,7 @@ impl Shard {
             let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
             let undo = Apply { ops, ..Apply::default() };
             let awaited = self.awaited(&undo);
-            self.log(LogRecord::Apply(undo), Target::nobody());
+            self.log(LogRecord::Apply(undo), Recipient::nobody());
             self.let_in_behind(now, &awaited);
         }
         if !turn.told {
@@ -576,7 +576,7 @@ impl Shard {
 
     /// Who waits for a record, first in turn first: what each asks for, and for how many milliseconds.
     pub(in crate::shard) fn told_waiting(&self, now: Now, key: &Blob) -> Reply {
-        let row = |turn: &Turn| {
+        let row = |turn: &WaitingTurn| {
             let mut row = turn.op().wish();
             let waited_us = now.mono_us.saturating_sub(turn.since_us);
             row.push(Reply::Int((waited_us / 1000) as i64));
@@ -586,7 +586,7 @@ impl Shard {
     }
 }
 
-impl TargetKind {
+impl RecipientKind {
     /// How the operations of a request are told that are logged by themselves.
     pub(in crate::shard) fn of_apply(body: &Body) -> Self {
         if matches!(body, Body::Await { .. }) { Self::Turn } else { Self::Replies }

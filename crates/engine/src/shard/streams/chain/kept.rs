@@ -6,7 +6,7 @@ use crate::entry::{Apply, SnapshotPart};
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::{Group, Link, StreamId, Unit};
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::state::{Executed, Replies, State};
+use crate::shard::state::{Executed, OpReplies, State};
 use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl State {
         link: Link,
         before: &[Link],
         (ctx, ahead): (&Ctx, &mut AheadOfLog),
-    ) -> Option<Replies> {
+    ) -> Option<OpReplies> {
         let ops = self.drop_content(stream, link.seq)?;
         let kept = self.streams.get_mut(&stream)?;
         kept.settle(link.seq, Some(link.place));

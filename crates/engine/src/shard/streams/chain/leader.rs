@@ -10,8 +10,8 @@ use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
 use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
 use crate::shard::locking::locks::{Claim, Class};
-use crate::shard::state::Replies;
-use crate::shard::{Shard, Target};
+use crate::shard::state::OpReplies;
+use crate::shard::{Recipient, Shard};
 use adt::{Blob, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// How far a unit is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum ChainStep {
     /// It has no place.
     Waiting,
     /// It may have one as soon as its records are free.
@@ -27,7 +27,7 @@ pub(super) enum Step {
     /// It is in the log with its place.
     Placed,
     /// It has taken effect.
-    Done { place: Timestamp, replies: Replies },
+    Done { place: Timestamp, replies: OpReplies },
     /// It has no effect.
     Failed,
 }
@@ -41,7 +41,7 @@ pub(super) struct Chain {
     pub asker: Option<(GatewayId, Token)>,
     /// They are in the log.
     pub durable: bool,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ChainStep>,
     /// Places that were handed on to this shard and that nothing rests on, by the last unit of each, whether
     /// they may be rested on or not.
     pub heard: BTreeMap<u32, Vec<Link>>,
@@ -54,12 +54,12 @@ pub(super) struct Chain {
 impl Chain {
     /// A stream's units at this shard have come.
     fn begin(&mut self, group: Arc<Group>, asker: (GatewayId, Token)) {
-        self.steps = vec![Step::Waiting; group.units.len()];
+        self.steps = vec![ChainStep::Waiting; group.units.len()];
         self.asker = Some(asker);
         self.group = Some(group);
     }
 
-    pub fn step_of(&mut self, seq: u32) -> Option<&mut Step> {
+    pub fn step_of(&mut self, seq: u32) -> Option<&mut ChainStep> {
         let units = &self.group.as_ref()?.units;
         let at = units.binary_search_by_key(&seq, |unit| unit.seq).ok()?;
         self.steps.get_mut(at)
@@ -68,21 +68,22 @@ impl Chain {
     /// The next units that are to have places, which follow each other.
     fn next_run(&self) -> &[Unit] {
         let Some(group) = &self.group else { return &[] };
-        let open = |step: &Step| matches!(step, Step::Waiting | Step::Wanted);
+        let open = |step: &ChainStep| matches!(step, ChainStep::Waiting | ChainStep::Wanted);
         let Some(at) = self.steps.iter().position(open) else { return &[] };
         let (units, steps) = (&group.units[at..], &self.steps[at..]);
         let run = units.iter().zip(steps).zip(units[0].seq..);
-        let run = run.take_while(|((unit, step), seq)| **step == Step::Waiting && unit.seq == *seq);
+        let run =
+            run.take_while(|((unit, step), seq)| **step == ChainStep::Waiting && unit.seq == *seq);
         &units[..run.count()]
     }
 
     fn is_over(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Done { .. } | Step::Failed))
+        self.steps.iter().all(|step| matches!(step, ChainStep::Done { .. } | ChainStep::Failed))
     }
 
     fn answer(&self) -> Vec<Answered> {
-        let answered = |step: &Step| match step {
-            Step::Done { place, replies } => Some((*place, replies.clone())),
+        let answered = |step: &ChainStep| match step {
+            ChainStep::Done { place, replies } => Some((*place, replies.clone())),
             _ => None,
         };
         self.steps.iter().map(answered).collect()
@@ -111,7 +112,7 @@ impl Shard {
         let stream = self.stream_mut(now, id);
         stream.late = None;
         stream.chain.0.get_or_insert_default().begin(Arc::clone(&group), asker);
-        self.log(LogRecord::Content(group), Target::nobody());
+        self.log(LogRecord::Content(group), Recipient::nobody());
         self.streams.mark(id);
     }
 
@@ -196,8 +197,8 @@ impl Shard {
         let Some(group) = &chain.group else { return };
         let mut failed: Vec<(u32, Place)> = Vec::new();
         for (unit, step) in group.units.iter().zip(&mut chain.steps) {
-            if *step == Step::Waiting && unit.seq > refused {
-                *step = Step::Failed;
+            if *step == ChainStep::Waiting && unit.seq > refused {
+                *step = ChainStep::Failed;
                 failed.push((unit.seq, None));
             }
         }
@@ -218,11 +219,11 @@ impl Shard {
             return;
         }
         let run = run.to_vec();
-        self.set_steps(id, &run, &Step::Wanted);
+        self.set_steps(id, &run, &ChainStep::Wanted);
         self.begin_locking(now, wants_places(id, run));
     }
 
-    fn set_steps(&mut self, id: StreamId, units: &[Unit], step: &Step) {
+    fn set_steps(&mut self, id: StreamId, units: &[Unit], step: &ChainStep) {
         let Some(chain) = self.chain_mut(id) else { return };
         for unit in units {
             chain.step_of(unit.seq).into_iter().for_each(|known| *known = step.clone());
@@ -235,7 +236,7 @@ impl Shard {
         let Some(chain) = self.chain(id) else { return };
         let Some(mut before) = self.before(id, chain, first) else {
             // Whoever has handed on is not listened to any more.
-            self.set_steps(id, &group.units, &Step::Waiting);
+            self.set_steps(id, &group.units, &ChainStep::Waiting);
             return self.streams.mark(id);
         };
         let last = first.checked_sub(1).and_then(|seq| chain.links.get(&seq));
@@ -250,7 +251,7 @@ impl Shard {
             let link = Link { seq: unit.seq, place: Timestamp::ZERO, term };
             self.log_ordered(now, id, link, std::mem::take(&mut before), unit.ops.clone());
         }
-        self.set_steps(id, &group.units, &Step::Placed);
+        self.set_steps(id, &group.units, &ChainStep::Placed);
     }
 
     pub(super) fn log_ordered(
@@ -263,7 +264,7 @@ impl Shard {
     ) {
         self.track(now);
         self.streams.chain.ordering += 1;
-        self.log(LogRecord::Ordered { stream, link, before, ops }, Target::nobody());
+        self.log(LogRecord::Ordered { stream, link, before, ops }, Recipient::nobody());
     }
 
     /// Whether a read must wait for what is on its way to the log: others may have seen already what comes
@@ -303,7 +304,7 @@ impl Shard {
         now: Now,
         id: StreamId,
         link: Link,
-        (ops, replies): (&[KeyedOp], Option<Replies>),
+        (ops, replies): (&[KeyedOp], Option<OpReplies>),
     ) {
         self.streams.chain.ordering -= 1;
         self.stats.operations += ops.len() as u64;
@@ -311,7 +312,7 @@ impl Shard {
         let Some(chain) = self.chain_mut(id) else { return };
         let replies = replies.unwrap_or_else(|| smallvec![lost()]);
         if let Some(step) = chain.step_of(link.seq) {
-            *step = Step::Done { place: link.place, replies };
+            *step = ChainStep::Done { place: link.place, replies };
         }
         if chain.handed.is_none_or(|handed| handed < link.seq) {
             self.hand_on(id, link.seq);

@@ -27,12 +27,12 @@ use crate::pipeline::{Group, Link, StreamId, Word};
 use crate::shard::Shard;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::locks::Class;
-use crate::shard::state::{Replies, State};
+use crate::shard::state::{OpReplies, State};
 use crate::shard::streams::Kept;
 use crate::shard::transfer::snapshot::Writers;
 use adt::Ctx;
 use leader::Chain;
-use recovery::Recovery;
+use recovery::PlaceRecovery;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub(super) struct Lead {
     /// Promises to other shards that are on their way to the log.
     promising: BTreeMap<(StreamId, ShardId), u64>,
-    recovery: Option<Recovery>,
+    recovery: Option<PlaceRecovery>,
     /// How many units have been handed on and are not durable.
     ordering: usize,
 }
@@ -158,7 +158,7 @@ pub(in crate::shard) enum ChainEffect<'r> {
     /// Units have arrived.
     Arrived(&'r Group),
     /// A unit has taken effect at its place.
-    Ordered { stream: StreamId, link: Link, ops: &'r [KeyedOp], replies: Option<Replies> },
+    Ordered { stream: StreamId, link: Link, ops: &'r [KeyedOp], replies: Option<OpReplies> },
     /// Earlier leaders of a shard are not listened to any more.
     Promised { stream: StreamId, shard: ShardId, term: u64 },
 }

@@ -6,13 +6,13 @@
 //! is in the log again, no unit gets a place here, and nobody gets at the records of those without one.
 
 use super::super::live::lost;
-use super::leader::{Chain, Step};
+use super::leader::{Chain, ChainStep};
 use crate::entry::LogRecord;
 use crate::limits::ASK_UNITS_US;
 use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
 use crate::pipeline::{Group, Link, StreamId, Unit, Word};
 use crate::shard::locking::locks::{Claim, Class};
-use crate::shard::{Shard, Target};
+use crate::shard::{Recipient, Shard};
 use adt::{Blob, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(in crate::shard) const RECOVERY: TxnId = TxnId { age: Age::OLDEST, attempt: 
 
 /// What is still to be found out.
 #[derive(Debug, Default)]
-pub(super) struct Recovery {
+pub(super) struct PlaceRecovery {
     /// Whose answers are missing, by stream.
     open: BTreeMap<StreamId, SmallVec<[ShardId; 8]>>,
     /// What others know.
@@ -52,7 +52,7 @@ impl Shard {
         }
         if self.listens_from(id, shard) < term {
             self.streams.chain.promising.insert((id, shard), term);
-            self.log(LogRecord::Promise { stream: id, shard, term }, Target::nobody());
+            self.log(LogRecord::Promise { stream: id, shard, term }, Recipient::nobody());
         }
     }
 
@@ -85,7 +85,7 @@ impl Shard {
             return;
         }
         self.track(now);
-        let mut recovery = Recovery::default();
+        let mut recovery = PlaceRecovery::default();
         for id in ids {
             let Some((chain, later)) = self.inherited_chain(id) else { continue };
             let group = chain.group.clone();
@@ -117,12 +117,12 @@ impl Shard {
         };
         let units: Vec<Unit> = group.units.iter().map(unit).collect();
         let steps = group.units.iter().map(|(seq, place)| match place {
-            None => Step::Waiting,
-            Some(None) => Step::Failed,
+            None => ChainStep::Waiting,
+            Some(None) => ChainStep::Failed,
             Some(Some(place)) => {
                 let replies = self.state.replies_of(id.unit(*seq)).cloned();
                 let replies = replies.unwrap_or_else(|| smallvec![lost()]);
-                Step::Done { place: *place, replies }
+                ChainStep::Done { place: *place, replies }
             }
         });
         let steps = steps.collect();
@@ -230,7 +230,7 @@ impl Shard {
         let before = told.range(..link.seq).filter(is_new).map(|(_, link)| *link);
         let before: Vec<Link> = before.collect();
         chain.links.extend(before.iter().map(|link| (link.seq, *link)));
-        chain.step_of(link.seq).into_iter().for_each(|step| *step = Step::Placed);
+        chain.step_of(link.seq).into_iter().for_each(|step| *step = ChainStep::Placed);
         self.move_clock(link.place);
         self.log_ordered(now, id, link, before, ops);
     }

@@ -5,12 +5,12 @@
 //! way, never goes into the log, and is looked at when the queue grows or the record has changed.
 
 use crate::message::Now;
-use crate::shard::waiting::turns::{Shard, Turn};
+use crate::shard::waiting::turns::{Shard, WaitingTurn};
 use adt::{Blob, Ctx, Reply, record};
 
 impl Shard {
     /// Somebody listens from now on.
-    pub(in crate::shard::waiting::turns) fn listen(&mut self, now: Now, mut turn: Turn) {
+    pub(in crate::shard::waiting::turns) fn listen(&mut self, now: Now, mut turn: WaitingTurn) {
         // It takes no effect that could be taken twice.
         turn.apply.request = None;
         let key = turn.key().clone();

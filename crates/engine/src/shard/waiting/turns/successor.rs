@@ -8,8 +8,8 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::message::{Answer, Now};
-use crate::shard::TargetKind;
-use crate::shard::waiting::turns::{Number, Shard, Target, Turn, Turns};
+use crate::shard::RecipientKind;
+use crate::shard::waiting::turns::{Number, Recipient, Shard, TurnQueues, WaitingTurn};
 use adt::lock::SUCCESSORS_MAX;
 use adt::{Blob, Ctx, Op, Record, Reply, record};
 use smallvec::SmallVec;
@@ -17,14 +17,14 @@ use smallvec::SmallVec;
 /// So many are named as soon as they come.
 const AT_ONCE: usize = 2;
 
-impl Turns {
-    fn numbers_with(&self, ticket: &Blob) -> impl Iterator<Item = (Number, &Turn)> {
+impl TurnQueues {
+    fn numbers_with(&self, ticket: &Blob) -> impl Iterator<Item = (Number, &WaitingTurn)> {
         let numbers = self.tickets.get(ticket).into_iter().flatten().copied();
         numbers.filter_map(|number| Some((number, self.turns.get(&number)?)))
     }
 
     /// The turn of whoever has a ticket, if the request was not made more than once.
-    fn only_one_with(&self, key: &Blob, ticket: &Blob) -> Option<(Number, &Turn)> {
+    fn only_one_with(&self, key: &Blob, ticket: &Blob) -> Option<(Number, &WaitingTurn)> {
         let mut copies = self.numbers_with(ticket).filter(|(_, turn)| turn.key() == key);
         copies.next().filter(|_| copies.next().is_none())
     }
@@ -35,18 +35,18 @@ impl Turns {
         key: &Blob,
         ticket: &Blob,
     ) -> Option<Number> {
-        let waits = |(_, turn): &(Number, &Turn)| !turn.goes && turn.key() == key;
+        let waits = |(_, turn): &(Number, &WaitingTurn)| !turn.goes && turn.key() == key;
         self.numbers_with(ticket).find(waits).map(|(number, _)| number)
     }
 
     /// Whether somebody was told already what comes back from the log.
-    pub fn was_told(&self, target: Target) -> bool {
+    pub fn was_told(&self, target: Recipient) -> bool {
         let number = self.of.get(&(target.gateway, target.token));
         number.and_then(|number| self.turns.get(number)).is_some_and(|turn| turn.told)
     }
 
     /// A naming is carried out.
-    pub(in crate::shard) fn is_named(&mut self, target: Target) {
+    pub(in crate::shard) fn is_named(&mut self, target: Recipient) {
         let number = self.of.get(&(target.gateway, target.token));
         let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
         turn.naming = false;
@@ -102,7 +102,7 @@ impl Shard {
             record::apply(&mut scratch, &op, ctx);
             let ops = SmallVec::from_iter([(key.clone(), op)]);
             let (gateway, token) = (turn.gateway, turn.token);
-            let target = Target { gateway, token, kind: TargetKind::Named };
+            let target = Recipient { gateway, token, kind: RecipientKind::Named };
             self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
         }
     }
@@ -118,17 +118,17 @@ impl Shard {
     pub(in crate::shard::waiting::turns) fn with_names_of_copies(
         &mut self,
         now: Now,
-        turn: Turn,
-    ) -> Turn {
+        turn: WaitingTurn,
+    ) -> WaitingTurn {
         let copy = turn.op().ticket().and_then(|ticket| self.turns.numbers_with(ticket).next());
         match copy.map(|(_, copy)| (copy.named, copy.inherits)) {
-            Some((named, inherits)) => Turn { named, inherits, ..turn },
-            None => Turn { inherits: self.has_name(now, &turn), ..turn },
+            Some((named, inherits)) => WaitingTurn { named, inherits, ..turn },
+            None => WaitingTurn { inherits: self.has_name(now, &turn), ..turn },
         }
     }
 
     /// Whether somebody is named who has come in this turn, or has the lock already.
-    fn has_name(&mut self, now: Now, turn: &Turn) -> bool {
+    fn has_name(&mut self, now: Now, turn: &WaitingTurn) -> bool {
         let Some(op) = turn.op().unnaming() else { return false };
         let ctx = self.ctx(now);
         record::apply(&mut self.state.get(turn.key()).cloned(), &op, &ctx) == Reply::Int(1)
@@ -136,7 +136,7 @@ impl Shard {
 
     /// Whoever has waited in this turn, and had not set out, is gone: it is named no more, unless an earlier
     /// leader has named it, which may have told it that it has the lock. That ends with the lease.
-    pub(in crate::shard::waiting::turns) fn unname(&mut self, now: Now, turn: &Turn) {
+    pub(in crate::shard::waiting::turns) fn unname(&mut self, now: Now, turn: &WaitingTurn) {
         let Some(op) = turn.op().unnaming().filter(|_| turn.named && !turn.inherits) else {
             return;
         };
@@ -151,7 +151,7 @@ impl Shard {
         }
         if turn.naming || self.has_name(now, turn) {
             let ops = SmallVec::from_iter([(key.clone(), op)]);
-            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Target::nobody());
+            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::nobody());
         }
     }
 
@@ -180,7 +180,7 @@ impl Shard {
         }
         for one in dropped {
             let ops = SmallVec::from_iter([one]);
-            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Target::nobody());
+            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::nobody());
         }
     }
 

@@ -9,15 +9,18 @@
 use crate::entry::LogRecord;
 use crate::limits::ENTRY_RECORDS_MAX;
 use crate::message::{Body, Now, Request, RequestId};
-use crate::shard::TargetKind;
-use crate::shard::waiting::turns::{Number, Shard, Target, Turn, Turns};
+use crate::shard::RecipientKind;
+use crate::shard::waiting::turns::{Number, Recipient, Shard, TurnQueues, WaitingTurn};
 use adt::{Blob, ErrorReply};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-impl Turns {
+impl TurnQueues {
     /// The error for somebody who cannot wait together with those who wait already.
-    pub(in crate::shard::waiting::turns) fn stranger(&self, turn: &Turn) -> Option<ErrorReply> {
+    pub(in crate::shard::waiting::turns) fn stranger(
+        &self,
+        turn: &WaitingTurn,
+    ) -> Option<ErrorReply> {
         let first = self.waiting(turn.key()).next()?;
         match (first.op().parties(), turn.op().parties()) {
             (those, it) if those == it => None,
@@ -71,8 +74,8 @@ impl Shard {
             if let Some(together) = op.together(in_front as u32) {
                 *op = together;
             }
-            let kind = TargetKind::Turn;
-            self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
+            let kind = RecipientKind::Turn;
+            self.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
             self.turns.has_place(gateway, token);
         }
     }
