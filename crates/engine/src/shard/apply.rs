@@ -229,8 +229,7 @@ impl Shard {
         let certain = std::mem::take(&mut self.lead_is_certain);
         for (index, record) in batch.records.iter().enumerate() {
             let ctx = ctx_at(batch.now_ms, batch.seed, batch.ts_of(index));
-            let effect = self.apply(record, &ctx);
-            self.act_on(now, effect, batch.targets[index], &ctx);
+            self.commit(now, record, batch.targets[index], &ctx);
         }
         if batch.tracked {
             self.land(&batch);
@@ -243,9 +242,9 @@ impl Shard {
         self.settle(now);
     }
 
-    /// Acts on what came of a record, at the leader that has proposed it.
-    fn act_on(&mut self, now: Now, effect: Effect<'_>, target: Recipient, ctx: &Ctx) {
-        match effect {
+    /// Applies a record at the leader that has proposed it, and acts on what came of it.
+    fn commit(&mut self, now: Now, record: &LogRecord, target: Recipient, ctx: &Ctx) {
+        match self.apply(record, ctx) {
             Effect::Nothing => {}
             Effect::Applied(apply, outcome) => self.act_on_apply(now, apply, outcome, target, ctx),
             Effect::Prepared { open } => {

@@ -210,8 +210,14 @@ impl<'s> Writers<'s> {
         Self { snapshot: snapshot.as_mut(), cut }
     }
 
-    fn each(&mut self, keep: impl FnMut(&mut Writer)) {
-        self.snapshot.iter_mut().chain(&mut self.cut).map(|writer| &mut **writer).for_each(keep);
+    #[inline]
+    fn each(&mut self, mut keep: impl FnMut(&mut Writer)) {
+        if let Some(writer) = &mut self.snapshot {
+            keep(writer);
+        }
+        if let Some(writer) = &mut self.cut {
+            keep(writer);
+        }
     }
 
     /// Records are about to change.
