@@ -61,7 +61,7 @@ impl World {
         let voters: Vec<_> = (1..=MACHINES as u16).map(MachineId).collect();
         let replica = |&own: &MachineId| {
             let setup = Setup {
-                shard: shard::Config {
+                shard: shard::ShardConfig {
                     id: ShardId(0),
                     concurrency: Concurrency::named("full").unwrap(),
                     seed: seed * 10 + u64::from(own.0),

@@ -31,7 +31,7 @@ impl Story {
             let concurrency = Concurrency::named("full").unwrap();
             let seed = u64::from(own.0);
             let setup = Setup {
-                shard: shard::Config {
+                shard: shard::ShardConfig {
                     id: SHARD,
                     concurrency,
                     seed,

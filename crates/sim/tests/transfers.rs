@@ -22,7 +22,7 @@ fn follower() -> Node<EntryFormat> {
     let concurrency = Concurrency::named("full").unwrap();
     let voters = (1..=3).map(MachineId).collect();
     let setup = Setup {
-        shard: shard::Config {
+        shard: shard::ShardConfig {
             id: SHARD,
             concurrency,
             seed: 1,

@@ -40,7 +40,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
     let map = ShardMap::founded(machines.collect(), SHARDS);
     let replica = |shard| {
         let seed = u64::from(own) << 32;
-        let config = shard::Config {
+        let config = shard::ShardConfig {
             id: shard,
             concurrency,
             seed,
