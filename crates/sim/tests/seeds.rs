@@ -4,7 +4,7 @@
 use sim::{Focus, Report, run};
 
 /// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 100;
 /// Those of trees that are spread.
 const TREES: u64 = 100;
 
