@@ -15,8 +15,7 @@ impl Story {
     /// A shard of a tree that is spread.
     pub(super) fn of_shard(id: u16) -> Self {
         let config = ShardConfig { id: ShardId(id), ..Self::new().shard.config };
-        let story = Self::leading(config);
-        story
+        Self::leading(config)
     }
 
     /// A leader of one that both have entered.

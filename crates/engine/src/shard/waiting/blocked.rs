@@ -1,10 +1,10 @@
-//! Requests that wait for something to take (`BLPOP` and its family).
+//! Requests that wait for an element (`BLPOP` and its family).
 //!
-//! A waiter holds no lock. When its key gets something, the first in line is told, once; it then
-//! tries, and either ends its wait everywhere or comes back to its old place. Whoever has come back
-//! has found nothing that it could take, whatever the key holds: the next one is told then, who may
-//! wait for another type, and it is told itself again when the key has changed. Meanwhile the key is kept
-//! for it. If the shard knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
+//! A waiter holds no lock. When its key gets something, the first waiter in line is notified, once, and
+//! the key is kept for it. It then tries, and either ends its wait everywhere or comes back to its old
+//! place. A waiter that comes back has found nothing that it could take: the next one, which may wait
+//! for another type, is notified then, and the first one again when the key has changed. If the shard
+//! knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
 
 use crate::limits::BLOCKED_MAX;
 use crate::message::{GatewayId, MachineId, Takes, Token};
