@@ -356,7 +356,7 @@ def test_a_leader_that_is_lost_spoils_no_backup(make_cluster, tmp_path):
         _, said = process.communicate(timeout=120)
         after = marks(markers)
         assert process.returncode == 0, said
-        again += said.count("begins again")
+        again += said.count("trying again")
         taken.append((path, before, after))
         cluster.wait()
     Worker.finish([*movers, *markers], cluster)

@@ -150,7 +150,7 @@ def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
         node.flags += ["--metrics-port", str(ports[-1])]
     cluster.start()
     # The map has a leader a little later than the shards.
-    until(lambda: "NOBODY" not in status(cluster.nodes[0]), 20, "a leader of all shards and the map")
+    until(lambda: "NO LEADER" not in status(cluster.nodes[0]), 20, "a leader of all shards and the map")
     whole = json.loads(status(cluster.nodes[0], "--json"))
     shards = [led for led in whole["led"] if led["name"] != "the map"]
     assert len(shards) == 3 and all(led["leader"] and led["term"] for led in shards), shards

@@ -155,7 +155,7 @@ def test_what_is_wrong_is_said_before_anything_is_measured(agents, tmp_path):
     assert "line 4: \"a\" is already in line 1" in agent(good + "a 127.0.0.1:9\n")
     assert "there is no node \"z\"; known nodes are a, b, c" in agent(good, "z")
     address = good.split()[1]
-    assert f"line 4: a has already {address} (line 1)" in agent(good + f"d {address}\n")
+    assert f"line 4: a already has {address} (line 1)" in agent(good + f"d {address}\n")
     assert "is not an address" in agent(good + "d 127.0.0.1\n")
     assert "3 to 4096 nodes, not 1" in agent("a 127.0.0.1:9\n")
     done = probe("agent", "--peers", tmp_path / "nowhere", "--node", "a", "--dir", tmp_path / "x")

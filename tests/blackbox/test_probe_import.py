@@ -119,8 +119,8 @@ def test_a_file_that_is_cut_is_told(tmp_path):
         (f"{NOW}000,a,b,1\n", (), "has no call; line 1: time out of range"),
         ("time,src,dst\n1,a,b\n", (), "no column latency"),
         ("time,from,ms\n1,a,2\n", (), "no column dst or latency"),
-        (f"time,src,dst,rtt_us\n{NOW},a,b,2\n", (), "say --latency-unit us"),
-        (f"time,src,dst,rtt_ms\n{NOW},a,b,2\n", ("--latency-unit", "us"), "say --latency-unit ms"),
+        (f"time,src,dst,rtt_us\n{NOW},a,b,2\n", (), "use --latency-unit us"),
+        (f"time,src,dst,rtt_ms\n{NOW},a,b,2\n", ("--latency-unit", "us"), "use --latency-unit ms"),
         ("\0\xff" * 99_999, (), "has no call; line 1: line too long"),
     ],
 )

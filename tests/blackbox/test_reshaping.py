@@ -208,7 +208,7 @@ def test_nothing_is_given_to_machines_that_are_away(make_cluster):
     _, name = cluster.newcomer(4)
     claret(first, "add", name)
     said = claret(first, "move", 0, "1,2,4", fails=True)
-    assert "machine 4 is to hold shard 0, and is not connected" in said
+    assert "machine 4 is to hold shard 0 but is not connected" in said
     assert held(first)["shard 0"] == "1,2,3"
     third.kill()
     said = claret(first, "move", 1, "1,3", fails=True)
