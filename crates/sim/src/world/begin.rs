@@ -18,6 +18,9 @@ use engine::message::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
 
+/// Pause after which accounts are filled once more.
+const DEPOSIT_AGAIN_US: u64 = 100_000;
+
 impl World {
     /// The run of a seed.
     pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
@@ -148,8 +151,14 @@ impl World {
             self.send(client, command.clone());
         }
         let mut replies = Vec::new();
+        let mut again_us = None;
         while let Some(((time, _), event)) = self.queue.pop_first() {
             self.now_us = self.now_us.max(time);
+            if again_us.take_if(|at_us| *at_us <= self.now_us).is_some() {
+                for command in &commands {
+                    self.send(client, command.clone());
+                }
+            }
             if self.now_us > PATIENCE_US {
                 return Err("no leader is found at the beginning".to_owned());
             }
@@ -161,9 +170,7 @@ impl World {
                 if let Reply::Error(error) = reply {
                     if error.code() == "CLUSTERDOWN" {
                         // It takes as long to elect the first leaders, and it had no effect.
-                        for command in &commands {
-                            self.send(client, command.clone());
-                        }
+                        again_us = Some(self.now_us + DEPOSIT_AGAIN_US);
                         continue;
                     }
                     return Err(format!("the accounts are not filled: {error}"));
