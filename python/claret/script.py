@@ -168,7 +168,7 @@ class Script:
         self._request = request
         self._end = end
         self._deferred = deferred
-        # Unsent commands, each with the placeholder of its deferred reply.
+        # Unsent commands, each with the `Deferred` that gets its reply.
         self._unsent = [(begin, None)]
         self._flying = []
         # Deferred commands in the order in which the commit will answer them.

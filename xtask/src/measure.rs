@@ -8,6 +8,7 @@ mod structure;
 
 use crate::tidy::Tree;
 use crate::tidy::crates::production;
+use std::io::Write;
 
 /// One measure.
 struct Measure {
@@ -31,7 +32,7 @@ fn measures(tree: &Tree) -> Vec<Measure> {
     let engine = production(tree, ENGINE);
     let methods = structure::methods(&engine);
     let of = |name: &str| methods.get(name).copied().unwrap_or(0);
-    add("methods-of-gateway", 60, 289, of("Gateway"), Vec::new());
+    add("methods-of-gateway", 60, 288, of("Gateway"), Vec::new());
     add("methods-of-shard", 60, 370, of("Shard"), Vec::new());
     let most = methods.iter().filter(|(name, _)| !matches!(name.as_str(), "Gateway" | "Shard"));
     let mut most: Vec<(usize, &str)> = most.map(|(name, n)| (*n, name.as_str())).collect();
@@ -107,27 +108,32 @@ fn lines(tree: &Tree) -> Vec<(String, usize, usize)> {
 pub fn run(words: &[&str]) -> Result<(), String> {
     let tree = Tree::read()?;
     let found = measures(&tree);
-    if let [name, below @ ..] = words {
-        let measure = found.iter().find(|measure| measure.name == *name);
-        let measure = measure.ok_or_else(|| format!("no measure is called {name}"))?;
-        let below = below.first().copied().unwrap_or_default();
-        for line in measure.details.iter().filter(|line| line.contains(below)) {
-            println!("{line}");
+    let page = match words {
+        [name, below @ ..] => {
+            let measure = found.iter().find(|measure| measure.name == *name);
+            let measure = measure.ok_or_else(|| format!("no measure is called {name}"))?;
+            let below = below.first().copied().unwrap_or_default();
+            let lines = measure.details.iter().filter(|line| line.contains(below));
+            lines.map(|line| format!("{line}\n")).collect()
         }
-        return Ok(());
-    }
-    println!("{:28}{:>8}{:>8}{:>8}", "measure", "now", "bound", "wanted");
-    for Measure { name, wanted, bound, value, .. } in found {
-        println!("{name:28}{value:8}{bound:8}{wanted:8}");
-    }
-    println!("\n{:28}{:>10}{:>12}", "crate", "code", "all lines");
-    let lines = lines(&tree);
-    for (name, code, all) in &lines {
-        println!("{name:28}{code:10}{all:12}");
-    }
-    let sum = |of: fn(&(String, usize, usize)) -> usize| lines.iter().map(of).sum::<usize>();
-    println!("{:28}{:10}{:12}", "together", sum(|line| line.1), sum(|line| line.2));
+        [] => page(&found, &lines(&tree)),
+    };
+    // A reader such as `head` may take only the beginning.
+    let _ = std::io::stdout().write_all(page.as_bytes());
     Ok(())
+}
+
+/// The table of all measures, and the lines of all crates.
+fn page(measures: &[Measure], lines: &[(String, usize, usize)]) -> String {
+    let mut rows = vec![format!("{:28}{:>8}{:>8}{:>8}", "measure", "now", "bound", "wanted")];
+    rows.extend(measures.iter().map(|Measure { name, wanted, bound, value, .. }| {
+        format!("{name:28}{value:8}{bound:8}{wanted:8}")
+    }));
+    rows.push(format!("\n{:28}{:>10}{:>12}", "crate", "code", "all lines"));
+    rows.extend(lines.iter().map(|(name, code, all)| format!("{name:28}{code:10}{all:12}")));
+    let sum = |of: fn(&(String, usize, usize)) -> usize| lines.iter().map(of).sum::<usize>();
+    rows.push(format!("{:28}{:10}{:12}\n", "together", sum(|line| line.1), sum(|line| line.2)));
+    rows.join("\n")
 }
 
 /// Measures that are above their bounds.

@@ -190,7 +190,7 @@ impl Driver {
             input.drain(..taken);
             self.connections[client].stream.input = input;
             if read < READ_BYTES {
-                // No more data for now; more data raises a new event.
+                // The socket is drained; new data raises an event.
                 return Ok(());
             }
         }

@@ -568,7 +568,7 @@ fn a_blocking_pop_tries_waits_and_tries_again() {
         other => panic!("a transaction of its own: {other:?}"),
     };
     let txn = first(&sent[0].2);
-    assert!(txn.is_taker() && txn.age.began < story.gateway.new_age().began);
+    assert!(txn.is_taker() && txn.age.began < story.gateway.core.new_age().began);
     story.answer(sent[0].1, taken(Reply::Nil));
     let waits = story.sent();
     assert_eq!(waits.len(), 2, "somebody else was faster: it waits again");

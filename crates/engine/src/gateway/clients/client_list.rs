@@ -45,9 +45,9 @@ pub struct ClientLine {
     /// RESP version.
     pub protocol: u8,
     /// Library that it says it uses.
-    pub library: String,
+    pub lib_name: String,
     /// Version of that library.
-    pub library_version: String,
+    pub lib_ver: String,
 }
 
 impl ClientLine {
@@ -95,7 +95,7 @@ impl fmt::Display for ClientLine {
         write!(f, "oll={list} omem={} tot-mem={held} events=r ", self.output_bytes)?;
         let command = if self.command.is_empty() { "NULL" } else { &self.command };
         write!(f, "cmd={command} user={} redir=-1 resp={} ", self.user, self.protocol)?;
-        write!(f, "lib-name={} lib-ver={}", self.library, self.library_version)
+        write!(f, "lib-name={} lib-ver={}", self.lib_name, self.lib_ver)
     }
 }
 

@@ -75,8 +75,8 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
         (b"setinfo", 4) => {
             let value = args.get(3).unwrap_or_default();
             let (attribute, field) = match () {
-                () if args.is(2, "LIB-NAME") => ("lib-name", &mut about.library),
-                () if args.is(2, "LIB-VER") => ("lib-ver", &mut about.library_version),
+                () if args.is(2, "LIB-NAME") => ("lib-name", &mut about.lib_name),
+                () if args.is(2, "LIB-VER") => ("lib-ver", &mut about.lib_ver),
                 () => {
                     let what = text(args.get(2).unwrap_or_default());
                     return ErrorReply::err(format!("Unrecognized option '{what}'")).into();
@@ -234,8 +234,8 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
         command: session.command.to_owned(),
         user: session.user.as_ref().map_or(String::new(), |user| user.name().to_owned()),
         protocol: session.protocol,
-        library: about.library.clone(),
-        library_version: about.library_version.clone(),
+        lib_name: about.lib_name.clone(),
+        lib_ver: about.lib_ver.clone(),
     }
 }
 

@@ -181,7 +181,7 @@ impl Gateway {
 
     /// Sends commands to several shards as a stream, or as the next part of one.
     fn issue(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>) {
-        let age = self.new_age();
+        let age = self.core.new_age();
         let chained = self.core.config.order.is_handed_on();
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));

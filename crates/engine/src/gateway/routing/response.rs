@@ -3,7 +3,7 @@
 use super::unread::What;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
-pub(in crate::gateway) use crate::gateway::errors::unexpected;
+use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Pending;
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::txn::work::{Finish, Outcome};

@@ -103,7 +103,7 @@ impl Gateway {
         let request = session.request.take();
         let txn = match retry {
             Some(old) => TxnId { attempt: old.attempt + 1, ..old },
-            None => TxnId { age: self.new_age(), attempt: 0 },
+            None => TxnId { age: self.core.new_age(), attempt: 0 },
         };
         let job = if lockless {
             self.jobs.insert(Job::Intervals(Box::new(Intervals::new(txn, id))))

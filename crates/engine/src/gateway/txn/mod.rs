@@ -229,11 +229,6 @@ impl Txn {
 }
 
 impl Gateway {
-    /// A new age, smaller than all later ones of this gateway.
-    pub(super) fn new_age(&mut self) -> Age {
-        self.core.new_age()
-    }
-
     /// Makes a transaction known; gives its job.
     pub(super) fn add_txn(&mut self, txn: Txn) -> u64 {
         let id = txn.id;
@@ -256,7 +251,7 @@ impl Gateway {
     /// Begins a program step by step; with `reread`, all its reads are carried out under locks, and
     /// `reread` makes the reply out of theirs then.
     pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
-        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let id = TxnId { age: self.core.new_age(), attempt: 0 };
         self.begin_program(id, program, reread);
     }
 
@@ -276,8 +271,8 @@ impl Gateway {
     /// needs besides, they do not keep it from that.
     fn new_taker(&mut self) -> TxnId {
         // Two numbers of the clock, so that halves of them differ.
-        self.new_age();
-        let Age { began, gateway } = self.new_age();
+        self.core.new_age();
+        let Age { began, gateway } = self.core.new_age();
         let age = Age { began: Timestamp(began.0 / 2), gateway };
         TxnId { age, attempt: TxnId::TAKER }
     }
@@ -305,7 +300,7 @@ impl Gateway {
         guards: Vec<Guard>,
         request: Option<RequestId>,
     ) {
-        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let id = TxnId { age: self.core.new_age(), attempt: 0 };
         self.begin_operations(id, (target, ops, finish), guards, request);
     }
 

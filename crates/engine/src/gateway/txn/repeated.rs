@@ -149,7 +149,7 @@ impl Gateway {
             return self.complete(target, &finish, replies.into_iter());
         };
         let Keep { request, home, .. } = *keep;
-        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let id = TxnId { age: self.core.new_age(), attempt: 0 };
         let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
         let mut txn = Txn::new(id, target.session, role);
         (txn.form, txn.work.outcomes) = (form, outcomes);

@@ -329,7 +329,7 @@ impl Gateway {
                 let reply = wait.leaves.take().unwrap_or_else(|| wait.blocking.on_timeout.clone());
                 self.end_wait(job, reply);
             }
-            other => self.stop_waiting(job, crate::gateway::routing::response::unexpected(&other)),
+            other => self.stop_waiting(job, crate::gateway::errors::unexpected(&other)),
         }
     }
 

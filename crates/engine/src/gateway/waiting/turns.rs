@@ -55,7 +55,7 @@ impl Gateway {
                 [b"r", &client[..], format!(" {number}").as_bytes()].concat()
             }
             None => {
-                let Age { began, gateway } = self.new_age();
+                let Age { began, gateway } = self.core.new_age();
                 let GatewayId { machine, worker, life } = gateway;
                 format!("g{}.{worker}.{life}.{}", machine.0, began.0).into_bytes()
             }
