@@ -142,6 +142,11 @@ impl ShardMap {
         Some((split, (*all.get(usize::from(split.child.0))?)?))
     }
 
+    /// The split in which a shard gave slots last, or is giving them.
+    pub fn latest_split(&self, shard: ShardId) -> Option<Split> {
+        self.splits.iter().rfind(|split| split.parent == shard).copied()
+    }
+
     /// The split that makes a shard, if it is one of those that splits have made.
     pub fn origin(&self, shard: ShardId) -> Option<Split> {
         self.splits.iter().find(|split| split.child == shard).copied()

@@ -7,7 +7,7 @@
 use super::{Result, say};
 use client::{Client, Command};
 use engine::level::Level;
-use engine::map::{ShardMap, list, name_of, parse_machines};
+use engine::map::{MapError, ShardMap, Split, list, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ pub async fn upgrade(client: &Client) -> Result<()> {
         eprintln!("the cluster already uses level {newest}");
         return Ok(());
     }
-    change(client, |map| map.raised(newest)).await?;
+    change(client, |map, _| map.raised(newest)).await?;
     eprintln!("the cluster now uses level {newest} instead of {before}");
     Ok(())
 }
@@ -150,23 +150,27 @@ fn parse_line(line: &str) -> Option<Held> {
 
 /// Writes the map that `next` derives from the current one; retries after a concurrent change.
 /// Returns the cluster's map afterwards.
+///
+/// An attempt whose answer was lost may have been written, and others may have written after it: the
+/// next attempt must find that out, or the change would be made twice. `next` is given the map that
+/// was tried before, and returns the current one unchanged if that holds what was tried.
 async fn change(
     client: &Client,
-    next: impl Fn(&ShardMap) -> std::result::Result<ShardMap, engine::map::MapError>,
+    next: impl Fn(&ShardMap, Option<&ShardMap>) -> std::result::Result<ShardMap, MapError>,
 ) -> Result<ShardMap> {
+    let mut tried = None;
     for _ in 0..ATTEMPTS {
         let before = map(client).await?;
-        let after = next(&before).map_err(|error| error.to_string())?;
+        let after = next(&before, tried.as_ref()).map_err(|error| error.to_string())?;
         if same(&before, &after) {
             return Ok(before);
         }
         wait_for_holders(client, &before, &after).await?;
         let set = Command::new("SHARDMAP").arg("SET").arg(after.to_string());
         let written = say(client, set).await;
-        // An attempt whose answer was lost may have written it.
         for _ in 0..5 {
             let now = map(client).await?;
-            if now == after {
+            if now == after || now.epoch > before.epoch && written.is_ok() {
                 return Ok(after);
             }
             if now.epoch > before.epoch {
@@ -174,6 +178,7 @@ async fn change(
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+        tried = Some(after);
         if let Err(error) = written
             && !error.contains("CHANGED")
             && !error.contains("comes next")
@@ -268,7 +273,7 @@ pub async fn add(client: &Client, machine: MachineId, address: &str) -> Result<(
         eprintln!("machine {} is already in the cluster", machine.0);
         return Ok(());
     }
-    change(client, |map| map.with(machine, address)).await?;
+    change(client, |map, tried| admitted(map, tried, machine, address)).await?;
     eprintln!(
         "machine {0} is admitted: start it with --node {0} --join, and then run `claret cluster \
          rebalance --copies N` or `claret cluster move` lets it hold shards",
@@ -283,37 +288,73 @@ pub async fn remove(client: &Client, machine: MachineId) -> Result<()> {
         eprintln!("machine {} is not in the cluster", machine.0);
         return Ok(());
     }
-    let vacated = change(client, |map| map.vacated(machine)).await?;
+    let vacated = change(client, |map, _| map.vacated(machine)).await?;
     wait_for(client, &vacated).await?;
-    change(client, |map| map.without(machine)).await?;
+    change(client, |map, tried| removed(map, tried, machine)).await?;
     eprintln!("machine {} can be stopped; its number will never be used again", machine.0);
     Ok(())
 }
 
 /// Places a shard, or the map, on other machines.
 pub async fn place(client: &Client, shard: ShardId, machines: &[MachineId]) -> Result<()> {
-    let wanted = change(client, |map| map.placed(shard, machines)).await?;
+    let wanted = change(client, |map, _| map.placed(shard, machines)).await?;
     wait_for(client, &wanted).await
 }
 
 /// Spreads shards evenly, with this many copies of each.
 pub async fn spread(client: &Client, copies: usize) -> Result<()> {
-    let wanted = change(client, |map| map.balanced(copies)).await?;
+    let wanted = change(client, |map, _| map.balanced(copies)).await?;
     wait_for(client, &wanted).await
+}
+
+/// The next map with a machine, or this one if the machine was admitted when it was tried before.
+fn admitted(
+    map: &ShardMap,
+    tried: Option<&ShardMap>,
+    machine: MachineId,
+    address: &str,
+) -> std::result::Result<ShardMap, MapError> {
+    match map.machines.get(&machine) {
+        Some(known) if tried.is_some() && known == address => Ok(map.clone()),
+        _ => map.with(machine, address),
+    }
+}
+
+/// The next map without a machine, or this one if the machine was removed when it was tried before.
+fn removed(
+    map: &ShardMap,
+    tried: Option<&ShardMap>,
+    machine: MachineId,
+) -> std::result::Result<ShardMap, MapError> {
+    if tried.is_some() && map.gone.contains(&machine) {
+        return Ok(map.clone());
+    }
+    map.without(machine)
+}
+
+/// The next map, in which a shard is being split. It is this one if that is so already, or if the
+/// split that was tried before was written: it may even be done.
+fn divided(
+    map: &ShardMap,
+    tried: Option<&ShardMap>,
+    shard: ShardId,
+    at: Option<u16>,
+) -> std::result::Result<ShardMap, MapError> {
+    let written = tried.and_then(|tried| tried.splitting(shard)).is_some_and(|(split, _)| {
+        map.origin(split.child).is_some_and(|known| Split { done: false, ..known } == split)
+    });
+    let under_way =
+        map.splitting(shard).is_some_and(|(split, _)| at.is_none_or(|at| at == split.at));
+    if written || under_way { Ok(map.clone()) } else { map.split(shard, at) }
 }
 
 /// Splits a shard, or watches a split in progress, until the new shard has a leader.
 pub async fn split(client: &Client, shard: ShardId, at: Option<u16>) -> Result<()> {
-    let wanted = change(client, |map| match map.splitting(shard) {
-        Some((split, _)) if at.is_none_or(|at| at == split.at) => Ok(map.clone()),
-        _ => map.split(shard, at),
-    })
-    .await?;
-    let Some((split, (first, last))) = wanted.splitting(shard) else {
+    let wanted = change(client, |map, tried| divided(map, tried, shard, at)).await?;
+    let Some(Split { child, at: first, .. }) = wanted.latest_split(shard) else {
         return Err(format!("shard {} is not being split", shard.0));
     };
-    let child = split.child;
-    eprintln!("slots {first} to {last} of shard {} go to shard {}", shard.0, child.0);
+    eprintln!("the slots of shard {} from {first} on go to shard {}", shard.0, child.0);
     loop {
         let done = map(client).await?.origin(child).is_some_and(|split| split.done);
         let held = holders(client).await?;
@@ -352,6 +393,31 @@ mod tests {
         assert_eq!((unled.name.as_str(), unled.leader), ("the map", None));
         assert_eq!(parse_led("shard 3 leader x term 7 since_ms 1000"), None);
         assert_eq!(parse_led("rubbish"), None);
+    }
+
+    #[test]
+    fn a_change_whose_answer_was_lost_is_not_made_twice() {
+        let machines = [(MachineId(1), "a:1".to_owned())].into();
+        let map = ShardMap::founded(machines, 2);
+        let shard = ShardId(0);
+
+        let split = divided(&map, None, shard, None).unwrap();
+        assert_eq!(divided(&split, Some(&split), shard, None).unwrap(), split, "under way");
+        let done = split.split_done(ShardId(2));
+        assert_eq!(divided(&done, Some(&split), shard, None).unwrap(), done, "even done");
+        assert_eq!(done.latest_split(shard).unwrap().child, ShardId(2));
+        assert_ne!(divided(&done, None, shard, None).unwrap(), done, "a new split");
+        let other = map.split(ShardId(1), None).unwrap();
+        let both = divided(&other, Some(&split), shard, None).unwrap();
+        assert_eq!(both.latest_split(shard).unwrap().child, ShardId(3), "another one came first");
+
+        let more = admitted(&map, None, MachineId(2), "b:1").unwrap();
+        assert_eq!(admitted(&more, Some(&more), MachineId(2), "b:1").unwrap(), more);
+        admitted(&more, Some(&more), MachineId(2), "c:1").unwrap_err();
+        admitted(&more, None, MachineId(2), "b:1").unwrap_err();
+        let fewer = removed(&more, None, MachineId(2)).unwrap();
+        assert_eq!(removed(&fewer, Some(&fewer), MachineId(2)).unwrap(), fewer);
+        removed(&fewer, None, MachineId(2)).unwrap_err();
     }
 
     #[test]
