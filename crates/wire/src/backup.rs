@@ -1,9 +1,9 @@
-//! The file of a backup as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Backup files as bytes, version 1. `docs/internals/formats.md` has the layout.
 //!
-//! The file begins with [`beginning`]; then come frames, each with its length and a CRC-32 (IEEE) of
-//! length and payload: what the backup is of, pieces of the snapshots of all shards, in any order
-//! between shards, and an end mark with a checksum of everything before it. So a file that was cut
-//! off, anywhere, is known for one, and so are pieces that are missing or stand in another order.
+//! The file begins with [`beginning`]. Frames follow, each with its length and a CRC-32 (IEEE) of
+//! length and payload: a description of the backup, pieces of the snapshots of all shards (pieces
+//! of different shards may alternate), and an end mark with a checksum of everything before it. A
+//! truncated file is therefore recognized, and so are missing or reordered pieces.
 
 use crate::bytes::{Reader, put_u16, put_u32, put_u64, put_word};
 use crate::snapshot::{FRAME_HEADER_BYTES, checksum, part_len};
@@ -11,9 +11,9 @@ use adt::Corrupt;
 use engine::limits::{SHARDS_MAX, SNAPSHOT_PIECE_BYTES};
 use engine::message::ShardId;
 
-/// The version that is written and read.
+/// Version that is written and read.
 pub const VERSION: u32 = 1;
-/// What every file of a backup begins with.
+/// Magic number at the start of every backup.
 const MAGIC: [u8; 8] = *b"CLARETBK";
 /// Bytes before the first frame.
 pub const BEGINNING_BYTES: usize = 12;
@@ -24,16 +24,16 @@ const ABOUT: u8 = 1;
 const PIECE: u8 = 2;
 const END: u8 = 3;
 
-/// What a backup is of.
+/// Description of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// When it was taken, in milliseconds since 1970, by the clock of the machine that wrote it.
+    /// Time of the backup in milliseconds since 1970, by the clock of the machine that wrote it.
     pub taken_ms: u64,
-    /// For how long writes had to wait, in microseconds.
+    /// Duration for which writes were held back, in microseconds.
     pub held_us: u64,
-    /// Name of the cluster; empty if the server was alone.
+    /// Name of the cluster; empty for a stand-alone server.
     pub cluster: String,
-    /// The shard map, as text; empty if the server was alone.
+    /// The shard map, as text; empty for a stand-alone server.
     pub map: String,
     /// Version of the program that wrote it.
     pub written_by: String,
@@ -41,19 +41,19 @@ pub struct About {
     pub shards: u16,
 }
 
-/// A part of the file.
+/// Part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Comes first.
+    /// First frame.
     About(About),
-    /// A piece of a shard's snapshot, which is cut anywhere; the pieces of one shard are in order.
+    /// Piece of a shard's snapshot, split at any byte. The pieces of one shard are in order.
     Piece {
         /// The shard.
         shard: ShardId,
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// Comes last.
+    /// Last frame.
     End {
         /// Number of frames before this one.
         frames: u64,
@@ -62,7 +62,7 @@ pub enum Frame {
     },
 }
 
-/// What a file begins with.
+/// First bytes of a file: magic number and version.
 pub fn beginning() -> [u8; BEGINNING_BYTES] {
     let mut bytes = [0; BEGINNING_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -70,14 +70,14 @@ pub fn beginning() -> [u8; BEGINNING_BYTES] {
     bytes
 }
 
-/// The version of a file that begins like this; nothing if it is no backup.
+/// Version of a file with these first bytes; `None` if it is no backup.
 pub fn version_of(beginning: &[u8; BEGINNING_BYTES]) -> Option<u32> {
     let version = beginning.strip_prefix(&MAGIC)?;
     version.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Length in bytes of the frame that begins here, as its first eight bytes declare it; nothing if
-/// they are not there, or the length cannot be right.
+/// Length in bytes of the frame at the start of `bytes`, as its first eight bytes declare it;
+/// `None` if they are incomplete or the length is impossible.
 pub fn frame_len(bytes: &[u8]) -> Option<u64> {
     part_len(bytes).filter(|len| *len <= FRAME_BYTES_MAX)
 }
@@ -113,7 +113,7 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) {
     header[8..].copy_from_slice(&checksum(len, payload).to_le_bytes());
 }
 
-/// Reads a frame, of which all bytes are there and no others.
+/// Reads exactly one frame, of which `bytes` must hold all and nothing else.
 ///
 /// # Errors
 /// If it is damaged.

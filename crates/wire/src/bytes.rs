@@ -1,4 +1,5 @@
-//! The small change of the binary formats: little-endian numbers and length-prefixed words.
+//! Building blocks of the binary formats: little-endian numbers and length-prefixed byte strings
+//! (*words*).
 
 use adt::Corrupt;
 
@@ -14,7 +15,7 @@ pub(crate) fn put_u64(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A number of things, or a length.
+/// Writes a count or a length.
 ///
 /// # Panics
 /// If it has more than 32 bits: the limits of the product are far below.
@@ -26,7 +27,7 @@ pub(crate) fn put_word(word: &[u8], out: &mut Vec<u8>) {
     Form::Wide.put_word(word, out);
 }
 
-/// A byte that tells whether there is a number, then the number.
+/// Writes a flag byte for the presence of a number, then the number.
 pub(crate) fn put_option(value: Option<u64>, out: &mut Vec<u8>) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -34,7 +35,7 @@ pub(crate) fn put_option(value: Option<u64>, out: &mut Vec<u8>) {
     }
 }
 
-/// A byte that tells whether there is a word, then the word.
+/// Writes a flag byte for the presence of a word, then the word.
 pub(crate) fn put_optional_word(word: Option<&[u8]>, out: &mut Vec<u8>) {
     out.push(u8::from(word.is_some()));
     if let Some(word) = word {
@@ -42,10 +43,10 @@ pub(crate) fn put_optional_word(word: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// How counts, lengths and numbers that are small as a rule are written.
+/// Encoding of counts, lengths and numbers that are usually small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// With all the bytes of their type.
+    /// Every byte of the type.
     #[default]
     Wide,
     /// Seven bits a byte, the lowest first, with the eighth bit on all bytes but the last (LEB128, as
@@ -68,7 +69,7 @@ impl Form {
         }
     }
 
-    /// A number of things, or a length.
+    /// Writes a count or a length.
     ///
     /// # Panics
     /// Like [`put_count`].
@@ -90,7 +91,7 @@ fn put_short(mut value: u32, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Reads from hostile bytes: whatever is not there is [`Corrupt`].
+/// Reader of hostile bytes: a read past their end is [`Corrupt`].
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     form: Form,
@@ -101,12 +102,13 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, form: Form::Wide }
     }
 
-    /// Counts, lengths of words and [`Reader::small_u32`] are written like this from here on.
+    /// Sets the form in which counts, lengths of words and [`Reader::small_u32`] are read from here
+    /// on.
     pub(crate) fn set_form(&mut self, form: Form) {
         self.form = form;
     }
 
-    /// What was not read yet.
+    /// Bytes not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -139,9 +141,9 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A number of things that take at least `bytes` bytes each: never more than can follow.
+    /// Reads a number of items that take at least `bytes` bytes each: never more than can follow.
     ///
-    /// In the short form, which the bytes of an empty word may have, that is one byte each.
+    /// In the short form an item takes at least one byte, because an empty word takes one.
     pub(crate) fn count(&mut self, bytes: usize) -> Result<usize, Corrupt> {
         let count = self.small_u32()? as usize;
         let bytes = if self.form == Form::Short { 1 } else { bytes };
@@ -153,7 +155,7 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// A number that [`Form::put_u32`] has written.
+    /// Reads a number written by [`Form::put_u32`].
     pub(crate) fn small_u32(&mut self) -> Result<u32, Corrupt> {
         if self.form == Form::Wide {
             return self.u32();
@@ -162,7 +164,7 @@ impl<'a> Reader<'a> {
         for shift in (0..32).step_by(7) {
             let byte = self.u8()?;
             let bits = u32::from(byte & 0x7f);
-            // Neither more bits than there are nor more bytes than it takes.
+            // Neither more bits than the type has nor more bytes than necessary.
             if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
                 return Err(Corrupt);
             }
@@ -174,7 +176,7 @@ impl<'a> Reader<'a> {
         Err(Corrupt)
     }
 
-    /// A number that [`Form::put_u16`] has written.
+    /// Reads a number written by [`Form::put_u16`].
     pub(crate) fn small_u16(&mut self) -> Result<u16, Corrupt> {
         match self.form {
             Form::Wide => self.u16(),
@@ -186,7 +188,7 @@ impl<'a> Reader<'a> {
         if self.flag()? { self.word().map(Some) } else { Ok(None) }
     }
 
-    /// A word that is text.
+    /// Reads a word that must be UTF-8.
     pub(crate) fn text(&mut self) -> Result<&'a str, Corrupt> {
         std::str::from_utf8(self.word()?).map_err(|_| Corrupt)
     }
@@ -203,7 +205,7 @@ impl<'a> Reader<'a> {
         if self.flag()? { self.u64().map(Some) } else { Ok(None) }
     }
 
-    /// Everything must have been read.
+    /// Fails unless everything was read.
     pub(crate) fn finish(self) -> Result<(), Corrupt> {
         if self.rest.is_empty() { Ok(()) } else { Err(Corrupt) }
     }

@@ -1,7 +1,7 @@
-//! What clients of the coordination service ask for and are told, as logs and parcels hold it.
+//! Requests and replies of the coordination service, as logs and parcels hold them.
 //!
-//! Counts and lengths are in the [`Form`] of what it is part of. Versions are -1 so often that they
-//! always have all of their bytes.
+//! Counts and lengths are in the [`Form`] of the surrounding message. Versions are -1 so often that
+//! they always have all of their bytes.
 
 use crate::bytes::{Form, Reader, put_u16, put_u32, put_u64};
 use crate::entry::{put_shards_in, read_shards};
@@ -58,14 +58,14 @@ const SESSION: u8 = 11;
 const REFUSED: u8 = 12;
 const JOINED: u8 = 13;
 
-/// What a node is to be, as bits of one byte.
+/// Kind of a new node, as bits of one byte.
 const EPHEMERAL: u8 = 1;
 const SEQUENTIAL: u8 = 2;
 const WITH_STAT: u8 = 4;
 const CONTAINER: u8 = 8;
 const TTL: u8 = 16;
 
-/// The shortest of their kind where counts have all of their bytes.
+/// Shortest encoding of each kind where counts have all of their bytes.
 const WORD_BYTES_MIN: usize = 4;
 const IDENTITY_BYTES_MIN: usize = 2 * WORD_BYTES_MIN;
 const ACL_BYTES_MIN: usize = 4 + IDENTITY_BYTES_MIN;
@@ -93,7 +93,7 @@ const CODES: [Code; 18] = [
     Code::QuotaExceeded,
 ];
 
-/// The reason with this number.
+/// Reason with this number.
 pub(crate) fn code(number: i32) -> Option<Code> {
     CODES.into_iter().find(|code| *code as i32 == number)
 }
@@ -132,7 +132,7 @@ fn put_blobs(form: Form, blobs: &[Blob], out: &mut Vec<u8>) {
     blobs.iter().for_each(|blob| form.put_word(blob, out));
 }
 
-/// What was only announced allocates nothing: the list grows with what is read.
+/// Reads a list, which grows with the bytes read: the declared count allocates nothing.
 fn get_list<T>(
     reader: &mut Reader<'_>,
     bytes_min: usize,
@@ -431,7 +431,7 @@ pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
 }
 
 /// # Panics
-/// If there are several among several: no client can ask that, and nobody would read it.
+/// If a `Multi` lies within a `Multi`: no client can send that, and no decoder accepts it.
 pub(crate) fn put_read(form: Form, read: &Read, out: &mut Vec<u8>) {
     let kind = match read {
         Read::Exists(_) => EXISTS,
@@ -481,7 +481,7 @@ fn get_read_of(kind: u8, reader: &mut Reader<'_>) -> Result<Read, Corrupt> {
 }
 
 /// # Panics
-/// If there are answers to several among answers to several.
+/// If the reply to a `Multi` lies within another.
 pub(crate) fn put_reply(form: Form, result: &Result<Reply, Code>, out: &mut Vec<u8>) {
     let reply = match result {
         Ok(reply) => reply,

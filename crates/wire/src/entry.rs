@@ -1,7 +1,7 @@
 //! Log entries as bytes, version 1. `docs/internals/formats.md` has the layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
-//! format does not know the data types. Checksums are the log's business: it covers an entry
+//! format does not know the data types. The log computes the checksum, which covers an entry
 //! together with its index and term.
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
@@ -24,9 +24,9 @@ use engine::pipeline::{Group, Place, StreamId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// First byte of entries and of parts of snapshots: they share the forms of what both have.
+/// First byte of entries and of snapshot parts, which share the encodings of their common fields.
 pub(crate) const VERSION: u8 = 1;
-/// Most records that an entry of this version can hold, whatever shards do today.
+/// Most records that an entry of this version can hold, independent of the shards' own limit.
 const RECORDS_MAX: usize = 1 << 17;
 const _: () = assert!(4 * ENTRY_RECORDS_MAX < RECORDS_MAX);
 
@@ -54,7 +54,7 @@ const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
 const HAS_FENCES: u8 = 4;
 
-/// The log entry formats of this version of the product.
+/// Log entry format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryFormat;
 
@@ -67,7 +67,7 @@ impl EntryCodec for EntryFormat {
     /// If the entry has more than 131,072 records; shards close entries long before.
     fn encode(&self, entry: &Entry, _: Level, out: &mut Vec<u8>) {
         assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
-        // There is one level so far, and one form.
+        // There is one level so far, and one encoding.
         out.push(VERSION);
         put_u64(entry.now_ms, out);
         put_u64(entry.ts.0, out);
@@ -98,7 +98,7 @@ impl EntryCodec for EntryFormat {
     }
 }
 
-/// The version that everything after it is written in: there is one.
+/// Reads the version byte, which applies to everything after it. Only one version exists.
 pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<(), Corrupt> {
     match reader.u8()? {
         VERSION => Ok(()),
@@ -212,7 +212,7 @@ fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, 
     })
 }
 
-/// A record about a pipeline over several shards.
+/// Reads a record about a pipeline over several shards.
 fn read_stream_record(
     kind: u8,
     reader: &mut Reader<'_>,
@@ -253,7 +253,7 @@ fn read_stream_record(
     })
 }
 
-/// A group whose order is handed on, or not.
+/// Reads a group, chained or not.
 fn read_group_of(
     chained: bool,
     reader: &mut Reader<'_>,
@@ -271,14 +271,14 @@ fn read_streams(reader: &mut Reader<'_>) -> Result<Vec<StreamId>, Corrupt> {
     Ok(streams)
 }
 
-/// The operations that other replicas need: everything up to the last write. Earlier reads stay,
-/// because random numbers are handed out by position.
+/// Operations that other replicas need: all up to the last write. Earlier reads stay, because
+/// random numbers are assigned by position.
 fn needed(ops: &[KeyedOp]) -> &[KeyedOp] {
     let last_write = ops.iter().rposition(|(_, op)| op.is_write());
     &ops[..last_write.map_or(0, |i| i + 1)]
 }
 
-/// How records are written, and the words of one operation; the memory is used again.
+/// Encoder of records, with the words of one operation. Its memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     form: Form,
@@ -286,13 +286,13 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// How numbers are written.
+    /// Encoding of numbers.
     pub(crate) fn form(&self) -> Form {
         self.form
     }
 }
 
-/// Bounds of the words of one operation; the memory is used again.
+/// Bounds of the words of one operation. The memory is reused.
 pub(crate) type Spans = Vec<(u32, u32)>;
 
 pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8>) {
@@ -399,7 +399,7 @@ pub(crate) fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Keye
     record::decode(&Args::new(buffer, spans)).map_err(|_| Corrupt)
 }
 
-/// All operations are written: reads of a prepared transaction hold back others until it is
+/// Writes a prepared transaction with all its operations: its reads block others until it is
 /// decided, on every replica alike.
 pub(crate) fn put_prepare(prepare: &Prepare, words: &mut Words, out: &mut Vec<u8>) {
     put_txn_in(words.form, prepare.txn, out);
@@ -448,7 +448,7 @@ pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt
 
 pub(crate) fn put_remembered(form: Form, told: &Remembered, out: &mut Vec<u8>) {
     put_request_in(form, &told.request, out);
-    // Replies have numbers of one length, whatever those around them have.
+    // Numbers inside replies are always wide, whatever the form around them.
     let mut replies = Vec::new();
     put_replies(&told.replies, &mut replies);
     form.put_word(&replies, out);

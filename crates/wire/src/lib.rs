@@ -1,8 +1,8 @@
-//! What the bytes are: the protocols of clients, entries of the log, snapshots,
-//! what machines say to each other.
+//! Byte formats: the protocols of clients, log entries, snapshots, backups, and messages between
+//! machines.
 //!
 //! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
-//! length as hostile: nothing is allocated for what has only been announced.
+//! length as hostile: a declared length alone allocates nothing.
 
 pub mod backup;
 mod bytes;

@@ -1,9 +1,9 @@
-//! What machines of a cluster say to each other, as bytes, version 1. `docs/internals/formats.md`
-//! has the layout.
+//! Messages between the machines of a cluster, as bytes, version 1. `docs/internals/formats.md` has
+//! the layout.
 //!
 //! Every parcel stands alone in a frame with its length and a CRC-32 (IEEE) of the payload. A
-//! connection begins with a [`Hello`] in each direction. Operations are written as entries of the
-//! log write them, so that this format does not know the data types either.
+//! connection begins with a [`Hello`] in each direction. Operations are encoded as in log entries,
+//! so this format does not know the data types either.
 
 mod answer;
 mod consensus;
@@ -37,13 +37,13 @@ const VERSION: u8 = 1;
 const FRAME_HEADER_BYTES: usize = 8;
 /// Shortest payload: version and kind.
 const PAYLOAD_BYTES_MIN: usize = 2;
-/// Scratch memory may have grown with a frame of so many bytes and is kept.
+/// Scratch memory is kept across frames up to this size, and freed after larger ones.
 const SCRATCH_FRAME_BYTES_MAX: usize = 64 << 10;
 
-// What a client of the other port begins with is no length.
+// The first bytes of a RESP client, read as a length, exceed the limit and are refused.
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"*1\r\n") as usize);
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"PING") as usize);
-// Transactions and operations look as in entries: a new version there is a new version here.
+// Transactions and operations are encoded as in entries: a new version there is a new version here.
 const _: () = assert!(entry::VERSION == VERSION);
 
 const HELLO: u8 = 0;
@@ -64,14 +64,14 @@ const WORDS: u8 = 14;
 const TIMING: u8 = 15;
 const LEAD_ELSEWHERE: u8 = 16;
 
-/// A shard and its watermark.
+/// Shard number and watermark.
 const WATERMARK_BYTES: usize = 10;
 
 const NEXT: u8 = 0;
 const COMPLETE: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// A parcel has more than [`PEER_FRAME_BYTES_MAX`] bytes; nobody would read it.
+/// A parcel has more than [`PEER_FRAME_BYTES_MAX`] bytes, which the receiver would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -83,27 +83,27 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// What was received is no parcel.
+/// Failure to decode a parcel.
 #[derive(Debug)]
 pub enum Fault {
-    /// It makes no sense at all: the connection is of no use any more.
+    /// The stream is unusable: the connection must be closed.
     Corrupt,
-    /// It came as it was sent, and is a request or an answer that cannot be read. That one fails, and
-    /// the connection goes on.
+    /// The frame is intact and holds a request or an answer that cannot be decoded. That request
+    /// fails, and the connection goes on.
     Unread {
-        /// The number of bytes that it took.
+        /// Length of the frame in bytes.
         len: usize,
-        /// What becomes of it.
+        /// Replacement of the request or answer.
         instead: Instead,
     },
 }
 
-/// What becomes of a request or an answer that cannot be read.
+/// Substitute for a request or an answer that cannot be decoded.
 #[derive(Debug)]
 pub enum Instead {
-    /// The gateway that asked is told this.
+    /// Response to the gateway that sent the request.
     Back(Box<Response>),
-    /// This stands for the answer.
+    /// Response to deliver here in place of the answer.
     Here(Box<Response>),
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The format of parcels of this version of the product, with memory that is used again.
+/// Parcel format of this version of the product. Its memory is reused.
 #[derive(Debug, Default)]
 pub struct PeerFormat {
     words: Words,
@@ -132,7 +132,7 @@ impl PeerFormat {
     /// Appends `parcel` as one frame.
     ///
     /// # Errors
-    /// If the frame would be too long; `out` is as it was then.
+    /// If the frame would be too long; `out` is then unchanged.
     pub fn encode(&mut self, parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let frame = begin_frame(out);
         put_parcel(parcel, &mut self.words, out);
@@ -142,8 +142,8 @@ impl PeerFormat {
         end_frame(frame, out)
     }
 
-    /// Reads the first frame of `bytes` back; gives the parcel and the number of bytes it took, or
-    /// `None` as long as the frame is not complete.
+    /// Decodes the first frame of `bytes`. Returns the parcel and the frame's length, or `None`
+    /// while the frame is incomplete.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -162,7 +162,7 @@ impl PeerFormat {
     }
 }
 
-/// Leaves room for a frame's header and begins its payload; gives where the frame begins.
+/// Reserves room for a frame's header and begins its payload. Returns the offset of the frame.
 fn begin_frame(out: &mut Vec<u8>) -> usize {
     let frame = out.len();
     out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
@@ -182,7 +182,7 @@ fn end_frame(frame: usize, out: &mut Vec<u8>) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// The payload of the first frame of `bytes`, once all of it is there. A length above `max` is
+/// Payload of the first frame of `bytes`, or `None` while it is incomplete. A length above `max` is
 /// refused as soon as it is known.
 fn payload(bytes: &[u8], max: usize) -> Result<Option<&[u8]>, Corrupt> {
     let Some((len, rest)) = bytes.split_first_chunk() else {
@@ -202,7 +202,7 @@ fn payload(bytes: &[u8], max: usize) -> Result<Option<&[u8]>, Corrupt> {
     if intact { Ok(Some(payload)) } else { Err(Corrupt) }
 }
 
-/// The kind of a payload, and what follows it.
+/// Kind of a payload, and the bytes after it.
 fn open(payload: &[u8]) -> Result<(u8, Reader<'_>), Corrupt> {
     let mut reader = Reader::new(payload);
     if reader.u8()? != VERSION {
@@ -218,15 +218,15 @@ fn read_payload(payload: &[u8], spans: &mut Spans) -> Result<Parcel, Corrupt> {
     Ok(parcel)
 }
 
-/// What becomes of a payload that cannot be read, if only a request fails by it. Anything else that
-/// is left out could not be made up for: only the end of the connection is.
+/// Substitute for an undecodable payload that affects a single request. Any other payload that is
+/// skipped would be lost without a retry, so the connection must end.
 fn instead(payload: &[u8]) -> Result<Instead, Corrupt> {
     let (kind, mut reader) = open(payload)?;
     match kind {
         REQUEST => {
             read_shard_term(&mut reader)?;
             let (gateway, token) = (read_gateway(&mut reader)?, Token(reader.u64()?));
-            // No answer is expected to what has no token.
+            // A request without a token expects no answer.
             if token == Token::default() {
                 return Err(Corrupt);
             }

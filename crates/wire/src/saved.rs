@@ -3,7 +3,7 @@
 use crate::bytes::{Reader, put_count, put_option, put_u64, put_word};
 use adt::{Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, ValueSink, ValueSource};
 
-/// Replies nest at most so deep when they are read back.
+/// Deepest nesting of replies that is read back.
 const DEPTH_MAX: usize = 32;
 
 const OK: u8 = 1;
@@ -24,7 +24,7 @@ const ERROR: u8 = 15;
 const RECORD: u8 = 16;
 const PAIRS: u8 = 17;
 
-/// Error codes that read back as themselves. An unknown one, of another version of the product,
+/// Error codes that read back as themselves. An unknown one, from another version of the product,
 /// reads back as `ERR` with the code at the beginning of the text.
 const CODES: &[&str] = &[
     "ERR",
@@ -66,8 +66,7 @@ const CODES: &[&str] = &[
 const STATUSES: &[&str] =
     &["none", "QUEUED", "PONG", "RESET", "STRING", "Background saving started"];
 
-/// Writes a value's parts one after another: numbers as eight bytes, byte strings behind their
-/// length.
+/// Writer of a value's parts: numbers as eight bytes, byte strings behind their length.
 struct Sink<'a>(&'a mut Vec<u8>);
 
 impl ValueSink for Sink<'_> {
@@ -94,8 +93,8 @@ impl ValueSource for Source<'_> {
     }
 }
 
-/// When it changed, when it expires, its type, then the length in bytes of the value's parts and
-/// the parts.
+/// Writes the time of the last change, the expiry, the type, then the length in bytes of the
+/// value's parts and the parts.
 pub(crate) fn put_record(record: &Record, out: &mut Vec<u8>) {
     put_u64(record.modified.0, out);
     put_option(record.expire_at_ms, out);

@@ -55,9 +55,9 @@ const JOINT: u8 = 21;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SnapshotFormat;
 
-/// Length in bytes of the part that begins here, frame included, as its first eight bytes declare
-/// it; `None` if they are not all there or the length cannot be right. For readers who have to
-/// know how much to read. The length is not verified before [`SnapshotCodec::decode`].
+/// Length in bytes of the part at the start of `bytes`, frame included, as its first eight bytes
+/// declare it; `None` if they are incomplete or the length is impossible. For readers that have to
+/// know how much to read. Only [`SnapshotCodec::decode`] verifies the length.
 pub fn part_len(bytes: &[u8]) -> Option<u64> {
     let (len, _) = bytes.split_first_chunk()?;
     u64::from_le_bytes(*len).checked_add(FRAME_HEADER_BYTES as u64)
@@ -296,7 +296,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
     })
 }
 
-/// What has become of a request, as bytes.
+/// Outcomes of a request, as bytes.
 const TOOK_EFFECT: u8 = 1;
 const NEVER: u8 = 2;
 const FORGOTTEN: u8 = 3;
@@ -343,7 +343,7 @@ fn read_outcome(reader: &mut Reader<'_>) -> Result<RequestOutcome, Corrupt> {
     })
 }
 
-/// What has become of a joint `multi`, as bytes.
+/// States of a joint `multi`, as bytes.
 const PREPARED_HERE: u8 = 1;
 const COMMITTED: u8 = 2;
 const VOIDED: u8 = 3;

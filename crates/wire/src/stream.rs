@@ -1,4 +1,4 @@
-//! Pipelines over several shards, as the log, snapshots and machines write them.
+//! Pipelines over several shards, as logs, snapshots and parcels hold them.
 
 use crate::bytes::{Form, Reader, put_u64};
 use crate::entry::{Spans, Words, put_age_in, put_op, read_age, read_op};
@@ -72,7 +72,7 @@ pub(crate) fn read_units(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<V
     Ok(units)
 }
 
-/// What a unit asks of the tree of the coordination service.
+/// Reads the request of a unit to the tree of the coordination service.
 pub(crate) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
     let ask = get_ask(reader)?;
     if ask.may_be_unit() { Ok(ask) } else { Err(Corrupt) }
@@ -102,7 +102,7 @@ pub(crate) fn read_link(reader: &mut Reader<'_>) -> Result<Link, Corrupt> {
     Ok(Link { seq, place, term: reader.u64()? })
 }
 
-/// Numbers of units with what is said of each, which `put` writes.
+/// Writes unit numbers, each followed by a value that `put` writes.
 pub(crate) fn put_places<P: Copy>(
     form: Form,
     stream: StreamId,

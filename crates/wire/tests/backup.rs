@@ -1,4 +1,4 @@
-//! Files of backups: bytes of version 1 still mean the same, and frames that are damaged are refused.
+//! Backup files: bytes of version 1 keep their meaning, and damaged frames are refused.
 
 mod hex;
 
@@ -9,7 +9,7 @@ use wire::backup::{
     version_of,
 };
 
-/// What `fixtures/backup-v1.hex` holds after the beginning, but for its end.
+/// Frames in `fixtures/backup-v1.hex` between the first bytes and the end mark.
 fn frames() -> Vec<Frame> {
     let map = "epoch 0\nfounders 1\nmachine 1 10.0.0.1:7001\nmap 1\nshard 0 1\nshard 1 1\n";
     let about = About {

@@ -1,5 +1,5 @@
-//! Log entries and snapshots: the bytes of a version always mean the same, everything written reads
-//! back, and whatever else comes is refused without harm.
+//! Log entries and snapshots: the bytes of a version keep their meaning, everything written reads
+//! back, and all other bytes are refused without harm.
 
 mod hex;
 mod stream;
@@ -50,7 +50,7 @@ fn prepare() -> Prepare {
     }
 }
 
-/// An entry with records of most kinds that are not about pipelines.
+/// Entry with most kinds of records that are not about pipelines.
 fn entry() -> Entry {
     let apply = |ops| LogRecord::Apply(Apply { ops, ..Apply::default() });
     Entry {
@@ -90,7 +90,7 @@ fn set(members: &[&str]) -> Record {
     Record { modified: Timestamp(77), ..slot.unwrap() }
 }
 
-/// One of each kind.
+/// One reply of each kind.
 fn replies() -> Vec<Reply> {
     vec![
         Reply::Ok,
@@ -146,14 +146,14 @@ fn splits_are_in_logs_and_in_snapshots() {
     assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
 }
 
-/// A request that has answered this.
+/// State of a request that was answered with these replies.
 fn answered_so(replies: Vec<Reply>) -> SnapshotPart {
     let outcome = TookEffect { ts: Timestamp(6), replies, whole: false, dropped: None };
     SnapshotPart::Request { request: request(), outcome: RequestOutcome::TookEffect(outcome) }
 }
 
 #[test]
-fn what_became_of_requests_is_part_of_a_snapshot() {
+fn outcomes_of_requests_are_part_of_a_snapshot() {
     let whole =
         TookEffect { ts: Timestamp(6), replies: vec![Reply::Nil], whole: true, dropped: None };
     let dropped = |why| TookEffect { replies: Vec::new(), dropped: Some(why), ..whole.clone() };
@@ -170,7 +170,7 @@ fn what_became_of_requests_is_part_of_a_snapshot() {
     assert_parts(&bytes, parts);
 }
 
-/// What `fixtures/snapshot-v1.hex` holds.
+/// Parts in `fixtures/snapshot-v1.hex`.
 fn parts() -> Vec<SnapshotPart> {
     let replies = replies();
     vec![
@@ -213,7 +213,7 @@ fn framed(part: &SnapshotPart) -> Vec<u8> {
     bytes
 }
 
-/// A payload in a frame with the right checksum.
+/// Frame around a payload, with the right checksum.
 fn in_frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u64).to_le_bytes().to_vec();
     let crc = crc32fast::hash(&[&frame[..], payload].concat());
@@ -222,7 +222,7 @@ fn in_frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same with records about pipelines.
+/// [`entry`] with records about pipelines.
 fn entry_of_streams() -> Entry {
     let mut entry = entry();
     let (stream, units) = (stream::stream(), vec![(4, Some(Timestamp(10))), (6, None)]);
@@ -236,7 +236,7 @@ fn entry_of_streams() -> Entry {
     entry
 }
 
-/// What `fixtures/entry-v1.hex` holds.
+/// Entry in `fixtures/entry-v1.hex`.
 fn entry_of_chains() -> Entry {
     let mut entry = entry_of_streams();
     let (stream, links) = (stream::stream(), stream::links());
@@ -249,7 +249,7 @@ fn entry_of_chains() -> Entry {
     entry
 }
 
-/// A record of each kind reads back.
+/// Checks that a record of each kind reads back.
 fn reads_back(records: impl IntoIterator<Item = LogRecord>) {
     let entry = Entry { records: records.into_iter().collect(), ..entry() };
     assert_eq!(EntryFormat.decode(&encoded(&entry)), Ok(entry));
@@ -263,7 +263,7 @@ fn entries_of_version_1_are_understood() {
     assert_eq!(written, bytes, "the format changed: that takes a new version");
 }
 
-/// A change of the coordination service.
+/// Command of the coordination service.
 fn command() -> Command {
     let who = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
     let acl = vec![Acl { perms: Acl::ALL, who: who.clone() }];
@@ -298,7 +298,7 @@ fn changes_of_a_tree_that_is_spread_are_in_logs() {
 }
 
 #[test]
-fn what_is_sent_ahead_to_shards_of_a_tree_is_in_logs_and_in_snapshots() {
+fn requests_sent_ahead_to_shards_of_a_tree_are_in_logs_and_in_snapshots() {
     let group = stream::asking();
     reads_back([group.clone(), stream::group()].map(|group| LogRecord::Propose(Arc::new(group))));
     let part = |unit: &Unit| {
@@ -311,7 +311,7 @@ fn what_is_sent_ahead_to_shards_of_a_tree_is_in_logs_and_in_snapshots() {
 }
 
 #[test]
-fn what_a_request_has_answered_is_in_logs() {
+fn replies_of_a_request_are_in_logs() {
     let replies = vec![Reply::Array(vec![Reply::Int(1)]), Reply::Nil];
     let told = Box::new(Remembered { request: request(), replies });
     reads_back([LogRecord::Answered(told)]);
@@ -326,7 +326,7 @@ fn joint() -> (JointId, Vec<ShardId>, Vec<Change>) {
 }
 
 #[test]
-fn what_shards_of_a_tree_do_together_is_in_logs() {
+fn joint_steps_of_the_shards_of_a_tree_are_in_logs() {
     let (id, shards, changes) = joint();
     let steps = [
         Step::Prepare { id, shards, changes },
@@ -339,7 +339,7 @@ fn what_shards_of_a_tree_do_together_is_in_logs() {
 }
 
 #[test]
-fn what_has_become_of_a_multi_over_several_shards_is_part_of_a_snapshot() {
+fn the_outcome_of_a_multi_over_several_shards_is_part_of_a_snapshot() {
     let (id, shards, changes) = joint();
     let who = Identity { scheme: Blob::from("ip"), id: Blob::from("10.0.0.1") };
     let prepared = Prepared { shards, changes, identities: vec![who], sound: false };
@@ -425,7 +425,7 @@ fn fencing_tokens_are_in_logs_and_in_snapshots() {
 }
 
 #[test]
-fn what_is_known_of_chains_is_part_of_a_snapshot() {
+fn chains_are_part_of_a_snapshot() {
     let (stream, links, promises) = (stream::stream(), stream::links(), vec![(ShardId(7), 4)]);
     let contents = stream::group().units;
     let part = SnapshotPart::Chain { stream, links, promises, contents };
@@ -437,7 +437,7 @@ fn what_is_known_of_chains_is_part_of_a_snapshot() {
 }
 
 #[test]
-fn what_is_known_of_pipelines_is_part_of_a_snapshot() {
+fn pipelines_are_part_of_a_snapshot() {
     let kept = KeptGroup {
         base: 3,
         homes: vec![ShardId(0), ShardId(7)],
@@ -467,7 +467,7 @@ fn a_small_write_takes_thirty_bytes() {
 
 #[test]
 fn short_numbers_take_as_few_bytes_as_possible() {
-    // A request's number of bytes stands after version, times, seed, count and kind.
+    // The length of a request's identity stands after version, times, seed, count and kind.
     let resolve = |len: usize| {
         let request = RequestId { client: Blob::from(vec![b'c'; len].as_slice()), number: 7 };
         Entry { records: vec![LogRecord::Resolve(request)], ..entry() }
@@ -491,7 +491,7 @@ fn short_numbers_take_as_few_bytes_as_possible() {
     }
 }
 
-/// The parts in a fixture, read one by one, each with its length.
+/// Checks the parts in a fixture, read one by one, each with its length.
 fn assert_parts(bytes: &[u8], parts: impl IntoIterator<Item = SnapshotPart>) {
     let mut at = 0;
     for part in parts {

@@ -1,5 +1,5 @@
-//! ZooKeeper's protocol: messages whose bytes its definition fixes, in both directions, and lengths,
-//! counts and kinds that nobody may write.
+//! ZooKeeper's protocol: messages with the bytes that its definition fixes, in both directions, and
+//! invalid lengths, counts and kinds.
 
 mod framed;
 mod hex;
@@ -24,14 +24,14 @@ fn blob(text: &str) -> Blob {
     Blob::new(text.as_bytes())
 }
 
-/// The bytes of a request, in both directions.
+/// Checks the bytes of a request in both directions.
 fn is_asked_as(xid: i32, what: Ask, fixture: &str) {
     let (request, bytes) = (Request { xid, what }, unhex(fixture));
     assert_eq!(asked(&request), bytes);
     assert_eq!(Request::decode(unframed(&bytes)), Ok(request));
 }
 
-/// The bytes of an answer after its header, in both directions.
+/// Checks the bytes of an answer after its header in both directions.
 fn is_answered_as(kind: &Kind, reply: &Reply, fixture: &str) {
     let bytes = answered(kind, Ok(reply));
     let (header, body) = ReplyHeader::decode(unframed(&bytes)).unwrap();
@@ -99,7 +99,7 @@ fn a_session_begins_with_these_bytes() {
 }
 
 #[test]
-fn old_clients_are_told_nothing_of_reading_only() {
+fn responses_to_old_clients_omit_the_read_only_flag() {
     let mut bytes = Vec::new();
     ConnectResponse::expired(None).encode(&mut bytes);
     let fixture = "00000024 00000000 00000000 0000000000000000
@@ -108,7 +108,7 @@ fn old_clients_are_told_nothing_of_reading_only() {
     let response = ConnectResponse::decode(unframed(&bytes)).unwrap();
     assert!(response.is_expired());
     assert_eq!(response.read_only, None);
-    // Their request is as short, and a password of another length proves nothing.
+    // Requests of old clients are as short, and a password of another length matches no session.
     let request = unhex("00000000 0000000000000007 00001388 0100000000000001 00000001 00");
     let request = ConnectRequest::decode(&request).unwrap();
     assert_eq!((request.session, request.last_zxid_seen), (SESSION, Zxid(7)));
@@ -155,7 +155,7 @@ fn containers_and_nodes_with_a_time_to_live_are_created_with_these_bytes() {
 }
 
 #[test]
-fn flags_mean_what_the_operation_lets_them_mean() {
+fn flags_are_read_by_the_rules_of_their_operation() {
     let with = |opcode: u8, flags: i32| {
         let what = Ask::Write(Write::Change(create(Mode::default(), false)));
         let mut bytes = asked(&Request { xid: 9, what });
@@ -171,7 +171,7 @@ fn flags_mean_what_the_operation_lets_them_mean() {
             Err(refused) => Err(refused),
         }
     };
-    // A flag alone makes no container; the operation does.
+    // The flag alone makes no container; the operation does.
     assert_eq!(with(1, 4), Ok(Lasts::Always));
     assert_eq!(with(19, 0), Ok(Lasts::Children));
     assert_eq!(with(21, 5), Ok(Lasts::Ttl(1000)));
@@ -228,7 +228,7 @@ fn several_changes_are_asked_and_answered_with_these_bytes() {
 }
 
 #[test]
-fn what_is_outside_of_the_order_has_these_bytes() {
+fn requests_outside_of_the_order_have_these_bytes() {
     is_asked_as(PING_XID, Ask::Ping, "00000008 fffffffe 0000000b");
     is_answered_as(&Kind::One(Op::Ping), &Reply::Done, "");
     let auth = Ask::Auth { scheme: blob("digest"), auth: blob("u:p") };
@@ -257,14 +257,14 @@ fn watches_are_added_and_removed_with_these_bytes() {
     let add = |recursive| Ask::AddWatch { path: blob("/a"), recursive };
     is_asked_as(4, add(false), "00000012 00000004 0000006a 00000002 2f61 00000000");
     is_asked_as(4, add(true), "00000012 00000004 0000006a 00000002 2f61 00000001");
-    // The Java library reads a number after the header of this one.
+    // The Java library reads a number after the header of this answer.
     is_answered_as(&add(true).kind(), &Reply::Done, "00000000");
     let remove = Ask::RemoveWatches { path: blob("/a"), which: WatcherType::Any };
     is_answered_as(&remove.kind(), &Reply::Done, "");
     is_asked_as(4, remove, "00000012 00000004 00000012 00000002 2f61 00000003");
     let check = Ask::CheckWatches { path: blob("/a"), which: WatcherType::Children };
     is_asked_as(4, check, "00000012 00000004 00000011 00000002 2f61 00000001");
-    // These two have come with ZooKeeper 3.9.
+    // ZooKeeper 3.9 has introduced these two.
     for (which, number) in [(WatcherType::Persistent, 4), (WatcherType::Recursive, 5)] {
         let remove = Ask::RemoveWatches { path: blob("/a"), which };
         let bytes = format!("00000012 00000004 00000012 00000002 2f61 0000000{number}");
@@ -273,7 +273,7 @@ fn watches_are_added_and_removed_with_these_bytes() {
 }
 
 #[test]
-fn who_the_client_is_has_these_bytes() {
+fn identities_of_the_client_have_these_bytes() {
     is_asked_as(6, Ask::WhoAmI, "00000008 00000006 0000006b");
     let who = vec![Identity { scheme: blob("ip"), id: blob("::1") }];
     let mut bytes = Vec::new();
@@ -297,7 +297,7 @@ fn a_refusal_is_a_header_alone() {
 }
 
 #[test]
-fn what_is_no_answer_to_the_request_is_told_as_an_error() {
+fn a_reply_that_does_not_fit_the_request_is_written_as_an_error() {
     let fits_not = [
         (Kind::Nothing, Reply::Done),
         (Kind::One(Op::GetData), Reply::Stat(stat())),
@@ -335,7 +335,7 @@ fn a_frame_at_the_limit_is_taken_and_one_above_is_refused() {
 }
 
 #[test]
-fn words_of_four_letters_are_told_from_frames() {
+fn four_letter_words_are_distinguished_from_frames() {
     for word in FourLetterWord::ALL {
         let letters = word.letters();
         assert_eq!(FourLetterWord::of(&letters), Some(word));
@@ -366,7 +366,7 @@ fn null_is_an_empty_string_and_an_empty_list_but_not_empty_data() {
 }
 
 #[test]
-fn a_length_or_count_above_what_is_there_is_not_believed() {
+fn a_length_or_count_above_the_available_bytes_is_refused() {
     let marshalling = |opcode| Err(BadRequest::Body { xid: 2, opcode, code: Code::Marshalling });
     for huge in [i32::MAX, 0x0fff_ffff, -2, i32::MIN] {
         let huge = format!("{huge:08x} {}", "00".repeat(64));
@@ -395,7 +395,7 @@ fn kinds_that_are_not_known_are_refused() {
     refused("00000002 2f61 00000002", 106);
     refused("00000002 2f61 00000000", 17);
     refused("00000002 2f61 00000006", 18);
-    // Access control lists cannot be set by one of several, and changes do not go with reads.
+    // A `Multi` cannot set access control lists, and cannot combine changes with reads.
     refused("00000007 00 ffffffff 00000002 2f61 00000000 00000000 ffffffff 01 ffffffff", 14);
     refused("00000004 00 ffffffff 00000002 2f61 00 ffffffff 01 ffffffff", 14);
     refused("00000002 00 ffffffff 00000002 2f61 00000000 ffffffff 01 ffffffff", 22);

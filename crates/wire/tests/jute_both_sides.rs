@@ -1,5 +1,5 @@
-//! ZooKeeper's protocol: whatever one side writes, the other one reads; whatever is cut off or made up
-//! is refused.
+//! ZooKeeper's protocol: each side reads everything that the other side writes, and refuses
+//! truncated or invalid bytes.
 
 mod asked;
 mod framed;
@@ -41,12 +41,13 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
-/// Only some kinds of nodes can be created without asking for their stat.
+/// Whether the protocol can express a creation: some kinds of nodes require asking for the stat.
 fn has_its_stat(change: &Change) -> bool {
     let Change::Create(create) = change else { return true };
     create.stat || matches!(create.mode.lasts, Lasts::Always | Lasts::Session)
 }
 
+/// Whether the protocol can express a request.
 fn can_be_said(what: &Ask) -> bool {
     match what {
         Ask::Write(Write::Open { .. } | Write::Reap) => false,
@@ -63,7 +64,7 @@ fn can_be_said(what: &Ask) -> bool {
     }
 }
 
-/// Watches that cannot be asked for are not there when it is read back.
+/// The request as it reads back: without a watch where the operation supports none.
 fn as_read(mut what: Ask) -> Ask {
     if let Ask::Read { read, watch } = &mut what {
         *watch &= matches!(read, Read::Exists(_) | Read::Data(_) | Read::Children { .. });
@@ -71,12 +72,13 @@ fn as_read(mut what: Ask) -> Ask {
     what
 }
 
-/// A stat that was not asked for is not told.
+/// The reply as it reads back: without a stat that the client did not ask for.
 fn as_told(op: Op, reply: &Reply) -> Reply {
     match (op, reply.clone()) {
         (Op::Create, Reply::Created { path, .. }) => Reply::Created { path, stat: None },
         (Op::GetChildren, Reply::Children(names, _)) => Reply::Children(names, None),
-        // Among several, only those are told the stat who create what has a life of its own.
+        // Within a `Multi`, only creations of containers and of nodes with a time to live return
+        // the stat.
         (Op::Multi, Reply::Multi(results)) => {
             let told = |reply: Reply| as_told(Op::Create, &reply);
             Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())
@@ -91,7 +93,7 @@ fn as_told(op: Op, reply: &Reply) -> Reply {
 
 proptest! {
     #[test]
-    fn whatever_the_protocol_can_say_reads_back(xid in any::<i32>(), what in ask()) {
+    fn every_request_that_the_protocol_can_express_reads_back(xid in any::<i32>(), what in ask()) {
         let request = Request { xid, what };
         let mut bytes = b"before".to_vec();
         if !can_be_said(&request.what) {
@@ -116,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn replies_read_back_as_answers_to_what_was_asked(reply in asked::reply()) {
+    fn replies_read_back_as_answers_to_their_requests(reply in asked::reply()) {
         for op in Op::ALL {
             let bytes = answered(&Kind::One(op), Ok(&reply));
             let (header, body) = ReplyHeader::decode(unframed(&bytes)).unwrap();
@@ -132,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_refused_is_told_with_its_reason(result in asked::result()) {
+    fn refusals_read_back_with_their_reason(result in asked::result()) {
         if let Err(reason) = result {
             let bytes = answered(&Kind::One(Op::Exists), Err(reason));
             let (header, body) = ReplyHeader::decode(unframed(&bytes)).unwrap();
@@ -200,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused(
+    fn arbitrary_bytes_are_read_or_refused(
         op in prop::sample::select(Op::ALL.as_slice()),
         body in vec(prop_oneof![4 => Just(0), 2 => 0..16u8, 1 => any::<u8>()], 0..120),
     ) {

@@ -1,8 +1,8 @@
-//! What one machine writes every other one reads: every operation that a data command can come to,
+//! Messages between machines carry everything: each operation that a data command can result in,
 //! with each of its options, in every message that carries operations, and every reply.
 //!
 //! The calls are generated from the command table, so a new command is covered at once. Compound
-//! commands are covered with what they read and what they write.
+//! commands are covered with their reads and writes.
 
 use adt::{
     ArgBuf, Attempt, Blob, Command, Compound, Ctx, Handler, Op, Record, Reply, Timestamp, record,
@@ -14,10 +14,10 @@ use engine::node::Parcel;
 use smallvec::smallvec;
 use wire::peer::PeerFormat;
 
-/// When a record has changed is not told: the shard that takes it over sets the time.
+/// Messages omit the time of a record's change: the shard that takes the record over sets it.
 const CTX: Ctx = Ctx { now_ms: 1_700_000_000_000, ts: Timestamp::ZERO, seed: 7 };
 
-/// What is wrong with a parcel that does not read back, if it does not.
+/// Description of the difference if a parcel does not read back.
 fn wrong(parcel: &Parcel) -> Option<String> {
     let mut bytes = Vec::new();
     let mut format = PeerFormat::default();
@@ -42,7 +42,7 @@ fn response(answer: Answer) -> Parcel {
     Parcel::Response(Response { gateway: GatewayId::alone(1), token: Token(7), answer })
 }
 
-/// Every message that can carry an operation.
+/// All messages that can carry an operation.
 fn carriers((key, op): &KeyedOp) -> Vec<Parcel> {
     let (key, op) = (key.clone(), op.clone());
     let ops = || smallvec![(key.clone(), op.clone()), (key.clone(), op.clone())];
@@ -128,7 +128,7 @@ fn commands() -> impl Iterator<Item = Command> {
     })
 }
 
-/// No record, and one of each type.
+/// An absent record, and one of each type.
 fn states() -> Vec<Option<Record>> {
     let mut states: Vec<Option<Record>> = vec![None];
     for command in commands() {

@@ -1,5 +1,5 @@
-//! What machines say to each other: everything written reads back, what is not whole is waited for
-//! or refused, and whatever else comes does no harm.
+//! Messages between machines: everything written reads back, incomplete frames wait for more bytes
+//! or are refused, and all other bytes do no harm.
 
 mod hex;
 mod parcels;
@@ -42,7 +42,7 @@ fn decoded(bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Corrupt> {
     PeerFormat::default().decode(bytes).map_err(|_| Corrupt)
 }
 
-/// A payload in a frame with the right checksum.
+/// Frame around a payload, with the right checksum.
 fn framed(payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_le_bytes().to_vec();
     frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
@@ -50,7 +50,8 @@ fn framed(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is understood is written in a form that stays the same from then on.
+/// Checks that a payload, if it can be decoded, is encoded to bytes that read back unchanged.
+/// Returns whether it can.
 fn check_payload(payload: &[u8]) -> bool {
     let Ok(found) = decoded(&framed(payload)) else {
         return false;
@@ -95,7 +96,7 @@ fn messages_of_version_1_are_understood() {
     assert_eq!(at, bytes.len());
 }
 
-/// What is said about the coordination service.
+/// Parcels about the coordination service.
 fn about_sessions() -> Vec<Parcel> {
     let session = SessionId(7);
     let (path, identities) = (Blob::from("/a"), Vec::new());
@@ -147,7 +148,7 @@ fn about_sessions() -> Vec<Parcel> {
     asked.chain([ahead]).chain(notices.chain(answers).map(answered)).collect()
 }
 
-/// The same about locks.
+/// Parcels about locks.
 fn about_locks() -> Vec<Parcel> {
     let fences = vec![Fence { lock: Blob::from("lock"), token: 7 }];
     let write = Apply { ops: smallvec![op("set a 1")], fences, ..Apply::default() };
@@ -179,7 +180,7 @@ fn about_locks() -> Vec<Parcel> {
     bodies.map(asked).chain(told.map(answered)).collect()
 }
 
-/// The same about requests that are repeated.
+/// Parcels about repeated requests.
 fn about_requests() -> Vec<Parcel> {
     let request = RequestId { client: Blob::from("c"), number: 7 };
     let replies = || vec![Reply::Int(1), Reply::Nil];
@@ -191,7 +192,7 @@ fn about_requests() -> Vec<Parcel> {
 }
 
 #[test]
-fn what_waits_for_its_turn_is_one_operation_or_a_section() {
+fn a_waiting_request_is_one_operation_or_a_section() {
     for (ops, fits) in [
         (smallvec![], false),
         (smallvec![op("lock.acquire lock owner ann"), op("set a 1")], false),
@@ -204,13 +205,13 @@ fn what_waits_for_its_turn_is_one_operation_or_a_section() {
 }
 
 #[test]
-fn what_is_said_about_sessions_reads_back() {
+fn parcels_about_sessions_read_back() {
     for parcel in about_sessions().into_iter().chain(about_locks()).chain(about_requests()) {
         let bytes = encoded(&parcel);
         let (found, len) = decoded(&bytes).unwrap().unwrap();
         assert_eq!(format!("{found:?}"), format!("{parcel:?}"));
         assert_eq!(len, bytes.len());
-        // Less of it, in a frame of its own, is not taken for something else.
+        // No prefix of it, in a frame of its own, is mistaken for another parcel.
         for end in 0..bytes.len() - HEADER {
             assert!(decoded(&framed(&bytes[HEADER..HEADER + end])).is_err(), "{parcel:?}");
         }
@@ -236,7 +237,7 @@ fn every_parcel_reads_back() {
 
 #[test]
 fn no_kind_is_forgotten() {
-    // Where the kinds of parcels, requests, answers, notices and messages of gateways stand.
+    // Offsets of the kinds of parcels, requests, answers, notices and messages of gateways.
     let kinds = |parcel: u8, at: usize, outer: Option<u8>| -> BTreeSet<u8> {
         let all = parcels();
         let bytes = all.iter().map(encoded).filter(|bytes| bytes[HEADER + 1] == parcel);
@@ -262,7 +263,7 @@ fn a_part_of_a_frame_is_waited_for() {
         for len in 0..bytes.len() {
             assert!(matches!(decoded(&bytes[..len]), Ok(None)), "{len} of {parcel:?}");
         }
-        // A payload that ends too early or too late is none, whatever its checksum says.
+        // A payload that ends too early or too late is invalid, whatever its checksum is.
         for len in 0..bytes.len() - HEADER {
             assert!(decoded(&framed(&bytes[HEADER..HEADER + len])).is_err(), "{len} of {parcel:?}");
         }
@@ -282,7 +283,7 @@ fn a_damaged_frame_is_noticed() {
             damaged[bit / 8] ^= 1 << (bit % 8);
             match decoded(&damaged) {
                 Err(Corrupt) => {}
-                // More is announced than there is: what comes next will not fit the checksum.
+                // The declared length exceeds the bytes: the next frame will not fit the checksum.
                 Ok(None) if bit < 32 => {
                     damaged.resize(HEADER + PEER_FRAME_BYTES_MAX.min(1 << 17), 0);
                     assert!(!matches!(decoded(&damaged), Ok(Some(_))), "bit {bit} of {parcel:?}");
@@ -303,7 +304,7 @@ fn lengths_are_refused_before_anything_is_waited_for() {
 }
 
 #[test]
-fn a_client_that_has_the_wrong_port_is_told_apart_at_once() {
+fn a_client_on_the_wrong_port_is_recognized_at_once() {
     for line in ["PING\r\n", "*1\r\n$4\r\nPING\r\n", "*3\r\n", "GET / HTTP/1.1\r\n", "get a"] {
         assert_eq!(decode_hello(&line.as_bytes()[..4]), Err(Corrupt), "{line}");
         assert!(decoded(&line.as_bytes()[..4]).is_err(), "{line}");
@@ -332,7 +333,7 @@ fn a_hello_reads_back() {
     }
     let parcel = encoded(&Parcel::Leads { shard: ShardId(1), term: 2 });
     assert_eq!(decode_hello(&parcel), Err(Corrupt));
-    // A name that is one byte too long.
+    // The name is one byte too long.
     let longest = Hello { cluster: "c".repeat(64), ..hello() };
     let mut payload = hello_bytes(&longest)[HEADER..].to_vec();
     payload[4] += 1;
@@ -357,17 +358,17 @@ fn the_longest_frame_reads_back_and_a_longer_one_is_not_written() {
     assert_eq!((result, &out[..]), (Err(TooLong), &b"before"[..]));
 }
 
-/// How a payload is received.
+/// Fault that decoding a payload reports.
 fn fault(payload: &[u8]) -> Fault {
     PeerFormat::default().decode(&framed(payload)).expect_err("it cannot be read")
 }
 
 #[test]
-fn a_request_that_cannot_be_read_fails_and_what_follows_is_read() {
+fn a_request_that_cannot_be_read_fails_and_the_next_one_is_read() {
     let body = Body::Read { key: Blob::from("k"), op: op("get k").1, fenced: false };
     let good = encoded(&asked(body));
     let mut payload = good[HEADER..].to_vec();
-    // `get` has become a word that is no command.
+    // The command `get` is changed into an unknown one.
     let at = payload.windows(3).position(|word| word == b"get").unwrap();
     payload[at] = b'j';
     let bytes = [framed(&payload), good.clone()].concat();
@@ -395,7 +396,7 @@ fn an_answer_that_cannot_be_read_leaves_its_request_without_a_result() {
 }
 
 #[test]
-fn what_has_no_answer_and_cannot_be_read_ends_the_connection() {
+fn an_undecodable_parcel_without_an_answer_ends_the_connection() {
     let told = Parcel::Request {
         shard: ShardId(7),
         term: 4,
@@ -428,14 +429,14 @@ fn announced_lengths_allocate_nothing() {
 }
 
 #[test]
-fn what_the_library_says_to_itself_is_not_taken_from_others() {
+fn internal_messages_of_the_library_are_refused_from_peers() {
     let parcel = |message| Parcel::Raft { shard: ShardId(3), message: Box::new(message) };
     // Version, kind and shard precede the type.
     let mut payload = encoded(&parcel(message()))[HEADER..].to_vec();
     for number in 0..40u32 {
         payload[4..8].copy_from_slice(&number.to_le_bytes());
         let local = matches!(number, 0 | 1 | 10 | 11 | 12);
-        // The message has a change of members among its entries, which is never proposed.
+        // A change of members is among the message's entries, and is never proposed.
         let proposal = number == MessageType::MsgPropose as u32;
         assert_eq!(check_payload(&payload), number <= 18 && !local && !proposal, "{number}");
     }
@@ -456,7 +457,7 @@ fn a_transactions_own_writes_are_on_its_key() {
     };
     let mut payload = lock("sadd k a")[HEADER..].to_vec();
     assert!(check_payload(&payload));
-    // The key stands before the length and the byte of the last word.
+    // The key precedes the length and the byte of the last word.
     let key = payload.len() - 6;
     assert_eq!(payload[key], b'k');
     payload[key] = b'l';

@@ -37,7 +37,7 @@ fn one(bytes: &[u8]) -> Result<ClientReply, ReplyError> {
     Ok(replies.remove(0))
 }
 
-/// What a client must see.
+/// The reply as a client must see it.
 fn seen(reply: &Reply, protocol: Protocol) -> ClientReply {
     let resp3 = protocol == Protocol::Resp3;
     let list = |items: &[Reply]| items.iter().map(|r| seen(r, protocol)).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ impl adt::ValueSource for Nothing {
 }
 
 #[test]
-fn what_other_servers_send_is_understood() {
+fn replies_of_other_servers_are_understood() {
     for (bytes, expected) in [
         (&b"+\r\n"[..], ClientReply::Status(Blob::from(""))),
         (
@@ -308,7 +308,7 @@ proptest! {
                 break;
             }
             prop_assert!(out.len() >= before + step, "it stops only where it was told to");
-            // No value of these is as long as that.
+            // No value of these is that long.
             prop_assert!(out.len() < before + step + 120, "it stops soon");
         }
         prop_assert_eq!(out, whole);

@@ -157,7 +157,7 @@ fn limits_hold_at_the_limit_and_one_above() {
     assert_eq!(run(b"12345678901234567890"), Ok((vec![], 0)));
 }
 
-/// What a decoder finds that goes on behind commands that are too large.
+/// Frames and errors that a decoder finds, if it goes on after commands that are too large.
 fn skim(bytes: &[u8], cuts: impl IntoIterator<Item = usize>, limits: &Limits) -> Vec<String> {
     let (mut decoder, mut found, mut at) = (RequestDecoder::new(), Vec::new(), 0);
     for cut in cuts.into_iter().chain([bytes.len()]) {

@@ -1,4 +1,4 @@
-//! Everything written reads back in both forms, and whatever is cut off or made up is refused.
+//! Every written value reads back in both forms, and truncated or invalid bytes are refused.
 
 #[path = "../../tests/asked/mod.rs"]
 mod asked;
@@ -15,7 +15,8 @@ fn reader(form: Form, bytes: &[u8]) -> Reader<'_> {
     reader
 }
 
-/// What is written reads back with nothing left over, and no beginning of it reads at all.
+/// Checks that a written value reads back with nothing left over, and that no prefix of it reads at
+/// all.
 fn round_trip<T: PartialEq + Debug>(
     value: &T,
     put: impl Fn(Form, &T, &mut Vec<u8>),
@@ -33,7 +34,7 @@ fn round_trip<T: PartialEq + Debug>(
     }
 }
 
-/// A number for each, without a number for what comes later: a reason that is new must get one.
+/// Number of each reason. The match is exhaustive, so that a new reason must get a number.
 fn place(code: Code) -> usize {
     match code {
         Code::Ok => 0,
@@ -130,13 +131,13 @@ fn kinds_and_bits_that_are_not_known_are_refused() {
     for kind in [0, 14, 255] {
         assert_eq!(get_reply(&mut reader(Form::Short, &[kind, 0])), Err(Corrupt));
     }
-    // The kind of a node has five bits, and it lasts in one way.
+    // The kind of a node has five bits, and exactly one lifetime.
     for bits in [32, EPHEMERAL | CONTAINER, CONTAINER | TTL] {
         let mut create = vec![CREATE, 0, 0, 0, bits];
         create.extend([0; 8]);
         assert_eq!(get_write(&mut reader(Form::Short, &create)), Err(Corrupt));
     }
-    // No request is refused for reason 1.
+    // Reason 1 does not exist: it is the number of success.
     assert_eq!(get_reply(&mut reader(Form::Short, &[REFUSED, 1, 0, 0, 0])), Err(Corrupt));
 }
 

@@ -1,27 +1,27 @@
-//! The first frame in each direction, which has no header: a session begins or goes on.
+//! First frame in each direction, which has no header: it opens or resumes a session.
 
 use super::Malformed;
 use super::frame::framed;
 use super::record::{Input, Record};
 use engine::coordination::{Password, SessionId, Zxid};
 
-/// What a client says first.
+/// First message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {
-    /// Nought so far.
+    /// Always 0 so far.
     pub protocol_version: i32,
-    /// The latest change that the client has seen; nought for none.
+    /// Latest change that the client has seen; 0 for none.
     pub last_zxid_seen: Zxid,
-    /// The session is to end when nothing was heard of it for so long. The server may decide
-    /// otherwise.
+    /// Session time-out that the client asks for: the session ends after so long a silence. The
+    /// server may choose another.
     pub timeout_ms: i32,
-    /// The session that is to go on; nought for a new one.
+    /// Session to resume; 0 for a new one.
     pub session: SessionId,
-    /// What proves that it is one's own; for a new session it means nothing. `None` stands for
-    /// anything but sixteen bytes, and proves nothing.
+    /// Password of the session to resume, ignored for a new one. `None` stands for a field that
+    /// does not have sixteen bytes, and matches no session.
     pub password: Option<Password>,
-    /// Whether a server that can only read will do. Old clients do not say, and must not be
-    /// answered either.
+    /// Whether the client accepts a read-only server. Old clients omit the field, and their
+    /// response must omit it too.
     pub read_only: Option<bool>,
 }
 
@@ -38,10 +38,10 @@ impl ConnectRequest {
         });
     }
 
-    /// Reads what is in a frame.
+    /// Decodes the content of a frame.
     ///
     /// # Errors
-    /// It is no such request; the connection must be closed without an answer.
+    /// If it is no such request; the connection must be closed without an answer.
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(frame);
         Ok(Self {
@@ -55,32 +55,30 @@ impl ConnectRequest {
     }
 }
 
-/// What a server answers.
+/// Response of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectResponse {
-    /// Nought so far.
+    /// Always 0 so far.
     pub protocol_version: i32,
-    /// The session ends when nothing was heard of it for so long; nought if it has ended.
+    /// Session time-out that the server chose; 0 if the session has ended.
     pub timeout_ms: i32,
-    /// The session; nought if it has ended.
+    /// The session; 0 if it has ended.
     pub session: SessionId,
-    /// What proves that it is one's own.
+    /// Password that the client must present to resume the session.
     pub password: Password,
-    /// Whether this server can only read; must be said if the client has said something, and not
-    /// otherwise.
+    /// Whether this server is read-only. Present exactly if the request has the field.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
-    /// The session has ended, or never was, or the password is another one. `read_only` is as in
-    /// [`ConnectResponse`]. The server closes the connection after it.
+    /// Response for a session that has ended, is unknown or has another password. `read_only` is as
+    /// in [`ConnectResponse`]. The server closes the connection after it.
     pub fn expired(read_only: Option<bool>) -> Self {
         let (session, password) = (SessionId(0), [0; 16]);
         Self { protocol_version: 0, timeout_ms: 0, session, password, read_only }
     }
 
-    /// Whether this says that there is no such session. As other clients do, only the timeout is
-    /// looked at.
+    /// Whether the session does not exist. Like other clients, this looks at the time-out alone.
     pub fn is_expired(&self) -> bool {
         self.timeout_ms <= 0
     }
@@ -96,10 +94,10 @@ impl ConnectResponse {
         });
     }
 
-    /// Reads what is in a frame.
+    /// Decodes the content of a frame.
     ///
     /// # Errors
-    /// It is no such response.
+    /// If it is no such response.
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(frame);
         Ok(Self {

@@ -1,26 +1,26 @@
-//! Frames, and the words of four letters that come instead of one.
+//! Frames, and the four-letter words that a connection may hold instead of one.
 
 use super::record::Record;
 use std::fmt;
 
-/// Longest frame, in bytes without its length, that ZooKeeper takes unless it is told otherwise
+/// Longest frame, in bytes without its length, that ZooKeeper accepts by default
 /// (`jute.maxbuffer`).
 pub const FRAME_BYTES_MAX: usize = 0xf_ffff;
 
-/// Bytes of a frame's length.
+/// Bytes of a frame's length field.
 const LENGTH_BYTES: usize = 4;
 
-/// A length that no frame can have. The connection must be closed: where the next frame begins is
-/// not known.
+/// Impossible length of a frame. The connection must be closed: where the next frame begins is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// It is below nought.
+    /// Below 0.
     Negative(i32),
-    /// It is above the limit.
+    /// Above the limit.
     TooLong {
-        /// What was announced, in bytes.
+        /// Declared length, in bytes.
         len: usize,
-        /// What is allowed, in bytes.
+        /// Limit, in bytes.
         max: usize,
     },
 }
@@ -28,9 +28,9 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Negative(len) => write!(f, "a frame has a length below nought: {len}"),
+            Self::Negative(len) => write!(f, "a frame has a negative length: {len}"),
             Self::TooLong { len, max } => {
-                write!(f, "a frame has {len} bytes, and {max} are allowed")
+                write!(f, "a frame has {len} bytes, of which {max} are allowed")
             }
         }
     }
@@ -38,11 +38,11 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// Looks for a whole frame at the beginning of `buffer`: gives what is in it and the number of
-/// bytes that it takes with its length, or `None` as long as there is not all of it.
+/// Finds the first frame of `buffer`. Returns its content and the number of bytes that it takes
+/// with its length field, or `None` while it is incomplete.
 ///
 /// # Errors
-/// The length is below nought or above `frame_bytes_max`, as soon as it is there.
+/// As soon as the length field is there, if it is below 0 or above `frame_bytes_max`.
 pub fn next_frame(
     buffer: &[u8],
     frame_bytes_max: usize,
@@ -60,7 +60,7 @@ pub fn next_frame(
     Ok(rest.get(..len).map(|frame| (frame, LENGTH_BYTES + len)))
 }
 
-/// Appends a frame that holds what `body` writes.
+/// Appends a frame with the content that `body` writes.
 pub(super) fn framed<T>(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let start = out.len();
     0i32.put(out);
@@ -71,8 +71,8 @@ pub(super) fn framed<T>(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> T)
     result
 }
 
-/// What a person or a monitor types instead of connecting. The answer is text, after which the
-/// server closes the connection.
+/// Command that an operator or a monitor sends instead of connecting. The answer is text, after
+/// which the server closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FourLetterWord {
@@ -82,19 +82,19 @@ pub enum FourLetterWord {
     Stat = word(*b"stat"),
     /// `srvr`: about the server.
     Srvr = word(*b"srvr"),
-    /// `mntr`: what a monitor wants to know, one value per line.
+    /// `mntr`: figures for a monitor, one per line.
     Mntr = word(*b"mntr"),
     /// `conf`: the configuration.
     Conf = word(*b"conf"),
     /// `cons`: the connections.
     Cons = word(*b"cons"),
-    /// `crst`: sets the statistics of all connections back.
+    /// `crst`: resets the statistics of all connections.
     Crst = word(*b"crst"),
-    /// `srst`: sets the statistics of the server back.
+    /// `srst`: resets the statistics of the server.
     Srst = word(*b"srst"),
     /// `dump`: sessions and their ephemeral nodes.
     Dump = word(*b"dump"),
-    /// `envi`: what the server runs in.
+    /// `envi`: the server's environment.
     Envi = word(*b"envi"),
     /// `wchs`: how many watches there are.
     Wchs = word(*b"wchs"),
@@ -112,7 +112,7 @@ const fn word(letters: [u8; 4]) -> u32 {
     u32::from_be_bytes(letters)
 }
 
-// As a length, the smallest word is above whatever a frame may have.
+// As a length, the smallest word exceeds that of every frame.
 const _: () = assert!(FRAME_BYTES_MAX < FourLetterWord::Conf as usize);
 
 impl FourLetterWord {
@@ -135,14 +135,14 @@ impl FourLetterWord {
         Self::Isro,
     ];
 
-    /// The word that the first bytes of a connection are, if they are one. Fewer than four bytes
-    /// are none yet.
+    /// Four-letter word at the start of a connection, if there is one. Fewer than four bytes are
+    /// none yet.
     pub fn of(buffer: &[u8]) -> Option<Self> {
         let first = buffer.first_chunk()?;
         Self::ALL.into_iter().find(|known| known.letters() == *first)
     }
 
-    /// Its letters: what a client sends.
+    /// The word's letters, as a client sends them.
     pub fn letters(self) -> [u8; 4] {
         (self as u32).to_be_bytes()
     }

@@ -1,23 +1,22 @@
-//! The protocol of ZooKeeper's clients, whose records are called jute: both sides of it.
+//! Protocol of ZooKeeper's clients, whose encoding is called jute: both sides of it.
 //!
-//! - [`next_frame`] finds the frames in the bytes that a connection received, without copying
-//!   them; before the first one, [`FourLetterWord::of`] tells whether a person or a monitor asks.
+//! - [`next_frame`] finds the frames in the received bytes of a connection without copying them;
+//!   before the first one, [`FourLetterWord::of`] recognizes an operator's or a monitor's command.
 //! - The first frames are [`ConnectRequest`] and [`ConnectResponse`].
-//! - All further ones of a client are [`Request`]s, with what is asked as an [`Ask`].
-//! - A server answers with [`reply`], [`refusal`] or [`who_am_i`], and tells what has happened with
-//!   [`notification`]; a client reads a [`ReplyHeader`] and then, knowing what it has asked,
+//! - All further frames of a client are [`Request`]s, each with an [`Ask`].
+//! - A server answers with [`reply`], [`refusal`] or [`who_am_i`], and sends events with
+//!   [`notification`]; a client decodes a [`ReplyHeader`] and then, depending on its request, calls
 //!   [`read_reply`], [`read_identities`] or [`read_event`].
 //!
-//! Whatever is written appends a whole frame, length included. No length or count that was only
-//! announced allocates anything; a value takes at most some thirty times as much memory as its
-//! frame has bytes.
+//! Every function that writes appends a whole frame, length included. A declared length or count
+//! allocates nothing; a value takes at most some thirty times as much memory as its frame has
+//! bytes.
 //!
-//! Where the protocol leaves something open, ZooKeeper's server is followed: bytes that come after
-//! a record are passed over; every byte but 0 is true; a list that is null is an empty one. A
-//! string that is null is an empty one as well, which is no path (kazoo writes empty strings so).
-//! Data that are null are kept apart from empty ones. What is stricter here: a count below -1 is
-//! malformed, where ZooKeeper reads an empty list. Strings are bytes: whether they are text, and
-//! which text is a path, is for those to say who use them.
+//! Where the protocol leaves a choice, this code follows ZooKeeper's server: bytes after a record
+//! are skipped; every byte but 0 is true; a null list is an empty one. A null string is an empty
+//! one as well, which is no path (kazoo writes empty strings so). Null data are distinct from empty
+//! data. One rule is stricter: a count below -1 is malformed, where ZooKeeper reads an empty list.
+//! Strings are bytes: the caller checks whether they are text, and which text is a path.
 //!
 //! Source: `zookeeper.jute`, `ZooDefs.OpCode` and the behaviour of ZooKeeper 3.8 and 3.9.
 
@@ -29,8 +28,7 @@ mod record;
 mod reply;
 mod request;
 
-/// The words that requests and answers are made of, for clients that know nothing else of the
-/// service.
+/// Types that occur in requests and answers, for clients that use nothing else of the service.
 pub use engine::coordination::{
     Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
     Stat, WatcherType, Write, Zxid,
@@ -47,7 +45,7 @@ pub use request::{Ask, BadRequest, Inexpressible, Request, SetWatches};
 
 use std::fmt;
 
-/// Bytes that are not what was to be read.
+/// Bytes that do not encode the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

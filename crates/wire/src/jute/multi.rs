@@ -1,5 +1,5 @@
-//! Several operations in one request, and their answers in one reply: each behind a header that
-//! tells its kind, and after the last one a header that tells the end.
+//! Several operations in one request, and their results in one reply: each behind a header with its
+//! kind, and after the last one a header that marks the end.
 
 use super::Malformed;
 use super::op::Op;
@@ -8,7 +8,7 @@ use super::reply::{code, get_body, put_body};
 use super::request::{Flaw, Inexpressible, get_change, get_read, put_change, put_read};
 use engine::coordination::{Change, Code, Read, Reply};
 
-/// The kind of an answer that is an error.
+/// Kind of a result that is an error.
 const ERROR: i32 = -1;
 
 struct Header {
@@ -33,12 +33,12 @@ impl Record for Header {
     }
 }
 
-/// The header of an operation in a request.
+/// Writes the header of an operation in a request.
 fn put_asked(op: Op, out: &mut Vec<u8>) {
     Header { kind: op.number(), done: false, err: -1 }.put(out);
 }
 
-/// The kind of what follows; `None` is the end.
+/// Reads the kind of the next part; `None` is the end.
 fn next(input: &mut Input<'_>) -> Result<Option<i32>, Malformed> {
     let header: Header = input.get()?;
     Ok(if header.done { None } else { Some(header.kind) })
@@ -87,7 +87,7 @@ pub(super) fn put_multi_read(reads: &[Read], out: &mut Vec<u8>) -> Result<(), In
     Ok(())
 }
 
-/// Watches cannot be set by reads among several, although there is a byte for them.
+/// Reads several reads. They cannot set watches, although the format has a byte for that.
 pub(super) fn get_multi_read(input: &mut Input<'_>) -> Result<Vec<Read>, Malformed> {
     let mut reads = Vec::new();
     while let Some(kind) = next(input)? {
@@ -104,8 +104,8 @@ fn put_error(err: i32, out: &mut Vec<u8>) {
     err.put(out);
 }
 
-/// The answers to changes, whose operations were `ops`. If one has failed, all are errors: nothing
-/// was done, and [`Code::Ok`] is the number of those that would have been carried out.
+/// Writes the results of changes with the operations `ops`. If one has failed, all are errors,
+/// since no change took effect, and those that would have succeeded get [`Code::Ok`].
 pub(super) fn put_changed(
     ops: &[Op],
     results: &[Result<Reply, Code>],
@@ -116,8 +116,8 @@ pub(super) fn put_changed(
             Err(code) => put_error(*code as i32, out),
             Ok(reply) => {
                 let op = match reply {
-                    // As ZooKeeper 3.8: among several, who asks for the stat of a node that stays or
-                    // is ephemeral is not told.
+                    // As ZooKeeper 3.8: within a `Multi`, the result of creating a persistent or
+                    // ephemeral node has no stat, even if the client asked for it.
                     Reply::Created { .. } if !has_a_life(ops.get(i)) => Op::Create,
                     Reply::Created { stat: Some(_), .. } => Op::Create2,
                     Reply::Created { .. } => Op::Create,
@@ -134,7 +134,7 @@ pub(super) fn put_changed(
     Ok(())
 }
 
-/// The answers to reads, each of which stands for itself.
+/// Writes the results of reads, which are independent of each other.
 pub(super) fn put_found(
     results: &[Result<Reply, Code>],
     out: &mut Vec<u8>,
@@ -151,18 +151,18 @@ pub(super) fn put_found(
     Ok(())
 }
 
-/// Whether a container or a node with a time to live was created.
+/// Whether the operation creates a container or a node with a time to live.
 fn has_a_life(op: Option<&Op>) -> bool {
     matches!(op, Some(Op::CreateContainer | Op::CreateTtl))
 }
 
 fn put_answer(op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<(), Malformed> {
     Header { kind: op.number(), done: false, err: 0 }.put(out);
-    // By itself a check has no answer that could be written; here its kind says it all.
+    // On its own a check has no encodable answer; here its kind is enough.
     if op == Op::Check { Ok(()) } else { put_body(op, &[], reply, out) }
 }
 
-/// The answers to changes or reads.
+/// Reads the results of changes or reads.
 pub(super) fn get_results(input: &mut Input<'_>) -> Result<Vec<Result<Reply, Code>>, Malformed> {
     let mut results = Vec::new();
     while let Some(kind) = next(input)? {

@@ -2,7 +2,7 @@
 
 use engine::coordination::{Change, Lasts, Read};
 
-/// What can be asked for, with its number in the protocol.
+/// Operation, with its number in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Op {
@@ -12,58 +12,58 @@ pub enum Op {
     Create = 1,
     /// Deletes a node.
     Delete = 2,
-    /// Asks for a node's stat.
+    /// Reads a node's stat.
     Exists = 3,
-    /// Asks for a node's data.
+    /// Reads a node's data.
     GetData = 4,
     /// Sets a node's data.
     SetData = 5,
-    /// Asks for a node's access control list.
+    /// Reads a node's access control list.
     GetAcl = 6,
     /// Sets a node's access control list.
     SetAcl = 7,
-    /// Asks for the names of a node's children.
+    /// Reads the names of a node's children.
     GetChildren = 8,
-    /// Waits for what was done before.
+    /// Waits for all earlier changes.
     Sync = 9,
-    /// Tells that the client lives.
+    /// Keeps the session alive.
     Ping = 11,
-    /// Asks for the names of a node's children, and for its stat.
+    /// Reads the names of a node's children, and its stat.
     GetChildren2 = 12,
-    /// Fails unless a node has a version; only in a [`Op::Multi`].
+    /// Fails unless a node has a version; only in an [`Op::Multi`].
     Check = 13,
     /// Several changes, all or none.
     Multi = 14,
-    /// Creates a node and asks for its stat.
+    /// Creates a node and returns its stat.
     Create2 = 15,
-    /// Asks whether there are such watches.
+    /// Checks whether such watches exist.
     CheckWatches = 17,
     /// Removes watches.
     RemoveWatches = 18,
-    /// Creates a container and asks for its stat.
+    /// Creates a container and returns its stat.
     CreateContainer = 19,
-    /// Creates a node with a time to live and asks for its stat.
+    /// Creates a node with a time to live and returns its stat.
     CreateTtl = 21,
-    /// Asks for several nodes' data or children.
+    /// Reads several nodes' data or children.
     MultiRead = 22,
-    /// Says who the client is.
+    /// Authenticates the client.
     Auth = 100,
-    /// Sets the watches again that the client had elsewhere.
+    /// Sets again the watches that the client had on an earlier connection.
     SetWatches = 101,
-    /// Asks for the session's ephemeral nodes.
+    /// Reads the paths of the session's ephemeral nodes.
     GetEphemerals = 103,
-    /// Asks how many nodes there are below one.
+    /// Counts a node's descendants.
     GetAllChildrenNumber = 104,
-    /// As [`Op::SetWatches`], with those that stay.
+    /// Like [`Op::SetWatches`], with persistent watches.
     SetWatches2 = 105,
-    /// Adds a watch that stays.
+    /// Adds a persistent watch.
     AddWatch = 106,
-    /// Asks who the server takes the client for.
+    /// Reads the identities of the client.
     WhoAmI = 107,
 }
 
 impl Op {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 27] = [
         Self::CloseSession,
         Self::Create,
@@ -94,12 +94,12 @@ impl Op {
         Self::WhoAmI,
     ];
 
-    /// Its number, as in `ZooDefs.OpCode`.
+    /// Number of the operation, as in `ZooDefs.OpCode`.
     pub fn number(self) -> i32 {
         self as i32
     }
 
-    /// The operation with this number, if it is one of these.
+    /// The operation with this number, if there is one.
     pub fn of(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|op| op.number() == number)
     }
@@ -134,15 +134,15 @@ impl Op {
     }
 }
 
-/// What must be remembered of a request to write the answer to it.
+/// Facts about a request that are needed to write the answer to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// It can only be answered with an error: it was not understood.
+    /// An undecodable request, which can only be answered with an error.
     #[default]
     Nothing,
     /// One operation, or several that only read.
     One(Op),
-    /// Several changes: these, in this order.
+    /// Several changes, in this order.
     Multi(Vec<Op>),
 }
 

@@ -1,16 +1,16 @@
-//! What all messages are made of: numbers, strings, lists, and the records of more than one of
-//! them. Numbers are big-endian, lengths and counts have 32 bits, and -1 instead of one is null.
+//! Parts of all messages: numbers, strings, lists, and the records that occur in more than one
+//! message. Numbers are big-endian, lengths and counts have 32 bits, and a length of -1 is null.
 
 use super::Malformed;
 use adt::Blob;
 use engine::coordination::{Acl, Event, Happened, Identity, Password, Stat, Zxid};
 
-/// The client is connected and may write: the only state that a server tells with an event.
+/// State of a connected client that may write: the only one that a server reports with an event.
 const SYNC_CONNECTED: i32 = 3;
 
-/// Something that can be written and read back.
+/// Value that can be written and read back.
 pub(super) trait Record: Sized {
-    /// It is never written in fewer bytes.
+    /// Fewest bytes of an encoded value.
     const BYTES_MIN: usize;
 
     fn put(&self, out: &mut Vec<u8>);
@@ -18,7 +18,7 @@ pub(super) trait Record: Sized {
     fn get(input: &mut Input<'_>) -> Result<Self, Malformed>;
 }
 
-/// What was not read yet, of hostile bytes.
+/// Bytes not read yet. They are hostile.
 pub(super) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -40,7 +40,7 @@ impl<'a> Input<'a> {
         Ok(*taken)
     }
 
-    /// A length or a count; `None` is null.
+    /// Reads a length or a count; `None` is null.
     fn size(&mut self) -> Result<Option<usize>, Malformed> {
         match self.get::<i32>()? {
             -1 => Ok(None),
@@ -48,7 +48,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Bytes behind their length; `None` is null.
+    /// Reads bytes behind their length; `None` is null.
     fn bytes(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         let Some(len) = self.size()? else { return Ok(None) };
         let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
@@ -123,7 +123,7 @@ impl Record for Blob {
     }
 }
 
-/// A buffer, which may be null.
+/// A buffer, possibly null.
 impl Record for Option<Blob> {
     const BYTES_MIN: usize = 4;
 
@@ -139,8 +139,7 @@ impl Record for Option<Blob> {
     }
 }
 
-/// A password in a buffer; `None` is a buffer of another length or null, which is the password of
-/// no session.
+/// A password in a buffer. `None` is null or a buffer of another length, which matches no session.
 impl Record for Option<Password> {
     const BYTES_MIN: usize = 4;
 
@@ -262,8 +261,8 @@ impl Record for Event {
             4 => Happened::Children,
             _ => return Err(Malformed),
         };
-        // A server in read-only mode may tell another state; who reads has been told when it
-        // connected.
+        // A server in read-only mode may report another state; the client knows the mode from the
+        // `ConnectResponse`.
         let _state: i32 = input.get()?;
         Ok(Self { happened, path: input.get()? })
     }

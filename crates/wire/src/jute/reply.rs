@@ -1,4 +1,4 @@
-//! What a server answers, and what it tells without being asked.
+//! Answers and notifications of a server.
 
 use super::Malformed;
 use super::frame::framed;
@@ -8,24 +8,24 @@ use super::record::{Input, Record, put_list};
 use crate::coordination;
 use engine::coordination::{Code, Event, Identity, Reply, Zxid};
 
-/// The number of what nobody has asked for: something has happened.
+/// Request number of notifications, which answer no request.
 pub const NOTIFICATION_XID: i32 = -1;
 /// The number of all pings and of their answers.
 pub const PING_XID: i32 = -2;
-/// The number under which clients say who they are.
+/// Request number of authentication.
 pub const AUTH_XID: i32 = -4;
-/// The number under which clients set their watches again.
+/// Request number under which clients set their watches again.
 pub const SET_WATCHES_XID: i32 = -8;
 
-/// What every answer begins with.
+/// First part of every answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyHeader {
     /// The number of the request, or [`NOTIFICATION_XID`].
     pub xid: i32,
-    /// The change that was made, or the latest one that the server knows. With a notification it
-    /// is the change that is told, or -1 from servers before 3.9.
+    /// The change that was made, or the latest one that the server knows. In a notification: the
+    /// reported change, or -1 from servers before 3.9.
     pub zxid: Zxid,
-    /// Nought, or why the request was refused; [`code`] knows those that Claret gives.
+    /// 0, or the reason why the request was refused; [`code`] knows those that Claret gives.
     pub err: i32,
 }
 
@@ -44,28 +44,28 @@ impl Record for ReplyHeader {
 }
 
 impl ReplyHeader {
-    /// Reads the beginning of what is in a frame; gives the rest as well, which is empty if the
-    /// request was refused.
+    /// Decodes the header of a frame. Returns the rest as well, which is empty if the request was
+    /// refused.
     ///
     /// # Errors
-    /// It is no reply.
+    /// If it is no reply.
     pub fn decode(frame: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let mut input = Input::new(frame);
         Ok((input.get()?, input.rest()))
     }
 }
 
-/// The reason with this number, which [`ReplyHeader::err`] holds, if it is one that Claret gives.
+/// Reason with this number, as in [`ReplyHeader::err`], if Claret uses it.
 pub fn code(err: i32) -> Option<Code> {
     coordination::code(err)
 }
 
-/// Appends the answer to a request of this kind as a frame: its number, the change that was made or
-/// the latest one that is known, and what was found out or why not.
+/// Appends the answer to a request of this kind as a frame: request number, the change that was
+/// made or the latest known one, and the result.
 ///
-/// What is no answer to such a request, and [`Reply::Session`], which is told with a
-/// [`ConnectResponse`](super::ConnectResponse), is written as [`Code::RuntimeInconsistency`], so
-/// that the client does not take one thing for another. [`Op::WhoAmI`] is answered by [`who_am_i`].
+/// A result that does not fit the kind is written as [`Code::RuntimeInconsistency`], so that the
+/// client does not mistake one type for another. That includes [`Reply::Session`], which belongs
+/// into a [`ConnectResponse`](super::ConnectResponse). [`Op::WhoAmI`] is answered by [`who_am_i`].
 pub fn reply(kind: &Kind, xid: i32, zxid: Zxid, result: Result<&Reply, Code>, out: &mut Vec<u8>) {
     let start = out.len();
     let written = result.and_then(|reply| {
@@ -83,14 +83,14 @@ pub fn reply(kind: &Kind, xid: i32, zxid: Zxid, result: Result<&Reply, Code>, ou
     }
 }
 
-/// Appends the answer to a request that was refused, whatever it was, as a frame. [`Code::Ok`] is no
-/// reason: it stands among the results of several only.
+/// Appends the refusal of any request as a frame. [`Code::Ok`] is no reason: it occurs only among
+/// the results of a `Multi`.
 pub fn refusal(xid: i32, zxid: Zxid, code: Code, out: &mut Vec<u8>) {
     framed(out, |out| ReplyHeader { xid, zxid, err: code as i32 }.put(out));
 }
 
-/// Appends the answer to [`Ask::WhoAmI`](super::Ask::WhoAmI) as a frame. ZooKeeper gives the name
-/// of a user without the hash of the password that is behind it in a `digest`.
+/// Appends the answer to [`Ask::WhoAmI`](super::Ask::WhoAmI) as a frame. As in ZooKeeper, the name
+/// in a `digest` identity goes out without its password hash.
 pub fn who_am_i(xid: i32, zxid: Zxid, who: &[Identity], out: &mut Vec<u8>) {
     framed(out, |out| {
         ReplyHeader { xid, zxid, err: 0 }.put(out);
@@ -101,13 +101,13 @@ pub fn who_am_i(xid: i32, zxid: Zxid, who: &[Identity], out: &mut Vec<u8>) {
 /// Reads the answer to [`Ask::WhoAmI`](super::Ask::WhoAmI), after its header.
 ///
 /// # Errors
-/// It is no such answer.
+/// If it is no such answer.
 pub fn read_identities(body: &[u8]) -> Result<Vec<Identity>, Malformed> {
     Input::new(body).get()
 }
 
-/// Appends what has happened as a frame. The change is told to clients of servers from 3.9 on;
-/// older servers tell -1, and no client minds which.
+/// Appends a notification as a frame. Servers since 3.9 include the change; older ones send -1, and
+/// clients accept both.
 pub fn notification(zxid: Zxid, event: &Event, out: &mut Vec<u8>) {
     framed(out, |out| {
         ReplyHeader { xid: NOTIFICATION_XID, zxid, err: 0 }.put(out);
@@ -115,24 +115,27 @@ pub fn notification(zxid: Zxid, event: &Event, out: &mut Vec<u8>) {
     });
 }
 
-/// Reads what has happened, after the header, whose number is [`NOTIFICATION_XID`].
+/// Reads an event, after a header with the number [`NOTIFICATION_XID`].
 ///
 /// # Errors
-/// It is no event of a node.
+/// If it is no event of a node.
 pub fn read_event(body: &[u8]) -> Result<Event, Malformed> {
     Input::new(body).get()
 }
 
-/// Reads the answer to a request for `op`, after its header, whose `err` must be nought.
+/// Reads the answer to a request for `op`, after its header, whose `err` must be 0.
 ///
 /// # Errors
-/// It is no answer to such a request, or an operation of several was refused for a reason that
+/// If it is no answer to such a request, or an operation of a `Multi` was refused for a reason that
 /// Claret does not know. [`Op::WhoAmI`] is answered otherwise: see [`read_identities`].
 pub fn read_reply(op: Op, body: &[u8]) -> Result<Reply, Malformed> {
     get_body(op, &mut Input::new(body))
 }
 
-/// What is no answer to `op` is [`Malformed`].
+/// Writes the body of an answer to `op`.
+///
+/// # Errors
+/// If the reply does not fit `op`.
 pub(super) fn put_body(
     op: Op,
     ops: &[Op],
@@ -166,7 +169,7 @@ pub(super) fn put_body(
         (Op::GetAllChildrenNumber, Reply::Number(number)) => number.put(out),
         (Op::Multi, Reply::Multi(results)) => put_changed(ops, results, out)?,
         (Op::MultiRead, Reply::Multi(results)) => put_found(results, out)?,
-        // A record that holds the error once more, and clients read it.
+        // Clients read a record here that repeats the error.
         (Op::AddWatch, Reply::Done) => 0i32.put(out),
         (op, Reply::Done) if has_no_body(op) => (),
         _ => return Err(Malformed),
@@ -198,7 +201,7 @@ pub(super) fn get_body(op: Op, input: &mut Input<'_>) -> Result<Reply, Malformed
     })
 }
 
-/// That it was done is all there is to say.
+/// Whether the answer to `op` is its header alone.
 fn has_no_body(op: Op) -> bool {
     matches!(
         op,

@@ -1,4 +1,4 @@
-//! What a client asks, after it has connected.
+//! Requests of a client after it has connected.
 
 use super::Malformed;
 use super::frame::framed;
@@ -12,97 +12,97 @@ use std::fmt;
 /// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The number that the client has given it, which the answer repeats. Requests outside of the
-    /// order have [`PING_XID`](super::PING_XID), [`AUTH_XID`](super::AUTH_XID),
+    /// Number that the client chose and the answer repeats. Requests outside of the order have
+    /// [`PING_XID`](super::PING_XID), [`AUTH_XID`](super::AUTH_XID),
     /// [`SET_WATCHES_XID`](super::SET_WATCHES_XID).
     pub xid: i32,
-    /// What is asked.
+    /// Operation with its arguments.
     pub what: Ask,
 }
 
-/// What is asked.
+/// Operation of a request, with its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    /// Something that changes the tree or ends the session. [`Write::Open`] is never among what is
-    /// read: a session begins with a [`ConnectRequest`](super::ConnectRequest).
+    /// Change of the tree, or end of the session. Decoding never yields [`Write::Open`]: a session
+    /// begins with a [`ConnectRequest`](super::ConnectRequest).
     Write(Write),
-    /// Something that changes nothing.
+    /// Read without an effect on the tree.
     Read {
-        /// What.
+        /// Read operation.
         read: Read,
-        /// Whether a watch is set as well; only where the operation knows watches.
+        /// Whether to set a watch as well; only where the operation supports watches.
         watch: bool,
     },
-    /// The client lives.
+    /// Sign of life.
     Ping,
-    /// Who the client is.
+    /// Authentication.
     Auth {
-        /// How that is found out.
+        /// Authentication scheme.
         scheme: Blob,
-        /// What proves it.
+        /// Credentials.
         auth: Blob,
     },
-    /// The watches that the client had elsewhere.
+    /// Watches that the client had on an earlier connection.
     SetWatches(SetWatches),
-    /// A watch that stays until it is removed.
+    /// New watch that stays until it is removed.
     AddWatch {
-        /// On which node.
+        /// Path of the node.
         path: Blob,
-        /// And on everything below it.
+        /// Whether the watch covers everything below the node.
         recursive: bool,
     },
-    /// Removes watches.
+    /// Removal of watches.
     RemoveWatches {
-        /// On which node.
+        /// Path of the node.
         path: Blob,
-        /// Which.
+        /// Type of the watches.
         which: WatcherType,
     },
-    /// Whether there are such watches.
+    /// Check whether such watches exist.
     CheckWatches {
-        /// On which node.
+        /// Path of the node.
         path: Blob,
-        /// Which.
+        /// Type of the watches.
         which: WatcherType,
     },
-    /// Who the server takes the client for. Answer: [`who_am_i`](super::who_am_i).
+    /// Question for the client's identities. Answer: [`who_am_i`](super::who_am_i).
     WhoAmI,
-    /// An operation by its number that is not known, or known and not carried out: a change of the
-    /// servers, SASL. Its body was not read.
+    /// Operation with an unknown number, or a known one that is not supported: reconfiguration of
+    /// the servers, SASL. The body was not read.
     Unimplemented(i32),
 }
 
-/// Watches that are set again, by kind; those that were missed since are told at once.
+/// Watches that the client sets again, by kind. Events missed since then are sent at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatches {
     /// The latest change that the client has seen.
     pub since: Zxid,
     /// Paths of nodes whose data are watched.
     pub data: Vec<Blob>,
-    /// Paths where a node is waited for.
+    /// Paths at which the client waits for a node.
     pub exist: Vec<Blob>,
     /// Paths of nodes whose children are watched.
     pub child: Vec<Blob>,
-    /// Paths of watches that stay.
+    /// Paths of persistent watches.
     pub persistent: Vec<Blob>,
-    /// Paths of watches that stay, on everything below as well.
+    /// Paths of persistent watches that cover everything below the node.
     pub recursive: Vec<Blob>,
 }
 
 /// Bytes that are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// There is no header. Nobody can be answered: the connection must be closed.
+    /// The header is missing, so no answer is possible: the connection must be closed.
     Header,
-    /// The header is there, and what comes after it is not what the operation takes. The request
-    /// is refused with `code`, in its turn, and the connection goes on.
+    /// The header is valid, and the body does not fit the operation. The request is refused with
+    /// `code`, in its turn, and the connection goes on.
     Body {
         /// The number of the request.
         xid: i32,
         /// The number of the operation.
         opcode: i32,
-        /// [`Code::Marshalling`], or [`Code::BadArguments`] if a node of no known kind was to be
-        /// created.
+        /// [`Code::Marshalling`], or [`Code::BadArguments`] for the creation of a node of an
+        /// unknown kind.
         code: Code,
     },
 }
@@ -120,26 +120,26 @@ impl fmt::Display for BadRequest {
 
 impl std::error::Error for BadRequest {}
 
-/// The protocol has no words for the request: [`Write::Open`], [`Change::Check`] by itself,
-/// [`Write::Reap`], a container or a node with a time to live without asking for its stat,
-/// [`Change::SetAcl`] among several, several reads with others than [`Read::Data`] and
+/// Request that the protocol cannot express: [`Write::Open`], a lone [`Change::Check`],
+/// [`Write::Reap`], the creation of a container or of a node with a time to live that does not ask
+/// for the stat, [`Change::SetAcl`] within a `Multi`, several reads other than [`Read::Data`] and
 /// [`Read::Children`] without stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inexpressible;
 
 impl fmt::Display for Inexpressible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ZooKeeper's protocol has no words for this request")
+        f.write_str("ZooKeeper's protocol cannot express this request")
     }
 }
 
 impl std::error::Error for Inexpressible {}
 
-/// Why a body could not be read.
+/// Reason why a body cannot be decoded.
 pub(super) enum Flaw {
-    /// It is not what the operation takes.
+    /// The body does not fit the operation.
     Malformed,
-    /// A node of no known kind is to be created.
+    /// A new node would be of an unknown kind.
     BadFlags,
 }
 
@@ -153,7 +153,7 @@ impl Request {
     /// Appends the frame.
     ///
     /// # Errors
-    /// If the protocol cannot say that; `out` is as it was then.
+    /// If the protocol cannot express the request; `out` is then unchanged.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
         let start = out.len();
         let result = framed(out, |out| {
@@ -167,10 +167,10 @@ impl Request {
         result
     }
 
-    /// Reads what is in a frame.
+    /// Decodes the content of a frame.
     ///
     /// # Errors
-    /// It is no request; [`BadRequest`] says what is to be done.
+    /// If it is no request; [`BadRequest`] says what the server must do.
     pub fn decode(frame: &[u8]) -> Result<Self, BadRequest> {
         let mut input = Input::new(frame);
         let header = input.get().and_then(|xid| Ok((xid, input.get()?)));
@@ -186,7 +186,7 @@ impl Request {
 }
 
 impl Ask {
-    /// What is needed to write or read the answer.
+    /// Facts about the request that are needed to write or read the answer.
     pub fn kind(&self) -> Kind {
         let op = match self {
             Self::Write(Write::Multi(changes)) => {
@@ -197,7 +197,7 @@ impl Ask {
             Self::Read { read, .. } => Op::of_read(read),
             Self::Ping => Op::Ping,
             Self::Auth { .. } => Op::Auth,
-            // As the clients of the Java library do: older servers know the older one.
+            // As the Java library does: older servers know only the older operation.
             Self::SetWatches(SetWatches { persistent, recursive, .. })
                 if persistent.is_empty() && recursive.is_empty() =>
             {
@@ -252,7 +252,7 @@ impl Ask {
     fn get(opcode: i32, input: &mut Input<'_>) -> Result<Self, Flaw> {
         let Some(op) = Op::of(opcode) else { return Ok(Self::Unimplemented(opcode)) };
         Ok(match op {
-            // By itself it has an answer that cannot be written: no client asks it so.
+            // A lone check has no encodable answer, and no client sends it.
             Op::Check => Self::Unimplemented(opcode),
             Op::Create
             | Op::Create2
@@ -277,7 +277,7 @@ impl Ask {
             }
             Op::Ping => Self::Ping,
             Op::Auth => {
-                // Nobody has ever given the type a meaning.
+                // No version of the protocol uses the type.
                 let _type: i32 = input.get()?;
                 Self::Auth { scheme: input.get()?, auth: input.get()? }
             }
@@ -306,7 +306,7 @@ impl Ask {
 
 const SET_WATCHES_2: Kind = Kind::One(Op::SetWatches2);
 
-/// What clients write before a scheme.
+/// Number that clients write before a scheme.
 const AUTH_TYPE: i32 = 0;
 
 impl SetWatches {
@@ -364,7 +364,7 @@ fn flags(mode: Mode) -> i32 {
         (Lasts::Session, false) => 1,
         (Lasts::Always, true) => 2,
         (Lasts::Session, true) => 3,
-        // That it is sequential is not said of a container by any client; the bit says it here.
+        // No client asks for a sequential container; the bit exists here.
         (Lasts::Children, false) => 4,
         (Lasts::Children, true) => 2,
         (Lasts::Ttl(_), false) => 5,
@@ -372,9 +372,9 @@ fn flags(mode: Mode) -> i32 {
     }
 }
 
-/// What kind of node this operation creates with these flags, as ZooKeeper's server has it: a
-/// container is what [`Op::CreateContainer`] creates, whatever the flags say besides the order, and
-/// flags that say so elsewhere are those of a node that stays.
+/// Kind of node that an operation creates with these flags, by the rules of ZooKeeper's server:
+/// [`Op::CreateContainer`] creates a container whatever the flags say, and takes only the
+/// sequential bit from them; the container flag of other operations means a persistent node.
 fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<Mode, Flaw> {
     let sequential = matches!(flags, 2 | 3 | 6);
     let lasts = match (op, flags, ttl_ms) {
@@ -387,7 +387,7 @@ fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<Mode, Flaw> {
     Ok(Mode { lasts, sequential })
 }
 
-/// What is to be created by [`Op::Create`] and those like it.
+/// Reads the node that [`Op::Create`] or one of its variants creates.
 fn get_create(op: Op, path: Blob, input: &mut Input<'_>) -> Result<Create, Flaw> {
     let (data, acl, flags) = (input.get()?, input.get()?, input.get()?);
     let ttl_ms = if op == Op::CreateTtl { Some(input.get()?) } else { None };

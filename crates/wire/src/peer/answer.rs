@@ -1,4 +1,4 @@
-//! What shards answer gateways on other machines.
+//! Answers of shards to gateways on other machines.
 
 use super::coordination::{get_answered, get_told, put_answered, put_told};
 use super::request::{put_body, read_body};
@@ -87,7 +87,7 @@ fn kind(answer: &Answer) -> u8 {
     }
 }
 
-/// Whether an answer of this kind is a notice, which no request asked for.
+/// Whether an answer of this kind is a notice, which is sent without a request.
 pub(super) fn is_notice(kind: u8) -> bool {
     kind == NOTICE
 }

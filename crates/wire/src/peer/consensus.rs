@@ -1,5 +1,5 @@
-//! Messages between replicas of a shard's log: the consensus library's structs, written by us. The
-//! library's own serialisation is never let near bytes from outside.
+//! Messages between replicas of a shard's log: the structs of the consensus library in our own
+//! encoding. Bytes from outside never reach the library's own deserializer.
 
 use crate::bytes::{Reader, put_count, put_u32, put_u64, put_word};
 use adt::Corrupt;
@@ -43,7 +43,7 @@ pub(super) fn put_message(message: &Message, out: &mut Vec<u8>) {
 
 pub(super) fn read_message(reader: &mut Reader<'_>) -> Result<Message, Corrupt> {
     let message = read_fields(reader)?;
-    // The library would have its own serialisation read a change of members that is proposed.
+    // The library would use its own deserializer on a proposed change of members.
     let proposed = message.msg_type == MessageType::MsgPropose;
     let normal = message.entries.iter().all(|entry| entry.entry_type == EntryType::EntryNormal);
     if proposed && !normal { Err(Corrupt) } else { Ok(message) }
@@ -71,8 +71,8 @@ fn read_fields(reader: &mut Reader<'_>) -> Result<Message, Corrupt> {
     })
 }
 
-/// The type of this number, if it is one that machines send: the others are what the library says
-/// to itself, and would make it do things that nobody may ask for from outside.
+/// Message type with this number, if machines exchange it. The remaining types are internal to the
+/// library, and a peer must not be able to trigger their effects.
 fn message_type(number: u32) -> Result<MessageType, Corrupt> {
     Ok(match number {
         2 => MessageType::MsgPropose,

@@ -1,4 +1,4 @@
-//! What gateways and the shard that has the tree of the coordination service say to each other.
+//! Messages between gateways and the shards that hold the tree of the coordination service.
 
 use crate::bytes::{Form, Reader, put_u32, put_u64, put_word};
 use crate::coordination::{
@@ -29,7 +29,7 @@ const CARRIED: u8 = 4;
 /// The shortest watch: an empty path and its kind.
 const WATCH_BYTES_MIN: usize = 5;
 
-/// A change, as logs and parcels hold it.
+/// Writes a command as logs and parcels hold it.
 pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
     put_session(command.session, out);
     put_zxid(command.after, out);

@@ -1,4 +1,4 @@
-//! What gateways say to gateways on other machines.
+//! Messages between gateways of different machines.
 
 use super::stats::{put_gateway_stats, read_gateway_stats};
 use crate::bytes::{Reader, put_count, put_option, put_optional_word, put_u64, put_word};

@@ -1,4 +1,4 @@
-//! What a machine says first on a connection to another one.
+//! First frame on a connection between machines.
 
 use super::{FRAME_HEADER_BYTES, HELLO, begin_frame, end_frame, open, payload};
 use crate::bytes::{put_u16, put_u32, put_word};
@@ -8,10 +8,10 @@ use engine::message::MachineId;
 
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;
-/// Longest address that a machine tells, in bytes.
+/// Longest advertised client address, in bytes.
 pub const HELLO_ADDRESS_BYTES_MAX: usize = 512;
-/// Longest payload of a first frame: whoever speaks something else has hardly a chance to be
-/// waited for.
+/// Longest payload of a first frame. A sender of another protocol hardly ever announces so short a
+/// frame, and so is refused at once.
 const HELLO_FRAME_BYTES_MAX: usize = 1 << 10;
 
 const _: () = assert!(
@@ -19,28 +19,28 @@ const _: () = assert!(
     "the longest first frame fits"
 );
 
-/// Who a machine is. The first frame in each direction of every connection between machines, of
-/// one form in all versions, so that different versions can tell each other what they are.
+/// Identity of a machine: the first frame in each direction of every connection between machines.
+/// Its form is the same in all versions, so that different versions can recognize each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Which cluster it belongs to.
+    /// Name of its cluster.
     pub cluster: String,
-    /// Its number there.
+    /// Number of the machine in the cluster.
     pub machine: MachineId,
-    /// Which of its lives this is.
+    /// Number of the process's life: it grows with every restart.
     pub life: u32,
-    /// What its build understands.
+    /// Format level that its build supports.
     pub level: Level,
-    /// Where it listens for clients.
+    /// Address on which it listens for clients.
     pub address: String,
-    /// How many workers it has.
+    /// Number of its workers.
     pub worker_count: u16,
 }
 
 /// Appends `hello` as one frame.
 ///
 /// # Panics
-/// If the cluster's name or the address is too long; that is checked where they are set.
+/// If the cluster's name or the address is too long; the configuration checks both.
 pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
     assert!(hello.cluster.len() <= HELLO_CLUSTER_BYTES_MAX, "the name of the cluster is too long");
     assert!(hello.address.len() <= HELLO_ADDRESS_BYTES_MAX, "the address is too long");
@@ -55,8 +55,8 @@ pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
     end_frame(frame, out).expect("a first frame is short");
 }
 
-/// Reads the first frame of a connection; gives it and the number of bytes it took, or `None` as
-/// long as it is not complete. Of a client that speaks RESP, the first four bytes are [`Corrupt`].
+/// Decodes the first frame of a connection. Returns it and its length, or `None` while it is
+/// incomplete. The first four bytes of a RESP client are [`Corrupt`].
 pub fn decode_hello(bytes: &[u8]) -> Result<Option<(Hello, usize)>, Corrupt> {
     let Some(payload) = payload(bytes, HELLO_FRAME_BYTES_MAX)? else {
         return Ok(None);

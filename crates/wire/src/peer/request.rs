@@ -1,4 +1,4 @@
-//! What gateways ask of shards on other machines.
+//! Requests of gateways to shards on other machines.
 
 use super::coordination::{get_ask, put_ask};
 use crate::bytes::{
@@ -90,7 +90,7 @@ fn kind(body: &Body) -> u8 {
     }
 }
 
-/// All operations are written: whoever is asked answers each of them.
+/// Writes a request body with all its operations, because the shard answers each of them.
 pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
     out.push(kind(body));
     match body {
@@ -203,7 +203,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         AWAIT => {
             let timeout_ms = reader.u64()?;
             let apply = read_apply(reader, spans)?;
-            // Several are a section.
+            // Only a section has several operations.
             match &apply.ops[..] {
                 [_] => {}
                 [(_, first), ..] if first.opens_section() => {}
@@ -220,7 +220,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
     })
 }
 
-/// What is asked about keys rather than about operations.
+/// Reads a body that holds keys instead of operations.
 fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt> {
     Ok(match kind {
         RECORD_VERSION => Body::Version { key: reader.word()?.into() },
@@ -305,7 +305,7 @@ fn read_ops(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<KeyedOp>, 
     Ok(ops)
 }
 
-/// Operations that are all on `key`.
+/// Reads operations, all of which must be on `key`.
 fn read_own(key: &Blob, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<Op>, Corrupt> {
     let mut own = Vec::new();
     for _ in 0..reader.count(4)? {

@@ -1,4 +1,4 @@
-//! What shards and gateways have counted.
+//! Counters of shards and gateways.
 
 use crate::bytes::{Reader, put_count, put_u64, put_word};
 use adt::Corrupt;

@@ -1,4 +1,4 @@
-//! What machines tell each other about how long their messages take.
+//! Measurements of message delays that machines exchange.
 
 use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
 use adt::Corrupt;
@@ -79,7 +79,7 @@ pub(super) fn read_timing(reader: &mut Reader<'_>) -> Result<Timing, Corrupt> {
     })
 }
 
-/// Rows about other machines, of which there are so many at most.
+/// Reads rows about other machines: at most one for each.
 fn read_rows<T>(
     reader: &mut Reader<'_>,
     row_bytes: usize,

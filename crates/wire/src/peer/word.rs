@@ -1,4 +1,4 @@
-//! What leaders of shards tell each other about pipelines.
+//! Messages about pipelines between the leaders of shards.
 
 use crate::bytes::{Form, Reader, put_count, put_u16, put_u32, put_u64};
 use crate::entry::{put_age, read_age};
@@ -16,7 +16,7 @@ const HANDED_ON: u8 = 6;
 const ASKS_PLACES: u8 = 7;
 const KNOWS: u8 = 8;
 
-/// The shortest word, with the shard that it is for: stream, kind, number.
+/// Shortest message with its destination shard: stream, kind, number.
 const WORD_BYTES_MIN: usize = 2 + 16 + 1 + 2;
 
 fn kind(word: &Word) -> u8 {

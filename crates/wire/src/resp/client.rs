@@ -4,8 +4,8 @@ use super::number::{LineEnd, NumberLine, line_end, number_line, short_number};
 use adt::Blob;
 use std::fmt;
 
-/// A reply as a client sees it. RESP2 and RESP3 forms of the same thing give the same value where
-/// the protocol allows it.
+/// A reply as a client sees it. The RESP2 and RESP3 forms of a reply give the same value where the
+/// protocol allows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientReply {
     /// `+OK`.
@@ -72,7 +72,7 @@ impl Default for ReplyLimits {
     }
 }
 
-/// Bytes that are no reply. The connection cannot be used any further.
+/// Bytes that are no reply. The connection is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// No reply begins with this byte.
@@ -120,21 +120,21 @@ struct Open {
 enum Part {
     /// Complete in itself; then the offset after it.
     Whole(ClientReply, usize),
-    /// The beginning of a collection of this kind with this many items.
+    /// Beginning of a collection: its kind, the number of its items, the offset after its header.
     Begin(u8, usize, usize),
-    /// Not all there yet.
+    /// Incomplete.
     Partial,
 }
 
 impl ReplyDecoder {
-    /// A decoder at the beginning of a reply.
+    /// Creates a decoder at the beginning of a reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks for one complete reply at the beginning of `buffer`, and tells how many bytes it
-    /// took; `None` if there is not all of it yet. After `None` the buffer passed next must begin
-    /// with the same bytes.
+    /// Looks for one complete reply at the beginning of `buffer`. Returns it and its length in
+    /// bytes, or `None` while it is incomplete. After `None` the buffer passed next must begin with
+    /// the same bytes.
     ///
     /// # Errors
     /// The bytes are no reply or exceed a limit; the connection must be closed.
@@ -183,7 +183,8 @@ impl ReplyDecoder {
         }
     }
 
-    /// Puts a complete item where it belongs; gives it back if the whole reply is complete.
+    /// Adds a complete item to the innermost open collection; returns it if the whole reply is
+    /// complete.
     #[inline]
     fn close(&mut self, mut reply: ClientReply) -> Option<ClientReply> {
         while let Some(open) = self.open.last_mut() {
@@ -194,7 +195,7 @@ impl ReplyDecoder {
             }
             let Open { kind, items, .. } = self.open.pop()?;
             if kind == b'|' {
-                // Attributes say something about the reply that follows; nobody here asks.
+                // Attributes describe the reply that follows; this client ignores them.
                 return None;
             }
             reply = collection(kind, items);
@@ -234,8 +235,8 @@ impl ReplyDecoder {
     }
 }
 
-/// The most frequent replies, without the machinery for all others: `OK`, an integer of up to nine
-/// digits, a byte string that is all there and within the limits.
+/// Decodes the most frequent replies without the machinery for all others: `OK`, an integer of up
+/// to nine digits, a complete byte string within the limits.
 #[inline]
 fn simple(buffer: &[u8], limits: &ReplyLimits) -> Option<(ClientReply, usize)> {
     let (kind, rest) = buffer.split_first()?;
@@ -257,7 +258,7 @@ fn simple(buffer: &[u8], limits: &ReplyLimits) -> Option<(ClientReply, usize)> {
     }
 }
 
-/// What follows a declared length that ends before `next`.
+/// Decodes the content after a declared length, which ends before `next`.
 #[inline]
 fn sized(
     kind: u8,

@@ -82,7 +82,7 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a command to `out`: an array of bulk strings.
+/// Appends a command: an array of bulk strings.
 pub fn encode_command<I>(words: I, out: &mut Vec<u8>)
 where
     I: IntoIterator<Item: AsRef<[u8]>, IntoIter: ExactSizeIterator>,
@@ -136,7 +136,7 @@ pub(super) fn push_double_reply(value: f64, protocol: Protocol, out: &mut Vec<u8
     out.extend_from_slice(b"\r\n");
 }
 
-/// A byte that tells the kind, a number, CR LF.
+/// Appends the byte of the kind, a number, CR LF.
 #[inline]
 fn push_header(kind: u8, number: impl itoa::Integer, out: &mut Vec<u8>) {
     out.push(kind);
@@ -144,7 +144,7 @@ fn push_header(kind: u8, number: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A header whose number is a length.
+/// Appends a header whose number is a length.
 #[inline]
 pub(super) fn push_len(kind: u8, len: usize, out: &mut Vec<u8>) {
     match len {
@@ -168,7 +168,7 @@ pub(super) fn push_bulk(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Text that cannot break its line.
+/// Appends text without the bytes that would break its line.
 fn push_line(text: &str, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(text.as_bytes());

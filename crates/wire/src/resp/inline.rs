@@ -1,4 +1,4 @@
-//! Inline commands: a line of words as a person types it, with quotes.
+//! Inline commands: lines of words, with quotes, as an operator types them.
 
 use super::request::ProtocolError;
 
@@ -25,7 +25,7 @@ pub(super) fn split(
     }
 }
 
-/// Reads one word that begins at `at`; answers the offset after it.
+/// Reads the word that begins at `at`; returns the offset after it.
 fn word(line: &[u8], mut at: usize, words: &mut Vec<u8>) -> Result<usize, ProtocolError> {
     loop {
         match line.get(at) {
@@ -47,7 +47,7 @@ fn word(line: &[u8], mut at: usize, words: &mut Vec<u8>) -> Result<usize, Protoc
     }
 }
 
-/// After a closing quote there must be white space or the end.
+/// Checks that a closing quote is followed by white space or the end.
 fn closed(line: &[u8], at: usize) -> Result<usize, ProtocolError> {
     if line.get(at).is_none_or(|b| is_space(*b)) {
         Ok(at)
@@ -105,7 +105,7 @@ fn hex(digit: u8) -> u8 {
     (digit as char).to_digit(16).unwrap_or(0) as u8
 }
 
-/// White space as C's `isspace` has it.
+/// Whether C's `isspace` holds for the byte.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }

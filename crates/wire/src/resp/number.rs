@@ -3,19 +3,19 @@
 use memchr::memchr;
 use std::io::Write;
 
-/// What a line that ought to hold an integer holds.
+/// Content of a line that should hold an integer.
 pub(super) enum NumberLine {
     /// The integer, and the offset after CR LF.
     Number(i64, usize),
     /// The line has not ended yet.
     Partial,
-    /// Something else than a canonical integer followed by CR LF.
+    /// Anything but a canonical integer followed by CR LF.
     Invalid,
     /// The line does not end within the bound.
     TooLong,
 }
 
-/// Reads a canonical integer line of one to nine digits if one begins at `at`: nearly all of them.
+/// Reads a canonical integer line of one to nine digits, as nearly all are, if one begins at `at`.
 #[inline]
 pub(super) fn short_number(buffer: &[u8], at: usize) -> Option<(i64, usize)> {
     let line = buffer.get(at..)?;
@@ -66,15 +66,15 @@ fn any_number_line(buffer: &[u8], at: usize, scanned: &mut usize, line_max: usiz
     }
 }
 
-/// Where a line ends.
+/// End of a line.
 pub(super) enum LineEnd {
-    /// At this offset there is CR LF.
+    /// Offset of the CR LF.
     At(usize),
-    /// Not yet.
+    /// Not received yet.
     Partial,
     /// CR without LF.
     Invalid,
-    /// Not within the bound.
+    /// Beyond the bound.
     TooLong,
 }
 

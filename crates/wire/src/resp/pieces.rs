@@ -1,25 +1,25 @@
-//! [`Pieces`]: a reply that is written piece by piece, as the socket takes it.
+//! [`Pieces`]: a reply that is written piece by piece, as the socket accepts bytes.
 //!
-//! A reply shares its strings with the record that it is about, so before it is written it takes
-//! little memory besides one place for each item; written out it takes all that it says.
+//! A reply shares its strings with the record that it is about, so before encoding it takes little
+//! memory besides one place for each item; its encoded form takes memory for all bytes.
 
 use super::encode::{Protocol, encode, push_bulk, push_double_reply, push_len};
 use adt::{Blob, Reply};
 use std::vec::IntoIter;
 
-/// How large a reply is.
+/// Size of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes that it has when it is written, about.
+    /// Approximate length in bytes when encoded.
     pub bytes: usize,
-    /// Values in it.
+    /// Number of values in it.
     pub items: usize,
 }
 
-/// What a value takes besides what is in it: its kind, its length, and the ends of lines.
+/// Bytes around the content of a value: its kind, its length, and line ends.
 const AROUND_BYTES: usize = 8;
 
-/// How large a reply is. Takes time for each of its items.
+/// Computes the size of a reply, in time proportional to the number of its items.
 pub fn size(reply: &Reply) -> Size {
     let inside = match reply {
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => sum(items),
@@ -65,10 +65,10 @@ impl Size {
     }
 }
 
-/// A reply that is being written.
+/// Reply that is being written.
 pub struct Pieces {
     protocol: Protocol,
-    /// What is left of each value that others are in, the innermost last.
+    /// Unwritten rest of each open collection, the innermost last.
     levels: Vec<Level>,
 }
 
@@ -77,19 +77,20 @@ enum Level {
     Pairs(IntoIter<(Reply, Reply)>),
     Scored(IntoIter<(Blob, f64)>),
     Strings(IntoIter<(Blob, Blob)>),
-    /// A value that is to be begun.
+    /// Value that has not been begun.
     One(Reply),
-    /// A string, and how much of it is written.
+    /// String, and the number of its bytes already written.
     Bytes(Blob, usize),
 }
 
 impl Pieces {
-    /// A reply of which nothing is written.
+    /// Creates a reply of which nothing is written.
     pub fn new(reply: Reply, protocol: Protocol) -> Self {
         Self { protocol, levels: vec![Level::One(reply)] }
     }
 
-    /// Goes on writing until `out` has `until` bytes, or a little more; tells whether all is written.
+    /// Goes on writing until `out` has `until` bytes, or a little more; returns whether all is
+    /// written.
     pub fn write(&mut self, until: usize, out: &mut Vec<u8>) -> bool {
         while out.len() < until {
             let Some(level) = self.levels.last_mut() else { return true };
@@ -97,7 +98,7 @@ impl Pieces {
                 Level::Items(items) => items.next(),
                 Level::Pairs(pairs) => match pairs.next() {
                     Some((key, value)) => {
-                        // The value comes after whatever is in the key.
+                        // The value comes after everything in the key.
                         self.levels.push(Level::One(value));
                         Some(key)
                     }
@@ -152,7 +153,7 @@ impl Pieces {
         self.levels.is_empty()
     }
 
-    /// Writes a value, or its beginning if it is not to be written at once.
+    /// Writes a value, or only its beginning if it is to be written in pieces.
     fn begin(&mut self, reply: Reply, until: usize, out: &mut Vec<u8>) {
         let resp3 = self.protocol == Protocol::Resp3;
         match reply {

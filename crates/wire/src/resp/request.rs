@@ -18,11 +18,11 @@ pub struct Limits {
     pub frame_max_bytes: u32,
     /// Longest inline command and longest line that holds a length.
     pub inline_max_bytes: u32,
-    /// Longest word that is read on over where it is too long to be taken, in bytes: where the next
-    /// command begins is known then.
+    /// Longest word that the decoder skips if it is too long to be accepted, in bytes: the
+    /// beginning of the next command is then known.
     pub skipped_max_bytes: u32,
     /// Whether the client has authenticated itself or need not. If not, a command has at most 10
-    /// words of at most 16 KiB, as in Redis, and nothing is read on over.
+    /// words of at most 16 KiB, as in Redis, and nothing is skipped.
     pub authenticated: bool,
 }
 
@@ -44,24 +44,24 @@ impl Default for Limits {
 const UNAUTHENTICATED_WORDS_MAX: u32 = 10;
 /// Longest word before authentication, in bytes.
 const UNAUTHENTICATED_BULK_MAX_BYTES: u32 = 16 << 10;
-/// More room for spans than this is given back after the command that needed it.
+/// Spans beyond this number are freed after the command that needed them.
 const SPANS_KEPT: usize = 1 << 10;
-/// More room for inline words than this is given back after the command that needed it.
+/// Memory of inline words beyond this size is freed after the command that needed it.
 const WORDS_KEPT_BYTES: usize = 4 << 10;
 
-/// Longest line with the length of a word that is skipped: an integer of 64 bits fits. Such lines are
+/// Longest line with the length of a skipped word: an integer of 64 bits fits. Such lines are
 /// searched from their beginning each time.
 const SKIPPED_LINE_BYTES_MAX: usize = 32;
 
-/// One complete frame: how much of the buffer it took.
+/// One complete frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// Bytes of the frame, from the beginning of the buffer.
     pub consumed: usize,
 }
 
-/// Bytes that are no command. The connection cannot be used any further, since where the next frame
-/// begins is unknown, unless [`RequestDecoder::is_skipping`] says that it is known.
+/// Bytes that are no command. The connection is unusable, since the beginning of the next frame is
+/// unknown, unless [`RequestDecoder::is_skipping`] returns true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The number of words is no integer or above the limit.
@@ -86,9 +86,9 @@ pub enum ProtocolError {
     TooLongBulk(u32),
     /// There are more words than the limit.
     TooManyWords(u32),
-    /// More words than a client may send before it has authenticated itself.
+    /// More words than a client may send before authentication.
     UnauthenticatedWords,
-    /// A longer word than a client may send before it has authenticated itself.
+    /// A longer word than a client may send before authentication.
     UnauthenticatedBulk,
 }
 
@@ -134,8 +134,8 @@ impl From<ProtocolError> for ErrorReply {
 /// bytes. After `None` the buffer passed next must begin with the same bytes: the decoder continues
 /// where it stopped.
 ///
-/// A command that is too large is told of by an error as soon as that is known. If it can be seen
-/// where the command ends, the caller may go on with the same buffer: the decoder *skips* the rest,
+/// A command that is too large is reported by an error as soon as that is known. If the end of the
+/// command can be found, the caller may go on with the same buffer: the decoder *skips* the rest,
 /// piece by piece, as frames that hold no command, and then finds the next one.
 #[derive(Clone, Debug, Default)]
 pub struct RequestDecoder {
@@ -151,11 +151,11 @@ pub struct RequestDecoder {
     missing: u32,
     /// How far an unfinished line was searched for its end.
     scanned: usize,
-    /// The rest of a command that is too large.
+    /// Rest of a command that is too large.
     skipped: Option<Skipped>,
 }
 
-/// What is left of a command that is not looked at.
+/// Rest of a command whose words are skipped.
 #[derive(Clone, Copy, Debug)]
 struct Skipped {
     /// Words that have not begun.
@@ -165,14 +165,14 @@ struct Skipped {
 }
 
 impl RequestDecoder {
-    /// A decoder at the beginning of a frame.
+    /// Creates a decoder at the beginning of a frame.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks for one complete frame at the beginning of `buffer`; `None` if there is not all of it
-    /// yet. A frame may hold no command (an empty array, an empty line): then
-    /// [`args`](Self::args) is `None`.
+    /// Looks for one complete frame at the beginning of `buffer`; `None` while it is incomplete. A
+    /// frame may hold no command (an empty array, an empty line): then [`args`](Self::args) is
+    /// `None`.
     ///
     /// # Errors
     /// The bytes are no command or exceed a limit; the connection must be closed.
@@ -203,8 +203,8 @@ impl RequestDecoder {
         self.next_words(buffer, limits)
     }
 
-    /// The words of the frame that [`next`](Self::next) has just found at the beginning of
-    /// `buffer`; `None` if it held none.
+    /// Words of the frame that [`next`](Self::next) has just found at the beginning of `buffer`;
+    /// `None` if it held none.
     #[inline]
     pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Option<Args<'a>> {
         if self.spans.is_empty() || self.at != 0 || self.skipped.is_some() {
@@ -213,7 +213,7 @@ impl RequestDecoder {
         Some(Args::new(if self.inline { &self.words } else { buffer }, &self.spans))
     }
 
-    /// Bounds of the words, relative to the buffer, for callers who keep several frames. `None`
+    /// Bounds of the words, relative to the buffer, for callers that keep several frames. `None`
     /// for an inline command, whose words are not in the buffer.
     pub fn spans(&self) -> Option<&[(u32, u32)]> {
         (!self.inline && self.at == 0).then_some(&self.spans)
@@ -228,7 +228,7 @@ impl RequestDecoder {
         }
     }
 
-    /// The number of words and where they begin; anything below one counts as zero.
+    /// Reads the number of words and the offset of the first; anything below one counts as zero.
     #[inline]
     fn count(
         &mut self,
@@ -299,7 +299,7 @@ impl RequestDecoder {
         Ok(Some(Parsed { consumed: at }))
     }
 
-    /// Remembers where the first incomplete word begins.
+    /// Remembers the beginning of the first incomplete word.
     #[cold]
     fn pause(&mut self, at: usize, missing: u32) -> Option<Parsed> {
         self.at = at;
@@ -307,7 +307,7 @@ impl RequestDecoder {
         None
     }
 
-    /// A command is refused at the word that begins at `at`.
+    /// Refuses the command at the word that begins at `at`.
     #[cold]
     fn give_up(&mut self, at: usize, missing: u32, error: ProtocolError) -> ProtocolError {
         if matches!(error, ProtocolError::TooLongBulk(_) | ProtocolError::TooBigRequest(_)) {
@@ -323,14 +323,15 @@ impl RequestDecoder {
         self.skipped = Some(Skipped { words, word: None });
     }
 
-    /// Whether the rest of a command is being skipped: an error has told that it is too large, or
-    /// [`skip_rest`](Self::skip_rest) was asked for it, and the next command can still be found.
+    /// Whether the rest of a command is being skipped: an error has reported that it is too large,
+    /// or the caller has called [`skip_rest`](Self::skip_rest), and the next command can still be
+    /// found.
     pub fn is_skipping(&self) -> bool {
         self.skipped.is_some()
     }
 
-    /// Skips the rest of the command that has begun; tells whether that can be, which it cannot if none
-    /// has, or if where it ends is not known.
+    /// Skips the rest of the command that has begun. Returns whether that is possible: not if none
+    /// has begun, or if its end is unknown.
     pub fn skip_rest(&mut self) -> bool {
         if self.skipped.is_none() && self.at > 0 {
             self.begin_skip(self.at, self.missing);
@@ -338,7 +339,7 @@ impl RequestDecoder {
         self.skipped.is_some()
     }
 
-    /// Skips as much as there is.
+    /// Skips as many bytes as `buffer` has of the command.
     #[cold]
     fn skip(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<Parsed>, ProtocolError> {
         let Some(Skipped { mut words, mut word }) = self.skipped else { return Ok(None) };
@@ -423,7 +424,8 @@ fn bulk_len(len: i64, start: usize, limits: &Limits) -> Result<usize, ProtocolEr
     Ok(len)
 }
 
-/// The length of a word of a skipped command, and where it begins; none if its line is not complete.
+/// Reads the length of a word of a skipped command, and the offset of the word; `None` while its
+/// line is incomplete.
 fn skipped_word(
     buffer: &[u8],
     at: usize,

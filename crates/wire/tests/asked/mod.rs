@@ -1,4 +1,4 @@
-//! Whatever clients of the coordination service can ask for and be told, drawn at random.
+//! Random requests and replies of the coordination service.
 
 use adt::Blob;
 use engine::coordination::{
@@ -30,7 +30,7 @@ pub const CODES: [Code; 18] = [
     Code::QuotaExceeded,
 ];
 
-/// Short and long ones, empty ones now and then.
+/// Short and long byte strings, empty ones now and then.
 pub fn blob() -> impl Strategy<Value = Blob> {
     vec(any::<u8>(), 0..40).prop_map(|bytes| Blob::new(&bytes))
 }
@@ -163,7 +163,7 @@ fn results(reply: impl Strategy<Value = Reply>) -> impl Strategy<Value = Reply> 
     vec(result, 0..4).prop_map(Reply::Multi)
 }
 
-/// One answer, or answers to several as they can be, or any.
+/// One answer, or the answers to a `Multi` in a possible combination, or any.
 pub fn reply() -> impl Strategy<Value = Reply> {
     let done = prop_oneof![Just(Reply::Done), created(), stat().prop_map(Reply::Stat)];
     prop_oneof![

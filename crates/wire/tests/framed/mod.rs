@@ -3,7 +3,7 @@
 use engine::coordination::{Code, Reply, Zxid};
 use wire::jute::{Kind, Request, next_frame, reply};
 
-/// What is in the only frame of `bytes`.
+/// Content of the only frame of `bytes`.
 pub fn unframed(bytes: &[u8]) -> &[u8] {
     let (frame, len) = next_frame(bytes, usize::MAX).unwrap().expect("a whole frame");
     assert_eq!(len, bytes.len());

@@ -1,4 +1,4 @@
-//! Fixtures are written as hexadecimal digits, with comments behind `#`.
+//! Fixtures: hexadecimal digits, with comments behind `#`.
 
 /// The bytes of a fixture.
 pub fn unhex(text: &str) -> Vec<u8> {

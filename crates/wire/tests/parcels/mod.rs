@@ -1,4 +1,4 @@
-//! One parcel of every kind, and what is in them.
+//! One parcel of every kind, and their parts.
 
 use crate::stream::{chained, group, links, stream};
 use adt::scan::ScanArgs;
@@ -236,7 +236,7 @@ fn shard_stats() -> ShardStats {
         duplicates: 18,
         conflicts: [(("set add".into(), "set read".into()), 19)].into(),
         hot_keys: vec![(Blob::from("k"), 20, 21)],
-        // Other machines are not told.
+        // Parcels omit the numbers of locks.
         locks: LockStats::default(),
     }
 }
@@ -305,7 +305,7 @@ fn shard_map() -> ShardMap {
     ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap()
 }
 
-/// Machines of a group that is on its way from one set of voters to another.
+/// Machines of a group in transition between two sets of voters.
 pub fn members() -> Members {
     let machines = |numbers: &[u16]| numbers.iter().copied().map(MachineId).collect();
     Members {
@@ -316,7 +316,7 @@ pub fn members() -> Members {
     }
 }
 
-/// What `fixtures/peer-v1.hex` holds after the first frame.
+/// Parcels in `fixtures/peer-v1.hex` after the first frame.
 pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
     let heartbeat =
@@ -362,7 +362,7 @@ pub fn parcels() -> Vec<Parcel> {
     parcels
 }
 
-/// What machines say about how late they are.
+/// Parcels about message delays.
 fn about_time() -> Vec<Parcel> {
     let (number, sent_us) = (7, 0x0102_0304_0506_0708);
     let row = Row {
@@ -385,7 +385,7 @@ fn about_time() -> Vec<Parcel> {
     ]
 }
 
-/// What is said about pipelines whose order is handed on.
+/// Parcels about chained pipelines.
 fn about_chains() -> Vec<Parcel> {
     let (stream, shard, links) = (stream(), ShardId(7), links());
     let words = [
@@ -397,7 +397,7 @@ fn about_chains() -> Vec<Parcel> {
     vec![asked(Body::Pipeline(Arc::new(chained()))), Parcel::Words(words)]
 }
 
-/// What came with pipelines over several shards.
+/// Parcels that pipelines over several shards introduced.
 fn about_pipelines() -> Vec<Parcel> {
     let shards = vec![ShardId(0), ShardId(7)];
     let after = Some(Token(76));

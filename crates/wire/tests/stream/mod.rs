@@ -1,4 +1,4 @@
-//! A pipeline over several shards, and what a shard gets of it.
+//! A pipeline over several shards, and the groups that a shard receives of it.
 
 use adt::{ArgBuf, Blob, Timestamp, record};
 use engine::coordination::service::Command;
@@ -19,13 +19,13 @@ pub fn links() -> Vec<Link> {
     vec![link(0, 21), link(1, 70_000)]
 }
 
-/// What a shard gets of one whose order is handed on.
+/// Group of a chained pipeline.
 pub fn chained() -> Group {
     Group { base: 0, fresh: 0, chained: true, ..group() }
 }
 
-/// What a shard gets of what a session of the coordination service has sent ahead: of two requests, a change
-/// and a read.
+/// Group of requests that a session of the coordination service has sent ahead: a change and a
+/// read.
 pub fn asking() -> Group {
     let (session, path) = (SessionId(7), Blob::from("/jobs/7"));
     let delete = Change::Delete { path: path.clone(), version: 3 };
@@ -40,7 +40,7 @@ pub fn asking() -> Group {
     Group { units: [4, 6].into_iter().zip(asks).map(unit).collect(), ..group() }
 }
 
-/// What a shard gets of one.
+/// Group of a pipeline.
 pub fn group() -> Group {
     let op =
         |line: &str| -> KeyedOp { record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap() };
