@@ -4,7 +4,7 @@
 //! the wanted value stands beside it until both are the same.
 
 mod prose;
-mod structure;
+pub mod structure;
 
 use crate::tidy::Tree;
 use crate::tidy::crates::production;

@@ -29,6 +29,7 @@ type Rule = fn(&Tree) -> Vec<String>;
 
 const RULES: &[(&str, Rule)] = &[
     ("crates depend downwards only", crates::direction),
+    ("modules of the engine import downwards only", crates::engine_has_layers),
     ("versions stand in the root manifest", crates::versions_in_one_place),
     ("pure crates touch nothing outside", crates::purity),
     ("replication cannot name a data type", crates::replication_is_blind),

@@ -22,7 +22,7 @@ pub mod list;
 pub mod lock;
 pub mod log;
 mod number;
-mod random;
+pub mod random;
 pub mod record;
 mod reply;
 pub mod scan;

@@ -8,12 +8,21 @@ pub(crate) struct Random(pub u64);
 impl Random {
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * bound as u128) >> 64) as usize
+        let number = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        ((u128::from(number) * bound as u128) >> 64) as usize
     }
+}
+
+/// Step from one state of the generator to the next.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Spreads a number over 64 bits: the number that SplitMix64 gives for it as a state.
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(STEP);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Positions chosen out of `len`: up to `count` distinct ones, or, for a negative count, that many

@@ -10,7 +10,7 @@ use chrono::DateTime;
 use clap::Args;
 use client::Client;
 use client::{ClientReply, Command};
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use server::backup::restore::restore;
 use server::backup::{Backup, Contents, inspect};
 use std::collections::BTreeMap;

@@ -26,9 +26,9 @@
 //! done. See [`crate::node`] for how that goes. The level is what all machines understand, see
 //! [`crate::level`].
 
+use crate::ids::{MachineId, ShardId};
 use crate::level::Level;
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
-use crate::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

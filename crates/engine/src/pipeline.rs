@@ -5,20 +5,9 @@
 //! shard gets of a stream at once is a *group*. See `docs/internals/order.md` for the protocol.
 
 use crate::coordination::{Ask, SessionId};
-use crate::message::{Age, KeyedOp, ShardId, TxnId};
+use crate::ids::{KeyedOp, ShardId, StreamId, TxnId};
 use adt::{Blob, Reply, Timestamp};
 use smallvec::SmallVec;
-
-/// A session's pipeline, from when it had nothing open until it has nothing open again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub Age);
-
-impl StreamId {
-    /// The name of a unit among transactions: no transaction has the same.
-    pub fn unit(self, seq: u32) -> TxnId {
-        TxnId { age: self.0, attempt: seq }
-    }
-}
 
 /// One command of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]

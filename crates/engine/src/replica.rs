@@ -10,11 +10,14 @@ mod rest;
 mod split;
 
 use crate::entry::{Entry, EntryCodec, SnapshotPart};
+use crate::ids::{MachineId, ShardId, TxnId};
 use crate::level::Level;
-use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
+use crate::members::Members;
+use crate::message::{Body, Request, Response};
+use crate::now::Now;
 use crate::pipeline::Word;
 use crate::replication::{
-    Followers, Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
+    Followers, Group, GroupError, Membership, Persist, Promises, Recovered, Standing, Step,
 };
 use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::state::State;
@@ -141,19 +144,6 @@ pub struct Replica<C> {
     busy_us: u64,
     /// The contents of a snapshot of another replica, until the log is ready for them.
     incoming: Option<(Header, State)>,
-}
-
-/// How far above the term the number of splits stands in the number of a lead.
-const SPLITS_SHIFT: u32 = 48;
-
-/// The term in which a lead with this number began.
-pub fn term_of(lead: u64) -> u64 {
-    lead & ((1 << SPLITS_SHIFT) - 1)
-}
-
-/// How often the shard had been split when a lead with this number began.
-pub fn splits_of(lead: u64) -> u16 {
-    (lead >> SPLITS_SHIFT) as u16
 }
 
 impl<C: EntryCodec> Replica<C> {

@@ -4,9 +4,9 @@
 //! first brace and the next closing one, only that part is hashed, so that users can keep keys
 //! together. See the Redis Cluster specification.
 
+use crate::ids::ShardId;
 use crate::limits::SLOTS;
 use crate::map::{Range, ShardMap};
-use crate::message::ShardId;
 use std::collections::BTreeMap;
 
 const TABLE: [u16; 256] = {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn slots_go_to_a_new_shard_when_its_parent_says_so() {
-        let machines = [(crate::message::MachineId(1), "10.0.0.1:7001".to_owned())];
+        let machines = [(crate::ids::MachineId(1), "10.0.0.1:7001".to_owned())];
         let map = ShardMap::founded(machines.into(), 2);
         let mut routes = Routes::even(2);
         let next = map.split(ShardId(0), Some(100)).unwrap();

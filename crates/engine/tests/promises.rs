@@ -1,6 +1,6 @@
 //! What a machine has promised as a member of a group binds it when it is let in again.
 
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::replication::{Group, Membership, Promises, Recovered};
 use raft::eraftpb::{Message, MessageType};
 

@@ -9,7 +9,7 @@ mod tests;
 use crate::datadir::sync_parent;
 use adt::Record;
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! The clock that the state machines are told.
 
 use adt::Timestamp;
-use engine::message::Now;
+use engine::now::Now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

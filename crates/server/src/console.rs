@@ -9,7 +9,7 @@ use crate::synchrony::picture::Picture;
 use crate::troubles::{Trouble, troubles};
 use adt::Blob;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::stats::{LockStats, ShardStats};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -66,7 +66,7 @@ impl PeerCounts {
 mod tests {
     use super::*;
     use adt::Timestamp;
-    use engine::message::ShardId;
+    use engine::ids::ShardId;
     use raft::eraftpb::MessageType;
 
     #[test]

@@ -13,8 +13,8 @@
 
 use crate::log::tail::LogTag;
 use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::ids::ShardId;
 use engine::limits::SHARDS_MAX;
-use engine::message::ShardId;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Write};

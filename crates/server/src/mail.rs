@@ -9,7 +9,7 @@ use crate::log::Completion;
 use crate::peers::PeerSocket;
 use crate::worker::talk::{Clients, Details};
 use engine::gateway::{CoordinationClient, Facts, GatewayStats, NearWord, Overview, SessionId};
-use engine::message::{GatewayId, MachineId, ShardId};
+use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
 use engine::stats::ShardStats;

@@ -4,8 +4,8 @@
 //! given up could take itself for one of those that founded their groups.
 
 use crate::datadir::{DirError, write_durably};
+use engine::ids::{MachineId, ShardId};
 use engine::map::ShardMap;
-use engine::message::{MachineId, ShardId};
 use engine::replication::Promises;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

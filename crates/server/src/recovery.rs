@@ -8,7 +8,7 @@ use crate::log::LogStore;
 use crate::mapfile::MapFile;
 use crate::server::StartError;
 use engine::entry::SnapshotPart;
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::Recovered;
 use engine::shard::ShardConfig;

@@ -3,8 +3,8 @@
 
 use crate::datadir::{DataDir, DirError, SnapshotFile, failed, sync_parent};
 use crate::mail::{Mail, Mailbox};
+use engine::ids::{MachineId, ShardId};
 use engine::limits::{MACHINES_MAX, SNAPSHOT_PIECE_BYTES};
-use engine::message::{MachineId, ShardId};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

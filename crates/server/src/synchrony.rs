@@ -12,7 +12,7 @@ use crate::mapfile::MapFile;
 use crate::peers::Linked;
 use calibrate::Calibration;
 use engine::gateway::Overview;
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::node::{Parcel, Timing};
 use probe::watch::{
     Agreement, AppendRow, Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US,

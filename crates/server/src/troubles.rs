@@ -147,7 +147,7 @@ impl Found {
 mod tests {
     use super::*;
     use engine::gateway::{MachineSeen, ShardSeen};
-    use engine::message::{MachineId, ShardId};
+    use engine::ids::{MachineId, ShardId};
 
     fn status(facts: Facts) -> Status {
         Status { facts, reports: Vec::new(), workers: 0, log: None, synchrony: None }

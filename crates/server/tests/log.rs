@@ -1,6 +1,6 @@
 //! What the log holds after stops of every kind, with real files.
 
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use engine::replication::Persist;
 use raft::eraftpb::{Entry, HardState};
 use server::log::files::stop_process;

@@ -6,8 +6,8 @@
 //! bytes, so that a bit of them that is another one has to be noticed by whoever reads them.
 
 use crate::random::Random;
+use engine::ids::ShardId;
 use engine::map::ShardMap;
-use engine::message::ShardId;
 use engine::replication::{Persist, Promises, Recovered};
 use raft::eraftpb::{Entry, HardState};
 use std::collections::BTreeMap;

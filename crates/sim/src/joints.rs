@@ -9,7 +9,7 @@ use check::coordination::{Answer, Asked, History, Reply, Request, Session, Zxid,
 use engine::coordination::Write;
 use engine::coordination::service::JointId;
 use engine::coordination::spread::{Spread, Step};
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the logs have of one.

@@ -4,7 +4,8 @@ use crate::build::Build;
 use crate::disk::{Disk, Lost};
 use crate::random::Random;
 use crate::server::{Sent, Worker};
-use engine::message::{MachineId, Now, ShardId};
+use engine::ids::{MachineId, ShardId};
+use engine::now::Now;
 use engine::replication::Persist;
 use std::collections::BTreeMap;
 

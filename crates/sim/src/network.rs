@@ -10,7 +10,7 @@
 //! What travels are the bytes that travel between real machines.
 
 use crate::random::Random;
-use engine::message::MachineId;
+use engine::ids::MachineId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a machine waits for a sign of life before it takes a connection for broken.

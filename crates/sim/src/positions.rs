@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use adt::ArgBuf;
 use check::{Event, EventKind, Value};
 use engine::entry::{EntryCodec, LogRecord};
-use engine::message::{KeyedOp, TxnId};
+use engine::ids::{KeyedOp, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,11 +11,13 @@ use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{
     self, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said, SessionId,
 };
+use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::level::Level;
 use engine::limits::REAP_US;
 use engine::map::ShardMap;
-use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
+use engine::message::{Body, Concurrency, Request};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
+use engine::now::Now;
 use engine::replica::{Replica, Seed, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;

@@ -10,7 +10,7 @@ use check::coordination::{
 use engine::coordination::spread::{HOME, Place, Spread};
 use engine::coordination::{OfSession, Write};
 use engine::gateway::coordination::ClientRequest;
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use std::collections::BTreeMap;
 
 /// The shard at which a request was carried out, if it was one.

@@ -5,7 +5,9 @@ use crate::plant::Plant;
 use engine::coordination::{Ask, SessionId};
 use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
-use engine::message::{Body, GatewayId, Now, Request, Token};
+use engine::ids::{GatewayId, Token};
+use engine::message::{Body, Request};
+use engine::now::Now;
 use std::collections::BTreeMap;
 
 /// What such a client does.

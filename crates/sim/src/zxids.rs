@@ -9,7 +9,7 @@ use engine::coordination::service::Command;
 use engine::coordination::spread::Step;
 use engine::coordination::{Ask, Write, Zxid};
 use engine::entry::{EntryCodec, LogRecord};
-use engine::message::{ShardId, TxnId};
+use engine::ids::{ShardId, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -4,10 +4,10 @@
 
 use adt::{ArgBuf, record};
 use engine::entry::Apply;
+use engine::ids::{GatewayId, KeyedOp, MachineId, ShardId, Token};
 use engine::limits::{ELECTION_TICKS, SILENT_US, TICK_US};
-use engine::message::{
-    Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
-};
+use engine::message::{Body, Concurrency, Request};
+use engine::now::Now;
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
 use engine::shard;

@@ -2,10 +2,10 @@
 
 use adt::{ArgBuf, Reply, record};
 use engine::entry::Apply;
+use engine::ids::{GatewayId, KeyedOp, MachineId, ShardId, Token};
 use engine::limits::{HANDOVER_US_MAX, TICK_US};
-use engine::message::{
-    Answer, Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
-};
+use engine::message::{Answer, Body, Concurrency, Request};
+use engine::now::Now;
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
 use engine::shard;

@@ -1,9 +1,11 @@
 //! Stories about a snapshot that comes from another machine, piece by piece.
 
 use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::limits::REAP_US;
-use engine::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
+use engine::message::Concurrency;
 use engine::node::{Node, Parcel, Placing, SnapshotPiece, Taken, To, Transfer};
+use engine::now::Now;
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
 use engine::shard;

@@ -8,8 +8,8 @@
 use crate::bytes::{Reader, put_u16, put_u32, put_u64, put_word};
 use crate::snapshot::{FRAME_HEADER_BYTES, checksum, part_len};
 use adt::Corrupt;
+use engine::ids::ShardId;
 use engine::limits::{SHARDS_MAX, SNAPSHOT_PIECE_BYTES};
-use engine::message::ShardId;
 
 /// Version that is written and read.
 pub const VERSION: u32 = 1;

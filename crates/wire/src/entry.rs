@@ -14,13 +14,11 @@ use crate::stream::{
 };
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
+use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
-use engine::message::{
-    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, Remembered, RequestId, ShardId, TxnId,
-    Version,
-};
-use engine::pipeline::{Group, Place, StreamId};
+use engine::message::{Fence, Guard, Remembered, Version};
+use engine::pipeline::{Group, Place};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -23,8 +23,8 @@ use engine::coordination::Zxid;
 use engine::coordination::service::{Fate, Joint, Prepared as PreparedPart, Session};
 use engine::coordination::spread::Spread;
 use engine::entry::{Dropped, RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
-use engine::message::{MachineId, ShardId};
-use engine::replication::Members;
+use engine::ids::{MachineId, ShardId};
+use engine::members::Members;
 
 /// Bytes before the payload: its length and the checksum.
 pub const FRAME_HEADER_BYTES: usize = 12;

@@ -6,8 +6,8 @@ use crate::peer::coordination::{get_ask, put_ask};
 use adt::{Corrupt, Timestamp};
 use engine::coordination::Ask;
 use engine::entry::KeptGroup;
-use engine::message::ShardId;
-use engine::pipeline::{Group, Link, StreamId, Unit};
+use engine::ids::{ShardId, StreamId};
+use engine::pipeline::{Group, Link, Unit};
 
 const OPEN: u8 = 0;
 const FAILED: u8 = 1;

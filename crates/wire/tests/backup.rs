@@ -2,7 +2,7 @@
 
 mod hex;
 
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use hex::unhex;
 use wire::backup::{
     About, BEGINNING_BYTES, FRAME_BYTES_MAX, Frame, VERSION, beginning, decode, encode, frame_len,

@@ -14,13 +14,11 @@ use engine::entry::{
     Apply, Dropped, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, RequestOutcome,
     SnapshotCodec, SnapshotPart, TookEffect,
 };
+use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
 use engine::level::Level;
-use engine::message::{
-    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, Remembered, RequestId, ShardId, TxnId,
-    Version,
-};
-use engine::pipeline::{StreamId, Unit};
-use engine::replication::Members;
+use engine::members::Members;
+use engine::message::{Fence, Guard, Remembered, Version};
+use engine::pipeline::Unit;
 use hex::unhex;
 use proptest::prelude::*;
 use smallvec::smallvec;

@@ -9,7 +9,8 @@ use adt::{
     syntax,
 };
 use engine::entry::{Apply, Prepare};
-use engine::message::{Answer, Body, GatewayId, KeyedOp, Request, Response, ShardId, Token, TxnId};
+use engine::ids::{GatewayId, KeyedOp, ShardId, Token, TxnId};
+use engine::message::{Answer, Body, Request, Response};
 use engine::node::Parcel;
 use smallvec::smallvec;
 use wire::peer::PeerFormat;

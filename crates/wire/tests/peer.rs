@@ -14,12 +14,10 @@ use engine::coordination::{
     Told, Watch, WatcherType, Write, Zxid,
 };
 use engine::entry::Apply;
+use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{
-    Answer, Body, Fence, MachineId, Notice, Refusal, Remembered, Request, RequestId, Response,
-    ShardId, Token, TxnId,
-};
+use engine::message::{Answer, Body, Fence, Notice, Refusal, Remembered, Request, Response};
 use engine::node::Parcel;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};

@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::source::{code_only, has_word, lines_with_word, std_parts, without_tests};
+use crate::measure::structure::imports;
 use toml::{Table, Value};
 
 /// Crates of the workspace that a crate may depend on. Adding an edge needs a record in
@@ -41,6 +42,29 @@ const EDGES: &[(&str, &[&str])] = &[
             "bench",
         ],
     ),
+];
+
+/// Modules of `engine` from the lowest to the highest. A module imports only lower ones, and those
+/// that stand in one row with it.
+const ENGINE_LAYERS: &[&[&str]] = &[
+    &["level", "limits", "now", "concurrency", "stats"],
+    &["ids", "members"],
+    &["map", "slot", "circle", "coordination", "replication"],
+    &["pipeline"],
+    &["entry", "message", "repeats"],
+    &["shard"],
+    &["replica"],
+    &["gateway"],
+    &["node"],
+];
+
+/// Pairs of modules that the layers would permit: the first must not import the second. A gateway and
+/// a shard meet in messages only.
+const APART: &[(&str, &str)] = &[
+    ("gateway", "shard"),
+    ("gateway", "replica"),
+    ("gateway", "replication"),
+    ("replication", "coordination"),
 ];
 
 /// Crates without clock, randomness, IO, threads, async and `unsafe`.
@@ -145,10 +169,44 @@ pub fn replication_is_blind(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for place in ["crates/engine/src/replication/", "crates/engine/src/replication.rs"] {
         for (path, code) in production(tree, place) {
+            // The spreading of numbers is no data type.
+            let code = code.replace("adt::random::mix", "mix");
             let lines = lines_with_word(&code, "adt");
             violations.extend(lines.map(|line| format!("{path}:{line}: adt")));
         }
     }
+    violations
+}
+
+/// Modules of `engine` import lower modules only.
+pub fn engine_has_layers(tree: &Tree) -> Vec<String> {
+    let src = "crates/engine/src/";
+    let layer = |name: &str| ENGINE_LAYERS.iter().position(|row| row.contains(&name));
+    let modules = production(tree, src);
+    let top = |path: &str| {
+        let inner = path.strip_prefix(src).unwrap_or(path);
+        inner.split('/').next().unwrap_or(inner).trim_end_matches(".rs").to_owned()
+    };
+    let mut violations = Vec::new();
+    for (path, targets) in imports(&modules, src) {
+        let own = top(path);
+        if own == "lib" {
+            continue;
+        }
+        let Some(here) = layer(&own) else {
+            violations.push(format!("{path}: {own} is in no layer"));
+            continue;
+        };
+        for target in targets {
+            let other = top(target);
+            let apart = APART.contains(&(own.as_str(), other.as_str()));
+            if own != other && (apart || layer(&other).is_none_or(|there| there > here)) {
+                violations.push(format!("{path}: {own} must not import {other}"));
+            }
+        }
+    }
+    violations.sort();
+    violations.dedup();
     violations
 }
 
@@ -271,6 +329,24 @@ mod tests {
             Tree::of(&[("crates/engine/Cargo.toml", "[dependencies]\ntokio.workspace = true")]);
         assert_eq!(direction(&tree), ["engine is pure and must not depend on tokio"]);
         assert_eq!(direction(&Tree::of(&[("crates/novel/Cargo.toml", "")])).len(), 1);
+    }
+
+    #[test]
+    fn an_import_upwards_within_the_engine_is_seen() {
+        let tree = Tree::of(&[
+            ("crates/engine/src/ids.rs", "use crate::limits::A;\nuse crate::message::B;"),
+            ("crates/engine/src/gateway/mod.rs", "use crate::{ids::C, shard::D};"),
+            ("crates/engine/src/shard/mod.rs", "use crate::ids::E;"),
+            ("crates/engine/src/message.rs", ""),
+            ("crates/engine/src/limits.rs", ""),
+            ("crates/engine/src/novel.rs", ""),
+        ]);
+        let expected = [
+            "crates/engine/src/gateway/mod.rs: gateway must not import shard",
+            "crates/engine/src/ids.rs: ids must not import message",
+            "crates/engine/src/novel.rs: novel is in no layer",
+        ];
+        assert_eq!(engine_has_layers(&tree), expected);
     }
 
     #[test]

@@ -129,11 +129,7 @@ impl Recorder {
 }
 
 impl Record for Recorder {
-    fn machines(
-        &mut self,
-        own: engine::message::MachineId,
-        machines: &[engine::message::MachineId],
-    ) {
+    fn machines(&mut self, own: engine::ids::MachineId, machines: &[engine::ids::MachineId]) {
         let count = machines.iter().chain([&own]).map(|one| usize::from(node_of(*one)) + 1).max();
         let count = count.unwrap_or(0).max(self.nodes.len());
         if count == self.nodes.len() {

@@ -7,7 +7,7 @@ use super::request::{
 };
 use super::service::Command;
 use super::spread::Step;
-use crate::pipeline::StreamId;
+use crate::ids::StreamId;
 use adt::Blob;
 
 /// What a gateway asks.

@@ -8,7 +8,7 @@ use super::path;
 use super::request::{Change, Read, Write};
 use super::service::Command;
 use super::spread::{is_everywhere, top_of, without_number};
-use crate::message::KeyedOp;
+use crate::ids::KeyedOp;
 use adt::key::KeyOp;
 use adt::{Blob, Op};
 use smallvec::SmallVec;

@@ -4,7 +4,7 @@
 //! (`zookeeper.jute`, version 3.8). Bytes are in `wire`.
 
 use super::spread::Step;
-use crate::message::ShardId;
+use crate::ids::ShardId;
 use adt::Blob;
 
 /// A session, by the number that its client was given.

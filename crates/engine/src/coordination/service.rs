@@ -14,8 +14,8 @@ use super::request::{
 };
 use super::spread::{Spread, Step};
 use super::tree::{self, By, Node, Tree, Undo};
+use crate::ids::ShardId;
 use crate::limits::SESSIONS_MAX;
-use crate::message::ShardId;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,7 +10,7 @@ use super::path;
 use super::quota;
 use super::request::{Change, Password, Read, Write, Zxid};
 use super::service::JointId;
-use crate::message::ShardId;
+use crate::ids::ShardId;
 use crate::slot::slot;
 use std::collections::BTreeMap;
 

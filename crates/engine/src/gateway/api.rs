@@ -1,9 +1,10 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use crate::coordination::{self, Code, Event, Password, Zxid};
+use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::map::ShardMap;
-use crate::message::{Concurrency, GatewayId, MachineId, Request, RequestId, ShardId};
+use crate::message::{Concurrency, Request};
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -3,10 +3,11 @@
 use super::Gateway;
 use super::admin::overview::Overview;
 use super::admin::shardmap;
+use crate::ids::{MachineId, ShardId};
 use crate::level::Level;
 use crate::map::ShardMap;
-use crate::message::{MachineId, Now, ShardId};
-use crate::replication::Members;
+use crate::members::Members;
+use crate::now::Now;
 
 impl Gateway {
     /// Notes that another machine is connected, where clients reach it and which level its build

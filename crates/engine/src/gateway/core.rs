@@ -4,10 +4,10 @@ use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, SessionId};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
+use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
 use crate::level::Level;
-use crate::message::{Age, Body, GatewayId, MachineId, Now, ShardId};
-use crate::pipeline::StreamId;
-use crate::replica::term_of;
+use crate::message::Body;
+use crate::now::Now;
 use adt::{ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -51,7 +51,7 @@ impl Core {
     /// A random number (SplitMix64).
     pub fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::shard::state::mix(self.seed)
+        adt::random::mix(self.seed)
     }
 
     /// All machines, this one first.

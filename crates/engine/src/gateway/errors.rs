@@ -1,9 +1,10 @@
 //! Errors for clients: why a request was refused, why a transaction was aborted, and what is not known of
 //! one.
 
+use crate::ids::{MachineId, ShardId};
 use crate::limits::{REPLICAS_MAX, REQUESTS_PER_CLIENT_MAX};
-use crate::message::{Answer, MachineId, Refusal, ShardId};
-use crate::shard::state::requests::{repeated, told_dropped};
+use crate::message::{Answer, Refusal};
+use crate::repeats::{repeated, told_dropped};
 use adt::{ErrorReply, Reply, Timestamp};
 
 /// Reason why an attempt at a transaction cannot go on.

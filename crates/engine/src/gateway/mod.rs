@@ -41,8 +41,9 @@ pub use clients::foreign::HTTP_METHODS;
 pub use clients::{client_list, hello, pubsub, session_commands};
 
 use self::core::Core;
+use crate::ids::TxnId;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
-use crate::message::{Now, TxnId};
+use crate::now::Now;
 use crate::slot::Routes;
 use acl::Users;
 use adt::Timestamp;

@@ -8,7 +8,8 @@ use super::clients::connection;
 use super::clients::effect::Handled;
 use super::mail::Target;
 use super::txn::open::holder_lines;
-use crate::message::{GatewayId, Now};
+use crate::ids::GatewayId;
+use crate::now::Now;
 
 impl Gateway {
     /// Takes a message of another gateway of the server.

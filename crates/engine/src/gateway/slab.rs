@@ -1,6 +1,6 @@
 //! [`Slab`]: things that are found in O(1) by a handle, which stops working when the thing is gone.
 
-use crate::message::Token;
+use crate::ids::Token;
 
 /// The bits that handles use.
 pub(super) const HANDLE_BITS: u32 = Token::HANDLE_BITS;

@@ -16,10 +16,8 @@ mod unread;
 
 use super::*;
 use crate::entry::Apply;
-use crate::message::{
-    Age, Answer, Body, Concurrency, GatewayId, MachineId, Notice, Refusal, Request, Response,
-    ShardId, Token, Version,
-};
+use crate::ids::{Age, GatewayId, MachineId, ShardId, Token};
+use crate::message::{Answer, Body, Concurrency, Notice, Refusal, Request, Response, Version};
 use adt::{ArgBuf, Reply};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! disk. A question about time goes the same way without the last part, so whoever has both can tell
 //! a slow disk from the rest. Nothing is sent for this, and nothing rests on it.
 
-use crate::message::{MachineId, ShardId};
+use crate::ids::{MachineId, ShardId};
 use probe::watch::{ANSWER_US_MAX, ASK_US, LOST_US};
 use raft::eraftpb::{Message, MessageType};
 use std::collections::BTreeMap;

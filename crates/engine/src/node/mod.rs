@@ -27,12 +27,15 @@ pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
+use crate::ids::{GatewayId, MachineId, ShardId, splits_of};
 use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::map::ShardMap;
-use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
-use crate::replica::{Replica, ReplicaError, Seed, splits_of};
-use crate::replication::{Members, Persist};
+use crate::members::Members;
+use crate::message::{Request, Response};
+use crate::now::Now;
+use crate::replica::{Replica, ReplicaError, Seed};
+use crate::replication::Persist;
 use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
 use appends::Appends;
 use placement::Placement;

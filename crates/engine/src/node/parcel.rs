@@ -3,10 +3,11 @@
 use super::timing::Timing;
 use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
+use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::map::ShardMap;
-use crate::message::{GatewayId, MachineId, Request, Response, ShardId};
+use crate::members::Members;
+use crate::message::{Request, Response};
 use crate::pipeline::Word;
-use crate::replication::Members;
 use adt::Timestamp;
 use raft::eraftpb::{Message, MessageType};
 

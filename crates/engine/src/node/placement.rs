@@ -7,15 +7,18 @@
 
 use super::{Event, Node, Parcel, To};
 use crate::entry::EntryCodec;
+use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::map::{MAP_KEY, ShardMap};
-use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
+use crate::members::Members;
+use crate::message::Concurrency;
+use crate::now::Now;
 use crate::replica::{Replica, ReplicaError, Setup};
-use crate::replication::{Members, Membership, Promises, Recovered};
+use crate::replication::{Membership, Promises, Recovered};
 use crate::shard::ShardConfig;
-use crate::shard::state::mix;
 use adt::Value;
+use adt::random::mix;
 use adt::string::Value as StringValue;
 use std::collections::{BTreeMap, BTreeSet};
 

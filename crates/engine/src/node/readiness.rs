@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::entry::EntryCodec;
-use crate::message::MachineId;
+use crate::ids::MachineId;
 use crate::replica::Replica;
 use crate::replication::Standing;
 

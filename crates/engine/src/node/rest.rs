@@ -3,7 +3,8 @@
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
-use crate::message::{MachineId, Now, ShardId};
+use crate::ids::{MachineId, ShardId};
+use crate::now::Now;
 use adt::Timestamp;
 use std::collections::BTreeSet;
 

@@ -10,8 +10,10 @@
 
 use super::{Event, Node, Transfer};
 use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
+use crate::ids::ShardId;
 use crate::limits::SNAPSHOT_PIECE_BYTES;
-use crate::message::{Concurrency, Now, ShardId};
+use crate::message::Concurrency;
+use crate::now::Now;
 use crate::replica::{ReplicaError, Seed};
 use crate::shard::transfer::snapshot::Header;
 use crate::shard::{Shard, ShardConfig};
@@ -131,7 +133,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             id,
             concurrency,
             seed: 0,
-            beside: crate::message::GatewayId::default(),
+            beside: crate::ids::GatewayId::default(),
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,

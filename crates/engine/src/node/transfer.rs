@@ -11,7 +11,8 @@
 use super::splitting::Sowing;
 use super::{Node, Parcel, To};
 use crate::entry::{EntryCodec, SnapshotCodec};
-use crate::message::{MachineId, Now, ShardId};
+use crate::ids::{MachineId, ShardId};
+use crate::now::Now;
 use crate::replica::ReplicaError;
 use crate::replication::Promises;
 use crate::shard::state::State;

@@ -6,8 +6,9 @@
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
+use crate::ids::{MachineId, ShardId};
 use crate::limits::WORDS_TOGETHER_MAX;
-use crate::message::{MachineId, Now, ShardId};
+use crate::now::Now;
 use crate::pipeline::Word;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,8 @@
 
 use super::Replica;
 use crate::entry::EntryCodec;
-use crate::message::{Answer, Body, CutStep, Now, Request};
+use crate::message::{Answer, Body, CutStep, Request};
+use crate::now::Now;
 
 impl<C: EntryCodec> Replica<C> {
     /// Nothing stands in the way of a request any more.

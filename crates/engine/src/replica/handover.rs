@@ -7,8 +7,10 @@
 
 use super::{Replica, ReplicaError};
 use crate::entry::EntryCodec;
+use crate::ids::MachineId;
 use crate::limits::HANDOVER_US_MAX;
-use crate::message::{Answer, Body, MachineId, Now, Request};
+use crate::message::{Answer, Body, Request};
+use crate::now::Now;
 use crate::shard::Shard;
 use adt::{ErrorReply, Reply};
 

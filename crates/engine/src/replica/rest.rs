@@ -2,8 +2,9 @@
 
 use super::Replica;
 use crate::entry::EntryCodec;
+use crate::ids::MachineId;
 use crate::limits::QUIET_US;
-use crate::message::{MachineId, Now};
+use crate::now::Now;
 
 impl<C: EntryCodec> Replica<C> {
     /// Puts the group to sleep if it is led here and has had nothing to do for long enough; tells

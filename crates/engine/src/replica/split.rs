@@ -1,10 +1,11 @@
 //! A shard is split: the replicas' part of it. See [`crate::shard::transfer::split`].
 
-use super::{Replica, ReplicaError, SPLITS_SHIFT};
+use super::{Replica, ReplicaError};
 use crate::entry::EntryCodec;
+use crate::ids::{ShardId, lead_of};
 use crate::limits::ELECTION_TICKS;
 use crate::map::Range;
-use crate::message::{Now, ShardId};
+use crate::now::Now;
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::Header;
 use crate::shard::transfer::split::Born;
@@ -30,8 +31,7 @@ const STANDS_TICKS: usize = 2 * ELECTION_TICKS;
 
 impl<C: EntryCodec> Replica<C> {
     pub(super) fn lead_number(&self) -> u64 {
-        let splits = u64::from(self.shard.state().slots().splits);
-        splits << SPLITS_SHIFT | self.group.term()
+        lead_of(self.group.term(), self.shard.state().slots().splits)
     }
 
     /// Takes the next step to give slots to a new shard, if the shard is led here: `first` is the

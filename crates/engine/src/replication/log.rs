@@ -4,8 +4,8 @@
 //! All reads of the library are served from here; the disk is read at start only.
 
 use super::Recovered;
-use super::members::Members;
-use crate::message::MachineId;
+use crate::ids::MachineId;
+use crate::members::Members;
 use raft::eraftpb::{Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;

@@ -25,13 +25,14 @@ mod pace;
 mod sleep;
 mod standing;
 
+use crate::members::Members;
 pub use log::MemoryLog;
-pub use members::{Members, Step};
+pub use members::Step;
 pub use pace::Pace;
 pub use standing::{Followers, Standing};
 
+use crate::ids::{MachineId, ShardId};
 use crate::limits::{PERSISTS_MAX, PROMISE_US_MAX};
-use crate::message::{MachineId, ShardId};
 use lease::{Lease, Promise};
 use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};

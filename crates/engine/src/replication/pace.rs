@@ -127,7 +127,7 @@ impl Group {
     }
 
     pub(super) fn draw_patience(&mut self) {
-        self.random = crate::shard::state::mix(self.random);
+        self.random = adt::random::mix(self.random);
         let more = if self.stands_back { self.pace.stand_back_ticks() } else { 0 };
         self.is_impatient = false;
         self.patience = more + (self.random % self.pace.election_ticks as u64) as usize;

@@ -12,7 +12,7 @@
 //! as quiescence (CockroachDB) and hibernation (TiKV).
 
 use super::Group;
-use crate::message::MachineId;
+use crate::ids::MachineId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, ProgressState, StateRole};
 

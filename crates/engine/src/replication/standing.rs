@@ -2,7 +2,7 @@
 //! has forgotten something, and what a machine says that is back in a group.
 
 use super::{Group, GroupError};
-use crate::message::MachineId;
+use crate::ids::MachineId;
 use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};
 

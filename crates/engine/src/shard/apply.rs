@@ -8,7 +8,7 @@
 use super::ahead::AheadOfLog;
 use super::coordination::joints;
 use super::coordination::units::{self, AskCame, AskSettled};
-use super::state::{ApplyOutcome, Executed, State, mix};
+use super::state::{ApplyOutcome, Executed, State};
 use super::streams::ChainEffect;
 use super::transfer::cut;
 use super::transfer::snapshot::Writers;
@@ -17,8 +17,11 @@ use crate::coordination::Ask;
 use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Done, JointId};
 use crate::entry::{Apply, Entry, LogRecord, Prepare};
-use crate::message::{Answer, Fate, Now, RequestId, ShardId, TxnId};
-use crate::pipeline::{Group, Place, StreamId};
+use crate::ids::{RequestId, ShardId, StreamId, TxnId};
+use crate::message::{Answer, Fate};
+use crate::now::Now;
+use crate::pipeline::{Group, Place};
+use adt::random::mix;
 use adt::{Ctx, Reply, Timestamp};
 use std::sync::Arc;
 

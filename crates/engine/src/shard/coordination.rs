@@ -23,8 +23,10 @@ use crate::coordination::{
     Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
+use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
-use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
+use crate::message::{Answer, Body, Notice, Request};
+use crate::now::Now;
 use adt::Blob;
 use std::collections::BTreeMap;
 

@@ -22,22 +22,22 @@ pub use state::{fences, requests};
 pub use transfer::{cut, snapshot, split};
 
 use crate::entry::{Entry, LogRecord, Spacing};
+use crate::ids::{Age, GatewayId, RequestId, ShardId, Token, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, UNITS_OWE_US};
 use crate::map::Range;
-use crate::message::{
-    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Refusal, Request, RequestId, Response,
-    ShardId, Token, TxnId,
-};
+use crate::message::{Answer, Body, Concurrency, Notice, Refusal, Request, Response};
+use crate::now::Now;
 use crate::stats::ShardStats;
 use adt::collections::Map;
+use adt::random::mix;
 use adt::{Blob, Reply, Timestamp};
 use ahead::AheadOfLog;
 use locking::contention::Contention;
 use locking::grants::Claims;
 use locking::locks::{LockTable, WaiterId};
 use smallvec::SmallVec;
+use state::State;
 use state::recent::Recent;
-use state::{State, mix};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use waiting::blocked::Blocked;
 use waiting::observers::Observers;

@@ -24,7 +24,8 @@ mod whole;
 
 use super::*;
 use crate::entry::{Apply, Prepare, SnapshotPart};
-use crate::message::{Guard, MachineId, Refusal, Version};
+use crate::ids::MachineId;
+use crate::message::{Guard, Refusal, Version};
 use adt::key::KeyOp;
 use adt::{Op, set};
 

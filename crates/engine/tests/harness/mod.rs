@@ -6,7 +6,9 @@ use adt::{ArgBuf, Reply};
 use engine::gateway::{
     Config, Gateway, NearWord, Opening, Output, PeerMessage, SessionId, UserConfig,
 };
-use engine::message::{Concurrency, GatewayId, Now, Request, Response, ShardId};
+use engine::ids::{GatewayId, ShardId};
+use engine::message::{Concurrency, Request, Response};
+use engine::now::Now;
 use engine::shard::{self, Shard};
 use std::collections::{BTreeMap, VecDeque};
 

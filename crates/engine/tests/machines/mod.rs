@@ -1,8 +1,9 @@
 //! Machines of a replicated log that do what a dialogue says, and tell what comes of it.
 
+use engine::ids::{MachineId, ShardId};
 use engine::limits::TICK_US;
-use engine::message::{MachineId, ShardId};
-use engine::replication::{Group, Members, Membership, Persist, Promises, Recovered, Step};
+use engine::members::Members;
+use engine::replication::{Group, Membership, Persist, Promises, Recovered, Step};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -9,7 +9,7 @@ use engine::coordination::service::{Fate, Joint, JointId, Prepared, Session};
 use engine::coordination::spread::Spread;
 use engine::coordination::{SessionId, Zxid};
 use engine::entry::RequestOutcome;
-use engine::message::RequestId;
+use engine::ids::RequestId;
 use engine::slot::shard_of;
 
 const KEYS: u64 = 40;

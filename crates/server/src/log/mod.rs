@@ -16,7 +16,7 @@ mod thread;
 pub use thread::{Completion, LogSender, LogThread, REMOVED};
 
 use crate::counts::LogCounts;
-use engine::message::ShardId;
+use engine::ids::ShardId;
 use engine::replication::{Persist, Recovered};
 use files::{LogFiles, OnDiskFailure};
 use known::{Files, Known, KnownFile};

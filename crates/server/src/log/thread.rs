@@ -6,8 +6,8 @@
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
+use engine::ids::ShardId;
 use engine::limits::PERSISTS_MAX;
-use engine::message::ShardId;
 use engine::replication::Persist;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;

@@ -3,8 +3,8 @@
 
 use super::{Mode, Synchrony};
 use crate::mail::Mail;
+use engine::ids::MachineId;
 use engine::limits::{TICK_US_MAX, TICK_US_MIN};
-use engine::message::MachineId;
 use engine::node::Timing;
 use engine::replication::Pace;
 use probe::watch::{Agreement, AgreementScene, Bounds, Change, Event, Wish};

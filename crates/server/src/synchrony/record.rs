@@ -6,7 +6,7 @@
 //! group 1. Machines are nodes by their numbers, the first being node 0.
 
 use super::Synchrony;
-use engine::message::MachineId;
+use engine::ids::MachineId;
 use probe::schedule::{epoch_of, epoch_start_ns};
 use probe::watch::Seen;
 use probe::{Sample, Status, Workload};

@@ -7,7 +7,7 @@ use engine::limits::{
     INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE,
     REPLIES_BYTES_MAX, STALLED_US_MAX, STALLED_US_MAX_IF_FULL,
 };
-use engine::message::Now;
+use engine::now::Now;
 
 /// How often it is looked who takes nothing.
 const LOOK_US: u64 = 500_000;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use engine::coordination::{Code, Identity, OfSession, SessionId, Watch, Zxid};
 use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
-use engine::message::Now;
+use engine::now::Now;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wire::jute::{

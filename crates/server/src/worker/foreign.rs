@@ -3,7 +3,7 @@
 use super::Worker;
 use engine::gateway::HTTP_METHODS;
 use engine::limits::FOREIGN_WARN_US;
-use engine::message::Now;
+use engine::now::Now;
 
 /// Whether what a client says first is a request of HTTP.
 pub fn is_http(bytes: &[u8]) -> bool {

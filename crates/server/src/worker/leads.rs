@@ -2,9 +2,8 @@
 //! and what comes together is told together.
 
 use super::Worker;
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId, term_of};
 use engine::node::Event;
-use engine::replica::term_of;
 use std::collections::BTreeMap;
 
 /// What has changed since it was told last, and what was told.

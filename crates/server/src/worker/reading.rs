@@ -4,10 +4,11 @@ use super::connection::{Connection, LIMITS, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
 use crate::transport::Received;
 use engine::gateway::Gateway;
+use engine::ids::ShardId;
 use engine::limits::{
     ENTRY_BYTES_MAX, OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX, UNLOGGED_BYTES_MAX,
 };
-use engine::message::{Now, ShardId};
+use engine::now::Now;
 
 /// So many connections are read before what they want is passed on to the shards.
 const ROUTE_EVERY: usize = 16;

@@ -6,9 +6,10 @@ use crate::mail::{Batch, Mail, Outgoing};
 use crate::password::Attempt;
 use adt::Reply;
 use engine::gateway::{CoordinationClient, Output, Said, SessionId};
+use engine::ids::{MachineId, ShardId};
 use engine::limits::OUTPUT_BYTES_MAX;
-use engine::message::{MachineId, Now, ShardId};
 use engine::node::{Parcel, To};
+use engine::now::Now;
 use wire::resp::Protocol;
 
 /// Rounds between gateway and shards after which a turn is ended even if there is more to do.

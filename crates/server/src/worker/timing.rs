@@ -5,8 +5,9 @@
 
 use super::Worker;
 use crate::control::Notice;
-use engine::message::{MachineId, Now, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::node::{Parcel, Timing};
+use engine::now::Now;
 use std::sync::atomic::Ordering;
 
 /// Something about time that is to be sent.

@@ -3,7 +3,7 @@
 use super::law::Pausing;
 use super::{Law, Pace, Plan, Seen};
 use crate::random::Random;
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::replication::{Group, Membership, Persist, Recovered};
 use raft::eraftpb::{Entry, HardState, Message};
 use std::collections::BTreeMap;

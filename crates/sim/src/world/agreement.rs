@@ -2,8 +2,8 @@
 
 use super::World;
 use engine::coordination::Zxid;
+use engine::ids::ShardId;
 use engine::map::ShardMap;
-use engine::message::ShardId;
 use engine::node::Readiness;
 use engine::shard::state::State;
 

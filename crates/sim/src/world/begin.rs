@@ -14,7 +14,7 @@ use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
 use engine::coordination::spread::Spread;
-use engine::message::MachineId;
+use engine::ids::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
 

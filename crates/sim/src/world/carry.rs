@@ -3,7 +3,7 @@
 use super::{Event, World};
 use crate::network::{Frame, Sending, Way};
 use crate::server::{Input, Sent};
-use engine::message::MachineId;
+use engine::ids::MachineId;
 use wire::peer::Fault;
 
 impl World {

@@ -6,8 +6,8 @@ use crate::network::SILENCE_US;
 use crate::plant::Plant;
 use crate::server::Input;
 use crate::swarm::Fault;
+use engine::ids::{MachineId, ShardId};
 use engine::limits::{SILENT_US, TICK_US_MIN};
-use engine::message::{MachineId, ShardId};
 use std::collections::BTreeSet;
 
 /// A day, by which wall clocks may leap.

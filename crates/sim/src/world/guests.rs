@@ -10,7 +10,7 @@ use check::coordination::{History, Last};
 use engine::coordination::service::Coordination;
 use engine::coordination::spread::{HOME, Spread};
 use engine::gateway::Said;
-use engine::message::ShardId;
+use engine::ids::ShardId;
 
 /// How long a server may take to notice that such a client is gone.
 const UNNOTICED_US: u64 = 3_000_000;

@@ -8,8 +8,8 @@ use super::{Event, World};
 use crate::build::Build;
 use crate::plant::Plant;
 use crate::server::{Input, address};
+use engine::ids::{MachineId, ShardId};
 use engine::map::ShardMap;
-use engine::message::{MachineId, ShardId};
 use engine::replica::Replica;
 use std::collections::BTreeSet;
 

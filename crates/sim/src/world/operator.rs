@@ -2,9 +2,9 @@
 
 use super::World;
 use crate::server::address;
+use engine::ids::{MachineId, ShardId};
 use engine::limits::REPLICAS_MAX;
 use engine::map::{MapError, ShardMap};
-use engine::message::{MachineId, ShardId};
 
 impl World {
     /// The newest shard map that any machine knows.

@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use adt::{Blob, Record};
 use engine::coordination::tree::Node;
 use engine::entry::KeptGroup;
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::replication::Persist;
 use engine::shard::state::State;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@ use super::{Event, World};
 use crate::plant::Plant;
 use crate::server::{Input, decode_snapshot};
 use engine::entry::SnapshotPart;
-use engine::message::{MachineId, ShardId};
+use engine::ids::{MachineId, ShardId};
 use engine::node::Transfer;
 
 impl World {

@@ -5,9 +5,9 @@ use super::{Event, World};
 use crate::build::Build;
 use crate::plant::Plant;
 use crate::server::Input;
+use engine::ids::MachineId;
 use engine::level::Level;
 use engine::map::ShardMap;
-use engine::message::MachineId;
 
 /// How long the operator waits between two steps, as a rule.
 const STEP_US: u64 = 600_000;

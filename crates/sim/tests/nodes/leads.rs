@@ -1,7 +1,8 @@
 //! Stories about changes of leaders, as the gateways of the machines see them.
 
 use crate::story::{Story, read};
-use engine::message::{GatewayId, MachineId, Request, ShardId, Token};
+use engine::ids::{GatewayId, MachineId, ShardId, Token};
+use engine::message::Request;
 use engine::node::{Event, Parcel};
 
 #[test]

@@ -1,9 +1,11 @@
 //! Stories about the shard map, as the workers of a machine tell it to other machines.
 
+use engine::ids::{GatewayId, MachineId};
 use engine::limits::REAP_US;
 use engine::map::ShardMap;
-use engine::message::{Concurrency, GatewayId, MachineId, Now};
+use engine::message::Concurrency;
 use engine::node::{Node, Parcel, Placing, To};
+use engine::now::Now;
 use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 

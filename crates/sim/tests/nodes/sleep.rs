@@ -1,8 +1,8 @@
 //! Stories about groups that have nothing to do: who sleeps, and what wakes them.
 
 use crate::story::{SHARDS, Story, read, write};
+use engine::ids::{MachineId, ShardId};
 use engine::limits::{ELECTION_TICKS, QUIET_US, SILENT_US, TICK_US};
-use engine::message::{MachineId, ShardId};
 use engine::node::Node;
 
 #[test]

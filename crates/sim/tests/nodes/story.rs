@@ -2,12 +2,12 @@
 
 use adt::{ArgBuf, record};
 use engine::entry::Apply;
+use engine::ids::{GatewayId, MachineId, ShardId, Token};
 use engine::limits::TICK_US;
 use engine::map::ShardMap;
-use engine::message::{
-    Answer, Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId, Token,
-};
+use engine::message::{Answer, Body, Concurrency, Request};
 use engine::node::{Event, Node, Parcel, Placing, To};
+use engine::now::Now;
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
 use engine::shard;

@@ -11,7 +11,8 @@ use crate::entry::{
 };
 use crate::saved::{put_replies, put_reply, read_replies, read_reply};
 use adt::{Corrupt, Timestamp};
-use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
+use engine::ids::ShardId;
+use engine::message::{Answer, Fate, Notice, Refusal};
 
 const REPLY: u8 = 1;
 const REPLIES: u8 = 2;

@@ -11,8 +11,9 @@ use crate::entry::{
 use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
+use engine::ids::{KeyedOp, MachineId};
 use engine::limits::CIRCLE_NAMES_MAX;
-use engine::message::{Body, CutStep, KeyedOp, MachineId};
+use engine::message::{Body, CutStep};
 use std::sync::Arc;
 
 const READ: u8 = 1;

@@ -4,8 +4,8 @@ use crate::bytes::{Form, Reader, put_count, put_u16, put_u32, put_u64};
 use crate::entry::{put_age, read_age};
 use crate::stream::{put_links, read_links};
 use adt::{Corrupt, Timestamp};
-use engine::message::ShardId;
-use engine::pipeline::{StreamId, Word};
+use engine::ids::{ShardId, StreamId};
+use engine::pipeline::Word;
 
 const PROPOSED: u8 = 1;
 const CLOSED: u8 = 2;

@@ -6,14 +6,14 @@ use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
 use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
+use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
 use engine::map::ShardMap;
+use engine::members::Members;
 use engine::message::{
-    Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
-    Request, RequestId, Response, ShardId, Token, TxnId, Version,
+    Answer, Body, CutStep, Fate, Guard, Notice, Refusal, Request, Response, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
-use engine::replication::Members;
 use engine::stats::{LockStats, ShardStats};
 use probe::watch::{AppendRow, Figures, Row, Wish};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};

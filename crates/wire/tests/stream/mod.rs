@@ -3,8 +3,8 @@
 use adt::{ArgBuf, Blob, Timestamp, record};
 use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, OfSession, Read, SessionId, Write, Zxid};
-use engine::message::{Age, GatewayId, KeyedOp, MachineId, ShardId};
-use engine::pipeline::{Group, Link, StreamId, Unit};
+use engine::ids::{Age, GatewayId, KeyedOp, MachineId, ShardId, StreamId};
+use engine::pipeline::{Group, Link, Unit};
 use smallvec::smallvec;
 
 /// A pipeline.

@@ -10,7 +10,7 @@
 
 use super::{By, Change, Code, Coordination, Identity, Made, Reply, Session, SessionId, Zxid};
 use crate::coordination::branch::{Branch, Touched};
-use crate::message::ShardId;
+use crate::ids::ShardId;
 use std::collections::BTreeSet;
 
 /// Which `multi` of a session: later ones are larger.

@@ -3,7 +3,7 @@
 use super::super::service::JointId;
 use super::super::spread::Step;
 use super::*;
-use crate::message::ShardId;
+use crate::ids::ShardId;
 
 /// Which one, of a session.
 fn id(number: u32) -> JointId {

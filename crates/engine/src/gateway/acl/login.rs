@@ -6,7 +6,7 @@ use crate::gateway::api::{Config, Output, SessionId};
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::hello::{self, Credentials, Hello};
 use crate::gateway::clients::session::{Session, Verdict};
-use crate::message::Now;
+use crate::now::Now;
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 

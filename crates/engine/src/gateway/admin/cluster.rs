@@ -8,8 +8,9 @@ use crate::gateway::clients::effect::Effect;
 use crate::gateway::clients::session::Session;
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
+use crate::ids::{MachineId, ShardId};
 use crate::limits::SLOTS;
-use crate::message::{Body, MachineId, ShardId};
+use crate::message::Body;
 use crate::slot::slot;
 use adt::{Args, ErrorReply, Reply};
 

@@ -10,7 +10,8 @@ use crate::gateway::errors::{indefinite, unexpected};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::slab::Slab;
 use crate::gateway::txn::open::holders_reply;
-use crate::message::{Answer, Body, ShardId};
+use crate::ids::ShardId;
+use crate::message::{Answer, Body};
 use crate::stats::ShardStats;
 use adt::{Blob, ErrorReply, Reply};
 

@@ -2,11 +2,11 @@
 //! and which shards they hold.
 
 use crate::gateway::api::{ClusterConfig, Facts};
+use crate::ids::{MachineId, ShardId};
 use crate::level::Level;
 use crate::map::ShardMap;
-use crate::message::{MachineId, ShardId};
-use crate::replication::Members;
-use crate::shard::state::mix;
+use crate::members::Members;
+use adt::random::mix;
 use std::collections::BTreeMap;
 
 /// Another machine.

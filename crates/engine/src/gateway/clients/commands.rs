@@ -15,7 +15,8 @@ use crate::gateway::mail::Target;
 use crate::gateway::txn::work::Step;
 use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
-use crate::message::{Body, Now};
+use crate::message::Body;
+use crate::now::Now;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply, glob};
 
 /// The error that keeps a queued command of the session from being carried out, if it is known already.

@@ -11,8 +11,9 @@ use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
 use crate::gateway::slab::Slab;
+use crate::ids::RequestId;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
-use crate::message::{Now, RequestId};
+use crate::now::Now;
 use adt::{Args, Blob, ErrorReply, Reply};
 
 fn text(word: &[u8]) -> String {

@@ -6,7 +6,7 @@ use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::limits::PIPELINE_REQUESTS_MAX;
-use crate::message::Now;
+use crate::now::Now;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 
 impl Gateway {

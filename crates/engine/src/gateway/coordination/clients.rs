@@ -9,8 +9,8 @@ use crate::gateway::api::{CoordinationClient, Said};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
-use crate::message::{Answer, Body, ShardId};
-use crate::pipeline::StreamId;
+use crate::ids::{ShardId, StreamId};
+use crate::message::{Answer, Body};
 use std::collections::{BTreeMap, VecDeque};
 
 /// All clients of a gateway.

@@ -7,7 +7,8 @@ use crate::coordination::{Ask, SessionId, Write, Zxid};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
-use crate::message::{Answer, Body, ShardId};
+use crate::ids::ShardId;
+use crate::message::{Answer, Body};
 use std::collections::BTreeSet;
 
 /// End of a session that this gateway carries out.

@@ -15,8 +15,9 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
+use crate::ids::ShardId;
 use crate::limits::JOINT_REST_US;
-use crate::message::{Answer, Body, ShardId};
+use crate::message::{Answer, Body};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Joint `multi` that is not done.

@@ -4,7 +4,7 @@ use crate::coordination::branch::Touched;
 use crate::coordination::service::Command;
 use crate::coordination::{Ask, Code, Identity, OfSession, Password, SessionId, Write, Zxid};
 use crate::gateway::api::CoordinationClient;
-use crate::message::ShardId;
+use crate::ids::ShardId;
 use std::collections::BTreeMap;
 
 /// First message of a client on a connection.

@@ -1,8 +1,9 @@
 //! A stream that is under way, at the gateway that has issued it: what was sent, and what became of it.
 
+use crate::ids::{ShardId, StreamId};
 use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
-use crate::message::{Answer, Refusal, ShardId};
-use crate::pipeline::{Answered, Group, StreamId, Unit};
+use crate::message::{Answer, Refusal};
+use crate::pipeline::{Answered, Group, Unit};
 use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};

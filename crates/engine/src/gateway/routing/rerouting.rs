@@ -13,7 +13,8 @@ use crate::gateway::errors::{Cause, moved};
 use crate::gateway::mail::Pending;
 use crate::gateway::pipelines::streams::Planned;
 use crate::gateway::{Gateway, Job};
-use crate::message::{Answer, Body, KeyedOp, Refusal, ShardId};
+use crate::ids::{KeyedOp, ShardId};
+use crate::message::{Answer, Body, Refusal};
 use adt::collections::Set;
 use std::collections::{BTreeMap, BTreeSet};
 

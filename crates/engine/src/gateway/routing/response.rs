@@ -7,7 +7,9 @@ use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Pending;
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::txn::work::{Finish, Outcome};
-use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
+use crate::ids::ShardId;
+use crate::message::{Answer, Body, Notice, Refusal, Request, Response};
+use crate::now::Now;
 use adt::Reply;
 use smallvec::SmallVec;
 

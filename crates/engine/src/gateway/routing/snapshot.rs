@@ -7,8 +7,10 @@
 use crate::gateway::mail::{Mail, Pending, Target};
 use crate::gateway::txn::work::{Finish, Program, Step};
 use crate::gateway::{Gateway, Job};
+use crate::ids::{KeyedOp, ShardId};
 use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
-use crate::message::{Answer, Body, KeyedOp, Now, ShardId};
+use crate::message::{Answer, Body};
+use crate::now::Now;
 use adt::{Reply, Timestamp};
 
 /// How far behind the youngest value the shards are read again, in microseconds; doubles with

@@ -10,8 +10,9 @@ use crate::gateway::errors::{Cause, Unled, indefinite};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::txn::Stage;
 use crate::gateway::{Gateway, Job};
+use crate::ids::ShardId;
 use crate::limits::REPLICAS_MAX;
-use crate::message::{Answer, Body, ShardId};
+use crate::message::{Answer, Body};
 use adt::{ErrorReply, Reply};
 use std::collections::BTreeSet;
 

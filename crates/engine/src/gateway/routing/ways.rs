@@ -15,8 +15,9 @@ use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::txn::Stage;
 use crate::gateway::{Gateway, Job};
-use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
-use crate::replica::splits_of;
+use crate::ids::{MachineId, ShardId, splits_of};
+use crate::message::{Answer, Body, Refusal};
+use crate::now::Now;
 use adt::collections::Map;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

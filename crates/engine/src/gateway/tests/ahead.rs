@@ -8,7 +8,7 @@ use crate::coordination::{
 };
 use crate::gateway::Said;
 use crate::gateway::coordination::{ClientRequest, Connect};
-use crate::pipeline::StreamId;
+use crate::ids::StreamId;
 use adt::Blob;
 
 fn watched(path: &str) -> ClientRequest {

@@ -83,7 +83,7 @@ fn what_is_asked_of_all_shards_fails_when_one_of_them_cannot_be_read() {
 #[test]
 fn nothing_is_concluded_from_a_fate_that_cannot_be_read() {
     let mut story = elsewhere();
-    let txn = crate::message::TxnId { age: Age::default(), attempt: 3 };
+    let txn = crate::ids::TxnId { age: Age::default(), attempt: 3 };
     let participants = [ShardId(0), ShardId(1)];
     let orphan = || Notice::Orphan { txn, participants: participants.into_iter().collect() };
     story.answer(0, Answer::Notice(orphan()));

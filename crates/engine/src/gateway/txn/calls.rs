@@ -8,7 +8,8 @@ use crate::entry::Apply;
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Mail, Pending, Target};
 use crate::gateway::{Gateway, Job};
-use crate::message::{Answer, Body, Concurrency, KeyedOp, Refusal};
+use crate::ids::KeyedOp;
+use crate::message::{Answer, Body, Concurrency, Refusal};
 use adt::{Attempt, Blob, Blocking, Compound, Merge, Op, Plan, PlanFn, Reply, Timestamp};
 use smallvec::smallvec;
 

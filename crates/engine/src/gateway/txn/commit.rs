@@ -7,8 +7,9 @@ use crate::gateway::clients::session::Mode;
 use crate::gateway::errors::{Cause, forgotten, indefinite, unexpected, voided};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
+use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
-use crate::message::{Answer, Body, Fate, Guard, Refusal, RequestId, ShardId, Version};
+use crate::message::{Answer, Body, Fate, Guard, Refusal, Version};
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -377,7 +378,7 @@ impl Gateway {
     }
 
     /// A shard asks whether a transaction is decided, because another one hangs on it.
-    pub(in crate::gateway) fn probed(&mut self, txn: crate::message::TxnId, shard: ShardId) {
+    pub(in crate::gateway) fn probed(&mut self, txn: crate::ids::TxnId, shard: ShardId) {
         let Some(&job) = self.txns.get(&txn) else { return };
         let Some(Job::Txn(open)) = self.jobs.get(job) else { return };
         if open.stage != Stage::Deciding {

@@ -16,8 +16,9 @@ use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::routing::data::long_key;
 use crate::gateway::{Gateway, Job};
+use crate::ids::{KeyedOp, TxnId};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
-use crate::message::{Body, KeyedOp, TxnId};
+use crate::message::Body;
 use adt::{Args, CommandSpec, Compound, ErrorReply, Flags, Handler, Merge, Reply};
 
 /// Commands of the session that an aborted transaction answers as those on keys.

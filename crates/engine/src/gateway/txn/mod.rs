@@ -22,7 +22,8 @@ use super::mail::{Mail, Target};
 use super::slab::Slab;
 use super::{Gateway, Job};
 use crate::gateway::errors::Cause;
-use crate::message::{Age, Body, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::ids::{Age, KeyedOp, RequestId, ShardId, TxnId};
+use crate::message::{Body, Guard};
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 use calls::Call;
 use open::Open;
@@ -73,7 +74,7 @@ pub(super) struct Txn {
     /// Answers missing in this stage.
     pub left: usize,
     /// By operation, the shard that was asked to commit it.
-    pub homes: Vec<crate::message::ShardId>,
+    pub homes: Vec<crate::ids::ShardId>,
     /// Requests that wait for locks.
     pub blocked: u32,
     /// An older transaction waits for this one.

@@ -15,8 +15,9 @@ use crate::gateway::errors::Cause;
 use crate::gateway::routing::data::key_too_long;
 use crate::gateway::slab::Slab;
 use crate::gateway::{Gateway, Job};
+use crate::ids::TxnId;
 use crate::limits::{IDLE_LOAD_US, TRANSACTION_TIMEOUT_MS_MAX, WANTED_US};
-use crate::message::{Body, TxnId};
+use crate::message::Body;
 use adt::{Args, Blob, ErrorReply, Op, Reply};
 use std::collections::BTreeMap;
 

@@ -11,8 +11,9 @@ use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::snapshot::{Part, instant, later};
 use crate::gateway::slab::Slab;
 use crate::gateway::{Gateway, Job};
+use crate::ids::{KeyedOp, ShardId, TxnId};
 use crate::limits::SNAPSHOT_ROUNDS_MAX;
-use crate::message::{Answer, KeyedOp, ShardId, TxnId};
+use crate::message::Answer;
 use adt::{Merge, Reply};
 use std::collections::VecDeque;
 

@@ -9,7 +9,8 @@
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::slab::Slab;
-use crate::message::{Answer, Body, Fate, ShardId, TxnId};
+use crate::ids::{ShardId, TxnId};
+use crate::message::{Answer, Body, Fate};
 use adt::Timestamp;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;

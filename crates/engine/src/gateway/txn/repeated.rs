@@ -14,9 +14,10 @@ use crate::entry::Dropped;
 use crate::gateway::errors::{Cause, forgotten, replies_lost, under_way};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::{Gateway, Job};
+use crate::ids::{KeyedOp, RequestId, TxnId};
 use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
-use crate::message::{Body, KeyedOp, Refusal, Remembered, RequestId, TxnId};
-use crate::shard::state::requests::{repeated, told_dropped, weight_of};
+use crate::message::{Body, Refusal, Remembered};
+use crate::repeats::{repeated, told_dropped, weight_of};
 use crate::slot::slot;
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 

@@ -1,7 +1,8 @@
 //! Commands as operations, and replies of operations as replies of commands.
 
 use crate::gateway::mail::Target;
-use crate::message::{Fence, Guard, KeyedOp, RequestId};
+use crate::ids::{KeyedOp, RequestId};
+use crate::message::{Fence, Guard};
 use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};

@@ -14,8 +14,9 @@ use crate::circle::Wait;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
+use crate::ids::ShardId;
 use crate::limits::{CIRCLE_LOOK_US, CIRCLE_LOOK_US_MAX, CIRCLE_NAMES_MAX};
-use crate::message::{Answer, Body, ShardId};
+use crate::message::{Answer, Body};
 use adt::{Blob, Op};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,7 +11,8 @@ use crate::gateway::routing::data::key_too_long;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::gateway::{Gateway, Job};
-use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
+use crate::ids::{Age, GatewayId, RequestId, ShardId};
+use crate::message::{Answer, Body};
 use adt::{Awaiting, Blob, ErrorReply, Reply};
 use smallvec::smallvec;
 

@@ -7,8 +7,9 @@
 mod removals;
 mod unchanged;
 
+use crate::ids::TxnId;
 use crate::limits::REMOVAL_GROUPS;
-use crate::message::{TxnId, Version};
+use crate::message::Version;
 use adt::{Blob, Timestamp};
 use removals::Removals;
 use std::collections::BTreeSet;

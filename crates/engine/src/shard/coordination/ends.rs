@@ -13,8 +13,10 @@ use super::units::HeldBranches;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Answered, Ask, Code, OfSession, Reply, SessionId, Write, path};
+use crate::ids::{MachineId, Token};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
-use crate::message::{Answer, Body, MachineId, Notice, Now, Request, Token};
+use crate::message::{Answer, Body, Notice, Request};
+use crate::now::Now;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

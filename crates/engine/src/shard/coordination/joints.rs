@@ -13,8 +13,10 @@ use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Coordination, JointId, Session};
 use crate::coordination::spread::Step;
 use crate::coordination::{Answered, Code, Reply, SessionId, Write};
+use crate::ids::Token;
 use crate::limits::ENDS_AGAIN_US;
-use crate::message::{Answer, Notice, Now, Token};
+use crate::message::{Answer, Notice};
+use crate::now::Now;
 use std::collections::BTreeMap;
 
 /// Those that are prepared here, or on their way to be.

@@ -14,9 +14,10 @@ use crate::coordination::spread::Step;
 use crate::coordination::{
     Answered, Ask, Code, Event, OfSession, Reply, SessionId, Told, Write, Zxid,
 };
+use crate::ids::{GatewayId, StreamId};
 use crate::limits::UNITS_OWE_US;
-use crate::message::{GatewayId, Now};
-use crate::pipeline::{Group, StreamId};
+use crate::now::Now;
+use crate::pipeline::Group;
 use std::collections::BTreeMap;
 
 /// What is held, and by whom: by units that are here and not settled, or by what is prepared

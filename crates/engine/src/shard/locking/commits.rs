@@ -1,9 +1,9 @@
 //! Answers to requests that were carried out, and the fate of transactions.
 
 use crate::entry::LogRecord;
-use crate::message::{
-    Age, Answer, Body, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
-};
+use crate::ids::{Age, GatewayId, RequestId, Token, TxnId};
+use crate::message::{Answer, Body, Refusal, Request};
+use crate::now::Now;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::{Blob, Timestamp};

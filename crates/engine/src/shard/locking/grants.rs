@@ -2,10 +2,10 @@
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
 use crate::entry::{Apply, LogRecord};
+use crate::ids::{Age, GatewayId, Token, TxnId};
 use crate::limits::{LOCK_WAITERS_MAX, UNITS_STUCK_US, WANTED_AFTER_US};
-use crate::message::{
-    Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
-};
+use crate::message::{Answer, Body, Guard, Notice, Refusal, Request, Version};
+use crate::now::Now;
 use crate::shard::state::requests::Known;
 use crate::shard::streams::{RECOVERY, claim_class, is_own};
 use crate::shard::{OpenTxn, Recipient, RecipientKind, Shard, Waiter};

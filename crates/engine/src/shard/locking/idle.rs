@@ -5,10 +5,11 @@
 //! in the batch writes. Leaving them out of the log gives the same states and the same replies.
 
 use crate::entry::{Apply, LogRecord};
-use crate::message::Now;
-use crate::shard::state::{ApplyOutcome, OpReplies, State, mix};
+use crate::now::Now;
+use crate::shard::state::{ApplyOutcome, OpReplies, State};
 use crate::shard::{Batch, RecipientKind, Shard};
 use adt::collections::Set;
+use adt::random::mix;
 use adt::{Blob, Ctx, Reply, Timestamp, record};
 use smallvec::SmallVec;
 

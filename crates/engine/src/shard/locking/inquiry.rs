@@ -3,10 +3,10 @@
 //! See "When a coordinator is gone" in `docs/internals/transactions.md`.
 
 use crate::entry::LogRecord;
+use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::ORPHAN_US;
-use crate::message::{
-    Answer, Body, Fate, GatewayId, MachineId, Notice, Now, Refusal, Request, Token, TxnId,
-};
+use crate::message::{Answer, Body, Fate, Notice, Refusal, Request};
+use crate::now::Now;
 use crate::shard::{Recipient, RecipientKind, Shard};
 
 impl Shard {

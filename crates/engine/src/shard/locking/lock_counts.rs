@@ -5,7 +5,8 @@
 
 use crate::entry::Apply;
 use crate::limits::QUEUES_SHOWN;
-use crate::message::{Answer, Now};
+use crate::message::Answer;
+use crate::now::Now;
 use crate::shard::Shard;
 use crate::shard::state::ApplyOutcome;
 use crate::stats::LockStats;

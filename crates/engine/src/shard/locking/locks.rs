@@ -3,8 +3,9 @@
 //! It lives in the leader's memory only. A record has an entry here while somebody holds it or
 //! waits for it. The table decides; what is then done with a request is the shard's business.
 
+use crate::ids::{Age, TxnId};
 use crate::limits::PREPARES_PASS_US_MAX;
-use crate::message::{Age, Concurrency, TxnId};
+use crate::message::Concurrency;
 use adt::collections::Map;
 use adt::{Access, Blob, Mode, Op, Record, record};
 use smallvec::SmallVec;

@@ -7,7 +7,8 @@
 //! at other shards.
 
 use crate::limits::UNITS_OWE_US;
-use crate::message::{Body, Now};
+use crate::message::Body;
+use crate::now::Now;
 use crate::pipeline::Group;
 use crate::shard::Shard;
 

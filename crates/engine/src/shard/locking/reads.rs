@@ -2,12 +2,13 @@
 
 use super::grants::claims_of;
 use super::locks::{Claim, Class};
-use crate::message::{Answer, Body, Now, Request};
+use crate::message::{Answer, Body, Request};
+use crate::now::Now;
 use crate::shard::Shard;
-use crate::shard::state::mix;
 use crate::shard::state::room::Room;
 use crate::slot::slot;
 use adt::key::KeyOp;
+use adt::random::mix;
 use adt::record;
 use adt::{Blob, Ctx, Op, Reply, Timestamp};
 

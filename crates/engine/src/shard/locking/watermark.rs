@@ -9,8 +9,8 @@
 //! finds out within an election time-out; so a watermark counts for a transaction only if it was
 //! heard long enough after the transaction was carried out here.
 
+use crate::ids::ShardId;
 use crate::limits::{ELECTION_TICKS, TICK_US_MAX};
-use crate::message::ShardId;
 use adt::Timestamp;
 
 /// How long after a transaction was carried out a watermark must be heard to count for it.

@@ -2,7 +2,7 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::limits::REAP_PER_TURN_MAX;
-use crate::message::Now;
+use crate::now::Now;
 use crate::shard::{Recipient, Shard};
 use adt::key::KeyOp;
 use adt::{Blob, Op};

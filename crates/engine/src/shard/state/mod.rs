@@ -17,14 +17,15 @@ pub(in crate::shard) mod whole;
 use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare, TookEffect};
+use crate::ids::{GatewayId, StreamId, TxnId};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
-use crate::pipeline::StreamId;
+use crate::message::{Fence, Guard, Version};
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::streams::Streams;
 use crate::shard::transfer::split::Slots;
 use adt::collections::Map;
+use adt::random::mix;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use fences::Fences;
@@ -602,12 +603,4 @@ impl State {
     pub fn requests_mut(&mut self) -> &mut Requests {
         &mut self.requests
     }
-}
-
-/// Spreads a number over 64 bits (SplitMix64's finaliser).
-pub fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -5,11 +5,12 @@
 //! decided transaction is carried out when nobody that it conflicts with stands before it. Until
 //! then it is noted with the first one that does, and looked at again when that one has moved.
 
-use super::{Executed, PreparedTxn, State, mix};
+use super::{Executed, PreparedTxn, State};
 use crate::entry::Prepare;
-use crate::message::TxnId;
+use crate::ids::TxnId;
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::Map;
+use adt::random::mix;
 use adt::record;
 use adt::{Access, Blob, Ctx, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};

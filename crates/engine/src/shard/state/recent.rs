@@ -5,7 +5,7 @@
 //! changed for as long as the question took was there when the question was sent. See "Reads
 //! without locks" in `docs/internals/transactions.md`.
 
-use crate::message::KeyedOp;
+use crate::ids::KeyedOp;
 use adt::Blob;
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;

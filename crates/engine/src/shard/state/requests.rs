@@ -7,11 +7,12 @@
 //! all of them take too much, the oldest are dropped. That the request took effect stays.
 
 use crate::entry::{Dropped, RequestOutcome, TookEffect};
+use crate::ids::RequestId;
 use crate::limits::{
     REMEMBERED_BYTES_IN_ALL_MAX, REMEMBERED_BYTES_MAX, REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX,
 };
-use crate::message::RequestId;
-use adt::{Blob, ErrorReply, Reply, Timestamp};
+use crate::repeats::{told_dropped, weight_of};
+use adt::{Blob, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of a request.
@@ -23,54 +24,6 @@ pub enum Known<'r> {
     Void,
     /// It took effect or not: that is not remembered any more, and it does not do so now.
     Forgotten,
-}
-
-/// Code of the error that says that a request took effect before, and that its replies are lost. No
-/// operation replies with it.
-const REPEATED: &str = "REPEATED";
-
-impl Dropped {
-    const ALL: [Self; 2] = [Self::TooLong, Self::ForRoom];
-
-    fn text(self) -> String {
-        match self {
-            Self::TooLong => format!(
-                "its replies are not kept, because they have more than {REMEMBERED_BYTES_MAX} bytes"
-            ),
-            Self::ForRoom => format!(
-                "its replies are not kept any more, because a shard keeps \
-                 {REMEMBERED_BYTES_IN_ALL_MAX} bytes of the latest"
-            ),
-        }
-    }
-
-    /// What stands for the replies: the error for the client whose request took effect at `ts`.
-    pub fn error(self, ts: Timestamp) -> ErrorReply {
-        repeated(ts, &self.text())
-    }
-
-    fn of(error: &ErrorReply) -> Option<Self> {
-        let found = |dropped: &Self| error.text().contains(&dropped.text());
-        Self::ALL.into_iter().find(|dropped| error.code() == REPEATED && found(dropped))
-    }
-}
-
-/// The error for a request that took effect at `ts`, and what is wrong with its replies.
-pub(crate) fn repeated(ts: Timestamp, lost: &str) -> ErrorReply {
-    let ms = ts.micros() / 1000;
-    let text = format!(
-        "this request number took effect before, at {ms} ms after the beginning of 1970; {lost}; \
-         nothing was done now"
-    );
-    ErrorReply::new(REPEATED, text)
-}
-
-/// The error that stands for replies that are not kept, if it does.
-pub(crate) fn told_dropped(replies: &[Reply]) -> Option<&ErrorReply> {
-    match replies {
-        [Reply::Error(error)] if Dropped::of(error).is_some() => Some(error),
-        _ => None,
-    }
 }
 
 impl TookEffect {
@@ -98,35 +51,6 @@ fn bytes_of(outcome: &RequestOutcome) -> usize {
         RequestOutcome::TookEffect(outcome) => outcome.bytes(),
         RequestOutcome::Void(_) | RequestOutcome::Forgotten(_) => 0,
     }
-}
-
-/// About how many bytes replies take.
-pub(crate) fn weight_of<'r>(replies: impl IntoIterator<Item = &'r Reply>) -> usize {
-    replies.into_iter().map(weight).sum()
-}
-
-/// About how many bytes a reply takes.
-fn weight(reply: &Reply) -> usize {
-    size_of::<Reply>()
-        + match reply {
-            Reply::Bulk(bytes) => bytes.len(),
-            Reply::Text(text) => text.len(),
-            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => weight_of(items),
-            Reply::Map(pairs) => pairs.iter().map(|(key, value)| weight(key) + weight(value)).sum(),
-            Reply::Scored(members) => members.iter().map(|(member, _)| member.len() + 32).sum(),
-            Reply::Pairs(pairs) => {
-                pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum()
-            }
-            Reply::Record(record) => record.heap_bytes(),
-            Reply::Error(error) => error.text().len(),
-            Reply::Ok
-            | Reply::Status(_)
-            | Reply::Nil
-            | Reply::NilArray
-            | Reply::Int(_)
-            | Reply::Double(_)
-            | Reply::Bool(_) => 0,
-        }
 }
 
 /// Outcomes by client and number.

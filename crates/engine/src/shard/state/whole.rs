@@ -7,7 +7,9 @@
 
 use super::State;
 use crate::entry::Prepare;
-use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Token, TxnId};
+use crate::ids::{Token, TxnId};
+use crate::message::{Answer, Body, Notice, Refusal, Request};
+use crate::now::Now;
 use crate::shard::Shard;
 use crate::shard::ahead::AheadOfLog;
 use adt::scan::ScanArgs;

@@ -2,8 +2,10 @@
 //! yet may have had one, so nobody gets in front of them meanwhile.
 
 use super::live::{Live, Progress, lost};
-use crate::message::{Answer, Body, MachineId, Now, Refusal, Request, TxnId};
-use crate::pipeline::{Group, Place, StreamId, Unit};
+use crate::ids::{MachineId, StreamId, TxnId};
+use crate::message::{Answer, Body, Refusal, Request};
+use crate::now::Now;
+use crate::pipeline::{Group, Place, Unit};
 use crate::shard::Shard;
 use crate::shard::locking::grants::Claims;
 use adt::Timestamp;

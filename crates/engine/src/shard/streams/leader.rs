@@ -6,8 +6,10 @@
 use super::chain::{self, is_own};
 use super::live::{Live, LiveStream, Progress, answer_of, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
-use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token, TxnId};
-use crate::pipeline::{Group, Place, StreamId, Word};
+use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token, TxnId};
+use crate::message::{Answer, Body, Request};
+use crate::now::Now;
+use crate::pipeline::{Group, Place, Word};
 use crate::shard::locking::grants::Claims;
 use crate::shard::locking::locks::{Claim, Class, WaiterId};
 use crate::shard::state::OpReplies;

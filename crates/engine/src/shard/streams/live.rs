@@ -2,8 +2,8 @@
 
 use super::chain::Part;
 use crate::entry::KeptGroup;
+use crate::ids::{GatewayId, ShardId, Token, TxnId};
 use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
-use crate::message::{GatewayId, ShardId, Token, TxnId};
 use crate::pipeline::{Answered, Group, Place, Word};
 use crate::shard::streams::Kept;
 use adt::{ErrorReply, Reply, Timestamp};

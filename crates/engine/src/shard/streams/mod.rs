@@ -12,9 +12,9 @@ pub(super) use chain::{ChainEffect, RECOVERY, claim_class, is_own};
 pub(super) use leader::LeaderStreams;
 
 use crate::entry::{Apply, KeptGroup, Prepare};
+use crate::ids::{GatewayId, StreamId, TxnId};
 use crate::limits::OUTLIVED_MAX;
-use crate::message::{GatewayId, TxnId};
-use crate::pipeline::{Group, Place, StreamId, Unit};
+use crate::pipeline::{Group, Place, Unit};
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::state::{Executed, PreparedTxn, State};
 use adt::Timestamp;

@@ -5,8 +5,9 @@ use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::spread::Step;
 use crate::coordination::{Ask, Change, OfSession, SessionId, Told, Write, Zxid};
+use crate::ids::StreamId;
 use crate::limits::UNITS_OWE_US;
-use crate::pipeline::{Group, StreamId, Unit, Word};
+use crate::pipeline::{Group, Unit, Word};
 use std::sync::Arc;
 
 const ANN: SessionId = SessionId(70);

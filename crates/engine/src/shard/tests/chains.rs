@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::entry::Entry;
-use crate::pipeline::{Group, Link, StreamId, Unit, Word};
+use crate::ids::StreamId;
+use crate::pipeline::{Group, Link, Unit, Word};
 use std::sync::Arc;
 
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });

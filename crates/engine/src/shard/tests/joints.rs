@@ -5,8 +5,9 @@ use super::*;
 use crate::coordination::service::{Command, JointId};
 use crate::coordination::spread::Step;
 use crate::coordination::{Ask, Change, SessionId, Write, Zxid};
+use crate::ids::StreamId;
 use crate::limits::ENDS_AGAIN_US;
-use crate::pipeline::{Group, StreamId, Unit};
+use crate::pipeline::{Group, Unit};
 use std::sync::Arc;
 
 const ANN: SessionId = SessionId(70);

@@ -1,8 +1,9 @@
 //! Stories about those who wait for ever new units of pipelines.
 
 use super::*;
+use crate::ids::StreamId;
 use crate::limits::UNITS_OWE_US;
-use crate::pipeline::{Group, StreamId, Unit, Word};
+use crate::pipeline::{Group, Unit, Word};
 use std::sync::Arc;
 
 fn ordered() -> Story {

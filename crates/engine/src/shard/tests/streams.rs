@@ -1,8 +1,9 @@
 //! Stories about units of pipelines that go to several shards.
 
 use super::*;
+use crate::ids::StreamId;
 use crate::limits::{ASK_UNITS_US, STREAM_KEPT_US, UNITS_LATE_US};
-use crate::pipeline::{Group, StreamId, Unit, Word};
+use crate::pipeline::{Group, Unit, Word};
 use std::sync::Arc;
 
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });

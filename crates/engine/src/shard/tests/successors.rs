@@ -4,7 +4,8 @@
 use super::kept::leaves;
 use super::turns::{call, granted, operation, told};
 use super::*;
-use crate::message::{Fence, RequestId};
+use crate::ids::RequestId;
+use crate::message::Fence;
 use adt::{Ctx, record};
 
 fn claim(ticket: &str) -> Body {

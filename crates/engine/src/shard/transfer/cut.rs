@@ -12,12 +12,12 @@
 use super::snapshot::Writer;
 use crate::coordination::SessionId;
 use crate::entry::{LogRecord, SnapshotPart};
+use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::{
     CUT_COPIES_MAX, CUT_IDLE_US_MAX, FREEZE_US_MAX, FROZEN_REQUESTS_MAX, SNAPSHOT_PIECE_BYTES,
 };
-use crate::message::{
-    Answer, Body, CutStep, GatewayId, MachineId, Now, Refusal, Request, Token, TxnId,
-};
+use crate::message::{Answer, Body, CutStep, Refusal, Request};
+use crate::now::Now;
 use crate::shard::{RecipientKind, Shard};
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};

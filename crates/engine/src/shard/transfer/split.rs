@@ -8,8 +8,9 @@
 //! `docs/internals/replication.md`.
 
 use crate::entry::LogRecord;
+use crate::ids::ShardId;
 use crate::map::Range;
-use crate::message::{Answer, Body, Refusal, Request, ShardId};
+use crate::message::{Answer, Body, Refusal, Request};
 use crate::shard::state::State;
 use crate::shard::{Recipient, Shard};
 use crate::slot::slot;
@@ -178,10 +179,11 @@ impl Shard {
 mod tests {
     use super::*;
     use crate::entry::{Apply, Entry};
-    use crate::message::{GatewayId, Now, RequestId, Token};
-    use crate::shard::state::mix;
+    use crate::ids::{GatewayId, RequestId, Token};
+    use crate::now::Now;
     use adt::Op;
     use adt::counter::Op as CounterOp;
+    use adt::random::mix;
 
     fn entry(ts: u64, record: LogRecord) -> Entry {
         Entry { now_ms: 1, ts: Timestamp(ts), seed: mix(ts), records: vec![record] }

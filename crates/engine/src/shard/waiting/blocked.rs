@@ -6,8 +6,9 @@
 //! for another type, is notified then, and the first one again when the key has changed. If the shard
 //! knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
 
+use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::BLOCKED_MAX;
-use crate::message::{GatewayId, MachineId, Takes, Token};
+use crate::message::Takes;
 use crate::shard::state::State;
 use adt::{Attempt, Blob, Reply};
 use std::collections::{BTreeMap, VecDeque};

@@ -7,8 +7,9 @@
 use super::turns::Number;
 use crate::circle;
 use crate::circle::Wait;
+use crate::ids::{GatewayId, Token};
 use crate::limits::CIRCLE_STEPS_MAX;
-use crate::message::{GatewayId, Now, Token};
+use crate::now::Now;
 use crate::shard::Shard;
 use adt::{Blob, ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};

@@ -7,8 +7,10 @@
 //! answered already is about to change the record. What is carried out later is later in any case.
 
 use crate::entry::Apply;
+use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::OBSERVERS_MAX;
-use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, Token};
+use crate::message::{Answer, Body, Refusal, Request};
+use crate::now::Now;
 use crate::shard::Shard;
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};

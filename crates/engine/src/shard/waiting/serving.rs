@@ -10,8 +10,10 @@
 //! a waiter that does not come.
 
 use crate::entry::{Apply, LogRecord};
+use crate::ids::{Age, GatewayId, KeyedOp, Token, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, KEPT_US_MAX, SERVED_MAX};
-use crate::message::{Age, Answer, GatewayId, KeyedOp, Notice, Now, Refusal, Takes, Token, TxnId};
+use crate::message::{Answer, Notice, Refusal, Takes};
+use crate::now::Now;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::waiting::blocked::{Gets, Kept, Left, Who};
 use crate::shard::{Recipient, RecipientKind, Shard};

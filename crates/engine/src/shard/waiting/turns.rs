@@ -12,10 +12,10 @@ mod successor;
 mod together;
 
 use crate::entry::{Apply, LogRecord};
+use crate::ids::{GatewayId, KeyedOp, MachineId, RequestId, Token};
 use crate::limits::TURNS_MAX;
-use crate::message::{
-    Answer, Body, GatewayId, KeyedOp, MachineId, Now, Refusal, Request, RequestId, Token,
-};
+use crate::message::{Answer, Body, Refusal, Request};
+use crate::now::Now;
 use crate::shard::transfer::split::is_in;
 use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::collections::Map;

@@ -14,9 +14,10 @@ use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Send
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::pipelines::stream::{Settled, Stream};
+use crate::ids::{ShardId, StreamId};
 use crate::limits::{AHEAD_BYTES_MAX, WINDOW_UNITS_MAX};
-use crate::message::{Answer, Body, ShardId};
-use crate::pipeline::{StreamId, Unit};
+use crate::message::{Answer, Body};
+use crate::pipeline::Unit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -16,8 +16,9 @@ use crate::coordination::{
 use crate::gateway::api::{CoordinationClient, Output, Said};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
+use crate::ids::ShardId;
 use crate::limits::COORDINATION_REQUESTS_MAX;
-use crate::message::{Body, ShardId};
+use crate::message::Body;
 pub(super) use ahead::Unanswered;
 use smallvec::SmallVec;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use crate::coordination::spread::{HOME, Place, Spread};
 use crate::coordination::{Code, OfSession, Read, Watch, Zxid};
 use crate::gateway::coordination::request::ClientRequest;
-use crate::message::ShardId;
+use crate::ids::ShardId;
 use adt::Blob;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,8 @@ use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
 use crate::gateway::coordination::request::{
     ClientRequest, MultiRequest, NumberedRequest, Purpose,
 };
-use crate::message::{Now, ShardId};
+use crate::ids::ShardId;
+use crate::now::Now;
 use std::collections::VecDeque;
 
 /// Requests that are not sent, and facts about the sent ones that decide when the next is sent.

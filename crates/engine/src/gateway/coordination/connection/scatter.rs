@@ -12,8 +12,8 @@ use crate::coordination::{
     Ask, Code, Event, Happened, OfSession, Read, Reply, Stat, Watch, WatcherType, Zxid, path, tree,
 };
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Purpose};
+use crate::ids::ShardId;
 use crate::limits::ROOT_ROUNDS_MAX;
-use crate::message::ShardId;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Requests of a gateway to shards, about locks that it keeps for the clients of its server.
 
-use crate::message::GatewayId;
+use crate::ids::GatewayId;
 
 /// A gateway of this server, and its number for a request.
 pub(super) type Caller = (GatewayId, u64);

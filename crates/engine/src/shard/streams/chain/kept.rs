@@ -3,8 +3,8 @@
 
 use super::super::kept;
 use crate::entry::{Apply, SnapshotPart};
-use crate::message::{KeyedOp, ShardId};
-use crate::pipeline::{Group, Link, StreamId, Unit};
+use crate::ids::{KeyedOp, ShardId, StreamId};
+use crate::pipeline::{Group, Link, Unit};
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::state::{Executed, OpReplies, State};
 use adt::{Ctx, Timestamp};

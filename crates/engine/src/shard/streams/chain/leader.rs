@@ -7,8 +7,10 @@
 
 use super::super::live::lost;
 use crate::entry::LogRecord;
-use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
-use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
+use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token};
+use crate::message::{Answer, Body, Request};
+use crate::now::Now;
+use crate::pipeline::{Answered, Group, Link, Place, Unit, Word};
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::OpReplies;
 use crate::shard::{Recipient, Shard};

@@ -22,8 +22,10 @@ pub use kept::KeptChain;
 pub(in crate::shard) use recovery::RECOVERY;
 
 use crate::entry::LogRecord;
-use crate::message::{Body, GatewayId, KeyedOp, Now, ShardId, Token};
-use crate::pipeline::{Group, Link, StreamId, Word};
+use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token};
+use crate::message::Body;
+use crate::now::Now;
+use crate::pipeline::{Group, Link, Word};
 use crate::shard::Shard;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::locks::Class;

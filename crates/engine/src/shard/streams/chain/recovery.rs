@@ -8,9 +8,10 @@
 use super::super::live::lost;
 use super::leader::{Chain, ChainStep};
 use crate::entry::LogRecord;
+use crate::ids::{Age, KeyedOp, ShardId, StreamId, TxnId};
 use crate::limits::ASK_UNITS_US;
-use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
-use crate::pipeline::{Group, Link, StreamId, Unit, Word};
+use crate::now::Now;
+use crate::pipeline::{Group, Link, Unit, Word};
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::{Recipient, Shard};
 use adt::{Blob, Timestamp};

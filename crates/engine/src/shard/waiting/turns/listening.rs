@@ -4,7 +4,7 @@
 //! clients that leave, the next leader), but stands beside the queue of its record: it is in nobody's
 //! way, never goes into the log, and is looked at when the queue grows or the record has changed.
 
-use crate::message::Now;
+use crate::now::Now;
 use crate::shard::waiting::turns::{Shard, WaitingTurn};
 use adt::{Blob, Ctx, Reply, record};
 

@@ -7,7 +7,8 @@
 //! nobody else in: see `docs/adr/0018-named-successor.md`.
 
 use crate::entry::{Apply, LogRecord};
-use crate::message::{Answer, Now};
+use crate::message::Answer;
+use crate::now::Now;
 use crate::shard::RecipientKind;
 use crate::shard::waiting::turns::{Number, Recipient, Shard, TurnQueues, WaitingTurn};
 use adt::lock::SUCCESSORS_MAX;

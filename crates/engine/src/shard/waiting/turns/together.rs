@@ -7,8 +7,10 @@
 //! again for what is on its way is told then, and not taken for somebody else who has come.
 
 use crate::entry::LogRecord;
+use crate::ids::RequestId;
 use crate::limits::ENTRY_RECORDS_MAX;
-use crate::message::{Body, Now, Request, RequestId};
+use crate::message::{Body, Request};
+use crate::now::Now;
 use crate::shard::RecipientKind;
 use crate::shard::waiting::turns::{Number, Recipient, Shard, TurnQueues, WaitingTurn};
 use adt::{Blob, ErrorReply};
