@@ -1,27 +1,28 @@
-//! Who may do what with a node: ZooKeeper's access control lists.
+//! Access control lists of nodes, as in ZooKeeper.
 //!
-//! Schemes are `world`, `auth`, `digest` and `ip`. What a `digest` is made of is found out before: here
-//! it is compared only.
+//! Schemes are `world`, `auth`, `digest` and `ip`. The hash in a `digest` is computed earlier: here
+//! it is only compared.
 
 use super::request::{Acl, Code, Identity};
 use adt::Blob;
 use core::net::IpAddr;
 
-/// What a node allows to whom; nothing said is everything to everybody.
+/// Access control list of a node. An absent list allows everything to every client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules(Option<Box<[Acl]>>);
 
-/// The identity that everybody has.
+/// Identity that every client has.
 fn anyone() -> Identity {
     Identity { scheme: Blob::from("world"), id: Blob::from("anyone") }
 }
 
 impl Rules {
-    /// The rules of a list that somebody has sent: `auth` stands for all that the sender has proved to be.
+    /// Rules of a list that a client has sent: `auth` stands for all authenticated identities of
+    /// the sender.
     ///
     /// # Errors
-    /// [`Code::InvalidAcl`]: it is empty, has a scheme that is not known or an identity that cannot be,
-    /// or names what the sender has proved to be when that is nothing.
+    /// [`Code::InvalidAcl`]: the list is empty, has an unknown scheme or an impossible identity, or
+    /// uses `auth` while the sender has no authenticated identity.
     pub fn of(list: &[Acl], sender: &[Identity]) -> Result<Self, Code> {
         let mut rules: Vec<Acl> = Vec::new();
         let mut add = |acl: Acl| {
@@ -44,12 +45,12 @@ impl Rules {
         if rules.is_empty() { Err(Code::InvalidAcl) } else { Ok(Self::restored(rules)) }
     }
 
-    /// Everybody may read, and nobody may do anything else.
+    /// Rules that let every client read, and allow nothing else.
     pub fn readable() -> Self {
         Self(Some(Box::new([Acl { perms: Acl::READ, who: anyone() }])))
     }
 
-    /// The rules of a list that was valid before.
+    /// Rules of a list that was validated before.
     pub fn restored(list: Vec<Acl>) -> Self {
         match &list[..] {
             [one] if one.perms == Acl::ALL && one.who == anyone() => Self(None),
@@ -57,13 +58,13 @@ impl Rules {
         }
     }
 
-    /// The list, as it is told to those who may see all of it.
+    /// The list, for clients that may see all of it.
     pub fn list(&self) -> Vec<Acl> {
         let open = || vec![Acl { perms: Acl::ALL, who: anyone() }];
         self.0.as_ref().map_or_else(open, |rules| rules.to_vec())
     }
 
-    /// The list without what passwords could be guessed from.
+    /// The list without the hashes from which passwords could be guessed.
     pub fn list_without_secrets(&self) -> Vec<Acl> {
         let mut list = self.list();
         for acl in list.iter_mut().filter(|acl| acl.who.scheme.as_slice() == b"digest") {
@@ -73,7 +74,7 @@ impl Rules {
         list
     }
 
-    /// Whether somebody with these identities may do one of these things.
+    /// Whether a client with these identities has one of these permissions.
     pub fn allow(&self, perms: i32, sender: &[Identity]) -> bool {
         let Some(rules) = &self.0 else { return true };
         let is = |rule: &Identity| *rule == anyone() || sender.iter().any(|who| matches(rule, who));
@@ -89,7 +90,7 @@ impl Rules {
     }
 }
 
-/// Whether there can be somebody of this identity.
+/// Whether this identity is possible.
 fn is_valid(who: &Identity) -> bool {
     match who.scheme.as_slice() {
         b"world" => who.id.as_slice() == b"anyone",
@@ -102,7 +103,7 @@ fn is_valid(who: &Identity) -> bool {
     }
 }
 
-/// Whether a rule that names `rule` is meant for `who`.
+/// Whether a rule for `rule` applies to `who`.
 fn matches(rule: &Identity, who: &Identity) -> bool {
     if rule.scheme != who.scheme {
         return false;
@@ -116,7 +117,7 @@ fn matches(rule: &Identity, who: &Identity) -> bool {
     }
 }
 
-/// An address and how many of its bits count.
+/// Parses an address and the number of its significant bits.
 fn network(text: &[u8]) -> Option<(IpAddr, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (address, bits) = match text.split_once('/') {
@@ -129,7 +130,7 @@ fn network(text: &[u8]) -> Option<(IpAddr, u32)> {
     (bits <= most).then_some((address, bits))
 }
 
-/// The bits of an address that count; addresses of the two families have none in common.
+/// Significant bits of an address; addresses of the two families have none in common.
 fn prefix(address: IpAddr, bits: u32) -> (bool, u128) {
     match address {
         IpAddr::V4(v4) => {

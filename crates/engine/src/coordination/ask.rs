@@ -1,4 +1,4 @@
-//! What gateways and the shard that has the tree say to each other.
+//! Messages between gateways and the shards that hold the tree.
 
 use super::acl::Rules;
 use super::quota::{self, Part};
@@ -10,77 +10,79 @@ use super::spread::Step;
 use crate::ids::StreamId;
 use adt::Blob;
 
-/// What a gateway asks.
+/// Request of a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    /// A change. The session must be at this gateway, but for [`Write::Open`], which brings it there.
+    /// Change. The session must be at this gateway, except for [`Write::Open`], which places it
+    /// there.
     Write(Command),
-    /// The client of a session has come to this gateway with its password: the session is here from now
-    /// on, watches nothing, and nobody else may use it. Answer: [`Reply::Number`], its timeout in
-    /// milliseconds, or [`Reply::Joined`].
+    /// Move of a session to this gateway, where its client has presented the password. From now on
+    /// the session watches nothing, and no other gateway may use it. Answer: [`Reply::Number`], its
+    /// time-out in milliseconds, or [`Reply::Joined`].
     Resume {
-        /// Which.
+        /// Session to move.
         session: SessionId,
-        /// What proves that it is its client.
+        /// Password of the session.
         password: Password,
     },
-    /// The connection of a session has ended, and what it watches with it. No answer.
+    /// End of a session's connection and of its watches. No answer.
     Leave(SessionId),
-    /// Something of a session that is at this gateway.
+    /// Request of a session that is at this gateway.
     Of(SessionId, OfSession),
 }
 
-/// What concerns a session and changes nothing but what it watches.
+/// Request of a session that changes nothing but its watches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OfSession {
-    /// Its client is there. Answer: [`Reply::Done`].
+    /// Sign of life of the client. Answer: [`Reply::Done`].
     Ping,
-    /// A read. Whoever asks to watch does so if the read finds what can be watched: the node of any, or
-    /// that there is none for [`Read::Exists`].
+    /// Read. It also sets a watch if `watch` is set and the read finds a target: an existing node,
+    /// or for [`Read::Exists`] also a missing one.
     Read {
-        /// Who the client is, as far as was proved.
+        /// Authenticated identities of the client.
         identities: Vec<Identity>,
-        /// What is read.
+        /// Read operation.
         read: Read,
-        /// Whether it is watched as well.
+        /// Whether to set a watch.
         watch: bool,
     },
-    /// Watches these. What has happened to them since a change is told at once instead. Answer:
+    /// Sets watches. Events since a change are sent at once, and their watches are not set. Answer:
     /// [`Reply::Done`].
     Watch {
-        /// Since which change.
+        /// Change after which events are of interest.
         since: Zxid,
-        /// What, and how.
+        /// Paths and types of the watches.
         watches: Vec<(Blob, Watch)>,
     },
-    /// Watches something no more. Answer: [`Reply::Done`], or [`Code::NoWatcher`].
+    /// Removes watches. Answer: [`Reply::Done`], or [`Code::NoWatcher`].
     Unwatch {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// Which watches.
+        /// Type of the watches.
         which: WatcherType,
     },
-    /// Whether it watches something. Answer: [`Reply::Done`], or [`Code::NoWatcher`].
+    /// Checks whether the session has such watches. Answer: [`Reply::Done`], or
+    /// [`Code::NoWatcher`].
     Watches {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// Which watches.
+        /// Type of the watches.
         which: WatcherType,
     },
 }
 
 impl Ask {
-    /// Whether it is answered from the leader's state and not from the log.
+    /// Whether the request is answered from the leader's state, without the log.
     pub fn only_looks(&self) -> bool {
         !matches!(self, Self::Write(_))
     }
 
-    /// Whether it prepares a `multi` over several shards.
+    /// Whether the request prepares a `multi` over several shards.
     pub fn prepares(&self) -> bool {
         matches!(self, Self::Write(Command { write: Write::Spread(Step::Prepare { .. }), .. }))
     }
 
-    /// What it shows or changes something of: the path, and whether everything below counts.
+    /// Paths that the request reads or changes, each with a flag for everything below it.
     pub fn paths(&self) -> Vec<(&[u8], bool)> {
         match self {
             Self::Write(command) => {
@@ -94,7 +96,7 @@ impl Ask {
         }
     }
 
-    /// The session that it is about; none yet for one that begins.
+    /// Session that must be at the requesting gateway, if the request needs one.
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Write(Command { write: Write::Open { .. }, .. }) => None,
@@ -113,10 +115,10 @@ impl Ask {
 
 fn paths_of_read(read: &Read) -> Vec<(&[u8], bool)> {
     match read {
-        // What a session has itself ends with it.
+        // A session's own nodes end with it.
         Read::Ephemerals(_) => Vec::new(),
         Read::Descendants(path) => vec![(path, true)],
-        // It tells how much there is below another one.
+        // The node of a quota's usage reports on another subtree.
         Read::Data(path) => match quota::part(path) {
             Some((of, Part::Stats)) => vec![(path, false), (of, true)],
             _ => vec![(path, false)],
@@ -126,36 +128,36 @@ fn paths_of_read(read: &Read) -> Vec<(&[u8], bool)> {
     }
 }
 
-/// What the shard answers.
+/// Answer of the shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// The reply.
     pub reply: Result<Reply, Code>,
-    /// The number of the change that it is about, or of the last one before it.
+    /// Number of the change that the request made, or of the last one before it.
     pub zxid: Zxid,
-    /// How many notices ([`Told`]) were sent to the session since it came to its gateway; of steps of a joint
-    /// `multi`, more than can be if it is not at the one that has asked. A gateway that has had fewer has
-    /// lost some, and must not give the answer to the client.
+    /// Number of notices ([`Told`]) sent to the session since it came to its gateway; the maximum
+    /// for steps of a joint `multi` whose session is not at the requesting gateway. A gateway that
+    /// has received fewer has lost some, and must not pass the answer to the client.
     pub told: u64,
 }
 
-/// What a shard tells the gateway of a session without having been asked.
+/// Notice of a shard to the gateway of a session, sent without a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// Something that it watches has happened, at this change. It must not hear of it unless these rules
-    /// let it read.
+    /// Event of a watch, with its change. The gateway passes it on only if these rules let the
+    /// session read.
     Happened(Event, Zxid, Rules),
-    /// A request that it has sent ahead, as a unit of a stream, is carried out.
+    /// Completion of a request that the session has sent ahead as a unit of a stream.
     Carried {
         /// The stream.
         stream: StreamId,
-        /// The number of the unit.
+        /// Number of the unit.
         seq: u32,
         /// The answer.
         answered: Box<Answered>,
     },
-    /// It is at another gateway now.
+    /// The session is now at another gateway.
     Moved,
-    /// It has ended.
+    /// The session has ended.
     Ended,
 }

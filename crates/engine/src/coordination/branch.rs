@@ -1,7 +1,9 @@
-//! Branches: all that is below one top-level name, and what is at all shards of a tree. What a session
-//! sends ahead to several shards holds the branches that it is about until everything before it is closed
-//! ("Over several shards" in `docs/internals/coordination.md`), so branches, and not nodes, decide who waits
-//! for whom: a change of a node shows in its parent, and in the quotas of all above it.
+//! Branches: each holds everything below one top-level name; one more holds the nodes that are at
+//! all shards of a tree. A request that a session sends ahead to several shards holds its branches
+//! until everything before it is closed ("Over several shards" in
+//! `docs/internals/coordination.md`). Branches rather than nodes decide which request waits for
+//! which, because a change of a node is visible in its parent, and in the quotas of all its
+//! ancestors.
 
 use super::ask::{Ask, OfSession};
 use super::path;
@@ -13,32 +15,32 @@ use adt::key::KeyOp;
 use adt::{Blob, Op};
 use smallvec::SmallVec;
 
-/// A branch, by its top-level name, without the number of a sequential node; empty for what is at all
-/// shards.
+/// Branch by its top-level name, without the number of a sequential node; empty for the nodes that
+/// are at all shards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Branch(Blob);
 
-/// What stands before its name in the key under which a branch has its order. The operations of such keys
-/// have no effect whatever is there, so it does no harm if somebody has a record of the same name.
+/// Prefix of the keys by which branches are ordered; the name follows. Operations on these keys
+/// never have an effect, so a record of a client under the same key does no harm.
 const KEY: &[u8] = b"\0branch\0";
 
 impl Branch {
-    /// What is at all shards: the root, and what is above quotas.
+    /// Branch of the nodes at all shards: the root, and the nodes above quotas.
     pub fn root() -> Self {
         Self(Blob::default())
     }
 
-    /// The branch that a path is in.
+    /// Branch of a path.
     pub fn of(path: &[u8]) -> Self {
         Self(Blob::new(top_of(path).map_or(&b""[..], without_number)))
     }
 
-    /// The name.
+    /// Top-level name.
     pub fn name(&self) -> &[u8] {
         &self.0
     }
 
-    /// Where a sequential node goes whose name begins so.
+    /// Branch of a new sequential node with this path, to which a number will be appended.
     fn of_sequential(path: &[u8]) -> Self {
         match path.strip_prefix(path::ROOT) {
             Some(name) if !name.contains(&b'/') => Self(Blob::new(name)),
@@ -46,8 +48,8 @@ impl Branch {
         }
     }
 
-    /// An operation that has no effect and stands in the order of the branch: two of them commute if neither
-    /// changes something.
+    /// Operation without effect that takes a place in the order of the branch: two of them commute
+    /// if neither stands for a change.
     fn ticket(&self, changes: bool) -> KeyedOp {
         let key = Blob::from([KEY, &self.0[..]].concat());
         // No record expires in 1970.
@@ -56,26 +58,26 @@ impl Branch {
     }
 }
 
-/// What something shows or changes.
+/// Branches that a request reads or changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// These branches, each once.
+    /// Known branches, each once.
     pub branches: SmallVec<[Branch; 2]>,
-    /// Perhaps all that there are.
+    /// Whether it may concern all branches.
     pub all: bool,
-    /// It changes something.
+    /// Whether it is a change.
     pub changes: bool,
 }
 
 impl Touched {
-    /// Nodes that come or go.
+    /// Branches of nodes that are created or deleted.
     pub fn nodes<'p>(paths: impl Iterator<Item = &'p Blob>) -> Self {
         let mut touched = Self { changes: true, ..Self::default() };
         paths.for_each(|path| touched.node(path, Branch::of(path)));
         touched
     }
 
-    /// Changes.
+    /// Branches of changes.
     pub fn changes<'c>(changes: impl IntoIterator<Item = &'c Change>) -> Self {
         let mut touched = Self { changes: true, ..Self::default() };
         changes.into_iter().for_each(|change| touched.change(change));
@@ -88,7 +90,8 @@ impl Touched {
         }
     }
 
-    /// A node of a branch comes or goes, and its parent's children change.
+    /// Adds the branch of a node that is created or deleted, and of its parent, whose children
+    /// change.
     fn node(&mut self, path: &[u8], branch: Branch) {
         self.add(branch);
         if path::parent_to_be(path).is_some_and(is_everywhere) {
@@ -111,33 +114,35 @@ impl Touched {
     fn read(&mut self, read: &Read) {
         match read {
             Read::Multi(reads) => reads.iter().for_each(|read| self.read(read)),
-            // It is about whatever the session has created.
+            // The session may have created nodes in every branch.
             Read::Ephemerals(_) => self.all = true,
             Read::Descendants(path) if is_everywhere(path) => self.all = true,
             read => self.add(Branch::of(read.path().map_or(path::ROOT, |path| &path[..]))),
         }
     }
 
-    /// Whether it has a place in the order of branches: it is about some, and it is known about which.
+    /// Whether the request has a place in the order of branches: it concerns some, and all are
+    /// known.
     pub fn has_place(&self) -> bool {
         !self.all && !self.branches.is_empty()
     }
 
-    /// Operations that hold this.
+    /// Operations that take this request's places in the order of its branches.
     pub fn tickets(&self) -> SmallVec<[KeyedOp; 1]> {
         self.branches.iter().map(|branch| branch.ticket(self.changes)).collect()
     }
 }
 
 impl Write {
-    /// What it changes of the tree. What a session leaves behind when it ends is known to the shard.
+    /// Branches that the write changes. The shard knows the nodes that a session's end deletes.
     pub fn touches(&self) -> Touched {
         Touched::changes(self.changes())
     }
 }
 
 impl OfSession {
-    /// What it shows of the tree. What happens behind a watch is told, whenever it begins.
+    /// Branches that the request reads. A watch reports all events of its node, whatever the order
+    /// in which it was set.
     pub fn touches(&self) -> Touched {
         let mut touched = Touched::default();
         if let Self::Read { read, .. } = self {
@@ -148,7 +153,7 @@ impl OfSession {
 }
 
 impl Ask {
-    /// What it shows or changes of the tree.
+    /// Branches that the request reads or changes.
     pub fn touches(&self) -> Touched {
         match self {
             Self::Write(command) => command.write.touches(),
@@ -157,7 +162,7 @@ impl Ask {
         }
     }
 
-    /// Whether it can be sent ahead to several shards as a unit of a stream.
+    /// Whether the request can be sent ahead to several shards as a unit of a stream.
     pub fn may_be_unit(&self) -> bool {
         let is_step = matches!(self, Self::Write(Command { write: Write::Spread(_), .. }));
         !is_step && self.touches().has_place()
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_or_goes_at_the_top_is_a_child_of_the_root() {
+    fn a_created_or_deleted_top_level_node_concerns_the_root() {
         let set = |path: &str| Change::SetData { path: Blob::from(path), data: None, version: -1 };
         for (asked, branches) in [
             (write(vec![set("/jobs/7"), set("/jobs")]), &["jobs"][..]),

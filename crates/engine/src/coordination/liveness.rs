@@ -1,30 +1,30 @@
-//! Which sessions have been silent for too long: the leader's memory. That a session has ended is a
-//! decision of the leader's which only the log makes true.
+//! Detection of silent sessions, in the leader's memory. The leader decides that a session has
+//! ended, and only the log makes that effective.
 
 use super::request::SessionId;
 use crate::limits::LOOK_AGAIN_US;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When each session ends unless something is heard of it, by the leader's monotonic clock.
+/// Deadline of each session without a sign of life, by the leader's monotonic clock.
 #[derive(Debug, Default)]
 pub struct Liveness {
     sessions: BTreeMap<SessionId, Heard>,
-    /// At the earliest then, the earliest first. A session that was heard of since stands here with its
-    /// old time until that comes.
+    /// Times of the next checks, the earliest first. A session with a later sign of life keeps its
+    /// old time here until that comes.
     due: BTreeSet<(u64, SessionId)>,
 }
 
 #[derive(Debug)]
 struct Heard {
     timeout_us: u64,
-    /// It ends then.
+    /// Deadline of the session.
     ends_us: u64,
-    /// Where it stands in the order.
+    /// Time of its next check, as in `due`.
     due_us: u64,
 }
 
 impl Liveness {
-    /// A session begins, or the leader begins to watch over it: it has its whole time.
+    /// Starts a session's deadline anew, when it begins or when a leader begins to watch over it.
     pub fn begin(&mut self, session: SessionId, timeout_ms: i32, now_us: u64) {
         self.end(session);
         let timeout_us = u64::try_from(timeout_ms).unwrap_or(0) * 1000;
@@ -33,27 +33,28 @@ impl Liveness {
         self.due.insert((ends_us, session));
     }
 
-    /// Something was heard of a session.
+    /// Records a sign of life of a session.
     pub fn hear(&mut self, session: SessionId, now_us: u64) {
         if let Some(heard) = self.sessions.get_mut(&session) {
             heard.ends_us = now_us + heard.timeout_us;
         }
     }
 
-    /// A session has ended.
+    /// Forgets a session that has ended.
     pub fn end(&mut self, session: SessionId) {
         if let Some(heard) = self.sessions.remove(&session) {
             self.due.remove(&(heard.due_us, session));
         }
     }
 
-    /// When to ask [`Liveness::silent`] next.
+    /// Time of the next call of [`Liveness::silent`].
     pub fn next_us(&self) -> Option<u64> {
         self.due.first().map(|(at_us, _)| *at_us)
     }
 
-    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends. Those
-    /// that cannot end yet are looked at again in a moment.
+    /// Returns the sessions that have been silent for too long. Each is returned once; the caller
+    /// ends it or starts its deadline anew. Sessions that must not end yet, by `waits`, are checked
+    /// again shortly.
     pub fn silent(&mut self, now_us: u64, waits: impl Fn(SessionId) -> bool) -> Vec<SessionId> {
         let mut silent = Vec::new();
         while let Some((at_us, session)) = self.due.first().copied()
@@ -84,7 +85,7 @@ mod tests {
     const BEN: SessionId = SessionId(2);
 
     #[test]
-    fn who_is_heard_of_stays_and_who_is_silent_is_told_once() {
+    fn a_session_with_signs_of_life_stays_and_a_silent_one_is_reported_once() {
         let mut liveness = Liveness::default();
         liveness.begin(ANN, 10, 0);
         liveness.begin(BEN, 10, 0);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ended_is_not_told_of() {
+    fn an_ended_session_is_not_reported() {
         let mut liveness = Liveness::default();
         liveness.begin(ANN, 10, 0);
         liveness.hear(ANN, 5_000);

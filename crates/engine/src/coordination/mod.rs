@@ -1,8 +1,8 @@
-//! The coordination service: sessions, a tree of nodes, and who watches what of it.
+//! The coordination service: sessions, a tree of nodes, and watches on it.
 //!
-//! Its promises are those of ZooKeeper's programmer's guide. [`service`] is the replicated state, which
-//! every replica computes from the log; [`watches`] and [`liveness`] are what only the leader knows.
-//! Shards carry it out, and gateways serve it to clients.
+//! Its promises are those of ZooKeeper's programmer's guide. [`service`] is the replicated state,
+//! which every replica computes from the log; [`watches`] and [`liveness`] are the leader's memory.
+//! Shards execute the requests, and gateways serve them to clients.
 
 pub mod acl;
 mod ask;

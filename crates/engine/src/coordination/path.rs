@@ -1,4 +1,4 @@
-//! Paths of nodes: which there can be, and what their parts are.
+//! Paths of nodes: validity and parts.
 
 use crate::limits::NODE_PATH_BYTES_MAX;
 use adt::Blob;
@@ -6,9 +6,9 @@ use adt::Blob;
 /// The root.
 pub const ROOT: &[u8] = b"/";
 
-/// Whether there can be a node of this path, as ZooKeeper's `PathUtils.validatePath` has it: absolute,
-/// without empty, `.` or `..` parts, in UTF-8 without control characters, surrogates' places and
-/// private use. Longer ones than [`NODE_PATH_BYTES_MAX`] cannot be either.
+/// Whether a path is valid, by the rules of ZooKeeper's `PathUtils.validatePath`: absolute, without
+/// empty, `.` or `..` parts, in UTF-8 without control characters, surrogates' places and private
+/// use. Paths longer than [`NODE_PATH_BYTES_MAX`] are invalid too.
 pub fn is_valid(path: &[u8]) -> bool {
     if path == ROOT {
         return true;
@@ -21,26 +21,26 @@ pub fn is_valid(path: &[u8]) -> bool {
 }
 
 fn is_allowed(c: char) -> bool {
-    // What is beyond has two surrogates in Java.
+    // Characters beyond this have two surrogates in Java.
     !matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
-/// The path of the parent and the name in it; none for the root.
+/// Path of the parent, and the name in it; none for the root.
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let parent = parent_to_be(path)?;
     let name = &path[path.iter().rposition(|byte| *byte == b'/')? + 1..];
     (!name.is_empty()).then_some((parent, name))
 }
 
-/// The path of the parent of a node whose name may still get longer, and be empty so far; none if there
-/// is no slash.
+/// Path of the parent of a node whose name is still incomplete and may be empty; none without a
+/// slash.
 pub fn parent_to_be(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|byte| *byte == b'/')?;
     Some(if slash == 0 { ROOT } else { &path[..slash] })
 }
 
-/// The path of a child.
+/// Path of a child.
 pub fn join(parent: &[u8], name: &[u8]) -> Blob {
     let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
     path.extend_from_slice(if parent == ROOT { b"" } else { parent });
@@ -49,12 +49,12 @@ pub fn join(parent: &[u8], name: &[u8]) -> Blob {
     Blob::from(path)
 }
 
-/// The path and those of its ancestors, the root last.
+/// The path and its ancestors, the root last.
 pub fn upwards(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(path), |path| split(path).map(|(parent, _)| parent))
 }
 
-/// Whether a path is another one or below it.
+/// Whether a path equals another one or is below it.
 pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
     upwards(path).any(|at| at == above)
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_cannot_be_are_told_from_those_that_can() {
+    fn invalid_paths_are_distinguished_from_valid_ones() {
         for good in ["/", "/a", "/a/b", "/zażółć", "/a.b", "/...", "/a b"] {
             assert!(is_valid(good.as_bytes()), "{good}");
         }

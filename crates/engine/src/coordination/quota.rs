@@ -1,29 +1,29 @@
-//! Quotas as ZooKeeper's clients set and list them: two nodes below `/zookeeper/quota`, followed by the
-//! path that they are for. One holds the limits, the other tells how much there is.
+//! Quotas, as ZooKeeper's clients set and list them: two nodes below `/zookeeper/quota` and the
+//! path that they limit. One holds the limits, the other reports the usage.
 //!
-//! What there is, is counted as nodes come and go: it follows from the tree, and no snapshot has it. A
-//! quota holds as long as both of its nodes are there.
+//! Usage is counted as nodes come and go: it follows from the tree, and no snapshot holds it. A
+//! quota is in force while both of its nodes exist.
 
 use super::path;
 use super::request::Code;
 use adt::Blob;
 use std::collections::BTreeMap;
 
-/// Where the nodes of all quotas are.
+/// Parent of the nodes of all quotas.
 pub const ALL: &[u8] = b"/zookeeper/quota";
 const LIMITS: &[u8] = b"zookeeper_limits";
 const STATS: &[u8] = b"zookeeper_stats";
 
-/// What a node of a quota is for.
+/// Role of a quota's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It holds the limits.
+    /// Limits of the quota.
     Limits,
-    /// It tells how much there is.
+    /// Usage of the quota.
     Stats,
 }
 
-/// The node that a node has to do with the quota of, if it does, and what.
+/// Limited path and role of a quota's node; none for other nodes.
 pub fn part(path: &[u8]) -> Option<(&[u8], Part)> {
     let (parent, name) = path::split(path)?;
     let of = parent.strip_prefix(ALL)?;
@@ -32,32 +32,32 @@ pub fn part(path: &[u8]) -> Option<(&[u8], Part)> {
         STATS => Part::Stats,
         _ => return None,
     };
-    // As in ZooKeeper, there is none for the root.
+    // As in ZooKeeper, the root has no quota.
     (of.first() == Some(&b'/')).then_some((of, part))
 }
 
-/// How much there is at and below a node.
+/// Usage at and below a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u64,
     /// Bytes of their data.
     pub bytes: u64,
 }
 
 impl Usage {
-    /// In the words of ZooKeeper's `StatsTrack`.
-    pub fn told(&self) -> Blob {
+    /// Usage in the format of ZooKeeper's `StatsTrack`.
+    pub fn report(&self) -> Blob {
         Blob::from(format!("count={},bytes={}", self.nodes, self.bytes))
     }
 }
 
-/// What is too much.
+/// Pair of limits; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Limit {
-    /// Is counted.
+    /// Usage above it is reported.
     soft: Option<u64>,
-    /// Is refused.
+    /// Usage above it is refused.
     hard: Option<u64>,
 }
 
@@ -66,13 +66,14 @@ impl Limit {
         [self.soft, self.hard].into_iter().flatten().any(|most| by > most)
     }
 
-    /// Whether this much more is refused. Where there was too much before, less is not.
+    /// Whether an increase by `more` is refused. A decrease is not, even if usage was above the
+    /// limit.
     fn refuses(self, used: u64, more: u64) -> bool {
         more > 0 && self.hard.is_some_and(|most| used.saturating_add(more) > most)
     }
 }
 
-/// What the node of the limits says.
+/// Content of the node with the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Limits {
     nodes: Limit,
@@ -80,8 +81,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// ZooKeeper's `StatsTrack`: `count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5` and what is
-    /// shorter. Less than nought is no limit; what does not read limits nothing.
+    /// Parses ZooKeeper's `StatsTrack`: `count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5` and
+    /// shorter forms. Negative numbers are no limit; unreadable data limit nothing.
     fn of(data: Option<&Blob>) -> Self {
         let text = data.map(|data| String::from_utf8_lossy(data)).unwrap_or_default();
         let mut limits = Self::default();
@@ -105,9 +106,9 @@ impl Limits {
 /// One quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Quota {
-    /// What the one node says, if it is there.
+    /// Content of the node with the limits, if it exists.
     limits: Option<Limits>,
-    /// Whether the other one is there.
+    /// Whether the node with the usage exists.
     has_stats: bool,
     used: Usage,
 }
@@ -118,15 +119,15 @@ impl Quota {
     }
 }
 
-/// All quotas by the path that they are for: at most one for each node below `/zookeeper/quota`.
+/// All quotas by the path that they limit: at most one for each node below `/zookeeper/quota`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quotas {
     of: BTreeMap<Blob, Quota>,
 }
 
 impl Quotas {
-    /// A node of a quota is there, with these data. What there is at the path of the quota is looked up
-    /// if nobody has counted so far.
+    /// Registers a quota's node with its data. Computes the usage of its path if it is the first
+    /// node of the quota.
     pub fn begin(
         &mut self,
         of: &[u8],
@@ -144,7 +145,7 @@ impl Quotas {
         }
     }
 
-    /// A node of a quota is not there any more.
+    /// Unregisters a quota's node.
     pub fn end(&mut self, of: &[u8], part: Part) {
         let Some(quota) = self.of.get_mut(of) else { return };
         match part {
@@ -156,7 +157,7 @@ impl Quotas {
         }
     }
 
-    /// There is more, or less, at a path than there was.
+    /// Adds to the usage of all quotas at or above a path.
     pub fn count(&mut self, path: &[u8], nodes: i64, bytes: i64) {
         if self.of.is_empty() {
             return;
@@ -169,10 +170,10 @@ impl Quotas {
         }
     }
 
-    /// Whether there may be so much more at a path.
+    /// Checks whether usage at a path may grow by so much.
     ///
     /// # Errors
-    /// [`Code::QuotaExceeded`]: a hard limit of it or of a node above would be exceeded.
+    /// [`Code::QuotaExceeded`]: a hard limit of the path or of a node above would be exceeded.
     pub fn check(&self, path: &[u8], nodes: u64, bytes: u64) -> Result<(), Code> {
         if self.of.is_empty() {
             return Ok(());
@@ -187,12 +188,12 @@ impl Quotas {
         Ok(())
     }
 
-    /// How much there is at a path that has a quota.
+    /// Usage at a path that has a quota.
     pub fn usage(&self, of: &[u8]) -> Option<Usage> {
         self.of.get(of).map(|quota| quota.used)
     }
 
-    /// How many quotas there are, and of how many there is more than they allow, softly or not.
+    /// Number of quotas, and of those whose soft or hard limit is exceeded.
     pub fn counted(&self) -> (usize, usize) {
         let held = self.of.values().filter_map(|quota| Some((quota.used, quota.limits()?)));
         held.fold((0, 0), |(all, over), (used, limits)| {
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_quotas_are_told_from_others() {
+    fn nodes_of_quotas_are_recognized() {
         let path = |text: &str| part(text.as_bytes()).map(|(of, part)| (of.to_vec(), part));
         let limits = path("/zookeeper/quota/a/b/zookeeper_limits");
         assert_eq!(limits, Some((b"/a/b".to_vec(), Part::Limits)));

@@ -1,39 +1,39 @@
-//! What clients of the coordination service ask for, and what they are told.
+//! Requests and replies of the coordination service.
 //!
-//! The words are those of ZooKeeper's programmer's guide and of its protocol definition
-//! (`zookeeper.jute`, version 3.8). Bytes are in `wire`.
+//! The terms are those of ZooKeeper's programmer's guide and of its protocol definition
+//! (`zookeeper.jute`, version 3.8). The byte formats are in `wire`.
 
 use super::spread::Step;
 use crate::ids::ShardId;
 use adt::Blob;
 
-/// A session, by the number that its client was given.
+/// Number of a session, as its client knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub i64);
 
-/// The number of a change: a later change of the same tree has a larger one. Clients compare them
-/// and look no further.
+/// Number of a change: a later change of the same tree has a larger one. Clients compare these
+/// numbers and use them for nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zxid(pub i64);
 
-/// What proves that a session is one's own.
+/// Secret with which a client resumes its session.
 pub type Password = [u8; 16];
 
-/// Why a request was refused; the numbers are those of ZooKeeper's `KeeperException.Code`.
+/// Reason for a refusal; the numbers are those of ZooKeeper's `KeeperException.Code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
-    /// An operation of a `multi` that would have been carried out, but for another one.
+    /// An operation of a `multi` that would have succeeded, had another one not failed.
     Ok = 0,
-    /// An operation of a `multi` that was not tried because one before it failed.
+    /// An operation of a `multi` that was not tried because an earlier one failed.
     RuntimeInconsistency = -2,
-    /// The bytes are not what the operation takes.
+    /// The bytes do not fit the operation.
     Marshalling = -5,
-    /// There is no such operation.
+    /// The operation is unknown.
     Unimplemented = -6,
-    /// A path or a number that cannot be.
+    /// A path or a number is invalid.
     BadArguments = -8,
-    /// There is no such node.
+    /// The node does not exist.
     NoNode = -101,
     /// The node's access control list does not allow it.
     NoAuth = -102,
@@ -41,41 +41,41 @@ pub enum Code {
     BadVersion = -103,
     /// Ephemeral nodes have no children.
     NoChildrenForEphemerals = -108,
-    /// There is such a node already.
+    /// The node exists already.
     NodeExists = -110,
     /// The node has children.
     NotEmpty = -111,
     /// The session has ended.
     SessionExpired = -112,
-    /// An access control list that says nothing, or names what nobody can be.
+    /// An access control list that is empty, or names an impossible identity.
     InvalidAcl = -114,
-    /// Authentication failed, or is of a kind that is not known.
+    /// Authentication failed, or its scheme is unknown.
     AuthFailed = -115,
-    /// The session goes on at another server.
+    /// The session is now at another server.
     SessionMoved = -118,
-    /// There is no such watch.
+    /// The watch does not exist.
     NoWatcher = -121,
-    /// The servers cannot be changed by clients.
+    /// Clients cannot reconfigure the servers.
     ReconfigDisabled = -123,
-    /// There are as many nodes, children or sessions as there can be.
+    /// The limit of nodes, children or sessions is reached.
     QuotaExceeded = -125,
 }
 
-/// Who somebody is, as far as access control goes: `world:anyone`, `digest:user:hash`, `ip:address`.
+/// Identity of a client in access control: `world:anyone`, `digest:user:hash`, `ip:address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// How it was found out.
+    /// Authentication scheme.
     pub scheme: Blob,
-    /// Who it is.
+    /// Name of the client in the scheme.
     pub id: Blob,
 }
 
 /// One line of an access control list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
-    /// What is allowed: a sum of [`Acl::READ`] and the others.
+    /// Permissions: a sum of [`Acl::READ`] and the others.
     pub perms: i32,
-    /// To whom.
+    /// Identity with these permissions.
     pub who: Identity,
 }
 
@@ -94,34 +94,34 @@ impl Acl {
     pub const ALL: i32 = 31;
 }
 
-/// What there is to know of a node besides its data, as ZooKeeper's `Stat`.
+/// Metadata of a node, as ZooKeeper's `Stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The change that created it.
     pub czxid: Zxid,
     /// The change that set its data last.
     pub mzxid: Zxid,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of its creation, in milliseconds since 1970.
     pub ctime_ms: i64,
-    /// When its data were set last.
+    /// Time at which its data were last set, in milliseconds since 1970.
     pub mtime_ms: i64,
-    /// How often its data were set.
+    /// Number of times its data were set.
     pub version: i32,
-    /// How often children were created and deleted.
+    /// Number of times children were created and deleted.
     pub cversion: i32,
-    /// How often its access control list was set.
+    /// Number of times its access control list was set.
     pub aversion: i32,
-    /// The session that it ends with; nought for others.
+    /// Session that owns it, if it is ephemeral; 0 for others.
     pub ephemeral_owner: i64,
     /// Bytes of its data.
     pub data_length: i32,
     /// Number of its children.
     pub num_children: i32,
-    /// The change that created or deleted a child last.
+    /// The last change that created or deleted a child.
     pub pzxid: Zxid,
 }
 
-/// How long a node is there, unless somebody deletes it.
+/// Lifetime of a node that no client deletes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lasts {
     /// For good.
@@ -129,20 +129,20 @@ pub enum Lasts {
     Always,
     /// Until the session ends that created it.
     Session,
-    /// It is a container: until it has had children and has none any more.
+    /// Container: until it has had children and has none any more.
     Children,
-    /// Until it has no children and its data were not set for so many milliseconds.
+    /// Time to live: until it has no children and its data were not set for so many milliseconds.
     Ttl(i64),
 }
 
 impl Lasts {
-    /// Longest time to live, in milliseconds: what fits into the 40 bits that ZooKeeper has for it.
+    /// Longest time to live, in milliseconds: ZooKeeper has 40 bits for it.
     pub const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
     const CONTAINER: i64 = i64::MIN;
     const TTL: i64 = 0xff << 56;
 
-    /// A number that stands for it, if this session has created the node, as ZooKeeper's
-    /// `EphemeralType` has it in what it keeps. Clients see those of sessions.
+    /// Number of this lifetime for a node that this session creates, as ZooKeeper's `EphemeralType`
+    /// encodes it in storage. Clients see the numbers of sessions alone.
     pub fn owner(self, session: SessionId) -> i64 {
         match self {
             Self::Always => 0,
@@ -152,7 +152,7 @@ impl Lasts {
         }
     }
 
-    /// What such a number stands for; the session is the number itself.
+    /// Lifetime with this number; the number of a session is its id.
     pub fn of_owner(owner: i64) -> Self {
         match owner {
             0 => Self::Always,
@@ -163,27 +163,27 @@ impl Lasts {
     }
 }
 
-/// What kind of node is created.
+/// Kind of a new node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
-    /// How long it is there.
+    /// Lifetime.
     pub lasts: Lasts,
-    /// A number that no other child of its parent has had is added to its name.
+    /// Whether a number that no other child of its parent has had is appended to its name.
     pub sequential: bool,
 }
 
-/// A node that is to be created.
+/// Creation of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
-    /// Where; for a sequential one what its name begins with.
+    /// Path of the node; for a sequential one the path without the number.
     pub path: Blob,
-    /// With which data; none is not the same as none of it.
+    /// Data of the node. No data and empty data are distinct.
     pub data: Option<Blob>,
-    /// Who may do what.
+    /// Access control list of the node.
     pub acl: Vec<Acl>,
-    /// What kind.
+    /// Kind of the node.
     pub mode: Mode,
-    /// Its stat is asked for as well.
+    /// Whether the answer includes the stat.
     pub stat: bool,
 }
 
@@ -192,44 +192,45 @@ pub struct Create {
 pub enum Change {
     /// Creates a node. Answer: [`Reply::Created`].
     Create(Create),
-    /// Deletes a node without children that has this version, or any for -1. Answer: [`Reply::Done`].
+    /// Deletes a node without children that has this version, or any for -1. Answer:
+    /// [`Reply::Done`].
     Delete {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// Its version.
+        /// Required version of the node.
         version: i32,
     },
     /// Sets the data of a node that has this version, or any for -1. Answer: [`Reply::Stat`].
     SetData {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// To what.
+        /// New data.
         data: Option<Blob>,
-        /// Its version.
+        /// Required version of the node.
         version: i32,
     },
     /// Sets the access control list of a node whose list has this version, or any for -1. Answer:
     /// [`Reply::Stat`].
     SetAcl {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// To what.
+        /// New access control list.
         acl: Vec<Acl>,
-        /// The list's version.
+        /// Required version of the list.
         version: i32,
     },
     /// Changes nothing, and fails unless the node has this version, or any for -1. Answer:
     /// [`Reply::Done`].
     Check {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// Its version.
+        /// Required version of the node.
         version: i32,
     },
 }
 
 impl Change {
-    /// The node that it is about; of a sequential one that is to be created, what its path begins with.
+    /// Path of the node; of a sequential one to create, the path without the number.
     pub fn path(&self) -> &Blob {
         match self {
             Self::Create(create) => &create.path,
@@ -241,31 +242,31 @@ impl Change {
     }
 }
 
-/// What goes into the log.
+/// Write, which goes through the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// One operation.
     Change(Change),
-    /// All of them, or nothing. Answer: [`Reply::Multi`].
+    /// Several operations that take effect together or not at all. Answer: [`Reply::Multi`].
     Multi(Vec<Change>),
-    /// A session begins, whose number comes out of the log. Answer: [`Reply::Session`].
+    /// Begin of a session. The log entry determines its number. Answer: [`Reply::Session`].
     Open {
-        /// It ends when nothing was heard of it for so long.
+        /// Session time-out.
         timeout_ms: i32,
-        /// What will prove that it is one's own.
+        /// Password of the new session.
         password: Password,
     },
-    /// The session ends, and its ephemeral nodes with it. Answer: [`Reply::Done`].
+    /// End of the session and of its ephemeral nodes. Answer: [`Reply::Done`].
     Close,
-    /// Containers and nodes with a time to live whose time has come by now are deleted. No session asks
-    /// that: the leader finds that it is time. Answer: [`Reply::Done`].
+    /// Deletion of containers and of nodes with a time to live that are due by now. The leader
+    /// writes it by itself. Answer: [`Reply::Done`].
     Reap,
-    /// Something about a tree that is spread over several shards.
+    /// Step in a tree that is spread over several shards.
     Spread(Step),
 }
 
 impl Write {
-    /// What it changes of the tree by itself, now or if that is decided.
+    /// Changes of the tree that the write makes itself, now or at its commit.
     pub fn changes(&self) -> &[Change] {
         match self {
             Self::Change(change) => std::slice::from_ref(change),
@@ -286,23 +287,23 @@ pub enum Read {
     Acl(Blob),
     /// The names of the node's children. Answer: [`Reply::Children`].
     Children {
-        /// Where.
+        /// Path of the node.
         path: Blob,
-        /// The node's stat is asked for as well.
+        /// Whether the answer includes the stat.
         stat: bool,
     },
-    /// How many nodes there are below. Answer: [`Reply::Number`].
+    /// Number of the node's descendants. Answer: [`Reply::Number`].
     Descendants(Blob),
-    /// The session's ephemeral nodes whose paths begin so. Answer: [`Reply::Paths`].
+    /// The session's ephemeral nodes whose paths have this prefix. Answer: [`Reply::Paths`].
     Ephemerals(Blob),
-    /// Whatever was done before this is seen by whatever is asked after it. Answer: [`Reply::Path`].
+    /// Barrier between earlier changes and later reads of the session. Answer: [`Reply::Path`].
     Sync(Blob),
-    /// Several, each with an answer or an error of its own. Answer: [`Reply::Multi`].
+    /// Several reads, each with its own answer or error. Answer: [`Reply::Multi`].
     Multi(Vec<Read>),
 }
 
 impl Read {
-    /// The node that is looked at; none if there are several.
+    /// Path of the node that is read; none for several.
     pub fn path(&self) -> Option<&Blob> {
         match self {
             Self::Exists(path)
@@ -317,16 +318,16 @@ impl Read {
     }
 }
 
-/// What an answered request has found out or done.
+/// Result of an answered request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// There is nothing to say.
+    /// Success without a value.
     Done,
     /// A node was created.
     Created {
-        /// Its path.
+        /// Path of the node.
         path: Blob,
-        /// Its stat, if it was asked for.
+        /// Stat of the node, if the client asked for it.
         stat: Option<Stat>,
     },
     /// A node's stat.
@@ -335,7 +336,7 @@ pub enum Reply {
     Data(Option<Blob>, Stat),
     /// A node's access control list and stat.
     Acl(Vec<Acl>, Stat),
-    /// The names of a node's children, and its stat if it was asked for.
+    /// The names of a node's children, and its stat if the client asked for it.
     Children(Vec<Blob>, Option<Stat>),
     /// A number.
     Number(i32),
@@ -343,43 +344,44 @@ pub enum Reply {
     Paths(Vec<Blob>),
     /// A path.
     Path(Blob),
-    /// One for each operation of a `multi`.
+    /// One result for each operation of a `multi`.
     Multi(Vec<Result<Reply, Code>>),
     /// A session has begun.
     Session(SessionId),
-    /// A session is back, with this timeout in milliseconds, that has joined other shards.
+    /// A session was resumed: its time-out in milliseconds, and the other shards that it has
+    /// joined.
     Joined(i32, Vec<ShardId>),
 }
 
-/// What has happened to a node.
+/// Kind of an event of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum Happened {
-    /// It was created.
+    /// The node was created.
     Created = 1,
-    /// It was deleted.
+    /// The node was deleted.
     Deleted = 2,
-    /// Its data were set.
+    /// The node's data were set.
     Data = 3,
     /// A child was created or deleted.
     Children = 4,
 }
 
-/// Something that has happened, as a client is told who watches.
+/// Event of a node, as a watching client receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Kind of the event.
     pub happened: Happened,
-    /// To which node.
+    /// Path of the node.
     pub path: Blob,
 }
 
-/// What a watch is set on, and for how long.
+/// Type of a watch to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watch {
     /// The next change of a node's data or its end.
     Data,
-    /// A node that is not there: its creation.
+    /// The creation of a node that does not exist.
     Exist,
     /// The next change of a node's children or its end.
     Child,
@@ -389,17 +391,17 @@ pub enum Watch {
     Recursive,
 }
 
-/// Which watches are removed.
+/// Type of watches to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatcherType {
-    /// Those on children, for one change.
+    /// One-time watches on children.
     Children,
-    /// Those on data, and on nodes that are not there, for one change.
+    /// One-time watches on data and on missing nodes.
     Data,
     /// All.
     Any,
-    /// Those that stay, on the node and its children.
+    /// Persistent watches on a node and its children.
     Persistent,
-    /// Those that stay, on everything below as well.
+    /// Persistent watches on everything below as well.
     Recursive,
 }

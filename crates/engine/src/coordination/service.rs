@@ -1,4 +1,4 @@
-//! The replicated state of the coordination service: the tree and the sessions. It changes only by
+//! Replicated state of the coordination service: the tree and the sessions. It changes only by
 //! [`Coordination::apply`], only from the log.
 
 mod joint;
@@ -20,85 +20,85 @@ use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Zxid {
-    /// The number of a change that the log has at this timestamp, and that comes after this one.
+    /// Number of a change that the log has at this timestamp and that follows the change `last`.
     pub fn after(last: Self, ts: Timestamp) -> Self {
         let number = i64::try_from(ts.number()).unwrap_or(i64::MAX);
         Self(number.max(last.0.saturating_add(1)))
     }
 }
 
-/// A session, as all replicas know it.
+/// Session, as all replicas know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// It ends when nothing was heard of it for so long.
+    /// Time of silence in milliseconds after which the session ends.
     pub timeout_ms: i32,
-    /// What proves that it is one's own.
+    /// Secret with which its client resumes it.
     pub password: Password,
-    /// The nodes at this shard that end with it.
+    /// Its ephemeral nodes at this shard.
     pub ephemerals: BTreeSet<Blob>,
     /// The other shards that it has joined; known to shard 0.
     pub joined: BTreeSet<ShardId>,
-    /// With which number it has entered this shard, if this is not shard 0.
+    /// Number with which it has entered this shard, if this is not shard 0.
     pub entered: Zxid,
-    /// Its last `multi` over several shards, as far as this one has heard of it.
+    /// Its last `multi` over several shards, as far as this shard knows.
     pub joint: Option<Joint>,
 }
 
 impl Session {
-    /// The same without its nodes, which are known by their owner, and without its `multi`.
+    /// Copy without its nodes, which record their owner, and without its `multi`.
     pub fn without_nodes(&self) -> Self {
         let Self { timeout_ms, password, entered, .. } = *self;
         Self { timeout_ms, password, joined: self.joined.clone(), entered, ..Self::default() }
     }
 }
 
-/// A session that has begun to end and is at several shards.
+/// Session over several shards that has begun to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// What it was.
+    /// State of the session before.
     pub session: Session,
-    /// The number of the change at shard 0 with which this began.
+    /// Number of the change at shard 0 with which the end began.
     pub ended: Zxid,
-    /// It has ended; shard 0 goes on to tell the others.
+    /// Whether it has ended; shard 0 still has to inform the others.
     pub finished: bool,
 }
 
-/// A write and everything about it that the log has to know.
+/// Write with everything about it that the log needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// Who asks. Nobody asks for [`Write::Open`].
+    /// Session that asks; none for [`Write::Open`].
     pub session: SessionId,
-    /// Who that is, as far as was proved.
+    /// Authenticated identities of its client.
     pub identities: Vec<Identity>,
-    /// What is to be done.
+    /// Write to execute.
     pub write: Write,
-    /// The number of this change is larger: the session knows of that one, at whichever shard it was.
-    /// Nought in a tree that is not spread.
+    /// Lower bound on the number of this change: the last change, at any shard, that the session
+    /// knows. 0 in a tree that is not spread.
     pub after: Zxid,
 }
 
 impl Command {
-    /// Something that is not about a session's nodes, or not as the session wishes.
+    /// Command that needs neither identities nor a lower bound on its number.
     pub fn of(session: SessionId, write: Write) -> Self {
         Self { session, identities: Vec::new(), write, after: Zxid::default() }
     }
 
-    /// Whether it is a step of a `multi` over several shards.
+    /// Whether the command is a step of a `multi` over several shards.
     pub fn is_joint(&self) -> bool {
         matches!(&self.write, Write::Spread(step) if step.is_of_joint())
     }
 }
 
-/// What came of a write.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// The answer.
     pub reply: Result<Reply, Code>,
-    /// What has happened, in the order in which it is told.
+    /// Events, in the order in which they are sent.
     pub events: Vec<tree::Change>,
 }
 
-/// What a write has done so far.
+/// Effects of a write so far.
 #[derive(Default)]
 struct Made {
     undos: Vec<Undo>,
@@ -118,11 +118,12 @@ pub struct Coordination {
     tree: Tree,
     sessions: BTreeMap<SessionId, Session>,
     last: Zxid,
-    /// Over how many shards the tree is; known to shard 0.
+    /// Number of the tree's shards; known to shard 0.
     spread: Spread,
-    /// Sessions that end and are at several shards.
+    /// Sessions over several shards that have begun to end.
     ending: BTreeMap<SessionId, Ending>,
-    /// Sessions that have joined with this number or a smaller one may have ended; not at shard 0.
+    /// Bound below which ended sessions may lie: a session that has joined with this number or a
+    /// smaller one may have ended. Not used at shard 0.
     departed: Zxid,
 }
 
@@ -137,61 +138,64 @@ impl Coordination {
         &self.sessions
     }
 
-    /// Whether time changes nothing: there are no sessions, and no nodes whose time will come.
+    /// Whether the passing of time changes nothing: there are no sessions, and no nodes that become
+    /// due.
     pub fn is_quiet(&self) -> bool {
         let ended = self.sessions.is_empty() && self.ending.is_empty();
         ended && self.tree.reapable_ms().is_none()
     }
 
-    /// Over how many shards the tree is, at shard 0; others are not told.
+    /// Number of the tree's shards. Only shard 0 knows it.
     pub fn spread(&self) -> Spread {
         self.spread
     }
 
-    /// Sessions that have begun to end and are at several shards.
+    /// Sessions over several shards that have begun to end.
     pub fn ending(&self) -> &BTreeMap<SessionId, Ending> {
         &self.ending
     }
 
-    /// Sessions that have joined with this number or a smaller one may have ended.
+    /// Bound below which ended sessions may lie: a session that has joined with this number or a
+    /// smaller one may have ended.
     pub fn departed(&self) -> Zxid {
         self.departed
     }
 
-    /// The number of the last change.
+    /// Number of the last change.
     pub fn last(&self) -> Zxid {
         self.last
     }
 
-    /// Reads back from a snapshot which change was the last.
+    /// Restores the number of the last change from a snapshot.
     pub fn restore_last(&mut self, last: Zxid) {
         self.last = last;
     }
 
-    /// Reads back over how many shards the tree is, and up to which number sessions may have ended.
+    /// Restores the number of the tree's shards and the bound on ended sessions from a snapshot.
     pub fn restore_spread(&mut self, spread: Spread, departed: Zxid) {
         (self.spread, self.departed) = (spread, departed);
     }
 
-    /// Reads a session back.
+    /// Restores a session from a snapshot.
     pub fn restore_session(&mut self, session: SessionId, kept: Session) {
         self.sessions.insert(session, kept);
     }
 
-    /// Reads a session back that ends.
+    /// Restores a session that has begun to end from a snapshot.
     pub fn restore_ending(&mut self, session: SessionId, ending: Ending) {
         self.ending.insert(session, ending);
     }
 
-    /// Reads a node back.
+    /// Restores a node from a snapshot.
     pub fn restore_node(&mut self, path: Blob, node: Node) {
         self.tree.restore(path, node);
     }
 
-    /// Everything is read back: parents learn their children, and sessions their nodes.
+    /// Completes the restore: registers nodes with their parents and with the sessions that own
+    /// them.
     ///
     /// # Errors
-    /// [`Code::NoNode`]: a node has no parent; [`Code::SessionExpired`]: it belongs to no session.
+    /// [`Code::NoNode`]: a node has no parent; [`Code::SessionExpired`]: its owner is no session.
     pub fn link_restored(&mut self) -> Result<(), Code> {
         self.tree.link()?;
         for (path, node) in self.tree.iter() {
@@ -204,7 +208,7 @@ impl Coordination {
         Ok(())
     }
 
-    /// The paths of all nodes that are there and may be changed by a write.
+    /// Paths of all existing nodes that a write may change.
     pub fn changed_by(&self, command: &Command) -> Vec<Blob> {
         let mut paths = Vec::new();
         let mut with_parent = |path: &Blob| {
@@ -230,7 +234,8 @@ impl Coordination {
                 changes.for_each(|c| with_parent(c.path()));
             }
             Write::Spread(_) => {}
-            // Whatever the time will be: these are the first whose turn it can be.
+            // Independent of the time of execution: the first ones in order are the only ones that
+            // it can reach.
             Write::Reap => self.tree.reapable(i64::MAX).for_each(with_parent),
             Write::Change(change) => with_parent(change.path()),
             Write::Multi(changes) => changes.iter().for_each(|c| with_parent(c.path())),
@@ -238,7 +243,7 @@ impl Coordination {
         paths
     }
 
-    /// Carries out a write that the log has at this timestamp.
+    /// Executes a write that the log has at this timestamp.
     pub fn apply(&mut self, command: &Command, ts: Timestamp, now_ms: u64) -> Done {
         let first = self.last == Zxid::default();
         let zxid = Zxid::after(self.last.max(command.after), ts);
@@ -282,8 +287,8 @@ impl Coordination {
         Ok(Reply::Session(session))
     }
 
-    /// Ends a session that is there, and its ephemeral nodes with it. If it is at other shards, they have to
-    /// hear of it first.
+    /// Ends an existing session and deletes its ephemeral nodes. If it is at other shards, they
+    /// have to know first.
     fn close(&mut self, by: &By<'_>, done: &mut Made) {
         let Some(session) = self.sessions.remove(&by.session) else { return };
         if session.joined.is_empty() {
@@ -300,7 +305,7 @@ impl Coordination {
         }
     }
 
-    /// Something about a tree that is spread. All of it may be said twice.
+    /// Executes a step of a spread tree. Every step may be repeated.
     fn step(
         &mut self,
         by: &By<'_>,
@@ -361,7 +366,7 @@ impl Coordination {
         Ok(Reply::Done)
     }
 
-    /// All of the changes or none. What they did is added to `done`.
+    /// Makes all of the changes or none. Adds their effects to `done`.
     fn multi(&mut self, by: &By<'_>, changes: &[Change], done: &mut Made) -> Reply {
         let mut replies = Vec::with_capacity(changes.len());
         for change in changes {
@@ -369,8 +374,8 @@ impl Coordination {
                 Ok(reply) => replies.push(Ok(reply)),
                 Err(code) => {
                     self.take_back(done);
-                    // Those before the one that failed are told that they did not, those behind it that
-                    // it was not their fault.
+                    // Operations before the failed one get `Ok`, those behind it
+                    // `RuntimeInconsistency`.
                     let mut codes = vec![Err(Code::Ok); replies.len()];
                     codes.push(Err(code));
                     codes.resize(changes.len(), Err(Code::RuntimeInconsistency));
@@ -381,7 +386,7 @@ impl Coordination {
         Reply::Multi(replies)
     }
 
-    /// Nothing of it has happened.
+    /// Undoes all effects.
     fn take_back(&mut self, done: &mut Made) {
         while let Some(undo) = done.undos.pop() {
             self.note_ephemeral(&undo, false);
@@ -415,7 +420,7 @@ impl Coordination {
         Ok(reply)
     }
 
-    /// A change was made, or is about to be taken back: sessions know their nodes.
+    /// Updates the owner's list of nodes after a change, or before the change is undone.
     fn note_ephemeral(&mut self, undo: &Undo, made: bool) {
         let (path, owner, owns) = match undo {
             Undo::Created(path, ..) => {
@@ -434,10 +439,10 @@ impl Coordination {
         }
     }
 
-    /// Answers a read as of now.
+    /// Answers a read of the current state.
     ///
     /// # Errors
-    /// A nought in a path, no such node, no right to read it, no such session.
+    /// A zero byte in a path, no such node, no right to read it, no such session.
     pub fn read(
         &self,
         session: SessionId,
@@ -449,7 +454,7 @@ impl Coordination {
             node.rules.check(Acl::READ, identities).map(|()| node)
         };
         Ok(match read {
-            // As in ZooKeeper, which looks for nothing else here.
+            // Like ZooKeeper, which checks nothing else here.
             Read::Exists(path) if path.contains(&0) => return Err(Code::BadArguments),
             Read::Exists(path) => Reply::Stat(readable(path)?.stat()),
             Read::Data(path) => {
@@ -461,7 +466,7 @@ impl Coordination {
                 let Some(counted) = counted else {
                     return Ok(Reply::Data(node.data.clone(), node.stat()));
                 };
-                let data = counted.told();
+                let data = counted.report();
                 let data_length = i32::try_from(data.len()).unwrap_or(i32::MAX);
                 Reply::Data(Some(data), Stat { data_length, ..node.stat() })
             }
@@ -495,8 +500,8 @@ impl Coordination {
         })
     }
 
-    /// What a client that comes back has missed of a node that it watches since the change `since`: none
-    /// if it has missed nothing and goes on watching.
+    /// Event of a watched node that a returning client has missed since the change `since`. `None`
+    /// if it has missed none, and its watch remains.
     pub fn missed(&self, path: &Blob, watch: super::Watch, since: Zxid) -> Option<Event> {
         use super::Watch;
         let happened = match (watch, self.tree.get(path)) {

@@ -1,10 +1,11 @@
-//! The tree over several shards: which shard has which nodes, and what shards are told about sessions that
-//! are at more than one.
+//! A tree over several shards: which shard has which nodes, and the messages to shards about
+//! sessions that are at more than one.
 //!
-//! Nodes go by their top-level name: `/jobs/7` is where `/jobs` is. The root is at every shard, each with the
-//! children that it has; shard 0 has its data. A session begins and ends at shard 0. It *joins* another shard
-//! there before it *enters* it, and its end is known to all that it has joined before anybody sees it: see
-//! "Over several shards" in `docs/internals/coordination.md`.
+//! A node is placed by its top-level name: `/jobs/7` is at the shard of `/jobs`. The root is at
+//! every shard, each with its own children; shard 0 has its data. A session begins and ends at
+//! shard 0. It *joins* another shard there before it *enters* that shard, and all shards that it
+//! has joined know of its end before any client can see it: see "Over several shards" in
+//! `docs/internals/coordination.md`.
 
 use super::path;
 use super::quota;
@@ -14,11 +15,11 @@ use crate::ids::ShardId;
 use crate::slot::slot;
 use std::collections::BTreeMap;
 
-/// The shard that has the sessions and the root's data: that of slot 0, which no split takes from it.
+/// The shard with the sessions and the root's data: that of slot 0, which no split takes from it.
 pub const HOME: ShardId = ShardId(0);
 
-/// Over how many shards a tree is spread: those with the first numbers. It is said before the first session
-/// begins, and is not changed afterwards.
+/// Number of shards over which a tree is spread: those with the lowest numbers. It is set before
+/// the first session begins, and never changes afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spread(u16);
 
@@ -28,21 +29,21 @@ impl Default for Spread {
     }
 }
 
-/// Where something is.
+/// Shards that a node or a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At this shard.
+    /// This shard.
     At(ShardId),
-    /// At all of them: the root, and what is above quotas.
+    /// All of them: the root, and the nodes above quotas.
     Everywhere,
-    /// At several. They change things together ([`Spread::parts`]), and are not looked at together.
+    /// Several. They can change things together ([`Spread::parts`]), but not read together.
     Several,
-    /// There can be no such node: any shard knows that.
+    /// None, because the node cannot exist; any shard can say so.
     Nowhere,
 }
 
 impl Place {
-    /// The shard that does it, if it is one.
+    /// The single shard that executes the request, if there is one.
     pub fn shard(self) -> Option<ShardId> {
         match self {
             Self::At(shard) => Some(shard),
@@ -53,30 +54,30 @@ impl Place {
 }
 
 impl Spread {
-    /// Everything is at one shard.
+    /// A tree at one shard.
     pub const NOT: Self = Self(1);
 
-    /// Over so many shards; at least one.
+    /// A tree over so many shards; at least one.
     pub fn over(shards: u16) -> Self {
         Self(shards.max(1))
     }
 
-    /// How many.
+    /// Number of shards.
     pub fn count(self) -> u16 {
         self.0
     }
 
-    /// Whether there are several.
+    /// Whether the tree has several shards.
     pub fn is_spread(self) -> bool {
         self.0 > 1
     }
 
-    /// All of them.
+    /// All shards of the tree.
     pub fn shards(self) -> impl Iterator<Item = ShardId> {
         (0..self.0).map(ShardId)
     }
 
-    /// Where the node at a path is, or would be.
+    /// Place of the node at a path, which need not exist.
     pub fn place(self, path: &[u8]) -> Place {
         if !self.is_spread() {
             return Place::At(HOME);
@@ -89,7 +90,8 @@ impl Spread {
         }
     }
 
-    /// Where a node goes whose name begins so and gets a number: to all others that begin like it.
+    /// Place of a new sequential node, to whose name a number will be appended: that of all others
+    /// with the same name before the number.
     fn place_of_sequential(self, path: &[u8]) -> Place {
         match path.strip_prefix(path::ROOT) {
             Some(name) if self.is_spread() && !name.contains(&b'/') => self.place_of_name(name),
@@ -101,7 +103,7 @@ impl Spread {
         Place::At(ShardId(slot(name) % self.0))
     }
 
-    /// Where a change is carried out.
+    /// Place where a change is executed.
     pub fn place_of_change(self, change: &Change) -> Place {
         let place = match change {
             Change::Create(create) if create.mode.sequential => {
@@ -110,14 +112,15 @@ impl Spread {
             change => self.place(change.path()),
         };
         match (place, change) {
-            // Its rules say who may create and delete its children, everywhere.
+            // The root's rules say which clients may create and delete its children, at every
+            // shard.
             (Place::Everywhere, Change::SetAcl { .. }) => Place::Several,
             (Place::Everywhere, _) => Place::At(HOME),
             (place, _) => place,
         }
     }
 
-    /// Which of these changes is carried out where: by shard, their numbers.
+    /// Indexes of the changes by the shard that executes them.
     pub fn parts(self, changes: &[Change]) -> BTreeMap<ShardId, Vec<usize>> {
         let mut parts: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
         for (number, change) in changes.iter().enumerate() {
@@ -128,7 +131,7 @@ impl Spread {
         parts
     }
 
-    /// Where a write is carried out.
+    /// Place where a write is executed.
     pub fn place_of_write(self, write: &Write) -> Place {
         match write {
             Write::Change(change) => self.place_of_change(change),
@@ -137,7 +140,7 @@ impl Spread {
         }
     }
 
-    /// Where a read is answered.
+    /// Place where a read is answered.
     pub fn place_of_read(self, read: &Read) -> Place {
         match read {
             Read::Sync(path) => match self.place(path) {
@@ -154,14 +157,15 @@ impl Spread {
     }
 }
 
-/// The place of all, if they have the same one.
+/// The common place of all, if there is one.
 fn together(places: impl Iterator<Item = Place>) -> Place {
     let mut places = places.filter(|place| *place != Place::Nowhere);
     let first = places.next().unwrap_or(Place::Nowhere);
     if places.all(|place| place == first) { first } else { Place::Several }
 }
 
-/// The top-level name that decides where a path is; none of the root and of what is above quotas.
+/// The top-level name, which decides the place of a path; none for the root and the nodes above
+/// quotas.
 pub(super) fn top_of(path: &[u8]) -> Option<&[u8]> {
     if is_everywhere(path) {
         return None;
@@ -170,13 +174,13 @@ pub(super) fn top_of(path: &[u8]) -> Option<&[u8]> {
     Some(of_quota.unwrap_or(path).split(|byte| *byte == b'/').nth(1).unwrap_or_default())
 }
 
-/// Whether a path is at all shards: the root, and what is above quotas.
+/// Whether a path is at all shards: the root, and the nodes above quotas.
 pub(super) fn is_everywhere(path: &[u8]) -> bool {
     path == path::ROOT || path == quota::ALL
 }
 
-/// A name without the number that a sequential node gets, so that it is found where it was created. The
-/// number has ten places, or eleven for the smallest of all.
+/// Name without the number of a sequential node, by which the node was placed when it was created.
+/// The number has ten digits, or eleven characters for the smallest of all.
 pub(super) fn without_number(name: &[u8]) -> &[u8] {
     const PLACES: usize = 10;
     let Some(at) = name.len().checked_sub(PLACES) else { return name };
@@ -188,77 +192,81 @@ pub(super) fn without_number(name: &[u8]) -> &[u8] {
     if number == b"2147483648" { rest.strip_suffix(b"-").unwrap_or(rest) } else { rest }
 }
 
-/// What shards are told about a tree that is spread and about sessions that are at several of them. All but
-/// [`Step::Join`] and [`Step::Prepare`] come from gateways or shards by themselves, and do not need the
-/// session to be anywhere.
+/// Messages to shards about a tree that is spread and about sessions that are at several of them.
+/// Gateways and shards send them by themselves and the session need not be at a gateway, except for
+/// [`Step::Join`] and [`Step::Prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The tree is over so many shards, if nobody has said so before and there was never anything in it. At
-    /// shard 0. Answer: [`Reply::Number`](super::Reply::Number), over how many it is for good.
+    /// Spreads the tree over so many shards, if it was not spread before and has always been empty.
+    /// At shard 0. Answer: [`Reply::Number`](super::Reply::Number), the final number of shards.
     Over(Spread),
-    /// The session is about to enter these shards. At shard 0; the number of this change is what it enters
-    /// with. Answer: [`Reply::Done`](super::Reply::Done).
+    /// Announces that the session is about to enter these shards. At shard 0; it enters them with
+    /// the number of this change. Answer: [`Reply::Done`](super::Reply::Done).
     Join(Vec<ShardId>),
-    /// The session is at this shard from now on, and at the gateway that says so. Answer:
-    /// [`Reply::Done`](super::Reply::Done), or [`Code::SessionMoved`](super::Code::SessionMoved) if somebody
-    /// has entered it with a later number, or it may have ended since.
+    /// Places the session at this shard and at the gateway that sends the step. Answer:
+    /// [`Reply::Done`](super::Reply::Done), or [`Code::SessionMoved`](super::Code::SessionMoved) if
+    /// it has entered with a later number, or may have ended since.
     Enter {
-        /// It ends when nothing was heard of it for so long; for those who ask.
+        /// Session time-out in milliseconds, which the answer to
+        /// [`Ask::Resume`](super::Ask::Resume) reports.
         timeout_ms: i32,
-        /// What proves that it is one's own; for those who ask.
+        /// Password, which [`Ask::Resume`](super::Ask::Resume) must match.
         password: Password,
-        /// The number of the change at shard 0 with which it has joined.
+        /// Number of the change at shard 0 with which it has joined.
         joined: Zxid,
     },
-    /// The session ends: nothing more of it is let in, and its nodes are shown to nobody until it is known
-    /// that it has ended everywhere. Nobody enters it with a smaller number. Answer:
-    /// [`Reply::Done`](super::Reply::Done).
+    /// Begins the session's end at this shard: its further requests are refused, and its nodes are
+    /// hidden until it is known to have ended everywhere. It cannot enter any more with a smaller
+    /// number. Answer: [`Reply::Done`](super::Reply::Done).
     Depart {
-        /// The number of the change at shard 0 with which it began to end.
+        /// Number of the change at shard 0 with which the end began.
         ended: Zxid,
     },
-    /// The session has departed from all others: it ends, and its nodes at shard 0 with it. Answer:
-    /// [`Reply::Done`](super::Reply::Done).
+    /// Ends the session, which has departed from all other shards, and deletes its nodes at shard
+    /// 0. Answer: [`Reply::Done`](super::Reply::Done).
     Finish,
-    /// It has ended, and its nodes at this shard are deleted. Answer: [`Reply::Done`](super::Reply::Done).
+    /// Completes the session's end at this shard and deletes its nodes. Answer:
+    /// [`Reply::Done`](super::Reply::Done).
     Gone,
-    /// All shards know. Shard 0 forgets it. Answer: [`Reply::Done`](super::Reply::Done).
+    /// Makes shard 0 forget the session, after all shards have completed its end. Answer:
+    /// [`Reply::Done`](super::Reply::Done).
     Forget,
-    /// The changes of a session's `multi` at this shard are tried, and wait for what is decided. Answer: what
-    /// would come of them, as [`Reply::Multi`](super::Reply::Multi); or
-    /// [`Reply::Done`](super::Reply::Done), if they are not prepared because this is no moment for it.
+    /// Tries the changes of a session's `multi` at this shard, which then await the decision.
+    /// Answer: their outcome, as [`Reply::Multi`](super::Reply::Multi); or
+    /// [`Reply::Done`](super::Reply::Done), if they cannot be prepared now.
     Prepare {
-        /// Which.
+        /// Identity of the `multi`.
         id: JointId,
-        /// All shards that have a part of it.
+        /// All shards that take part.
         shards: Vec<ShardId>,
-        /// What this one has.
+        /// Changes at this shard.
         changes: Vec<Change>,
     },
-    /// What is known here of a `multi`; if that is nothing, it is not prepared here any more. Answer:
-    /// [`Reply::Number`](super::Reply::Number), see [`Fate::number`](super::service::Fate::number).
+    /// Asks for the state of a `multi`; a shard that does not know it will not prepare it any more.
+    /// Answer: [`Reply::Number`](super::Reply::Number), see
+    /// [`Fate::number`](super::service::Fate::number).
     Inquire {
-        /// Which.
+        /// Identity of the `multi`.
         id: JointId,
     },
-    /// What becomes of a `multi`. Answer, if it was prepared here until now: what came of its changes, as
+    /// Decides a `multi`. Answer, if it was prepared here until now: the results of its changes, as
     /// [`Reply::Multi`](super::Reply::Multi), which is empty if it has no effect. Otherwise
     /// [`Reply::Done`](super::Reply::Done).
     Decide {
-        /// Which.
+        /// Identity of the `multi`.
         id: JointId,
-        /// All shards have prepared it, and none votes against it.
+        /// Whether all shards have prepared it, and none votes against it.
         commit: bool,
     },
 }
 
 impl Step {
-    /// Whether it is a session's that must be at the gateway that asks.
+    /// Whether the session must be at the requesting gateway.
     pub fn is_asked_by_session(&self) -> bool {
         matches!(self, Self::Join(_) | Self::Prepare { .. })
     }
 
-    /// Whether it is about a `multi` over several shards.
+    /// Whether the step belongs to a `multi` over several shards.
     pub fn is_of_joint(&self) -> bool {
         matches!(self, Self::Prepare { .. } | Self::Inquire { .. } | Self::Decide { .. })
     }
@@ -279,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_same_top_level_name_is_together_and_its_quota_with_it() {
+    fn nodes_of_one_top_level_name_are_at_one_shard_with_their_quota() {
         let jobs = FOUR.place(b"/jobs");
         assert!(matches!(jobs, Place::At(_)));
         for path in ["/jobs/7", "/jobs/7/8", "/jobs/", "/zookeeper/quota/jobs/zookeeper_limits"] {
@@ -325,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_several_shards_is_not_done_together() {
+    fn requests_to_several_shards_are_not_executed_together() {
         let at = |n: u16| {
             let names = (0..100).map(|i| Blob::from(format!("/n{i}")));
             let mut found = names.filter(|name| FOUR.place(name) == Place::At(ShardId(n)));

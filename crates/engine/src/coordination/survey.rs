@@ -1,5 +1,4 @@
-//! What a replica of the tree's shard can tell those who watch over the service: how much there is of
-//! what, and lists of it.
+//! Figures and lists about the service that a replica of the tree's shard gives to monitoring.
 
 use super::request::{SessionId, Zxid};
 use super::service::Coordination;
@@ -7,51 +6,51 @@ use super::tree;
 use super::watches::Watches;
 use adt::Blob;
 
-/// How much there is.
+/// Figures about the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Nodes that end with a session.
+    /// Number of ephemeral nodes.
     pub ephemerals: usize,
-    /// Bytes of their paths and data.
+    /// Bytes of all paths and data.
     pub bytes: u64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: usize,
-    /// The number of the last change.
+    /// Number of the last change.
     pub last: Zxid,
-    /// Quotas.
+    /// Number of quotas.
     pub quotas: usize,
-    /// Those of them of which there is more than they allow.
+    /// Number of quotas that are exceeded.
     pub quotas_exceeded: usize,
-    /// What is watched; only the leader knows.
+    /// Figures about watches; known to the leader alone.
     pub watched: Option<Watched>,
-    /// Over how many shards the tree is.
+    /// Number of the tree's shards.
     pub shards: u16,
 }
 
-/// How much is watched.
+/// Figures about watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// By how many sessions.
+    /// Number of sessions that watch something.
     pub sessions: usize,
-    /// How many paths, however many sessions watch them.
+    /// Number of watched paths, each counted once.
     pub paths: usize,
-    /// How many paths, each counted once for each session.
+    /// Number of watches: each pair of a session and a path counts once.
     pub watches: usize,
 }
 
-/// Who there is, and what each has.
+/// Lists of sessions, nodes and watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The sessions: for how many milliseconds each may be silent, and its nodes.
+    /// Each session with its time-out in milliseconds and its ephemeral nodes.
     pub sessions: Vec<(SessionId, i32, Vec<Blob>)>,
-    /// The paths that each session watches; only the leader knows.
+    /// Paths that each session watches; known to the leader alone.
     pub watches: Option<Vec<(SessionId, Vec<Blob>)>>,
 }
 
 impl Survey {
-    /// Of a replica; of a leader, which knows what is watched.
+    /// Figures of a replica, with watches if it is the leader.
     pub fn of(service: &Coordination, watches: Option<&Watches>) -> Self {
         let ephemerals = service.sessions().values().map(|session| session.ephemerals.len()).sum();
         let (quotas, quotas_exceeded) = service.tree().quotas().counted();
@@ -70,13 +69,13 @@ impl Survey {
 }
 
 impl Survey {
-    /// The same without what every shard of a tree that is spread has of its own: nodes that are always
-    /// there, and sessions, which are those of shard 0.
+    /// Figures without the parts that every shard of a spread tree has: the nodes that always
+    /// exist, and the sessions, which are counted at shard 0.
     pub fn of_part(self) -> Self {
         Self { nodes: self.nodes.saturating_sub(tree::FIXED.len()), sessions: 0, ..self }
     }
 
-    /// Adds what there is at other shards of a tree that is spread ([`Survey::of_part`]).
+    /// Adds the figures of another shard of a spread tree ([`Survey::of_part`]).
     pub fn add(&mut self, other: &Self) {
         self.nodes += other.nodes;
         self.ephemerals += other.ephemerals;
@@ -94,7 +93,7 @@ impl Survey {
 }
 
 impl Listed {
-    /// Adds what the sessions have at another shard of a tree that is spread.
+    /// Adds the nodes and watches that the sessions have at another shard of a spread tree.
     pub fn add(&mut self, other: Self) {
         for (session, _, nodes) in other.sessions {
             let known = self.sessions.iter_mut().find(|(of, ..)| *of == session);
@@ -112,7 +111,7 @@ impl Listed {
         }
     }
 
-    /// Of a replica; of a leader, which knows what is watched.
+    /// Lists of a replica, with watches if it is the leader.
     pub fn of(service: &Coordination, watches: Option<&Watches>) -> Self {
         let sessions = service.sessions().iter().map(|(id, session)| {
             (*id, session.timeout_ms, session.ephemerals.iter().cloned().collect())

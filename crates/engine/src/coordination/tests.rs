@@ -1,4 +1,4 @@
-//! What clients see of the replicated state, told in their words.
+//! Stories about the replicated state of the service, as clients see it.
 
 use super::service::{Command, Coordination};
 use super::tree::Node;
@@ -14,9 +14,9 @@ mod quotas;
 struct World {
     service: Coordination,
     changes: u64,
-    /// What happened at the last change.
+    /// Events of the last change.
     events: Vec<Event>,
-    /// Who asks, besides having a session.
+    /// Identities of the client besides its session.
     who: Vec<Identity>,
 }
 
@@ -79,7 +79,7 @@ impl World {
         self.write(session, Write::Change(change))
     }
 
-    /// Creates a node; gives its path.
+    /// Creates a node; returns its path.
     fn create(&mut self, session: SessionId, change: Change) -> Result<String, Code> {
         match self.change(session, change)? {
             Reply::Created { path, .. } => Ok(String::from_utf8_lossy(&path).into_owned()),
@@ -138,7 +138,7 @@ fn a_node_is_created_read_set_and_deleted() {
 }
 
 #[test]
-fn what_cannot_be_created_is_refused_with_the_code_that_clients_know() {
+fn impossible_creations_are_refused_with_the_code_that_clients_know() {
     let (mut world, ann) = world();
     let mut refused = |change: Change| world.change(ann, change).unwrap_err();
     for path in ["a", "/zookeeper/", "/..", "/\u{1}"] {
@@ -192,7 +192,7 @@ fn numbers_of_sequential_nodes_that_come_to_their_end_begin_at_the_other_one() {
     world.create(ann, Change::Create(create("/q"))).unwrap();
     let node = world.service.tree().get(b"/q").unwrap().clone();
     world.service.restore_node(Blob::from("/q"), Node { born: i32::MAX, ..node });
-    // As ZooKeeper's do, which writes them with a sign then.
+    // Like ZooKeeper, which writes such numbers with a sign.
     for number in ["2147483647", "-2147483648", "-2147483647"] {
         assert_eq!(world.create(ann, sequential("/q/n-")), Ok(format!("/q/n-{number}")));
     }
@@ -260,7 +260,7 @@ fn all_of_a_multi_happens_or_nothing() {
 }
 
 #[test]
-fn lists_say_who_may_do_what() {
+fn access_control_lists_are_enforced() {
     let (mut world, ann) = world();
     let user = |name: &str| Identity { scheme: Blob::from("digest"), id: Blob::from(name) };
     world.who = vec![user("ann:hash")];
@@ -270,7 +270,7 @@ fn lists_say_who_may_do_what() {
     world.create(ann, Change::Create(create("/a/b"))).unwrap();
     world.who = vec![user("ben:hash")];
     assert_eq!(world.read(ann, Read::Data(Blob::from("/a"))), Err(Code::NoAuth));
-    assert_eq!(world.stat("/a"), Err(Code::NoAuth), "nor is it told that it is there");
+    assert_eq!(world.stat("/a"), Err(Code::NoAuth), "the refusal hides that the node exists");
     assert_eq!(world.stat("/nothing"), Err(Code::NoNode));
     assert_eq!(world.change(ann, set("/a", "y", -1)), Err(Code::NoAuth));
     assert_eq!(world.change(ann, Change::Create(create("/a/c"))), Err(Code::NoAuth));
@@ -284,7 +284,7 @@ fn lists_say_who_may_do_what() {
 }
 
 #[test]
-fn who_comes_back_is_told_what_was_missed() {
+fn a_returning_client_gets_the_events_that_it_missed() {
     let (mut world, ann) = world();
     for path in ["/same", "/set", "/parent", "/gone"] {
         world.create(ann, Change::Create(create(path))).unwrap();
@@ -328,7 +328,7 @@ fn several_reads_have_an_answer_each() {
 fn numbers_of_changes_are_positive_and_grow() {
     let now = Timestamp::from_micros(BEGIN_US);
     let late = Timestamp::from_micros(BEGIN_US + 60 * 365 * 86_400 * 1_000_000);
-    // A clock that was far behind may show several changes in one microsecond.
+    // The clock was far behind, so several changes fall into one microsecond.
     let early = Timestamp::from_micros(1000);
     let mut last = Zxid::default();
     for ts in [early, early.next(), Timestamp::from_micros(1001), now, now.next(), late] {
@@ -398,12 +398,12 @@ fn a_time_to_live_is_one_that_can_be() {
         let owner = world.service.tree().get(path.as_bytes()).unwrap().owner;
         assert_eq!(Lasts::of_owner(owner), Lasts::Ttl(good));
     }
-    // They are there for their children, which ephemeral nodes have none of.
+    // Both exist for their children, and ephemeral nodes can have none.
     assert_eq!(world.create(ann, ephemeral("/t1/here")), Ok("/t1/here".to_owned()));
 }
 
 #[test]
-fn what_is_taken_back_of_mortal_nodes_leaves_no_trace() {
+fn undone_changes_of_mortal_nodes_leave_no_trace() {
     let (mut world, ann) = world();
     world.create(ann, lasting("/c", Lasts::Children)).unwrap();
     world.create(ann, Change::Create(create("/c/x"))).unwrap();

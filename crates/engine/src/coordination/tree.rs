@@ -1,4 +1,4 @@
-//! The nodes: what is at which path, and the operations on it, each of which happens whole or not.
+//! Tree of nodes by path, with its operations, each of which is atomic.
 
 use super::acl::Rules;
 use super::path;
@@ -9,37 +9,37 @@ use adt::Blob;
 use adt::collections::Map;
 use std::collections::BTreeSet;
 
-/// One node.
+/// Node of the tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its data; none is not the same as none of it.
+    /// Data of the node. No data and empty data are distinct.
     pub data: Option<Blob>,
-    /// Who may do what.
+    /// Access control list.
     pub rules: Rules,
     /// The change that created it.
     pub czxid: Zxid,
     /// The change that set its data last.
     pub mzxid: Zxid,
-    /// The change that created or deleted a child last.
+    /// The last change that created or deleted a child.
     pub pzxid: Zxid,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of its creation, in milliseconds since 1970.
     pub ctime_ms: i64,
-    /// When its data were set last.
+    /// Time at which its data were last set, in milliseconds since 1970.
     pub mtime_ms: i64,
-    /// How often its data were set.
+    /// Number of times its data were set.
     pub version: i32,
-    /// How often its rules were set.
+    /// Number of times its rules were set.
     pub aversion: i32,
-    /// How many children it ever had: the next sequential one gets this number.
+    /// Number of children that it ever had: the next sequential one gets this number.
     pub born: i32,
-    /// How long it is there: [`Lasts::owner`].
+    /// Lifetime, encoded as in [`Lasts::owner`].
     pub owner: i64,
     /// The names of its children.
     pub children: BTreeSet<Blob>,
 }
 
 impl Node {
-    /// The node as a snapshot has it: children know their parents.
+    /// Copy without the children, as a snapshot holds it: children name their parents.
     pub fn without_children(&self) -> Self {
         let (data, rules, children) = (self.data.clone(), self.rules.clone(), BTreeSet::new());
         Self { data, rules, children, ..*self }
@@ -49,13 +49,14 @@ impl Node {
         self.data.as_ref().map_or(0, |data| data.len() as u64)
     }
 
-    /// The session that it ends with, if it is ephemeral.
+    /// Session that owns it, if it is ephemeral.
     pub fn session(&self) -> Option<SessionId> {
         (Lasts::of_owner(self.owner) == Lasts::Session).then_some(SessionId(self.owner))
     }
 
-    /// From when on it may be deleted by nobody's wish, in milliseconds since 1970, if everything stays
-    /// as it is. A container that never had children waits for them, as in ZooKeeper.
+    /// Time from which the leader may delete the node without a request of a client, in
+    /// milliseconds since 1970, if nothing changes until then. A container that has never had
+    /// children is kept, as in ZooKeeper.
     fn reapable_ms(&self) -> Option<i64> {
         match Lasts::of_owner(self.owner) {
             Lasts::Children if self.children.is_empty() && self.born != 0 => Some(i64::MIN),
@@ -66,7 +67,7 @@ impl Node {
         }
     }
 
-    /// What there is to know of it besides its data.
+    /// Metadata of the node.
     pub fn stat(&self) -> Stat {
         let count = |len: usize| i32::try_from(len).unwrap_or(i32::MAX);
         let children = count(self.children.len());
@@ -76,7 +77,7 @@ impl Node {
             ctime_ms: self.ctime_ms,
             mtime_ms: self.mtime_ms,
             version: self.version,
-            // Each child that was there was created, and each that is not there any more deleted.
+            // Each existing child was created, and each former one was also deleted.
             cversion: self.born.wrapping_mul(2).wrapping_sub(children),
             aversion: self.aversion,
             ephemeral_owner: self.session().map_or(0, |session| session.0),
@@ -87,24 +88,24 @@ impl Node {
     }
 }
 
-/// A change of the tree that can be taken back, as long as nothing came after it.
+/// Inverse of a change of the tree, valid as long as no other change follows.
 #[derive(Debug)]
 pub enum Undo {
-    /// A node was created; what its parent's `born` and `pzxid` were.
+    /// A node was created; the parent's former `born` and `pzxid`.
     Created(Blob, i32, Zxid),
-    /// This node was deleted; what its parent's `pzxid` was.
+    /// This node was deleted; the parent's former `pzxid`.
     Deleted(Blob, Box<Node>, Zxid),
-    /// Data, `mzxid`, `mtime_ms` and `version` were others.
+    /// Former data, `mzxid`, `mtime_ms` and `version`.
     Data(Blob, Option<Blob>, Zxid, i64, i32),
-    /// Rules and `aversion` were others.
+    /// Former rules and `aversion`.
     Rules(Blob, Rules, i32),
     /// Nothing was changed.
     Nothing,
 }
 
 impl Undo {
-    /// What has happened, to which node, as those are told who watch it. This is the tree right after
-    /// the change.
+    /// Event of the change, for the node's watchers. `tree` must be as it is right after the
+    /// change.
     pub fn happened(&self, tree: &Tree) -> Option<Change> {
         let rules = |path: &[u8]| tree.get(path).map(|node| node.rules.clone()).unwrap_or_default();
         let (happened, path, own) = match self {
@@ -119,37 +120,39 @@ impl Undo {
     }
 }
 
-/// Something that has happened, and who may be told.
+/// Event, with the rules that decide which watchers may receive it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What, to which node.
+    /// The event.
     pub event: Event,
-    /// That node's rules: whoever may not read it is not told, as in ZooKeeper since CVE-2024-23944.
+    /// Rules of its node: a client that may not read the node is not notified, as in ZooKeeper
+    /// since CVE-2024-23944.
     pub rules: Rules,
-    /// Those of its parent, whose children are others now.
+    /// Rules of the parent, whose children have changed.
     pub parents: Rules,
 }
 
-/// What every change is told.
+/// Context of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
-    /// Who asks.
+    /// Session that asks.
     pub session: SessionId,
-    /// Who that is, as far as was proved.
+    /// Authenticated identities of its client.
     pub identities: &'a [Identity],
     /// The number of the change.
     pub zxid: Zxid,
     /// The time of the change, in milliseconds since 1970.
     pub now_ms: i64,
-    /// It was prepared: whether there is room for more nodes was looked at then.
+    /// Whether the change was prepared: the limit of nodes was checked then.
     pub prepared: bool,
 }
 
-/// All nodes by path. There is always a root.
+/// All nodes by path. The root always exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     nodes: Map<Blob, Node>,
-    /// Nodes that may be deleted by nobody's wish, from this time on.
+    /// Nodes that the leader may delete without a request of a client, with the time from which it
+    /// may.
     reapable: BTreeSet<(i64, Blob)>,
     /// Bytes of all paths and data.
     bytes: u64,
@@ -157,7 +160,7 @@ pub struct Tree {
 }
 
 impl Default for Tree {
-    /// The root and the nodes below `/zookeeper` that clients expect.
+    /// Tree with the root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
         let (nodes, reapable, quotas) = (Map::default(), BTreeSet::new(), Quotas::default());
         let mut tree = Self { nodes, reapable, bytes: 0, quotas };
@@ -167,7 +170,7 @@ impl Default for Tree {
         for path in FIXED.into_iter().skip(1) {
             tree.put(Blob::from(path), node());
         }
-        // As in ZooKeeper, where it could be changed only by those who may change the servers.
+        // Like ZooKeeper, where only administrators of the servers may change it.
         tree.edit(CONFIG.as_bytes(), |config| {
             config.rules = Rules::readable();
             config.aversion = -1;
@@ -176,17 +179,17 @@ impl Default for Tree {
     }
 }
 
-/// Nodes that are always there.
+/// Nodes that always exist.
 pub const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
-/// Where ZooKeeper says which servers there are.
+/// Node in which ZooKeeper lists its servers.
 const CONFIG: &str = "/zookeeper/config";
 
 fn must_be_valid(path: &[u8]) -> Result<(), Code> {
     if path::is_valid(path) { Ok(()) } else { Err(Code::BadArguments) }
 }
 
-/// The parent of a node that is to be created or deleted. As in ZooKeeper, the rest of the path is looked
-/// at later, or not at all.
+/// Parent of a node to create or delete. Like ZooKeeper, this leaves the check of the rest of the
+/// path for later, or omits it.
 fn parent_of(path: &[u8]) -> Result<&[u8], Code> {
     let parent = path::parent_to_be(path).filter(|_| !path.contains(&0));
     parent.ok_or(Code::BadArguments)
@@ -205,7 +208,7 @@ impl Tree {
         self.nodes.get(path).ok_or(Code::NoNode)
     }
 
-    /// Changes a node that is there.
+    /// Changes an existing node.
     fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Node) -> T) -> T {
         let node = self.nodes.get_mut(path).expect("the node was looked up before");
         let (before, data) = (node.reapable_ms(), node.data_bytes());
@@ -220,18 +223,20 @@ impl Tree {
         result
     }
 
-    /// When the first node may be deleted by nobody's wish, in milliseconds since 1970.
+    /// Time from which the leader may delete the first node without a request of a client, in
+    /// milliseconds since 1970.
     pub fn reapable_ms(&self) -> Option<i64> {
         self.reapable.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Those that may be deleted by nobody's wish up to this time, as many as are deleted at once.
+    /// Nodes that the leader may delete by this time without a request of a client, as many as it
+    /// deletes at once.
     pub fn reapable(&self, now_ms: i64) -> impl Iterator<Item = &Blob> {
         let due = self.reapable.iter().take_while(move |(at_ms, _)| *at_ms <= now_ms);
         due.map(|(_, path)| path).take(REAPED_MAX)
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -241,12 +246,12 @@ impl Tree {
         self.bytes
     }
 
-    /// Quotas, and how much there is of what they limit.
+    /// Quotas, with the usage of what they limit.
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// A node is there, or its data are others: it may be a quota's.
+    /// Registers a new node, or one whose data were set, with its quota if it is a quota's node.
     fn note_quota(&mut self, path: &[u8]) {
         let Some((of, part)) = quota::part(path) else { return };
         let mut quotas = std::mem::take(&mut self.quotas);
@@ -255,7 +260,7 @@ impl Tree {
         self.quotas = quotas;
     }
 
-    /// How much there is at and below a node, by looking at all of it.
+    /// Usage at and below a node, computed from all of its nodes.
     fn usage(&self, of: &[u8]) -> Usage {
         self.below(of).fold(Usage::default(), |sum, (_, node)| Usage {
             nodes: sum.nodes + 1,
@@ -263,17 +268,17 @@ impl Tree {
         })
     }
 
-    /// Whether there is nothing but what is always there.
+    /// Whether the tree has only the nodes that always exist.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == FIXED.len()
     }
 
-    /// All nodes; history alone decides the order.
+    /// All nodes, in an order that depends on the history alone.
     pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Node)> {
         self.nodes.iter()
     }
 
-    /// Puts a node in its place and its name in its parent, which is there.
+    /// Adds a node, and its name to its existing parent.
     fn put(&mut self, path: Blob, node: Node) {
         if let Some((parent, name)) = path::split(&path) {
             self.edit(parent, |parent| parent.children.insert(Blob::new(name)));
@@ -285,15 +290,15 @@ impl Tree {
         self.note_quota(&path);
     }
 
-    /// Puts a node of a snapshot in its place; parents may come later.
+    /// Adds a node of a snapshot; parents may come later.
     pub fn restore(&mut self, path: Blob, node: Node) {
         self.nodes.insert(path, node);
     }
 
-    /// All nodes of a snapshot are there: parents learn their children's names.
+    /// Adds all nodes of a snapshot to their parents' children.
     ///
     /// # Errors
-    /// [`Code::NoNode`]: a node has no parent, or a path that cannot be.
+    /// [`Code::NoNode`]: a node has no parent, or an invalid path.
     pub fn link(&mut self) -> Result<(), Code> {
         let paths: Vec<Blob> = self.nodes.keys().cloned().collect();
         for path in paths {
@@ -318,7 +323,7 @@ impl Tree {
         Ok(())
     }
 
-    /// How many nodes there are below a node.
+    /// Number of a node's descendants.
     ///
     /// # Errors
     /// [`Code::NoNode`].
@@ -327,7 +332,7 @@ impl Tree {
         Ok(self.below(path).count() - 1)
     }
 
-    /// A node, if it is there, and all nodes below it.
+    /// A node, if it exists, and all nodes below it.
     pub fn below(&self, path: &[u8]) -> impl Iterator<Item = (Blob, &Node)> {
         let mut open = vec![Blob::new(path)];
         std::iter::from_fn(move || {
@@ -338,17 +343,17 @@ impl Tree {
         })
     }
 
-    /// Creates a node; gives its path.
+    /// Creates a node; returns its path.
     ///
     /// # Errors
-    /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say
-    /// nothing, no parent, no right to create children of it, a node that is there, an ephemeral parent, a
-    /// quota, too many nodes.
+    /// In the order in which ZooKeeper checks: an invalid time to live or path, empty rules, no
+    /// parent, no right to create children of it, an existing node, an ephemeral parent, a quota,
+    /// too many nodes.
     pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
         if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
             return Err(Code::BadArguments);
         }
-        // What a sequential node's name begins with may be nothing.
+        // The name of a sequential node may be empty before its number.
         let parent = Blob::new(parent_of(&create.path)?);
         let rules = Rules::of(&create.acl, by.identities)?;
         let above = self.get(&parent)?;
@@ -394,8 +399,8 @@ impl Tree {
     /// Deletes a node without children.
     ///
     /// # Errors
-    /// A path without a parent, a node that is always there, no parent, no right to delete children of
-    /// it, no such node, another version, children.
+    /// A path without a parent, a node that always exists, no parent, no right to delete children
+    /// of it, no such node, another version, children.
     pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
             return Err(Code::BadArguments);
@@ -410,7 +415,7 @@ impl Tree {
         Ok(self.remove(path, by.zxid))
     }
 
-    /// Deletes a node that is there and has no children.
+    /// Deletes an existing node without children.
     pub fn remove(&mut self, path: &Blob, zxid: Zxid) -> Undo {
         let node = self.nodes.swap_remove(path).expect("the node was looked up before");
         node.reapable_ms().map(|at_ms| self.reapable.remove(&(at_ms, path.clone())));
@@ -430,7 +435,7 @@ impl Tree {
     /// Sets a node's data.
     ///
     /// # Errors
-    /// In the order in which ZooKeeper looks: a path that cannot be, no such node, no right to set its
+    /// In the order in which ZooKeeper checks: an invalid path, no such node, no right to set its
     /// data, a quota, another version.
     pub fn set_data(
         &mut self,
@@ -459,8 +464,7 @@ impl Tree {
     /// Sets a node's rules.
     ///
     /// # Errors
-    /// A path that cannot be, rules that say nothing, no such node, no right to set them, another
-    /// version of them.
+    /// An invalid path, empty rules, no such node, no right to set them, another version of them.
     pub fn set_rules(
         &mut self,
         by: &By<'_>,
@@ -480,10 +484,10 @@ impl Tree {
         }))
     }
 
-    /// Whether a node is there, may be read and has a version.
+    /// Checks that a node exists, may be read and has a version.
     ///
     /// # Errors
-    /// A path that cannot be, no such node, no right to read it, another version.
+    /// An invalid path, no such node, no right to read it, another version.
     pub fn check(&self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         must_be_valid(path)?;
         let node = self.get(path)?;
@@ -491,7 +495,7 @@ impl Tree {
         fits(version, node.version).map(|()| Undo::Nothing)
     }
 
-    /// Takes back the last change.
+    /// Undoes the last change.
     pub fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Created(path, born, pzxid) => {

@@ -1,5 +1,5 @@
-//! Who watches what. This is the leader's memory and no part of the replicated state: clients say what
-//! they watch anew when they come back after a change of leaders.
+//! Watches of all sessions. They are the leader's memory and not part of the replicated state:
+//! clients set their watches again when they reconnect after a leader change.
 
 use super::acl::Rules;
 use super::path;
@@ -9,7 +9,7 @@ use super::tree::Change;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a session watches at one path: a sum of the bits below. Each can be removed by itself, as in
+/// Watches of a session at one path: a sum of the bits below. Each can be removed by itself, as in
 /// ZooKeeper since 3.9.
 type Kinds = u8;
 const DATA: Kinds = 1;
@@ -17,12 +17,12 @@ const CHILD: Kinds = 2;
 const LASTING: Kinds = 4;
 const RECURSIVE: Kinds = 8;
 const ALL: Kinds = 15;
-/// Those that are told once.
+/// Watches that fire once.
 const ONCE: Kinds = DATA | CHILD;
 
 fn kind(watch: Watch) -> Kinds {
     match watch {
-        // A watch on a node that is not there waits for it where one on its data would.
+        // A watch on a missing node is kept with those on data, and fires at its creation.
         Watch::Data | Watch::Exist => DATA,
         Watch::Child => CHILD,
         Watch::Persistent => LASTING,
@@ -35,34 +35,34 @@ fn kind(watch: Watch) -> Kinds {
 pub struct Watches {
     at: BTreeMap<Blob, BTreeMap<SessionId, Kinds>>,
     of: BTreeMap<SessionId, BTreeSet<Blob>>,
-    /// How many there are, each path of each session counted once.
+    /// Number of watches: each pair of a session and a path counts once.
     count: usize,
 }
 
 impl Watches {
-    /// How many paths are watched, each counted once for each session.
+    /// Number of watches: each pair of a session and a path counts once.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// How much is watched.
+    /// Figures about watches.
     pub fn count(&self) -> Watched {
         let (sessions, paths) = (self.of.len(), self.at.len());
         Watched { sessions, paths, watches: self.count }
     }
 
-    /// The paths that each session watches.
+    /// Paths that each session watches.
     pub fn list(&self) -> Vec<(SessionId, Vec<Blob>)> {
         let of = self.of.iter();
         of.map(|(session, paths)| (*session, paths.iter().cloned().collect())).collect()
     }
 
-    /// Whether nobody watches anything.
+    /// Whether no session watches anything.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// A session watches a path from now on.
+    /// Adds a watch of a session on a path.
     pub fn add(&mut self, session: SessionId, path: &Blob, watch: Watch) {
         let kinds = self.at.entry(path.clone()).or_default().entry(session).or_insert_with(|| {
             self.count += 1;
@@ -77,14 +77,14 @@ impl Watches {
         self.at.get(path).and_then(|at| at.get(&session)).is_some_and(|k| k & bits(which) != 0)
     }
 
-    /// A session has no such watches on a path any more. Tells whether it had some.
+    /// Removes such watches of a session on a path. Returns whether it had some.
     pub fn remove(&mut self, session: SessionId, path: &Blob, which: WatcherType) -> bool {
         let had = self.has(session, path, which);
         self.clear(session, path, bits(which));
         had
     }
 
-    /// A session watches nothing any more.
+    /// Removes all watches of a session.
     pub fn forget(&mut self, session: SessionId) {
         for path in self.of.remove(&session).unwrap_or_default() {
             if let Some(at) = self.at.get_mut(&path) {
@@ -116,8 +116,8 @@ impl Watches {
         }
     }
 
-    /// Something happened to a node: adds whom to tell what, in the order in which they are told, and
-    /// ends the watches that were set for one change.
+    /// Fires the watches on a node: adds the sessions to notify with their events, in order, and
+    /// removes the one-time watches.
     pub fn fire(&mut self, change: &Change, told: &mut Vec<(SessionId, Event, Rules)>) {
         let event = &change.event;
         if self.is_empty() {
@@ -157,8 +157,7 @@ impl Watches {
                 }
             }
         }
-        // Whoever watches all that is below is told of each node itself, not that a parent's children
-        // have changed.
+        // A recursive watch reports each node below instead of changed children of its parent.
         let recursive = fired & RECURSIVE;
         if recursive != 0 {
             for above in path::upwards(path) {
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_comes_or_goes_is_told_to_those_who_watch_the_parents_children() {
+    fn a_created_or_deleted_child_notifies_watches_on_the_parents_children() {
         let mut watches = Watches::default();
         let expected = [told(ANN, Happened::Children, "/a")];
         for happened in [Happened::Created, Happened::Deleted] {
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_node_is_told_once_to_whoever_watches_it_in_several_ways() {
+    fn a_deletion_notifies_a_session_once_whatever_its_watches() {
         let mut watches = Watches::default();
         for watch in [Watch::Data, Watch::Child, Watch::Persistent, Watch::Recursive] {
             watches.add(ANN, &Blob::from("/a"), watch);
@@ -238,7 +237,7 @@ mod tests {
             fire(&mut watches, Happened::Deleted, "/a"),
             [told(ANN, Happened::Deleted, "/a")]
         );
-        // The lasting ones stay and tell when it is there again.
+        // The persistent ones remain, and fire when the node exists again.
         assert_eq!(
             fire(&mut watches, Happened::Created, "/a"),
             [told(ANN, Happened::Created, "/a")]
@@ -270,7 +269,7 @@ mod tests {
             assert!(watches.remove(ANN, &path, WatcherType::Any));
             assert!(watches.is_empty());
         }
-        // The one that stays is still told of when the other one at the same path is removed.
+        // A persistent watch remains when the other one at the path is removed.
         let mut watches = Watches::default();
         watches.add(ANN, &path, Watch::Persistent);
         watches.add(ANN, &path, Watch::Child);
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_watch_tells_of_children_and_a_recursive_one_of_what_is_below() {
+    fn a_persistent_watch_reports_children_and_a_recursive_one_descendants() {
         let mut watches = Watches::default();
         watches.add(ANN, &Blob::from("/a"), Watch::Persistent);
         watches.add(BEN, &Blob::from("/"), Watch::Recursive);

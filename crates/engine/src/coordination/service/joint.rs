@@ -1,70 +1,72 @@
-//! A `multi` over several shards of a tree, at one of them: two-phase commit (Gray, 1978), with the part of
-//! each shard in its log. A session has at most one at a time.
+//! A `multi` over several shards of a tree, at one of them: two-phase commit (Gray, 1978), with the
+//! part of each shard in its log. A session has at most one at a time.
 //!
-//! It is *prepared*: the changes of this shard are tried and taken back, and what came of that is the vote.
-//! Until it is *decided*, the leader lets nothing be done that concerns the same branches
-//! (`shard/coordination/joints.rs`), so that what was tried once can be done later. It is committed if all
-//! its shards have prepared it and none of them votes against it; nothing else is needed to know that, so
-//! any gateway can find out what has to become of it, if the one that has begun it is lost: it *inquires* at
-//! all of them, and whoever knows nothing of it will not prepare it any more.
+//! The *prepare* step tries the changes of this shard and undoes them; the outcome is the vote.
+//! Until the `multi` is *decided*, the leader admits no request on the same branches
+//! (`shard/coordination/joints.rs`), so that changes that succeeded when tried can still be made.
+//! It is committed if all its shards have prepared it and none votes against it. The votes alone
+//! determine the decision, so if its gateway is lost, any other can complete it: that gateway
+//! *inquires* at all the shards, and a shard that does not know the `multi` will not prepare it any
+//! more.
 
 use super::{By, Change, Code, Coordination, Identity, Made, Reply, Session, SessionId, Zxid};
 use crate::coordination::branch::{Branch, Touched};
 use crate::ids::ShardId;
 use std::collections::BTreeSet;
 
-/// Which `multi` of a session: later ones are larger.
+/// Identity of a `multi` within a session: later ones are larger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JointId {
-    /// The number of the change at shard 0 with which the session has joined others for its connection.
+    /// Number of the change at shard 0 with which the session joined the other shards for its
+    /// connection.
     pub joined: Zxid,
-    /// Which one of that connection.
+    /// Number of the `multi` within the connection.
     pub number: u32,
 }
 
-/// The last `multi` of a session of which this shard has heard.
+/// Last `multi` of a session that this shard knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joint {
-    /// Which.
+    /// Identity of the `multi`.
     pub id: JointId,
-    /// What has become of it.
+    /// State of the `multi`.
     pub fate: Fate,
 }
 
-/// What has become of a `multi` at a shard.
+/// State of a `multi` at a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is prepared and not decided.
+    /// Prepared and not decided.
     Prepared(Box<Prepared>),
-    /// It is committed.
+    /// Committed.
     Committed,
-    /// It has no effect.
+    /// Without effect.
     Void,
 }
 
-/// The part of a shard that is prepared.
+/// Part of a prepared `multi` at this shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// All shards that have a part of it.
+    /// All shards that take part.
     pub shards: Vec<ShardId>,
-    /// What is done at this one.
+    /// Changes at this shard.
     pub changes: Vec<Change>,
-    /// Who asks, as far as was proved.
+    /// Authenticated identities of the client.
     pub identities: Vec<Identity>,
-    /// The vote: it can be done.
+    /// The vote: whether the changes succeeded when tried.
     pub sound: bool,
 }
 
 impl Prepared {
-    /// What it changes here.
+    /// Branches that the part changes.
     pub fn touches(&self) -> Touched {
         Touched::changes(&self.changes)
     }
 }
 
 impl Fate {
-    /// What is told who inquires: 2 of what is committed, 1 of what is prepared and can be, 0 of what has no
-    /// effect and never will.
+    /// Answer to an inquiry: 2 for a committed `multi`, 1 for one that is prepared with a vote in
+    /// favour, 0 for one without effect, now and for ever.
     pub fn number(&self) -> i32 {
         match self {
             Self::Committed => 2,
@@ -75,7 +77,7 @@ impl Fate {
 }
 
 impl Session {
-    /// Its `multi` that is prepared here and not decided.
+    /// The session's `multi` that is prepared here and not decided.
     pub fn prepared(&self) -> Option<(JointId, &Prepared)> {
         match &self.joint {
             Some(Joint { id, fate: Fate::Prepared(prepared) }) => Some((*id, prepared)),
@@ -85,7 +87,7 @@ impl Session {
 }
 
 impl Coordination {
-    /// What is known of a session, also while it ends.
+    /// State of a session, which may have begun to end.
     pub fn kept(&self, session: SessionId) -> Option<&Session> {
         let ending = || self.ending.get(&session).map(|ending| &ending.session);
         self.sessions.get(&session).or_else(ending)
@@ -96,14 +98,14 @@ impl Coordination {
         self.sessions.get_mut(&session).or(ending)
     }
 
-    /// The last of each session, also of those that end.
+    /// Last `multi` of each session, including sessions that have begun to end.
     pub fn joints(&self) -> impl Iterator<Item = (SessionId, &Joint)> {
         let ending = self.ending.iter().map(|(session, ending)| (session, &ending.session));
         let all = self.sessions.iter().chain(ending);
         all.filter_map(|(session, kept)| kept.joint.as_ref().map(|joint| (*session, joint)))
     }
 
-    /// What is prepared and not decided.
+    /// Every `multi` that is prepared and not decided.
     pub fn prepared(&self) -> impl Iterator<Item = (SessionId, &Prepared)> {
         self.joints().filter_map(|(session, joint)| match &joint.fate {
             Fate::Prepared(prepared) => Some((session, &**prepared)),
@@ -111,20 +113,20 @@ impl Coordination {
         })
     }
 
-    /// Reads back from a snapshot what is known of a session's last `multi`.
+    /// Restores a session's last `multi` from a snapshot.
     pub fn restore_joint(&mut self, session: SessionId, joint: Joint) {
         if let Some(kept) = self.kept_mut(session) {
             kept.joint = Some(joint);
         }
     }
 
-    /// Branches that are held.
+    /// Branches that prepared parts hold.
     pub(super) fn held_branches(&self) -> BTreeSet<Branch> {
         self.prepared().flat_map(|(_, prepared)| prepared.touches().branches).collect()
     }
 
-    /// Whether changes concern what the end of a session changes as well: its nodes are deleted whatever is
-    /// held.
+    /// Whether changes share a branch with the nodes of an ending session, which are deleted even
+    /// if the branch is held.
     fn have_ending_nodes(&self, changes: &[Change]) -> bool {
         let nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
         let ending = Touched::nodes(nodes).branches;
@@ -157,7 +159,7 @@ impl Coordination {
         Ok(reply)
     }
 
-    /// What is known of a `multi`. If that is nothing, it has no effect any more.
+    /// Answers an inquiry. An unknown `multi` becomes one without effect.
     pub(super) fn inquire(&mut self, session: SessionId, id: JointId) -> Reply {
         let Some(kept) = self.kept_mut(session) else { return Reply::Number(0) };
         match &kept.joint {
@@ -170,7 +172,7 @@ impl Coordination {
         }
     }
 
-    /// It is known what becomes of a `multi`.
+    /// Executes the decision about a `multi`.
     pub(super) fn decide(
         &mut self,
         by: &By<'_>,

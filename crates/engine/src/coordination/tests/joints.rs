@@ -1,11 +1,11 @@
-//! A `multi` over several shards, at one of them: prepared, and what becomes of it.
+//! A `multi` over several shards, at one of them: prepare and decision.
 
 use super::super::service::JointId;
 use super::super::spread::Step;
 use super::*;
 use crate::ids::ShardId;
 
-/// Which one, of a session.
+/// Identity of a session's `multi`.
 fn id(number: u32) -> JointId {
     JointId { joined: Zxid(1), number }
 }
@@ -27,7 +27,7 @@ impl World {
 }
 
 #[test]
-fn what_is_prepared_is_tried_and_is_there_when_that_is_decided() {
+fn prepared_changes_are_tried_and_take_effect_at_the_decision() {
     let (mut world, ann) = world();
     world.create(ann, Change::Create(create("/a"))).unwrap();
     let before = world.service.tree().clone();
@@ -35,18 +35,17 @@ fn what_is_prepared_is_tried_and_is_there_when_that_is_decided() {
     let vote = world.prepares(ann, 1, changes);
     let Reply::Multi(tried) = &vote else { panic!("{vote:?}") };
     assert!(tried.iter().all(Result::is_ok) && tried.len() == 3);
-    assert!(
-        *world.service.tree() == before && world.events.is_empty(),
-        "nobody sees anything of it"
-    );
+    assert!(*world.service.tree() == before && world.events.is_empty(), "it has no visible effect");
     assert_eq!(world.inquires(ann, 1), Reply::Number(1));
-    let Reply::Multi(done) = world.decides(ann, 1, true) else { panic!("it is carried out") };
+    let Reply::Multi(done) = world.decides(ann, 1, true) else {
+        panic!("the decision has no results")
+    };
     assert_eq!(done[0], tried[0], "the same name");
     assert_eq!(world.children("/a"), ["n-0000000000"]);
     assert_eq!(world.stat("/b").unwrap().ephemeral_owner, ann.0);
     assert_eq!(world.stat("/a").unwrap().mzxid, world.service.last());
     assert_eq!(world.events.len(), 3, "{:?}", world.events);
-    // It may be said twice, and is not undone.
+    // The decision may be repeated, and the opposite one has no effect.
     for again in [true, false] {
         assert_eq!(world.decides(ann, 1, again), Reply::Done);
         assert_eq!((world.inquires(ann, 1), world.events.len()), (Reply::Number(2), 0));
@@ -56,7 +55,7 @@ fn what_is_prepared_is_tried_and_is_there_when_that_is_decided() {
 }
 
 #[test]
-fn what_cannot_be_done_is_a_vote_against_it() {
+fn an_impossible_change_is_a_vote_against_the_multi() {
     let (mut world, ann) = world();
     let vote = world.prepares(ann, 1, vec![ephemeral("/a"), delete("/b", -1)]);
     assert_eq!(vote, Reply::Multi(vec![Err(Code::Ok), Err(Code::NoNode)]));
@@ -66,7 +65,7 @@ fn what_cannot_be_done_is_a_vote_against_it() {
 }
 
 #[test]
-fn who_has_said_that_nothing_is_prepared_prepares_it_no_more() {
+fn a_shard_prepares_no_multi_after_denying_it_at_an_inquiry() {
     let (mut world, ann) = world();
     assert_eq!(world.inquires(ann, 3), Reply::Number(0));
     for number in [2, 3] {
@@ -79,7 +78,7 @@ fn who_has_said_that_nothing_is_prepared_prepares_it_no_more() {
 }
 
 #[test]
-fn nobodys_wish_deletes_what_is_prepared() {
+fn the_leader_does_not_reap_nodes_of_a_prepared_branch() {
     let (mut world, ann) = world();
     world.create(ann, lasting("/a", Lasts::Ttl(1))).unwrap();
     world.create(ann, lasting("/b", Lasts::Ttl(1))).unwrap();

@@ -1,4 +1,4 @@
-//! Quotas: how much there is, and what is too much.
+//! Quotas: usage and limits.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_quotas_node_tells_how_much_there_is() {
     world.change(ann, delete("/a/b", -1)).unwrap();
     world.change(ann, delete("/a", -1)).unwrap();
     assert_eq!(told(&world, stats), ("count=0,bytes=0".to_owned(), 15));
-    // This one is nobody's.
+    // No quota owns this node.
     assert_eq!(told(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
 }
 
@@ -42,7 +42,7 @@ impl World {
         self.create(session, Change::Create(stats)).unwrap();
     }
 
-    /// How much there is, as a quota's node tells it.
+    /// Usage, as the quota's node reports it.
     fn used(&self, path: &str) -> String {
         let stats = Blob::from(format!("/zookeeper/quota{path}/zookeeper_stats"));
         match self.read(SessionId(0), Read::Data(stats)) {
@@ -55,7 +55,7 @@ impl World {
 const TOO_MUCH: Result<Reply, Code> = Err(Code::QuotaExceeded);
 
 #[test]
-fn what_is_beyond_a_hard_quota_is_refused_and_nothing_has_changed() {
+fn a_change_beyond_a_hard_quota_is_refused_without_effect() {
     let (mut world, ann) = world();
     world.create(ann, Change::Create(create("/a"))).unwrap();
     world.limit(ann, "/a", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=3");
@@ -65,7 +65,7 @@ fn what_is_beyond_a_hard_quota_is_refused_and_nothing_has_changed() {
     for change in [Change::Create(create("/a/c")), sequential("/a/s-"), ephemeral("/a/b/c")] {
         assert_eq!(world.change(ann, change), TOO_MUCH);
     }
-    // Before the version is looked at, as in ZooKeeper.
+    // The quota is checked before the version, as in ZooKeeper.
     assert_eq!(world.change(ann, set("/a/b", "12345", 9)), TOO_MUCH);
     assert_eq!(*world.service.tree(), before);
     assert!(world.events.is_empty());
@@ -73,7 +73,7 @@ fn what_is_beyond_a_hard_quota_is_refused_and_nothing_has_changed() {
     assert_eq!(world.change(ann, set("/a/b", "1234", 9)), Err(Code::BadVersion));
     world.change(ann, set("/a/b", "1234", 0)).unwrap();
     assert_eq!(world.used("/a"), "count=3,bytes=6");
-    // Whatever goes makes room; others are not concerned.
+    // Deletions make room; other paths are not concerned.
     world.create(ann, Change::Create(create("/ab"))).unwrap();
     world.write(ann, Write::Close).unwrap();
     assert_eq!(world.used("/a"), "count=2,bytes=5");
@@ -97,7 +97,7 @@ fn a_transaction_fits_as_a_whole_or_not_at_all() {
     assert_eq!(*world.service.tree(), before);
     world.write(ann, creates(&["/a/b", "/a/c"])).unwrap();
     assert_eq!(world.used("/a"), "count=3,bytes=3");
-    // What a transaction deletes makes room for what it creates.
+    // Deletions in a transaction make room for its creations.
     let swap = vec![delete("/a/b", -1), Change::Create(create("/a/d"))];
     world.write(ann, Write::Multi(swap)).unwrap();
     assert_eq!(world.children("/a"), ["c", "d"]);
@@ -116,7 +116,7 @@ fn where_there_is_too_much_already_less_is_not_refused() {
     world.change(ann, Change::SetData { path: Blob::from("/a"), data: None, version: -1 }).unwrap();
     let empty = Create { data: None, ..create("/a/b") };
     world.create(ann, Change::Create(empty)).unwrap();
-    // A soft limit refuses nobody; there are two nodes where one is allowed.
+    // A soft limit refuses nothing; there are two nodes where one is allowed.
     assert_eq!(world.service.tree().quotas().counted(), (1, 1));
     world.change(ann, delete("/a/b", -1)).unwrap();
     assert_eq!(world.service.tree().quotas().counted(), (1, 0));
@@ -132,11 +132,11 @@ fn quotas_come_and_go_with_their_nodes() {
     world.change(ann, set(limits, "countHardLimit=2", -1)).unwrap();
     world.create(ann, Change::Create(create("/a/b"))).unwrap();
     assert_eq!(world.change(ann, Change::Create(create("/a/c"))), TOO_MUCH);
-    // What does not read limits nothing.
+    // Unreadable data limit nothing.
     world.change(ann, set(limits, "many", -1)).unwrap();
     world.create(ann, Change::Create(create("/a/c"))).unwrap();
     world.change(ann, set(limits, "countHardLimit=2", -1)).unwrap();
-    // A change of limits that is taken back has not been; nor has their end.
+    // Undoing a change or a deletion of limits restores them.
     for first in [set(limits, "countHardLimit=9", -1), delete(limits, -1)] {
         world.write(ann, Write::Multi(vec![first, delete("/nowhere", -1)])).unwrap();
         assert_eq!(world.change(ann, Change::Create(create("/a/d"))), TOO_MUCH);
@@ -166,7 +166,7 @@ fn a_restored_tree_counts_as_the_one_that_was_kept() {
     let (mut world, ann) = world();
     world.create(ann, Change::Create(create("/a"))).unwrap();
     world.limit(ann, "/a", "countHardLimit=2");
-    // A quota for what is not there yet.
+    // A quota for a node that does not exist yet.
     world.limit(ann, "/later", "byteHardLimit=1");
     world.create(ann, Change::Create(create("/a/b"))).unwrap();
     world.create(ann, Change::Create(create("/later"))).unwrap();
