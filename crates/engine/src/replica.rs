@@ -238,7 +238,7 @@ impl<C: EntryCodec> Replica<C> {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.busy_us = now.mono_us;
         if self.leading.is_none() || self.splitting.is_some() {
-            return self.shard.turn_away(request.gateway, request.token, request.body);
+            return self.shard.outbox_mut().turn_away(request.gateway, request.token, request.body);
         }
         if let Body::Transfer { to } = request.body {
             return self.asked_to_hand_over(now, to, request);
@@ -305,7 +305,7 @@ impl<C: EntryCodec> Replica<C> {
     /// The next answer for a gateway.
     #[inline]
     pub fn poll(&mut self) -> Option<Response> {
-        self.shard.poll()
+        self.shard.outbox_mut().poll()
     }
 
     /// Everything that commits before this is settled here for good. Only a leader can tell.
@@ -356,9 +356,9 @@ impl<C: EntryCodec> Replica<C> {
         if self.leading.is_none()
             || self.splitting.is_some()
             || self.group.is_persisting()
-            || !self.shard.has_work()
+            || !self.shard.tail().has_work()
             || !self.group.may_propose()
-            || self.shard.is_patient(now) && self.handover.is_none()
+            || self.shard.tail().is_patient(now) && self.handover.is_none()
         {
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl<C: EntryCodec> Replica<C> {
     /// Until when outcomes of transactions may wait to be proposed, if any do. Nothing but the end of a
     /// turn is to be done about it.
     pub fn outcomes_due_us(&self) -> Option<u64> {
-        self.leading.and_then(|_| self.shard.outcomes_due_us())
+        self.leading.and_then(|_| self.shard.tail().outcomes_due_us())
     }
 
     /// What comes from now on goes into another log entry: this one is large enough.
@@ -469,7 +469,7 @@ impl<C: EntryCodec> Replica<C> {
             self.proposed.clear();
             self.wants_round = false;
             for (_, request) in std::mem::take(&mut self.parked) {
-                self.shard.turn_away(request.gateway, request.token, request.body);
+                self.shard.outbox_mut().turn_away(request.gateway, request.token, request.body);
             }
             self.handed_over();
             self.shard.step_down();

@@ -757,6 +757,6 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub fn has_answers(&self) -> bool {
         let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
         let more = !self.events.is_empty() || !self.told.is_empty();
-        more || active.any(|replica| replica.shard().has_answers())
+        more || active.any(|replica| !replica.shard().outbox().is_empty())
     }
 }

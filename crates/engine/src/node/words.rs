@@ -60,7 +60,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             if let Some(replica) = &mut self.replicas[shard] {
                 self.active.rouse(shard);
                 replica.hear(now, told);
-                if replica.shard().has_urgent() && !self.told.contains(&shard) {
+                if replica.shard().tail().has_urgent() && !self.told.contains(&shard) {
                     self.told.push(shard);
                 }
                 said.extend(replica.take_words());

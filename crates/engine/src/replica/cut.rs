@@ -14,7 +14,11 @@ impl<C: EntryCodec> Replica<C> {
             let reply = self.shard.cut_piece(now, (cut, piece), |part, bytes| {
                 codec.encode_part(part, bytes);
             });
-            return self.shard.answer(request.gateway, request.token, Answer::Reply(reply));
+            return self.shard.outbox_mut().answer(
+                request.gateway,
+                request.token,
+                Answer::Reply(reply),
+            );
         }
         self.at_shard(now, |shard| shard.handle(now, request));
     }

@@ -62,7 +62,7 @@ impl<C: EntryCodec> Replica<C> {
     pub(super) fn asked_to_hand_over(&mut self, now: Now, to: MachineId, request: Request) {
         let (gateway, token) = (request.gateway, request.token);
         if to == self.group.membership().own {
-            self.shard.answer(gateway, token, Answer::Reply(Reply::Ok));
+            self.shard.outbox_mut().answer(gateway, token, Answer::Reply(Reply::Ok));
         } else if self.hand_over(now, to) {
             self.handover.iter_mut().for_each(|handover| {
                 handover.asked.push(Request {
@@ -74,7 +74,11 @@ impl<C: EntryCodec> Replica<C> {
             });
         } else {
             let text = format!("machine {} has no replica of the shard", to.0);
-            self.shard.answer(gateway, token, Answer::Reply(ErrorReply::err(text).into()));
+            self.shard.outbox_mut().answer(
+                gateway,
+                token,
+                Answer::Reply(ErrorReply::err(text).into()),
+            );
         }
     }
 
@@ -89,7 +93,7 @@ impl<C: EntryCodec> Replica<C> {
         if self.handover.as_ref().is_some_and(|handover| handover.begun) {
             return Ok(());
         }
-        if self.shard.has_only_outcomes() {
+        if self.shard.tail().has_only_outcomes() {
             self.shard.close_entry();
         }
         self.propose_each(now, Shard::next_closed)
@@ -102,8 +106,8 @@ impl<C: EntryCodec> Replica<C> {
         let goes_on = if handover.begun {
             self.group.is_transferring()
         } else if self.proposed.is_empty()
-            && !self.shard.has_closed()
-            && !self.shard.has_only_outcomes()
+            && !self.shard.tail().has_closed()
+            && !self.shard.tail().has_only_outcomes()
         {
             handover.begun = true;
             self.group.transfer(handover.to)
@@ -115,14 +119,18 @@ impl<C: EntryCodec> Replica<C> {
         }
         for Request { gateway, token, .. } in self.end_handover() {
             let text = "the machine did not take the lead in time: try again, or another machine";
-            self.shard.answer(gateway, token, Answer::Reply(ErrorReply::err(text).into()));
+            self.shard.outbox_mut().answer(
+                gateway,
+                token,
+                Answer::Reply(ErrorReply::err(text).into()),
+            );
         }
     }
 
     /// The lead has ended.
     pub(super) fn handed_over(&mut self) {
         for Request { gateway, token, body, .. } in self.end_handover() {
-            self.shard.turn_away(gateway, token, body);
+            self.shard.outbox_mut().turn_away(gateway, token, body);
         }
     }
 

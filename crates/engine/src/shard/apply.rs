@@ -5,14 +5,15 @@
 //! it. What the leader has done before the record was committed is in the state's own marks and in
 //! [`AheadOfLog`]; a record does no more at the leader than is left to do.
 
+use super::Shard;
 use super::ahead::AheadOfLog;
 use super::coordination::joints;
 use super::coordination::units::{self, AskCame, AskSettled};
+use super::core::Core;
 use super::state::{ApplyOutcome, Executed, State};
 use super::streams::ChainEffect;
-use super::transfer::cut;
+use super::tail::{Batch, Recipient, RecipientKind};
 use super::transfer::snapshot::Writers;
-use super::{Batch, Recipient, RecipientKind, Shard};
 use crate::coordination::Ask;
 use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Done, JointId};
@@ -63,7 +64,7 @@ impl State {
         record: &'r LogRecord,
         ctx: &Ctx,
         ahead: &mut AheadOfLog,
-        mut writers: Writers<'_>,
+        writers: &mut Writers,
     ) -> Effect<'r> {
         match record {
             LogRecord::Apply(apply) => {
@@ -114,7 +115,7 @@ impl State {
             }
             LogRecord::Settle { stream, units } => {
                 let executed = self.settle_units(*stream, units, ahead);
-                let asks = self.settle_asks(*stream, units, ctx, ahead, &mut writers);
+                let asks = self.settle_asks(*stream, units, ctx, ahead, writers);
                 Effect::Settled { stream: *stream, executed, asks }
             }
             LogRecord::Refuse(stream) => {
@@ -178,7 +179,7 @@ impl State {
         fates: &[(u32, Place)],
         ctx: &Ctx,
         ahead: &AheadOfLog,
-        writers: &mut Writers<'_>,
+        writers: &mut Writers,
     ) -> Option<Vec<AskSettled>> {
         if self.asks().is_empty() {
             return None;
@@ -206,14 +207,14 @@ impl State {
 
 impl Shard {
     fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Effect<'r> {
-        let writers = Writers::of(&mut self.snapshot, cut::writer(&mut self.cut));
-        self.state.apply(record, ctx, &mut self.ahead, writers)
+        let Core { state, ahead, writers, .. } = &mut self.core;
+        state.apply(record, ctx, ahead, writers)
     }
 
     /// Applies an entry of another leader, or one that was read back at a start.
     pub fn replay(&mut self, now: Now, entry: Entry) {
-        self.state.tell_time(now.mono_us);
-        self.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
+        self.core.state.tell_time(now.mono_us);
+        self.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
         for (ts, record) in entry.timed() {
             let ctx = ctx_at(entry.now_ms, entry.seed, ts);
             if let Effect::Split { child, state } = self.apply(record, &ctx) {
@@ -225,9 +226,8 @@ impl Shard {
     /// Applies the oldest entry that was closed and not yet committed, which is durable on a majority now,
     /// and acts on what came of it.
     pub fn committed(&mut self, now: Now) {
-        let Some(batch) = self.in_flight.pop_front() else { return };
-        self.state.tell_time(now.mono_us);
-        self.applied = batch.number;
+        let Some(batch) = self.core.tail.commit_next() else { return };
+        self.core.state.tell_time(now.mono_us);
         // What comes behind in this entry is not on its way any more, and is not carried out.
         let certain = std::mem::take(&mut self.lead_is_certain);
         for (index, record) in batch.records.iter().enumerate() {
@@ -254,15 +254,15 @@ impl Shard {
                 let RecipientKind::Vote(txn) = target.kind else { return };
                 let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
                 let prepared = Answer::Prepared { bound: ctx.ts };
-                self.answer(entry.gateway, target.token, prepared);
+                self.core.answer(entry.gateway, target.token, prepared);
             }
             Effect::Voided(txn) => {
                 self.voiding.remove(&txn);
-                self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
+                self.core.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
             }
             Effect::Flushed => {
-                self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+                self.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
+                self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
             Effect::Coordinated { command, held, done } => {
                 self.command_committed(now, command, target, (held, done));
@@ -279,13 +279,13 @@ impl Shard {
             Effect::Refused(stream) => self.stream_refused(stream),
             Effect::Chain(effect) => self.act_on_chain(now, effect),
             Effect::Remembered => {
-                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+                self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
             Effect::Resolved(request, took_effect) => {
                 let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
                     Answer::Reply(Reply::Int(took_effect.into()))
                 });
-                self.answer(target.gateway, target.token, answer);
+                self.core.answer(target.gateway, target.token, answer);
                 self.close_request(request);
             }
         }
@@ -300,20 +300,20 @@ impl Shard {
         target: Recipient,
         ctx: &Ctx,
     ) {
-        self.stats.operations += apply.ops.len() as u64;
-        self.recent.iter_mut().for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
+        self.core.stats.operations += apply.ops.len() as u64;
+        self.core.recent.iter_mut().for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
         if target.kind == RecipientKind::Named {
             self.turns.is_named(target);
         }
-        if target.kind != RecipientKind::Nobody {
+        if target.kind != RecipientKind::Silent {
             self.count_locks(apply, &outcome, ctx);
         }
         self.tell(now, target, outcome, ctx.ts);
-        if target.kind == RecipientKind::Nobody
+        if target.kind == RecipientKind::Silent
             && let Some((key, _)) = apply.ops.first()
             && self.reaping.remove(key)
         {
-            self.stats.expired += 1;
+            self.core.stats.expired += 1;
         }
     }
 
@@ -321,8 +321,8 @@ impl Shard {
     fn land(&mut self, batch: &Batch) {
         for record in &batch.records {
             for (key, op) in record.ops() {
-                if op.is_write() && self.locks.land(key, batch.number) {
-                    self.dirty.push(key.clone());
+                if op.is_write() {
+                    self.core.locks.land(key, batch.number);
                 }
             }
         }

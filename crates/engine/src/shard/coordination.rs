@@ -97,13 +97,13 @@ impl Leader {
 impl Shard {
     /// How much there is of what.
     pub fn survey(&self) -> Survey {
-        let survey = Survey::of(self.state.coordination(), self.known_watches());
-        if self.config.id == HOME { survey } else { survey.of_part() }
+        let survey = Survey::of(self.core.state.coordination(), self.known_watches());
+        if self.core.config.id == HOME { survey } else { survey.of_part() }
     }
 
     /// Who there is, and what each has.
     pub fn list_sessions(&self) -> Listed {
-        Listed::of(self.state.coordination(), self.known_watches())
+        Listed::of(self.core.state.coordination(), self.known_watches())
     }
 
     /// What is watched, if this replica leads.
@@ -114,10 +114,10 @@ impl Shard {
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
         self.coordination =
-            Leader { reap_us: Some(now.mono_us + self.config.reap_us), ..Leader::default() };
+            Leader { reap_us: Some(now.mono_us + self.core.config.reap_us), ..Leader::default() };
         // Others are told when a session has ended.
-        let sessions = self.state.coordination().sessions().iter();
-        for (session, kept) in sessions.filter(|_| self.config.id == HOME) {
+        let sessions = self.core.state.coordination().sessions().iter();
+        for (session, kept) in sessions.filter(|_| self.core.config.id == HOME) {
             self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
         }
         self.watch_over_ends(now);
@@ -128,20 +128,20 @@ impl Shard {
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
     /// whether their time has come is decided by the time of the entry, as all replicas read it.
     pub(super) fn reap_nodes(&mut self, now: Now) {
-        let first_ms = self.state.coordination().tree().reapable_ms();
+        let first_ms = self.core.state.coordination().tree().reapable_ms();
         if self.coordination.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
             return;
         }
-        self.coordination.reap_us = Some(now.mono_us + self.config.reap_us);
+        self.coordination.reap_us = Some(now.mono_us + self.core.config.reap_us);
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            self.log_command(Command::of(SessionId::default(), Write::Reap), Recipient::nobody());
+            self.log_command(Command::of(SessionId::default(), Write::Reap), Recipient::none());
         }
     }
 
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
-        let service = self.state.coordination();
+        let service = self.core.state.coordination();
         let Leader { liveness, ends, .. } = &mut self.coordination;
         let (units, joints) = (&ends.units, &ends.joints.held);
         // What it has asked comes first.
@@ -149,13 +149,13 @@ impl Shard {
         // What somebody has prepared is about nodes as they are now.
         let leaves = |session| !joints.is_empty() && joints.bar(&left_by(service, session));
         for session in liveness.silent(now.mono_us, |session| asks(session) || leaves(session)) {
-            self.log_command(Command::of(session, Write::Close), Recipient::nobody());
+            self.log_command(Command::of(session, Write::Close), Recipient::none());
         }
     }
 
     fn log_command(&mut self, command: Command, target: Recipient) {
         *self.coordination.writing.entry(command.session).or_default() += 1;
-        self.log(LogRecord::Coordinate(Box::new(command)), target);
+        self.core.log(LogRecord::Coordinate(Box::new(command)), target);
     }
 
     /// A request of a gateway about the service.
@@ -167,8 +167,8 @@ impl Shard {
             && let Some(session) = session.filter(|session| self.coordination.is_behind(*session))
         {
             // It sees what its session has sent before, and nothing of what comes behind it.
-            self.close_entry();
-            self.after.push_back((self.tail(), request));
+            self.core.tail.close();
+            self.after.push_back((self.core.tail.newest(), request));
             *self.coordination.waiting.entry(session).or_default() += 1;
             return;
         }
@@ -211,9 +211,9 @@ impl Shard {
         }
         let reply = match *ask {
             Ask::Write(Command { write: Write::Spread(Step::Over(_)), .. })
-                if self.state.coordination().last() > Zxid::default() =>
+                if self.core.state.coordination().last() > Zxid::default() =>
             {
-                let over = self.state.coordination().spread().count();
+                let over = self.core.state.coordination().spread().count();
                 Ok(Reply::Number(i32::from(over)))
             }
             Ask::Write(command) => {
@@ -222,7 +222,7 @@ impl Shard {
                     return self.answer_asked(gateway, token, session, Err(code));
                 }
                 session.into_iter().for_each(|s| self.coordination.liveness.hear(s, now.mono_us));
-                let sessions = self.state.coordination().sessions();
+                let sessions = self.core.state.coordination().sessions();
                 if let Write::Spread(Step::Enter { joined, .. }) = command.write
                     && sessions.get(&command.session).is_none_or(|kept| joined > kept.entered)
                 {
@@ -245,7 +245,7 @@ impl Shard {
                 Some(code) => Err(code),
                 None => {
                     self.coordination.liveness.hear(session, now.mono_us);
-                    let seen = units::see(self.state.coordination(), session, &of);
+                    let seen = units::see(self.core.state.coordination(), session, &of);
                     self.of_session(session, of, seen)
                 }
             },
@@ -255,7 +255,7 @@ impl Shard {
 
     /// Why a gateway may ask nothing about a session, if so.
     fn misses(&self, gateway: GatewayId, session: SessionId) -> Option<Code> {
-        if !self.state.coordination().sessions().contains_key(&session) {
+        if !self.core.state.coordination().sessions().contains_key(&session) {
             return Some(self.why_not(session));
         }
         let here = self.coordination.homes.get(&session).is_some_and(|h| h.gateway == gateway);
@@ -265,7 +265,7 @@ impl Shard {
     /// Why a session that is not there is refused. One that ends and is at other shards may do something
     /// there until it has ended: its client is not told before.
     fn why_not(&self, session: SessionId) -> Code {
-        let ending = self.state.coordination().ending().get(&session);
+        let ending = self.core.state.coordination().ending().get(&session);
         let ends = ending.is_some_and(|ending| !ending.finished);
         if ends { Code::SessionMoved } else { Code::SessionExpired }
     }
@@ -273,7 +273,7 @@ impl Shard {
     /// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
     /// spread.
     fn is_of_another_shard(&self, ask: &Ask) -> bool {
-        let spread = self.state.coordination().spread();
+        let spread = self.core.state.coordination().spread();
         let place = match ask {
             _ if !spread.is_spread() => return false,
             Ask::Write(command) => spread.place_of_write(&command.write),
@@ -305,7 +305,7 @@ impl Shard {
         session: SessionId,
         password: &[u8],
     ) -> Result<Reply, Code> {
-        let kept = self.state.coordination().sessions().get(&session);
+        let kept = self.core.state.coordination().sessions().get(&session);
         let kept = kept.ok_or_else(|| self.why_not(session))?;
         if kept.password != *password {
             return Err(Code::SessionExpired);
@@ -375,18 +375,18 @@ impl Shard {
         session: Option<SessionId>,
         reply: Result<Reply, Code>,
     ) {
-        let zxid = self.state.coordination().last();
+        let zxid = self.core.state.coordination().last();
         let told = session.map_or(0, |session| self.coordination.told(session));
         let answered = Answered { reply, zxid, told };
-        self.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
+        self.core.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
     }
 
     fn tell_session(&mut self, session: SessionId, told: Told) {
         let Some(home) = self.coordination.homes.get_mut(&session) else { return };
         home.told += 1;
         let gateway = home.gateway;
-        let shard = self.config.id;
-        self.notice(gateway, Token::default(), Notice::Session { shard, session, told });
+        let shard = self.core.config.id;
+        self.core.notice(gateway, Token::default(), Notice::Session { shard, session, told });
     }
 
     /// A change is committed, of a session whose `multi` held something before. Sessions that watch what it
@@ -398,7 +398,7 @@ impl Shard {
         target: Recipient,
         (held, Done { reply, events }): (Option<(JointId, Touched)>, Done),
     ) {
-        let zxid = self.state.coordination().last();
+        let zxid = self.core.state.coordination().last();
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
         count_down(&mut self.coordination.writing, &session);
@@ -418,7 +418,7 @@ impl Shard {
             self.answer_asked(target.gateway, target.token, Some(session), reply);
         }
         if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
-            if target.kind == RecipientKind::Nobody {
+            if target.kind == RecipientKind::Silent {
                 self.tell_session(session, Told::Ended);
             }
             self.coordination.liveness.end(session);

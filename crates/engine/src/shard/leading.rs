@@ -6,15 +6,16 @@
 
 use super::coordination::Leader;
 use super::streams::is_own;
-use super::{Batch, OpenTxn, Recipient, RecipientKind, Shard};
+use super::{OpenTxn, Shard};
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
-use crate::ids::{GatewayId, Token, TxnId};
+use crate::ids::TxnId;
 use crate::message::{Answer, Body, Refusal};
 use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::grants::claims_of;
 use crate::shard::locking::locks::LockTable;
+use crate::shard::tail::{Abandoned, Batch, Recipient, RecipientKind};
 use crate::shard::waiting::blocked::Blocked;
 use adt::Timestamp;
 
@@ -31,22 +32,26 @@ impl Shard {
     /// This replica leads the shard in `term` from now on, and has applied everything that was committed
     /// before. Prepared transactions get their locks back.
     pub fn lead(&mut self, now: Now, term: u64) {
-        self.ahead = AheadOfLog::of_lead(term);
+        self.core.ahead = AheadOfLog::of_lead(term);
         self.streams.term = term;
-        self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-        let ahead: Vec<_> =
-            self.state.unsettled().filter(|(txn, _)| !self.state.is_of_stream(*txn)).collect();
+        self.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
+        let ahead: Vec<_> = self
+            .core
+            .state
+            .unsettled()
+            .filter(|(txn, _)| !self.core.state.is_of_stream(*txn))
+            .collect();
         for (txn, commit) in ahead {
             // This replica led before, and acted on decisions that others have not heard of.
-            self.log(LogRecord::Outcome { txn, commit }, Recipient::nobody());
-            self.move_clock(commit.unwrap_or_default());
-            self.state.decide(txn, commit, &mut self.ahead);
+            self.core.log(LogRecord::Outcome { txn, commit }, Recipient::none());
+            self.core.move_clock(commit.unwrap_or_default());
+            self.core.state.decide(txn, commit, &mut self.core.ahead);
         }
-        self.ahead.take_moved();
-        let transactions = self.state.prepared().values().filter(|p| !p.is_unit());
+        self.core.ahead.take_moved();
+        let transactions = self.core.state.prepared().values().filter(|p| !p.is_unit());
         let prepared: Vec<_> = transactions.cloned().collect();
         if !prepared.is_empty() {
-            self.track(now);
+            self.core.track(now);
         }
         for inherited in prepared {
             let (txn, prepare) = (inherited.prepare.txn, inherited.prepare);
@@ -80,34 +85,30 @@ impl Shard {
 
     /// This replica does not lead the shard any more. Everybody who waits for an answer gets one.
     pub fn step_down(&mut self) {
-        let building = std::mem::take(&mut self.building);
-        let number = building.number;
-        for batch in std::mem::take(&mut self.in_flight) {
+        let Abandoned { proposed, unproposed } = self.core.tail.abandon();
+        for batch in proposed {
             self.give_up(batch, GivenUp::After);
         }
-        for batch in std::mem::take(&mut self.closed) {
+        for batch in unproposed {
             self.give_up(batch, GivenUp::Before);
         }
-        self.give_up(building, GivenUp::Before);
-        self.building = Batch { number: number + 1, ..Batch::default() };
-        self.applied = number;
         for (_, waiter) in std::mem::take(&mut self.waiters) {
             let request = waiter.request;
             if is_own(&request.body) {
                 continue;
             }
-            self.turn_away(request.gateway, request.token, request.body);
+            self.core.turn_away(request.gateway, request.token, request.body);
         }
         let followers = std::mem::take(&mut self.behind);
         let after = std::mem::take(&mut self.after).into_iter().map(|(_, request)| request);
         let behind_whole = std::mem::take(&mut self.behind_whole);
         self.whole = None;
         for request in after.chain(followers).chain(behind_whole) {
-            self.turn_away(request.gateway, request.token, request.body);
+            self.core.turn_away(request.gateway, request.token, request.body);
         }
         for (_, requests) in std::mem::take(&mut self.resolving) {
             for request in requests {
-                self.turn_away(request.gateway, request.token, request.body);
+                self.core.turn_away(request.gateway, request.token, request.body);
             }
         }
         self.turn_all_away();
@@ -117,37 +118,28 @@ impl Shard {
             self.give_up_txn(txn, entry);
         }
         self.give_up_streams();
-        self.state.renounce(std::mem::take(&mut self.ahead));
+        self.core.state.renounce(std::mem::take(&mut self.core.ahead));
         self.giving = None;
-        self.locks = LockTable::new(self.config.concurrency);
-        self.tracking_until_us = None;
+        self.core.locks = LockTable::new(self.core.config.concurrency);
         self.wounded.clear();
         self.open_requests.clear();
         self.probing.clear();
         self.voiding.clear();
         self.reaping.clear();
-        self.dirty.clear();
         self.blocked = Blocked::default();
-        self.foreseen.clear();
+        self.core.foreseen.clear();
         self.give_up_ends();
         self.coordination = Leader::default();
     }
 
-    /// Nothing of a request has happened here.
-    pub(crate) fn turn_away(&mut self, gateway: GatewayId, token: Token, body: Body) {
-        if let Some(answer) = body.not_taken() {
-            self.answer(gateway, token, answer);
-        }
-    }
-
     fn give_up_txn(&mut self, txn: TxnId, entry: OpenTxn) {
         if let Some((_, target)) = entry.unlogged {
-            self.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
+            self.core.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
         }
-        let commit = self.state.prepared().get(&txn).and_then(|p| p.commit);
+        let commit = self.core.state.prepared().get(&txn).and_then(|p| p.commit);
         for (gateway, token) in entry.decided.into_iter().chain(entry.askers) {
             if commit.is_some() {
-                self.turn_away(gateway, token, Body::Decide { txn, commit });
+                self.core.turn_away(gateway, token, Body::Decide { txn, commit });
             }
         }
     }
@@ -156,7 +148,7 @@ impl Shard {
         for (record, target) in batch.records.into_iter().zip(batch.targets) {
             let (gateway, token) = (target.gateway, target.token);
             let body = match (record, target.kind) {
-                (_, RecipientKind::Nobody | RecipientKind::Named) => continue,
+                (_, RecipientKind::Silent | RecipientKind::Named) => continue,
                 (_, RecipientKind::Turn) if self.turns.was_told(target) => continue,
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
@@ -167,7 +159,7 @@ impl Shard {
                     self.turn_again(gateway, token, apply)
                 }
                 _ if how == GivenUp::After => {
-                    self.answer(gateway, token, Answer::Unknown);
+                    self.core.answer(gateway, token, Answer::Unknown);
                     continue;
                 }
                 (LogRecord::Apply(apply), RecipientKind::Replies) => Body::Apply(apply),
@@ -179,11 +171,11 @@ impl Shard {
                     Body::Coordinate(Box::new(Ask::Write(*command)))
                 }
                 _ => {
-                    self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
+                    self.core.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
                     continue;
                 }
             };
-            self.turn_away(gateway, token, body);
+            self.core.turn_away(gateway, token, body);
         }
     }
 }

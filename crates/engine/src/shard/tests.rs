@@ -25,9 +25,12 @@ mod whole;
 use super::*;
 use crate::entry::{Apply, Prepare, SnapshotPart};
 use crate::ids::MachineId;
-use crate::message::{Guard, Refusal, Version};
+use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
+use crate::message::{Answer, Concurrency, Guard, Notice, Version};
+use crate::shard::tail::TRACKING_US;
 use adt::key::KeyOp;
-use adt::{Op, set};
+use adt::random::mix;
+use adt::{Op, Reply, set};
 
 const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
 
@@ -65,7 +68,7 @@ impl Story {
 
     /// What a guard may ask of a record now.
     fn version(&self, key: &[u8]) -> Version {
-        self.shard.state.version(key, &self.shard.ahead)
+        self.shard.core.state.version(key, &self.shard.core.ahead)
     }
 
     pub(super) fn ask(&mut self, body: Body) -> u64 {
@@ -98,7 +101,7 @@ impl Story {
         while let Some(entry) = self.end_turn() {
             self.shard.keep(entry, 0);
         }
-        while !self.shard.in_flight.is_empty() {
+        while self.shard.core.tail.oldest_proposed().is_some() {
             self.shard.committed(self.now);
         }
     }
@@ -118,7 +121,9 @@ impl Story {
     }
 
     pub(super) fn answers(&mut self) -> Vec<(u64, Answer)> {
-        std::iter::from_fn(|| self.shard.poll()).map(|r| (r.token.0, r.answer)).collect()
+        std::iter::from_fn(|| self.shard.outbox_mut().poll())
+            .map(|r| (r.token.0, r.answer))
+            .collect()
     }
 
     /// Answers in short form, for comparison.
@@ -455,7 +460,7 @@ fn an_abort_before_the_prepare_is_durable_leaves_nothing() {
     story.ask(read("s", card()));
     assert_eq!(story.seen(), ["3 = 0"]);
     assert!(story.shard.state().prepared().is_empty());
-    assert!(story.shard.locks.is_empty());
+    assert!(story.shard.core.locks.is_empty());
 }
 
 #[test]
@@ -619,7 +624,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         LogRecord::Prepare(Prepare { txn: txn(id), participants, apply: apply(&[("s", op)]) })
     };
     let decided = LogRecord::Outcome { txn: txn(2), commit: Some(Timestamp(500)) };
-    let mut shard = Shard::new(Story::new().shard.config);
+    let mut shard = Shard::new(Story::new().shard.core.config);
     // The second one is decided, and waits because the first one may come before it.
     let records = vec![prepared(1, add("a")), prepared(2, card()), decided];
     let entry = Entry { now_ms: 1, ts: Timestamp(100), seed: 0, records };
@@ -633,7 +638,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         reader.take(part).unwrap();
     }
     let (header, state) = reader.finish().unwrap();
-    let mut restored = Shard::restored(shard.config, state, header.clock);
+    let mut restored = Shard::restored(shard.core.config, state, header.clock);
     assert_eq!(snapshot_of(&mut restored), parts);
 }
 
@@ -689,7 +694,7 @@ fn replaying_the_log_gives_the_same_state() {
     story.ask(decide(1, Some(ts)));
     story.ask(one("s", Op::Set(set::Op::Pop(None))));
     keep(&mut story);
-    let mut follower = Shard::new(story.shard.config);
+    let mut follower = Shard::new(story.shard.core.config);
     for entry in log {
         follower.replay(story.now, entry);
     }

@@ -200,7 +200,7 @@ impl World {
             }
         }
         for s in 0..self.shards.len() {
-            while let Some(response) = self.shards[s].poll() {
+            while let Some(response) = self.shards[s].outbox_mut().poll() {
                 let way = (s, usize::from(response.gateway.worker));
                 self.to_gateways.entry(way).or_default().push_back(response);
             }
@@ -219,7 +219,7 @@ impl World {
         let near = self.near.iter().map(|(w, q)| (w, !q.is_empty())).filter_map(open);
         steps.extend(near.map(|(a, b)| Step::Near(a, b)));
         for s in 0..self.shards.len() {
-            if self.shards[s].has_work() {
+            if self.shards[s].tail().has_work() {
                 steps.push(Step::EndTurn(s));
             }
             if self.in_log[s] > 0 {

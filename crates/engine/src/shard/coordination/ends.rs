@@ -156,7 +156,7 @@ impl Shard {
         let ends = &mut self.coordination.ends;
         if ends.held.len() >= FROZEN_REQUESTS_MAX {
             // Its client cannot go on as if this had been asked.
-            return self.answer(request.gateway, request.token, Answer::Unknown);
+            return self.core.answer(request.gateway, request.token, Answer::Unknown);
         }
         if let Some(session) = session_of(&request) {
             ends.holding.insert(session);
@@ -184,7 +184,7 @@ impl Shard {
 
     /// A session has begun to end here: its nodes are hidden until it is known that it has.
     fn hide_nodes(&mut self, session: SessionId) {
-        if let Some(ending) = self.state.coordination().ending().get(&session) {
+        if let Some(ending) = self.core.state.coordination().ending().get(&session) {
             let nodes = ending.session.ephemerals.iter().cloned();
             self.coordination.ends.hidden.hide(session, nodes);
         }
@@ -194,7 +194,7 @@ impl Shard {
     pub(super) fn ends_go_on(&mut self, now: Now, command: &Command, target: Recipient) -> bool {
         let session = command.session;
         match &command.write {
-            Write::Close if self.state.coordination().ending().contains_key(&session) => {
+            Write::Close if self.core.state.coordination().ending().contains_key(&session) => {
                 if target.kind == RecipientKind::Coordinated {
                     let told = self.coordination.told(session);
                     self.coordination.ends.askers.insert(session, (target, told));
@@ -214,9 +214,9 @@ impl Shard {
             Write::Spread(Step::Finish) => {
                 let asker = self.coordination.ends.askers.remove(&session);
                 if let Some((Recipient { gateway, token, .. }, told)) = asker {
-                    let (reply, zxid) = (Ok(Reply::Done), self.state.coordination().last());
+                    let (reply, zxid) = (Ok(Reply::Done), self.core.state.coordination().last());
                     let answered = Box::new(Answered { reply, zxid, told });
-                    self.answer(gateway, token, Answer::Coordinated(answered));
+                    self.core.answer(gateway, token, Answer::Coordinated(answered));
                 }
                 self.coordination.ends.hidden.show(session);
                 self.go_on_after_ends(now);
@@ -248,28 +248,28 @@ impl Shard {
 
     /// A gateway is to carry the word of this end.
     fn remind_of(&mut self, session: SessionId) {
-        let Some(ending) = self.state.coordination().ending().get(&session) else { return };
+        let Some(ending) = self.core.state.coordination().ending().get(&session) else { return };
         let (ended, finished) = (ending.ended, ending.finished);
         let shards = ending.session.joined.iter().copied().collect();
         let notice = Notice::Ending { session, ended, finished, shards };
-        self.notice(self.config.beside, Token::default(), notice);
+        self.core.notice(self.core.config.beside, Token::default(), notice);
     }
 
     /// Ends that are not complete are said again now and then: whoever carried the word may be lost.
     pub(in super::super) fn remind_of_ends(&mut self, now: Now) {
         let due = self.coordination.ends.again_us.is_some_and(|at_us| at_us <= now.mono_us);
-        if self.config.id != HOME || !due {
+        if self.core.config.id != HOME || !due {
             return;
         }
-        let ending: Vec<_> = self.state.coordination().ending().keys().copied().collect();
+        let ending: Vec<_> = self.core.state.coordination().ending().keys().copied().collect();
         self.coordination.ends.again_us = Some(now.mono_us + ENDS_AGAIN_US);
         ending.into_iter().for_each(|session| self.remind_of(session));
     }
 
     /// A lead begins: what the one before it has begun to end goes on.
     pub(super) fn watch_over_ends(&mut self, now: Now) {
-        self.coordination.ends.again_us = (self.config.id == HOME).then_some(now.mono_us);
-        let ending: Vec<_> = self.state.coordination().ending().keys().copied().collect();
+        self.coordination.ends.again_us = (self.core.config.id == HOME).then_some(now.mono_us);
+        let ending: Vec<_> = self.core.state.coordination().ending().keys().copied().collect();
         ending.into_iter().for_each(|session| self.hide_nodes(session));
     }
 
@@ -277,10 +277,10 @@ impl Shard {
     pub(in super::super) fn give_up_ends(&mut self) {
         let ends = std::mem::take(&mut self.coordination.ends);
         for (_, (asker, _)) in ends.askers {
-            self.answer(asker.gateway, asker.token, Answer::Unknown);
+            self.core.answer(asker.gateway, asker.token, Answer::Unknown);
         }
         for request in ends.held {
-            self.turn_away(request.gateway, request.token, request.body);
+            self.core.turn_away(request.gateway, request.token, request.body);
         }
     }
 }

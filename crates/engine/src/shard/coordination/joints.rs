@@ -62,7 +62,7 @@ impl Shard {
     ) {
         let Write::Spread(step) = &command.write else { return };
         let session = command.session;
-        let after = prepared_by(self.state.coordination(), session);
+        let after = prepared_by(self.core.state.coordination(), session);
         let joints = &mut self.coordination.ends.joints;
         let over = match (step, &after) {
             (Step::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {
@@ -96,13 +96,17 @@ impl Shard {
     ) {
         let home = self.coordination.homes.get(&session);
         let told = home.filter(|home| home.gateway == gateway).map_or(u64::MAX, |home| home.told);
-        let zxid = self.state.coordination().last();
-        self.answer(gateway, token, Answer::Coordinated(Box::new(Answered { reply, zxid, told })));
+        let zxid = self.core.state.coordination().last();
+        self.core.answer(
+            gateway,
+            token,
+            Answer::Coordinated(Box::new(Answered { reply, zxid, told })),
+        );
     }
 
     /// A lead begins: what is prepared is held, and somebody is to find out what becomes of it.
     pub(super) fn watch_over_joints(&mut self, now: Now) {
-        for (session, prepared) in self.state.coordination().prepared() {
+        for (session, prepared) in self.core.state.coordination().prepared() {
             let joints = &mut self.coordination.ends.joints;
             joints.held.come(session, &prepared.touches());
             joints.again_us.insert(session, now.mono_us);
@@ -118,10 +122,10 @@ impl Shard {
             due.push(*session);
         }
         for session in due {
-            let kept = self.state.coordination().kept(session);
+            let kept = self.core.state.coordination().kept(session);
             let Some((id, prepared)) = kept.and_then(Session::prepared) else { continue };
             let notice = Notice::Undecided { session, id, shards: prepared.shards.clone() };
-            self.notice(self.config.beside, Token::default(), notice);
+            self.core.notice(self.core.config.beside, Token::default(), notice);
         }
     }
 }

@@ -192,7 +192,7 @@ impl Shard {
 
     /// A lead begins: what was let in before waits for its order.
     pub(super) fn watch_over_units(&mut self) {
-        let asks = self.state.asks().values();
+        let asks = self.core.state.asks().values();
         asks.for_each(|ask| self.coordination.ends.units.come_of(ask));
     }
 
@@ -232,7 +232,7 @@ impl Shard {
         let ends = &self.coordination.ends;
         let (units, joints) = (Rule::BranchesAreHeld, Rule::PreparedIsHeld);
         let held = [(&ends.units, units), (&ends.joints.held, joints)];
-        held.into_iter().any(|(held, rule)| !self.breaks(rule) && self.is_behind(held, ask))
+        held.into_iter().any(|(held, rule)| !self.core.breaks(rule) && self.is_behind(held, ask))
     }
 
     fn is_behind(&self, units: &HeldBranches, ask: &Ask) -> bool {
@@ -245,7 +245,7 @@ impl Shard {
                 Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
                 Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
                     units.has_of(command.session)
-                        || units.bar(&left_by(self.state.coordination(), command.session))
+                        || units.bar(&left_by(self.core.state.coordination(), command.session))
                 }
                 _ => units.bar(&ask.touches()),
             },

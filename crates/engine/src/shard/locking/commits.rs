@@ -23,15 +23,15 @@ impl Shard {
             }
             ApplyOutcome::Done(replies) => Answer::Replies(replies),
             ApplyOutcome::GuardFailed => {
-                self.stats.guard_failures += 1;
+                self.core.stats.guard_failures += 1;
                 Answer::GuardFailed
             }
             ApplyOutcome::Fenced => {
-                self.stats.guard_failures += 1;
+                self.core.stats.guard_failures += 1;
                 Answer::Fenced
             }
             ApplyOutcome::Repeated(outcome) => {
-                self.stats.duplicates += 1;
+                self.core.stats.duplicates += 1;
                 let (ts, dropped) = (outcome.ts, outcome.dropped.is_some());
                 let (replies, whole) = outcome.told();
                 if whole || dropped || matches!(target.kind, RecipientKind::Commit(_)) {
@@ -44,7 +44,7 @@ impl Shard {
             ApplyOutcome::Forgotten => Answer::Forgotten,
         };
         match target.kind {
-            RecipientKind::Nobody | RecipientKind::Named => return,
+            RecipientKind::Silent | RecipientKind::Named => return,
             RecipientKind::Turn => return self.turn_taken(now, target, answer),
             RecipientKind::Taken => {
                 return self.taken(now, (target.gateway, target.token), &answer);
@@ -58,11 +58,11 @@ impl Shard {
             | RecipientKind::Coordinated
             | RecipientKind::Voided => {}
         }
-        self.answer(target.gateway, target.token, answer);
+        self.core.answer(target.gateway, target.token, answer);
     }
 
     pub(in crate::shard) fn resume_after(&mut self, now: Now) {
-        while self.after.front().is_some_and(|(number, _)| *number <= self.applied) {
+        while self.after.front().is_some_and(|(number, _)| *number <= self.core.tail.applied()) {
             let Some((_, request)) = self.after.pop_front() else { return };
             match request.body {
                 crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
@@ -86,9 +86,9 @@ impl Shard {
         let Some(entry) = self.txns.get_mut(&txn) else {
             if commit.is_some() {
                 // Somebody else has told before.
-                let replies = self.state.replies_of(txn).cloned();
+                let replies = self.core.state.replies_of(txn).cloned();
                 let answer = replies.map_or(Answer::CarriedOut, Answer::Replies);
-                self.answer(from, token, answer);
+                self.core.answer(from, token, answer);
             }
             return;
         };
@@ -105,16 +105,16 @@ impl Shard {
             return self.end_txn(txn);
         }
         entry.decided = Some((from, token));
-        let target = Recipient { gateway: from, token, kind: RecipientKind::Nobody };
-        self.log(LogRecord::Outcome { txn, commit }, target);
-        self.state.act_ahead(txn, commit);
+        let target = Recipient { gateway: from, token, kind: RecipientKind::Silent };
+        self.core.log(LogRecord::Outcome { txn, commit }, target);
+        self.core.state.act_ahead(txn, commit);
         if let Some(ts) = commit {
-            self.move_clock(ts);
+            self.core.move_clock(ts);
         } else {
             self.end_txn(txn);
         }
         self.probe_answered(txn);
-        let executed = self.state.decide(txn, commit, &mut self.ahead);
+        let executed = self.core.state.decide(txn, commit, &mut self.core.ahead);
         self.finish(now, executed);
         self.release_early(txn);
         self.carried_out(now);
@@ -125,9 +125,7 @@ impl Shard {
     pub(in crate::shard) fn release_early(&mut self, txn: TxnId) {
         let Some(entry) = self.txns.get(&txn) else { return };
         for key in &entry.keys {
-            if self.locks.release_early(key, txn) {
-                self.dirty.push(key.clone());
-            }
+            self.core.locks.release_early(key, txn);
         }
     }
 
@@ -138,7 +136,7 @@ impl Shard {
     }
 
     pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
-        for key in self.ahead.take_changed() {
+        for key in self.core.ahead.take_changed() {
             self.turn_may_come(&key);
             self.show(now, &key);
             self.tell_blocked(now, &key);
@@ -148,7 +146,7 @@ impl Shard {
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.
     fn pass_blame_on(&mut self) {
-        let moved = self.ahead.take_moved();
+        let moved = self.core.ahead.take_moved();
         if moved.is_empty() {
             return;
         }
@@ -156,7 +154,8 @@ impl Shard {
         if oldest.is_none() && !self.streams.hold_records() {
             return;
         }
-        let awaited = moved.iter().filter_map(|t| self.state.awaited_by(*t, &mut BTreeSet::new()));
+        let awaited =
+            moved.iter().filter_map(|t| self.core.state.awaited_by(*t, &mut BTreeSet::new()));
         let mut awaited: Vec<TxnId> = awaited.collect();
         awaited.sort_unstable();
         awaited.dedup();
@@ -164,8 +163,8 @@ impl Shard {
             if self.wounded.contains_key(&txn) {
                 continue;
             }
-            let behind = self.state.decided_behind(txn);
-            if behind.iter().any(|decided| self.state.is_unit(*decided)) {
+            let behind = self.core.state.decided_behind(txn);
+            if behind.iter().any(|decided| self.core.state.is_unit(*decided)) {
                 // At other shards, others of its stream may hold up what the transaction waits for there.
                 self.wound(txn, Age::OLDEST);
                 continue;
@@ -182,11 +181,11 @@ impl Shard {
 
     /// Age of the oldest request that waits for locks of `txn`.
     fn oldest_behind(&self, txn: TxnId) -> Option<Age> {
-        let behind = |key: &Blob| self.locks.oldest_behind(key, txn, self.state.get(key));
+        let behind = |key: &Blob| self.core.locks.oldest_behind(key, txn, self.core.state.get(key));
         match self.txns.get(&txn) {
             Some(entry) => entry.keys.iter().filter_map(behind).min(),
             None => {
-                let ops = &self.state.prepared().get(&txn)?.prepare.apply.ops;
+                let ops = &self.core.state.prepared().get(&txn)?.prepare.apply.ops;
                 ops.iter().filter_map(|(key, _)| behind(key)).min()
             }
         }
@@ -203,7 +202,7 @@ impl Shard {
         // Nobody may prepare under this number while the record is on its way.
         self.open_requests.insert(id.clone(), TxnId::default());
         let target = Recipient { gateway: request.gateway, token: request.token, kind };
-        self.log(LogRecord::Resolve(id), target);
+        self.core.log(LogRecord::Resolve(id), target);
     }
 
     /// Nothing under this number is open any more.
@@ -229,16 +228,16 @@ impl Shard {
             entry.waiters.retain(|waiter| *waiter != id);
         }
         let refused = Answer::Refused(why);
-        self.answer(waiter.request.gateway, waiter.request.token, refused);
+        self.core.answer(waiter.request.gateway, waiter.request.token, refused);
     }
 
     pub(in crate::shard) fn finish(&mut self, now: Now, executed: Vec<Executed>) {
         for Executed { txn, replies } in executed {
-            self.stats.operations += replies.len() as u64;
+            self.core.stats.operations += replies.len() as u64;
             if self.unit_executed(now, txn, &replies) {
                 continue;
             }
-            if let (Some(recent), Some(entry)) = (&mut self.recent, self.txns.get(&txn)) {
+            if let (Some(recent), Some(entry)) = (&mut self.core.recent, self.txns.get(&txn)) {
                 entry.keys.iter().for_each(|key| recent.note(key, now.mono_us));
                 if self.whole == Some(txn) {
                     recent.note_all(now.mono_us);
@@ -247,9 +246,9 @@ impl Shard {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 let (gateway, token) = entry.decided.unwrap_or_default();
                 for (gateway, token) in std::mem::take(&mut entry.askers) {
-                    self.answer(gateway, token, Answer::Replies(replies.clone()));
+                    self.core.answer(gateway, token, Answer::Replies(replies.clone()));
                 }
-                self.answer(gateway, token, Answer::Replies(replies));
+                self.core.answer(gateway, token, Answer::Replies(replies));
             }
             self.end_txn(txn);
         }
@@ -259,7 +258,7 @@ impl Shard {
     pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
         self.decide(now, Default::default(), txn, commit);
         // There is nobody yet to whom anything could be said.
-        self.outputs.clear();
+        self.core.outbox.clear();
     }
 }
 

@@ -126,7 +126,7 @@ impl Shard {
             Body::Apply(apply) | Body::Await { apply, .. } => !apply.guards.is_empty(),
             _ => true,
         };
-        self.locks.is_empty()
+        self.core.locks.is_empty()
             || (self.txns.is_empty()
                 && self.waiters.is_empty()
                 && !self.streams.hold_records()
@@ -137,8 +137,8 @@ impl Shard {
     fn apply_barred(&self, now: Now, request: &Request) -> bool {
         let age = (self.age_of(now, request), self.next_waiter);
         claims_of(&request.body).iter().any(|(key, claim)| {
-            let record = self.state.get(key);
-            self.locks.barrier(key, claim, None, Some(age), record).is_some()
+            let record = self.core.state.get(key);
+            self.core.locks.barrier(key, claim, None, Some(age), record).is_some()
         })
     }
 
@@ -182,20 +182,20 @@ impl Shard {
         let open = apply.request.as_ref().and_then(|id| self.open_requests.get(id));
         let open = open.is_some_and(|txn| *txn != TxnId::default());
         if open && kind == RecipientKind::Replies {
-            return self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
+            return self.core.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
         }
         for guard in &mut apply.guards {
-            self.state.renew_guard(guard, &self.ahead);
+            self.core.state.renew_guard(guard, &self.core.ahead);
             // Replicas know only whether there is a record now.
-            if !self.state.stayed_absent(guard, &self.ahead) {
+            if !self.core.state.stayed_absent(guard, &self.core.ahead) {
                 guard.version = Version::NONE;
             }
         }
         let awaited = self.awaited(&apply);
         let keys = self.awaited_keys(&apply);
         let serving = if keys.is_empty() { None } else { self.will_serve(now, &apply, kind) };
-        self.reserve(&apply);
-        self.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
+        self.core.tail.reserve(&apply);
+        self.core.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
         if kind == RecipientKind::Turn {
             self.turns.has_place(gateway, token);
         }
@@ -207,12 +207,16 @@ impl Shard {
 
     /// A request that needs locks: granted at once, refused, or put into the queues.
     pub(in crate::shard) fn begin_locking(&mut self, now: Now, request: Request) {
-        self.track(now);
+        self.core.track(now);
         if let Some(txn) = txn_of(&request.body) {
             let known = self.txns.contains_key(&txn);
             if !known && self.is_busy() && !matches!(request.body, Body::Prepare { .. }) {
-                self.stats.refused += 1;
-                return self.answer(request.gateway, request.token, Answer::Refused(Refusal::Busy));
+                self.core.stats.refused += 1;
+                return self.core.answer(
+                    request.gateway,
+                    request.token,
+                    Answer::Refused(Refusal::Busy),
+                );
             }
             let gateway = request.gateway;
             let entry =
@@ -228,12 +232,12 @@ impl Shard {
         let txn = txn_of(&request.body);
         let queue_from = Some((age, self.next_waiter));
         let barrier = claims.iter().find_map(|(key, claim)| {
-            let record = self.state.get(key);
-            self.locks.barrier(key, claim, txn, queue_from, record)
+            let record = self.core.state.get(key);
+            self.core.locks.barrier(key, claim, txn, queue_from, record)
         });
         match barrier {
             None => {
-                self.stats.granted += 1;
+                self.core.stats.granted += 1;
                 self.grant(now, request, claims);
             }
             Some(barrier) => self.wait_or_refuse(now, request, claims, barrier),
@@ -253,16 +257,16 @@ impl Shard {
 
     fn wait_or_refuse(&mut self, now: Now, request: Request, claims: Claims, barrier: Barrier) {
         let interactive = matches!(request.body, Body::Lock { .. });
-        let no_wait = !self.config.concurrency.waits_for_locks() && interactive;
+        let no_wait = !self.core.config.concurrency.waits_for_locks() && interactive;
         if no_wait && barrier != Barrier::InFlight {
             self.count_conflict(&request, &claims);
-            self.stats.refused += 1;
+            self.core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Conflict);
-            return self.answer(request.gateway, request.token, refused);
+            return self.core.answer(request.gateway, request.token, refused);
         }
         // There are no more requests of the shard itself than streams.
         if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
-            self.stats.refused += 1;
+            self.core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Busy);
             let (gateway, token) = (request.gateway, request.token);
             return self.turn_taken(
@@ -279,17 +283,17 @@ impl Shard {
     pub(in crate::shard) fn enqueue(&mut self, now: Now, request: Request, claims: Claims) {
         let id = self.next_waiter;
         self.next_waiter += 1;
-        self.stats.waited += 1;
+        self.core.stats.waited += 1;
         let age = self.age_of(now, &request);
         for (key, claim) in &claims {
-            self.locks.enqueue(key, age, id, claim.clone());
+            self.core.locks.enqueue(key, age, id, claim.clone());
         }
         let (gateway, token) = (request.gateway, request.token);
         if let Some(txn) = txn_of(&request.body) {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.waiters.push(id);
             }
-            self.notice(gateway, token, Notice::Blocked { txn });
+            self.core.notice(gateway, token, Notice::Blocked { txn });
         }
         self.waiters.insert(id, Box::new(Waiter { age, since_us: now.mono_us, claims, request }));
         self.wound_for(id);
@@ -302,13 +306,13 @@ impl Shard {
         let mut hints: Vec<TxnId> = Vec::new();
         let mut seen = BTreeSet::new();
         for (key, claim) in &waiter.claims {
-            let record = self.state.get(key);
-            for (txn, _) in self.locks.holders_against(key, claim, own, record) {
+            let record = self.core.state.get(key);
+            for (txn, _) in self.core.locks.holders_against(key, claim, own, record) {
                 hints.push(txn);
                 let decided = |holder: &OpenTxn| holder.decided.is_some();
-                if self.txns.get(&txn).map_or_else(|| self.state.is_unit(txn), decided) {
+                if self.txns.get(&txn).map_or_else(|| self.core.state.is_unit(txn), decided) {
                     // It is committed; those that must be carried out before it are not.
-                    hints.extend(self.state.awaited_by(txn, &mut seen));
+                    hints.extend(self.core.state.awaited_by(txn, &mut seen));
                 }
             }
         }
@@ -323,11 +327,11 @@ impl Shard {
 
     pub(in crate::shard) fn wound(&mut self, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
-        let idle_us = self.state.mono_us().saturating_sub(holder.touched_us);
+        let idle_us = self.core.state.mono_us().saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
         self.wounded.insert(txn, by);
-        self.stats.wounds += 1;
-        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
+        self.core.stats.wounds += 1;
+        self.core.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
     }
 
     /// Transactions that hold what others have waited for are told so, as long as these wait.
@@ -340,20 +344,20 @@ impl Shard {
             waiter.is_some_and(|waiter| now.mono_us >= waiter.since_us + WANTED_AFTER_US)
         };
         let wanted =
-            |txn: &OpenTxn| txn.keys.iter().any(|key| self.locks.first(key).is_some_and(long));
+            |txn: &OpenTxn| txn.keys.iter().any(|key| self.core.locks.first(key).is_some_and(long));
         let holders = self.txns.iter().filter(|(_, txn)| !txn.prepared && wanted(txn));
         let holders: Vec<_> = holders.map(|(id, txn)| (txn.gateway, *id)).collect();
         for (gateway, txn) in holders {
-            self.notice(gateway, Token::default(), Notice::Wanted { txn });
+            self.core.notice(gateway, Token::default(), Notice::Wanted { txn });
         }
     }
 
     /// Who holds a record: how many wait, for how many milliseconds the first, and the transactions.
     pub(in crate::shard) fn told_holders(&self, now: Now, key: &Blob) -> Reply {
-        let queue = self.locks.queue(key);
+        let queue = self.core.locks.queue(key);
         let first = queue.first().and_then(|waiter| self.waiters.get(waiter));
         let waited_us = first.map_or(0, |waiter| now.mono_us.saturating_sub(waiter.since_us));
-        let names = self.locks.holders(key).map(|txn| Reply::bulk(txn.to_string()));
+        let names = self.core.locks.holders(key).map(|txn| Reply::bulk(txn.to_string()));
         Reply::Array(vec![
             Reply::Int(queue.len() as i64),
             Reply::Int((waited_us / 1000) as i64),
@@ -380,27 +384,27 @@ impl Shard {
             if let Some(entry) = txn_of(&waiter.request.body).and_then(|t| self.txns.get_mut(&t)) {
                 entry.waiters.retain(|waiting| *waiting != id);
             }
-            self.stats.refused += 1;
+            self.core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Conflict);
-            self.answer(waiter.request.gateway, waiter.request.token, refused);
+            self.core.answer(waiter.request.gateway, waiter.request.token, refused);
         }
     }
 
     /// Whether a waiting request waits for units of pipelines.
     pub(in crate::shard) fn waits_for_units(&self, waiter: &Waiter) -> bool {
         waiter.claims.iter().any(|(key, claim)| {
-            let record = self.state.get(key);
+            let record = self.core.state.get(key);
             let own = txn_of(&waiter.request.body);
-            let mut holders = self.locks.holders_against(key, claim, own, record);
-            holders.any(|(txn, _)| txn == RECOVERY || self.state.is_unit(txn))
+            let mut holders = self.core.locks.holders_against(key, claim, own, record);
+            holders.any(|(txn, _)| txn == RECOVERY || self.core.state.is_unit(txn))
         })
     }
 
     fn count_conflict(&mut self, request: &Request, claims: &Claims) {
         let own = txn_of(&request.body);
         for (key, claim) in claims {
-            let record = self.state.get(key);
-            let held = self.locks.holders_against(key, claim, own, record).next();
+            let record = self.core.state.get(key);
+            let held = self.core.locks.holders_against(key, claim, own, record).next();
             if let Some((_, held)) = held {
                 let names = (held.mode_name(), claim.mode_name());
                 self.contention.waits(names.0, names.1);
@@ -451,7 +455,7 @@ impl Shard {
     }
 
     pub(in crate::shard) fn hold(&mut self, txn: TxnId, key: &Blob, claim: Claim) {
-        self.locks.hold(key, txn, claim);
+        self.core.locks.hold(key, txn, claim);
         if let Some(entry) = self.txns.get_mut(&txn)
             && !entry.keys.contains(key)
         {
@@ -466,7 +470,7 @@ impl Shard {
         }
         if txn.is_lease() {
             // The oldest of those who wait for it counts, though they are younger than the lease.
-            for waiter in self.locks.queue(&key) {
+            for waiter in self.core.locks.queue(&key) {
                 self.wound_for(waiter);
                 if self.wounded.contains_key(&txn) {
                     break;
@@ -478,15 +482,15 @@ impl Shard {
         } else {
             self.answer_early(now, &key, &op, &own)
         };
-        let clock = self.clock.max(Timestamp::from_micros(now.wall_us));
-        self.clock = clock;
-        self.answer(request.gateway, request.token, Answer::Locked { reply, clock });
+        let clock = self.core.clock.max(Timestamp::from_micros(now.wall_us));
+        self.core.clock = clock;
+        self.core.answer(request.gateway, request.token, Answer::Locked { reply, clock });
     }
 
     /// The reply of `op` on the committed state with the transaction's own writes on top.
     fn answer_early(&mut self, now: Now, key: &Blob, op: &Op, own: &[Op]) -> Reply {
-        let ctx = self.ctx(now);
-        let committed = self.state.get(key);
+        let ctx = self.core.ctx(now);
+        let committed = self.core.state.get(key);
         if own.is_empty() && !op.is_write() {
             return record::query(committed, op, &ctx);
         }
@@ -504,8 +508,8 @@ impl Shard {
         key: &Blob,
         writes: impl Iterator<Item = &'a Op>,
     ) -> Reply {
-        let ctx = self.ctx(now);
-        let mut scratch = self.state.get(key).cloned();
+        let ctx = self.core.ctx(now);
+        let mut scratch = self.core.state.get(key).cloned();
         let mut replies = writes.map(|op| record::apply(&mut scratch, op, &ctx));
         replies.find(Reply::is_error).unwrap_or(Reply::Status("QUEUED"))
     }
@@ -517,17 +521,17 @@ impl Shard {
             .apply
             .guards
             .iter_mut()
-            .for_each(|guard| self.state.renew_guard(guard, &self.ahead));
+            .for_each(|guard| self.core.state.renew_guard(guard, &self.core.ahead));
         let txn = prepare.txn;
-        if self.state.is_void(txn) || self.voiding.contains(&txn) {
+        if self.core.state.is_void(txn) || self.voiding.contains(&txn) {
             // Somebody has given it up already.
-            self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
+            self.core.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
             return self.end_txn(txn);
         }
-        self.move_clock(floor);
+        self.core.move_clock(floor);
         let open = prepare.apply.request.as_ref().and_then(|id| self.open_requests.get(id));
         if open.is_some_and(|open| *open != txn) {
-            self.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
+            self.core.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
             return self.end_txn(txn);
         }
         if prepare.participants.len() == 1 {
@@ -537,7 +541,7 @@ impl Shard {
             return self.put_apply(now, request, RecipientKind::Commit(txn));
         }
         if let Some(id) = &prepare.apply.request {
-            let answer = self.state.requests().get(id).map(|known| match known {
+            let answer = self.core.state.requests().get(id).map(|known| match known {
                 Known::TookEffect(outcome) => {
                     let (replies, whole) = outcome.clone().told();
                     Answer::TookEffect { ts: outcome.ts, replies, whole }
@@ -546,8 +550,8 @@ impl Shard {
                 Known::Forgotten => Answer::Forgotten,
             });
             if let Some(answer) = answer {
-                self.stats.duplicates += 1;
-                self.answer(gateway, token, answer);
+                self.core.stats.duplicates += 1;
+                self.core.answer(gateway, token, answer);
                 return self.end_txn(txn);
             }
             self.open_requests.insert(id.clone(), txn);
@@ -556,10 +560,11 @@ impl Shard {
             }
         }
         let guards = &prepare.apply.guards;
-        let stayed = guards.iter().all(|guard| self.state.stayed_absent(guard, &self.ahead));
-        if !stayed || !self.state.guards_hold(&prepare.apply) {
-            self.stats.guard_failures += 1;
-            self.answer(gateway, token, Answer::GuardFailed);
+        let stayed =
+            guards.iter().all(|guard| self.core.state.stayed_absent(guard, &self.core.ahead));
+        if !stayed || !self.core.state.guards_hold(&prepare.apply) {
+            self.core.stats.guard_failures += 1;
+            self.core.answer(gateway, token, Answer::GuardFailed);
             return self.end_txn(txn);
         }
         let probes = self.probe_conflicts(txn, &claims);
@@ -588,14 +593,15 @@ impl Shard {
             for key in &entry.keys {
                 // What its program was told of a record must hold until the commit under the next leader
                 // as well, which knows only of locks that follow from this record.
-                if self.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key) {
+                if self.core.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key)
+                {
                     guards.push(Guard {
                         key: key.clone(),
-                        version: self.state.version(key, &self.ahead),
+                        version: self.core.state.version(key, &self.core.ahead),
                     });
                 }
             }
-            self.log(LogRecord::Prepare(prepare), target);
+            self.core.log(LogRecord::Prepare(prepare), target);
         }
     }
 
@@ -628,9 +634,7 @@ impl Shard {
             }
         }
         for key in entry.keys {
-            if self.locks.release(&key, txn) {
-                self.dirty.push(key);
-            }
+            self.core.locks.release(&key, txn);
         }
         self.probe_answered(txn);
     }
@@ -638,9 +642,9 @@ impl Shard {
     pub(in crate::shard) fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
         for (key, _) in &waiter.claims {
             // A request may ask several things of one record.
-            if self.locks.dequeue(key, id) {
+            if self.core.locks.dequeue(key, id) {
                 // Whoever stood behind may go now.
-                self.dirty.push(key.clone());
+                self.core.locks.mark(key.clone());
             }
         }
     }
@@ -648,7 +652,7 @@ impl Shard {
     /// Admits whoever can go after the changes of this call.
     pub(in crate::shard) fn settle(&mut self, now: Now) {
         loop {
-            while let Some(key) = self.dirty.pop() {
+            while let Some(key) = self.core.locks.take_marked() {
                 self.begin_phase(now, &key);
             }
             let went = !self.behind.is_empty() && self.let_followers_go(now);
@@ -664,14 +668,14 @@ impl Shard {
     /// If the oldest waiter of `key` can go, a phase begins: it goes, and with it everybody who is
     /// compatible with those admitted before.
     fn begin_phase(&mut self, now: Now, key: &Blob) {
-        let Some(first) = self.locks.first(key) else { return };
+        let Some(first) = self.core.locks.first(key) else { return };
         if self.admit(now, first, key, true) {
-            self.stats.phases += 1;
-            for waiter in self.locks.queue(key) {
+            self.core.stats.phases += 1;
+            for waiter in self.core.locks.queue(key) {
                 self.admit(now, waiter, key, true);
             }
         } else {
-            for waiter in self.locks.queue(key) {
+            for waiter in self.core.locks.queue(key) {
                 let Some(waiting) = self.waiters.get(&waiter) else { continue };
                 match waiting.request.body {
                     // Reads that take no lock never bar anybody, so they need not wait for their turn.
@@ -713,7 +717,7 @@ impl Shard {
                 }
             }
         }
-        if let Some(first) = self.locks.first(key) {
+        if let Some(first) = self.core.locks.first(key) {
             self.wound_for(first);
         }
     }
@@ -726,23 +730,26 @@ impl Shard {
         }
         let txn = txn_of(&waiter.request.body);
         let barred = waiter.claims.iter().any(|(key, claim)| {
-            let record = self.state.get(key);
+            let record = self.core.state.get(key);
             let place = (waiter.age, id);
             // A phase of one record lets nobody jump the queues of others.
             let queue_from = (!phase || key != hot).then_some(place);
-            self.locks.barrier(key, claim, txn, queue_from, record).is_some()
-                || self.locks.overtakes(key, claim, place, record)
+            self.core.locks.barrier(key, claim, txn, queue_from, record).is_some()
+                || self.core.locks.overtakes(key, claim, place, record)
         });
         if barred {
             return false;
         }
         let Some(waiter) = self.waiters.remove(&id) else { return false };
         let waited_us = now.mono_us.saturating_sub(waiter.since_us);
-        self.stats.waited_us += waited_us;
+        self.core.stats.waited_us += waited_us;
         self.contention.waited(hot, waited_us);
         for (key, _) in &waiter.claims {
-            if self.locks.dequeue(key, id) && key != hot && self.locks.first(key).is_some() {
-                self.dirty.push(key.clone());
+            if self.core.locks.dequeue(key, id)
+                && key != hot
+                && self.core.locks.first(key).is_some()
+            {
+                self.core.locks.mark(key.clone());
             }
         }
         if let Some(entry) = txn.and_then(|txn| self.txns.get_mut(&txn)) {
@@ -761,16 +768,16 @@ impl Shard {
     ) -> BTreeSet<TxnId> {
         let mut open = BTreeSet::new();
         for (key, claim) in claims {
-            let record = self.state.get(key);
-            open.extend(self.locks.prepared_conflicts(key, claim, txn, record).filter(|other| {
-                self.txns.get(other).is_some_and(|t| t.prepared && t.decided.is_none())
-            }));
+            let record = self.core.state.get(key);
+            open.extend(self.core.locks.prepared_conflicts(key, claim, txn, record).filter(
+                |other| self.txns.get(other).is_some_and(|t| t.prepared && t.decided.is_none()),
+            ));
         }
         for other in &open {
             let gateway = self.txns.get(other).map_or(GatewayId::default(), |t| t.gateway);
             self.probing.entry(*other).or_default().push(txn);
-            let notice = Notice::Probe { txn: *other, shard: self.config.id };
-            self.notice(gateway, Token::default(), notice);
+            let notice = Notice::Probe { txn: *other, shard: self.core.config.id };
+            self.core.notice(gateway, Token::default(), notice);
         }
         open
     }

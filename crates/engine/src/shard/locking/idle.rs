@@ -6,8 +6,9 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::now::Now;
+use crate::shard::Shard;
 use crate::shard::state::{ApplyOutcome, OpReplies, State};
-use crate::shard::{Batch, RecipientKind, Shard};
+use crate::shard::tail::{Batch, RecipientKind};
 use adt::collections::Set;
 use adt::random::mix;
 use adt::{Blob, Ctx, Reply, Timestamp, record};
@@ -18,19 +19,19 @@ impl Shard {
     /// [`Shard::end_turn`], and only by somebody who is certain to lead the shard: the log will not
     /// tell.
     pub fn answer_idle(&mut self, now: Now) {
-        let current = self.in_flight.is_empty() && self.closed.is_empty();
-        if !current || !candidates(&self.building).any(|candidate| candidate) {
+        let Some(building) = self.core.tail.only_building() else { return };
+        if !candidates(building).any(|candidate| candidate) {
             return;
         }
-        let ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
-        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.random };
-        let replies = self.idle_replies(ctx);
+        let ts = self.core.clock.next().max(Timestamp::from_micros(now.wall_us));
+        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.core.random() };
+        let replies = idle_replies(building, &self.core.state, ctx);
         if replies.iter().all(Option::is_none) {
             return;
         }
-        self.clock = ts;
-        self.random = mix(self.random);
-        let (records, targets) = (&mut self.building.records, &mut self.building.targets);
+        self.core.clock = ts;
+        self.core.draw();
+        let Batch { records, targets, .. } = self.core.tail.building_mut();
         let all = std::mem::take(records).into_iter().zip(std::mem::take(targets)).zip(replies);
         let mut answered = Vec::new();
         for ((record, target), replies) in all {
@@ -44,7 +45,7 @@ impl Shard {
         }
         let mut done = Vec::with_capacity(answered.len());
         for (apply, target, replies) in answered {
-            self.stats.operations += replies.len() as u64;
+            self.core.stats.operations += replies.len() as u64;
             let outcome = ApplyOutcome::Done(replies);
             self.count_locks(&apply, &outcome, &ctx);
             self.tell(now, target, outcome, ts);
@@ -53,74 +54,69 @@ impl Shard {
         self.forget_idle(now, &done);
     }
 
-    /// For each record of the batch its replies, if it is idle at its place.
-    fn idle_replies(&self, ctx: Ctx) -> Vec<Option<OpReplies>> {
-        let mut written: Set<&Blob> = Set::default();
-        let mut emptied = false;
-        let mut all = Vec::with_capacity(self.building.records.len());
-        for (record, candidate) in self.building.records.iter().zip(candidates(&self.building)) {
-            let apply = match record {
-                LogRecord::Apply(apply) => apply,
-                LogRecord::Prepare(prepare) => &prepare.apply,
-                LogRecord::Propose(group) => {
-                    let writes = group.ops().filter(|(_, op)| op.is_write());
-                    written.extend(writes.map(|(key, _)| key));
-                    all.push(None);
-                    continue;
-                }
-                LogRecord::Ordered { ops, .. } => {
-                    let writes = ops.iter().filter(|(_, op)| op.is_write());
-                    written.extend(writes.map(|(key, _)| key));
-                    all.push(None);
-                    continue;
-                }
-                other => {
-                    emptied |= matches!(other, LogRecord::Flush);
-                    all.push(None);
-                    continue;
-                }
-            };
-            emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
-            let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
-            let seed = mix(ctx.seed ^ all.len() as u64);
-            let replies =
-                if free { replies(&self.state, apply, Ctx { seed, ..ctx }) } else { None };
-            if replies.is_none() {
-                let writes = apply.ops.iter().filter(|(_, op)| op.is_write());
-                written.extend(writes.map(|(key, _)| key));
-            }
-            all.push(replies);
-        }
-        all
-    }
-
     /// The operations of the batch that were answered are not on their way any more.
     fn forget_idle(&mut self, now: Now, answered: &[Apply]) {
-        if self.building.tracked {
-            let number = self.building.number;
+        let building = self.core.tail.building_mut();
+        if building.tracked {
             let mut landed: Set<&Blob> =
                 answered.iter().flat_map(|a| &a.ops).map(|(key, _)| key).collect();
-            for record in &self.building.records {
+            for record in &building.records {
                 let LogRecord::Apply(apply) = record else { continue };
                 for (key, _) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
                     landed.swap_remove(key);
                 }
             }
             for key in landed {
-                if self.locks.land(key, number) {
-                    self.dirty.push(key.clone());
-                }
+                self.core.locks.land(key, building.number);
             }
         }
-        if self.building.records.is_empty() {
+        if self.core.tail.skip_if_empty() {
             // Nothing is left to wait for.
-            self.applied = self.building.number;
-            self.building = Batch { number: self.applied + 1, ..Batch::default() };
             self.end_coming(now);
             self.resume_after(now);
         }
         self.settle(now);
     }
+}
+
+/// For each record of the batch its replies, if it is idle at its place.
+fn idle_replies(building: &Batch, state: &State, ctx: Ctx) -> Vec<Option<OpReplies>> {
+    let mut written: Set<&Blob> = Set::default();
+    let mut emptied = false;
+    let mut all = Vec::with_capacity(building.records.len());
+    for (record, candidate) in building.records.iter().zip(candidates(building)) {
+        let apply = match record {
+            LogRecord::Apply(apply) => apply,
+            LogRecord::Prepare(prepare) => &prepare.apply,
+            LogRecord::Propose(group) => {
+                let writes = group.ops().filter(|(_, op)| op.is_write());
+                written.extend(writes.map(|(key, _)| key));
+                all.push(None);
+                continue;
+            }
+            LogRecord::Ordered { ops, .. } => {
+                let writes = ops.iter().filter(|(_, op)| op.is_write());
+                written.extend(writes.map(|(key, _)| key));
+                all.push(None);
+                continue;
+            }
+            other => {
+                emptied |= matches!(other, LogRecord::Flush);
+                all.push(None);
+                continue;
+            }
+        };
+        emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
+        let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
+        let seed = mix(ctx.seed ^ all.len() as u64);
+        let replies = if free { replies(state, apply, Ctx { seed, ..ctx }) } else { None };
+        if replies.is_none() {
+            let writes = apply.ops.iter().filter(|(_, op)| op.is_write());
+            written.extend(writes.map(|(key, _)| key));
+        }
+        all.push(replies);
+    }
+    all
 }
 
 /// For each record of the batch, whether it may be idle: operations of one shard whose outcome
@@ -131,7 +127,7 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
             apply.request.is_none()
                 && apply.guards.is_empty()
                 && apply.fences.is_empty()
-                && target.kind != RecipientKind::Nobody
+                && target.kind != RecipientKind::Silent
                 && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())
         }
         _ => false,

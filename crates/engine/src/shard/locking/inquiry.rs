@@ -13,31 +13,31 @@ impl Shard {
     /// Somebody wants to know what became of a transaction. If it is not prepared here, it never
     /// will be, and that is logged before it is said.
     pub(in crate::shard) fn inquire(&mut self, gateway: GatewayId, token: Token, txn: TxnId) {
-        if let Some(prepared) = self.state.prepared().get(&txn) {
+        if let Some(prepared) = self.core.state.prepared().get(&txn) {
             let fate = match prepared.commit {
                 Some(commit) => Fate::Committed(commit),
-                None if self.ahead.is_announced(txn) => {
+                None if self.core.ahead.is_announced(txn) => {
                     // Not durable yet.
                     let request =
                         Request { gateway, token, after: None, body: Body::Inquire { txn } };
-                    return self.after.push_back((self.tail(), request));
+                    return self.after.push_back((self.core.tail.newest(), request));
                 }
                 None => Fate::Prepared { bound: prepared.bound },
             };
-            return self.answer(gateway, token, Answer::Fate(fate));
+            return self.core.answer(gateway, token, Answer::Fate(fate));
         }
-        if let Some(commit) = self.state.outcome(txn) {
-            return self.answer(gateway, token, Answer::Fate(Fate::Committed(commit)));
+        if let Some(commit) = self.core.state.outcome(txn) {
+            return self.core.answer(gateway, token, Answer::Fate(Fate::Committed(commit)));
         }
         if self.txns.get(&txn).is_some_and(|entry| entry.prepared) {
             // In the entry of this turn.
             let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
-            return self.after.push_back((self.tail(), request));
+            return self.after.push_back((self.core.tail.newest(), request));
         }
         self.refuse_txn(txn);
         self.voiding.insert(txn);
         let target = Recipient { gateway, token, kind: RecipientKind::Voided };
-        self.log(LogRecord::Void(txn), target);
+        self.core.log(LogRecord::Void(txn), target);
     }
 
     /// Whatever a transaction that is not prepared here waits for is refused.
@@ -48,12 +48,12 @@ impl Shard {
         let refused = || Answer::Refused(Refusal::LocksLost);
         self.refuse_newcomer(txn, Refusal::LocksLost);
         if let Some((_, target)) = unlogged {
-            self.answer(target.gateway, target.token, refused());
+            self.core.answer(target.gateway, target.token, refused());
         }
         for id in waiters {
             if let Some(waiter) = self.waiters.remove(&id) {
                 self.leave_queues(id, &waiter);
-                self.answer(waiter.request.gateway, waiter.request.token, refused());
+                self.core.answer(waiter.request.gateway, waiter.request.token, refused());
             }
         }
         self.end_txn(txn);
@@ -62,7 +62,7 @@ impl Shard {
     /// Transactions that are prepared here, and of which nobody has said for long what became of
     /// them, are reported to the gateway next to this shard.
     pub(in crate::shard) fn find_orphans(&mut self, now: Now) {
-        if !self.config.clustered {
+        if !self.core.config.clustered {
             return;
         }
         let silent = |touched_us: u64| now.mono_us.saturating_sub(touched_us) >= ORPHAN_US;
@@ -75,9 +75,13 @@ impl Shard {
         for txn in orphans {
             let Some(entry) = self.txns.get_mut(&txn) else { continue };
             entry.touched_us = now.mono_us;
-            let Some(prepared) = self.state.prepared().get(&txn) else { continue };
+            let Some(prepared) = self.core.state.prepared().get(&txn) else { continue };
             let participants = prepared.prepare.participants.clone();
-            self.notice(self.config.beside, Token::default(), Notice::Orphan { txn, participants });
+            self.core.notice(
+                self.core.config.beside,
+                Token::default(),
+                Notice::Orphan { txn, participants },
+            );
         }
     }
 

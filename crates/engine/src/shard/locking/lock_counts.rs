@@ -20,7 +20,7 @@ impl Shard {
         outcome: &ApplyOutcome,
         ctx: &Ctx,
     ) {
-        let locks = &mut self.stats.locks;
+        let locks = &mut self.core.stats.locks;
         match outcome {
             ApplyOutcome::Fenced => locks.fenced += 1,
             ApplyOutcome::Done(replies) => {
@@ -41,9 +41,9 @@ impl Shard {
     ) {
         if let Answer::Replies(replies) = answer
             && let Some(reply @ Reply::Int(_)) = replies.first()
-            && op.came_of(reply, &self.ctx(now)) == Some(CameOf::Granted)
+            && op.came_of(reply, &self.core.ctx(now)) == Some(CameOf::Granted)
         {
-            self.stats.locks.waits.record(now.mono_us.saturating_sub(since_us));
+            self.core.stats.locks.waits.record(now.mono_us.saturating_sub(since_us));
         }
     }
 
@@ -56,7 +56,7 @@ impl Shard {
         let waiting = queues.iter().map(|(_, waiting, _)| waiting).sum();
         let longest_us = queues.iter().map(|(.., us)| *us).max().unwrap_or(0);
         queues.truncate(QUEUES_SHOWN);
-        LockStats { waiting, longest_us, queues, ..self.stats.locks.clone() }
+        LockStats { waiting, longest_us, queues, ..self.core.stats.locks.clone() }
     }
 }
 

@@ -201,12 +201,14 @@ pub enum Barrier {
 pub struct LockTable {
     concurrency: Concurrency,
     records: Map<Blob, RecordLock>,
+    /// Records whose queues are to be looked at, because something does not stand in their way any more.
+    dirty: Vec<Blob>,
 }
 
 impl LockTable {
     /// A table in which nobody holds or waits for anything.
     pub fn new(concurrency: Concurrency) -> Self {
-        Self { concurrency, records: Map::default() }
+        Self { concurrency, records: Map::default(), dirty: Vec::new() }
     }
 
     /// Whether nobody holds or waits for anything.
@@ -382,25 +384,41 @@ impl LockTable {
         }
     }
 
-    /// Log entry `entry` is applied: its operations on `key` are done. Tells whether somebody
-    /// waits for the record.
-    pub fn land(&mut self, key: &[u8], entry: u64) -> bool {
-        self.update(key, |lock| lock.in_flight.retain(|f| f.entry != entry))
+    /// Removes the operations of log entry `entry` on `key`: it is applied.
+    pub fn land(&mut self, key: &Blob, entry: u64) {
+        self.update(key, |lock| lock.in_flight.retain(|f| f.entry != entry));
     }
 
-    /// `txn` no longer holds `key`. Tells whether somebody waits for the record.
-    pub fn release(&mut self, key: &[u8], txn: TxnId) -> bool {
-        self.update(key, |lock| lock.holders.retain(|h| h.txn != txn))
+    /// Ends what `txn` holds `key` for.
+    pub fn release(&mut self, key: &Blob, txn: TxnId) {
+        self.update(key, |lock| lock.holders.retain(|h| h.txn != txn));
     }
 
-    /// `txn` is decided, and no longer holds what it has locked before it was prepared. Tells whether
-    /// somebody waits for the record.
-    pub fn release_early(&mut self, key: &[u8], txn: TxnId) -> bool {
+    /// Ends what `txn`, which is decided, has locked `key` for before it was prepared.
+    pub fn release_early(&mut self, key: &Blob, txn: TxnId) {
         let is_early = |h: &Holder| h.txn == txn && matches!(h.claim.class, Class::Early { .. });
-        self.update(key, |lock| lock.holders.retain(|h| !is_early(h)))
+        self.update(key, |lock| lock.holders.retain(|h| !is_early(h)));
     }
 
-    fn update(&mut self, key: &[u8], change: impl FnOnce(&mut RecordLock)) -> bool {
+    /// Changes the lock of a record, and marks the record if a request waits for it.
+    fn update(&mut self, key: &Blob, change: impl FnOnce(&mut RecordLock)) {
+        if self.change(key, change) {
+            self.dirty.push(key.clone());
+        }
+    }
+
+    /// Marks a record whose queue is to be looked at.
+    pub fn mark(&mut self, key: Blob) {
+        self.dirty.push(key);
+    }
+
+    /// Takes a record whose queue is to be looked at.
+    pub fn take_marked(&mut self) -> Option<Blob> {
+        self.dirty.pop()
+    }
+
+    /// Changes the lock of a record. Tells whether a request waits for the record.
+    fn change(&mut self, key: &[u8], change: impl FnOnce(&mut RecordLock)) -> bool {
         let Some((position, _, lock)) = self.records.get_full_mut(key) else { return false };
         change(lock);
         let waited_for = !lock.queue.is_empty();
@@ -426,7 +444,7 @@ impl LockTable {
     /// Takes a request out of the queue of `key`; tells whether it stood there.
     pub fn dequeue(&mut self, key: &[u8], waiter: WaiterId) -> bool {
         let mut stood = false;
-        self.update(key, |lock| {
+        self.change(key, |lock| {
             let place = lock.queue.iter().position(|q| q.waiter == waiter);
             stood = place.map(|place| lock.queue.remove(place)).is_some();
         });

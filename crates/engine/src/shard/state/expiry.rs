@@ -12,6 +12,7 @@ impl Shard {
     /// Removes expired keys that nobody has asked for.
     pub(in crate::shard) fn reap_due(&mut self, now: Now) {
         let due: Vec<Blob> = self
+            .core
             .state
             .due(now.wall_ms())
             .take(REAP_PER_TURN_MAX)
@@ -28,21 +29,21 @@ impl Shard {
         if self.reaping.contains(key) {
             return true;
         }
-        let Some(expire_at_ms) = self.state.get(key).and_then(|r| r.expire_at_ms) else {
+        let Some(expire_at_ms) = self.core.state.get(key).and_then(|r| r.expire_at_ms) else {
             return false;
         };
-        if expire_at_ms > now.wall_ms() || self.locks.is_held(key) {
+        if expire_at_ms > now.wall_ms() || self.core.locks.is_held(key) {
             return false;
         }
         self.reaping.insert(key.clone());
         let op = Op::Key(KeyOp::Reap { expire_at_ms });
         let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
-        self.log(LogRecord::Apply(apply), Recipient::nobody());
+        self.core.log(LogRecord::Apply(apply), Recipient::none());
         true
     }
 
     /// Whether some key is due: one comparison in the usual case.
     pub(in crate::shard) fn something_expired(&self, now: Now) -> bool {
-        self.state.next_expiry_ms().is_some_and(|at| at <= now.wall_ms())
+        self.core.state.next_expiry_ms().is_some_and(|at| at <= now.wall_ms())
     }
 }

@@ -10,7 +10,6 @@ pub mod fences;
 pub(in crate::shard) mod order;
 pub(in crate::shard) mod recent;
 pub mod requests;
-pub(in crate::shard) mod reserved;
 pub(in crate::shard) mod room;
 pub(in crate::shard) mod whole;
 

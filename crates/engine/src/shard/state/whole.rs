@@ -82,21 +82,21 @@ impl Shard {
             if txn.age > whole.age || txn.is_lease() {
                 self.wound(txn, whole.age);
             }
-            self.notice(gateway, Token::default(), Notice::Wanted { txn });
+            self.core.notice(gateway, Token::default(), Notice::Wanted { txn });
         }
     }
 
     fn refuse_whole(&mut self, request: &Request) {
-        self.stats.refused += 1;
+        self.core.stats.refused += 1;
         let refused = Answer::Refused(Refusal::Frozen);
-        self.answer(request.gateway, request.token, refused);
+        self.core.answer(request.gateway, request.token, refused);
     }
 
     /// Whether anything but a transaction holds something, or waits for it.
     fn is_open_but_for(&self, txn: TxnId) -> bool {
         self.txns.keys().any(|other| *other != txn)
             || !self.waiters.is_empty()
-            || !self.state.prepared().is_empty()
+            || !self.core.state.prepared().is_empty()
             || self.streams.hold_records()
     }
 

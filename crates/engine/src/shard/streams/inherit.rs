@@ -24,8 +24,9 @@ impl Shard {
             _ => return false,
         };
         claims.iter().any(|(key, claim)| {
-            let record = self.state.get(key);
-            self.locks
+            let record = self.core.state.get(key);
+            self.core
+                .locks
                 .prepared_conflicts(key, claim, own, record)
                 .any(|unit| unit.age != own.age && self.streams.unplaced.contains(&unit))
         })
@@ -66,7 +67,7 @@ impl Shard {
             _ => false,
         };
         for request in self.take_newcomers(of_it) {
-            self.answer(request.gateway, request.token, Answer::Refused(why));
+            self.core.answer(request.gateway, request.token, Answer::Refused(why));
         }
     }
 
@@ -78,6 +79,7 @@ impl Shard {
     /// This replica leads from now on: what an earlier leader has left is gone on with.
     pub(in crate::shard) fn inherit_streams(&mut self, now: Now) {
         let open: Vec<(StreamId, u32)> = self
+            .core
             .state
             .streams()
             .iter()
@@ -87,16 +89,16 @@ impl Shard {
             .map(|(id, group)| (*id, group.range().0))
             .collect();
         if !open.is_empty() {
-            self.track(now);
+            self.core.track(now);
         }
         for (id, first) in open {
             let Some(live) = self.inherited(id, first) else { continue };
-            let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
+            let kept = self.core.state.streams().get(&id).and_then(|kept| kept.group(first));
             let open = kept.into_iter().flat_map(|group| &group.units).filter(|(_, p)| p.is_none());
             let ahead = open.filter_map(|(seq, _)| {
                 let unit = id.unit(*seq);
-                let is_over = !self.state.prepared().contains_key(&unit);
-                self.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
+                let is_over = !self.core.state.prepared().contains_key(&unit);
+                self.core.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
             });
             let ahead: Vec<(u32, Place)> = ahead.collect();
             self.log_settled(id, &ahead);
@@ -107,7 +109,7 @@ impl Shard {
                 }
                 self.hold_unit(name, &unit.ops);
                 if progress.is_closed() {
-                    unit.ops.iter().for_each(|(key, _)| self.locks.carry_out(key, name));
+                    unit.ops.iter().for_each(|(key, _)| self.core.locks.carry_out(key, name));
                 }
                 if *progress == Progress::Open {
                     self.streams.unplaced.insert(name);
@@ -116,7 +118,7 @@ impl Shard {
             let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
             let place = |(seq, _)| {
                 let unit = id.unit(seq);
-                let place = self.state.prepared().get(&unit).and_then(|p| p.commit);
+                let place = self.core.state.prepared().get(&unit).and_then(|p| p.commit);
                 (unit, place.unwrap_or_default())
             };
             let placed: Vec<(TxnId, Timestamp)> = placed.map(place).collect();
@@ -124,14 +126,14 @@ impl Shard {
             stream.answered = stream.answered.max(live.group.base);
             stream.groups.push(live);
             self.streams.mark(id);
-            let executed = self.state.place_all(&placed, &mut self.ahead);
+            let executed = self.core.state.place_all(&placed, &mut self.core.ahead);
             self.finish(now, executed);
         }
-        let settled = self.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);
+        let settled = self.core.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);
         let settled: Vec<_> =
             settled.map(|(unit, p)| (*unit, p.prepare.apply.ops.clone())).collect();
         for (unit, ops) in settled {
-            self.track(now);
+            self.core.track(now);
             self.hold_unit(unit, &ops);
             let keys = ops.into_iter().map(|(key, _)| key).collect();
             self.streams.settled.insert(unit, keys);
@@ -142,8 +144,8 @@ impl Shard {
 
     /// A group that is in the log, as its new leader begins with it.
     fn inherited(&self, id: StreamId, first: u32) -> Option<Live> {
-        let kept = self.state.streams().get(&id)?.group(first)?;
-        let prepared = |seq: u32| self.state.prepared().get(&id.unit(seq));
+        let kept = self.core.state.streams().get(&id)?.group(first)?;
+        let prepared = |seq: u32| self.core.state.prepared().get(&id.unit(seq));
         let unit = |(seq, _): &(u32, Option<Place>)| {
             let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
             Unit { seq: *seq, ops, ..Unit::default() }
@@ -162,7 +164,7 @@ impl Shard {
         for ((seq, settled), progress) in kept.units.iter().zip(&mut live.units) {
             let unit = prepared(*seq);
             // This replica has led before, and acted ahead of the log.
-            let ahead = self.state.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
+            let ahead = self.core.state.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
             let settled = settled.or(ahead);
             let done = unit.filter(|p| p.done).and_then(|done| done.commit);
             *progress = match (settled, done) {
@@ -172,7 +174,7 @@ impl Shard {
                 (settled, done) => {
                     let released = settled.is_some();
                     let place = settled.flatten().or(done).unwrap_or_default();
-                    let replies = self.state.replies_of(id.unit(*seq)).cloned();
+                    let replies = self.core.state.replies_of(id.unit(*seq)).cloned();
                     let replies = replies.unwrap_or_else(|| smallvec![lost()]);
                     Progress::Closed { place, replies, released }
                 }

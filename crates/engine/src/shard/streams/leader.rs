@@ -111,16 +111,16 @@ impl Shard {
         if self.answer_known(asker, group) {
             return;
         }
-        if self.state.is_outlived(stream) && !self.streams.refusing.contains_key(&stream) {
-            return self.answer(asker.0, asker.1, Answer::Unknown);
+        if self.core.state.is_outlived(stream) && !self.streams.refusing.contains_key(&stream) {
+            return self.core.answer(asker.0, asker.1, Answer::Unknown);
         }
         let kept = self.streams.refusing.contains_key(&stream)
-            || self.state.streams().get(&stream).is_some_and(|kept| kept.refused);
+            || self.core.state.streams().get(&stream).is_some_and(|kept| kept.refused);
         let elsewhere = self.is_elsewhere(&request.body);
         let group = Arc::clone(group);
         let unsound = group.has_asks() && (self.giving.is_some() || !self.are_sound(&group));
         let yields = unsound || self.is_owed(&group);
-        if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
+        if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.core.config.id) {
             return self.refuse_group(asker, &group);
         }
         if !self.take_chain(now, asker, &group) {
@@ -139,11 +139,11 @@ impl Shard {
         if self.ask_chain(asker, id) {
             return true;
         }
-        let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
+        let kept = self.core.state.streams().get(&id).and_then(|kept| kept.group(first));
         let Some(kept) = kept else { return false };
-        let replies = |seq| self.state.replies_of(id.unit(seq)).cloned();
+        let replies = |seq| self.core.state.replies_of(id.unit(seq)).cloned();
         let units = answer_of(kept, replies);
-        self.answer(asker.0, asker.1, Answer::Units(units));
+        self.core.answer(asker.0, asker.1, Answer::Units(units));
         true
     }
 
@@ -157,7 +157,7 @@ impl Shard {
             return self.refuse_group((request.gateway, request.token), &group);
         }
         let (id, first) = (group.stream, group.first());
-        self.track(now);
+        self.core.track(now);
         let probes = self.probe_conflicts(id.unit(first), &claims);
         group.units.iter().for_each(|unit| self.hold_unit(id.unit(unit.seq), &unit.ops));
         let mut live = Live::new(group, Some((request.gateway, request.token)));
@@ -187,9 +187,7 @@ impl Shard {
 
     pub(super) fn let_go(&mut self, unit: TxnId, keys: impl Iterator<Item = Blob>) {
         for key in keys {
-            if self.locks.release(&key, unit) {
-                self.dirty.push(key);
-            }
+            self.core.locks.release(&key, unit);
         }
         self.streams.holding -= 1;
     }
@@ -210,24 +208,19 @@ impl Shard {
         live.logged = true;
         let group = Arc::clone(&live.group);
         self.asks_came(&group);
-        self.log(LogRecord::Propose(group), Recipient::nobody());
+        self.core.log(LogRecord::Propose(group), Recipient::none());
     }
 
     /// A group is in an entry that is closed, with this timestamp.
     pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
-        group.units.iter().for_each(|unit| self.before_change(&unit.ops));
-        if self.breaks(Rule::UndurableCounts) {
+        group.units.iter().for_each(|unit| self.core.before_change(&unit.ops));
+        if self.core.breaks(Rule::UndurableCounts) {
             return;
         }
-        self.state.announce_units(group, proposal, &mut self.ahead);
-        if self.breaks(Rule::ProposalsAreDurable) {
+        self.core.state.announce_units(group, proposal, &mut self.core.ahead);
+        if self.core.breaks(Rule::ProposalsAreDurable) {
             self.tell_proposal(group, proposal);
         }
-    }
-
-    /// Whether this shard breaks a rule on purpose.
-    pub(in crate::shard) fn breaks(&self, rule: Rule) -> bool {
-        self.config.broken == Some(rule)
     }
 
     /// The proposal of a group is durable: others may know of it.
@@ -242,7 +235,7 @@ impl Shard {
     }
 
     fn tell_proposal(&mut self, group: &Group, proposal: Timestamp) {
-        let (id, own) = (group.stream, self.config.id);
+        let (id, own) = (group.stream, self.core.config.id);
         let Some(stream) = self.streams.live.get(&id) else { return };
         let mut to = group.later_homes();
         to.extend(stream.listeners.iter().copied());
@@ -271,8 +264,8 @@ impl Shard {
 
     /// Gives places to units that can get one now, and fails those that never can.
     fn place_units(&mut self, now: Now, id: StreamId) {
-        let own = self.config.id;
-        let kept = self.state.streams().get(&id);
+        let own = self.core.config.id;
+        let kept = self.core.state.streams().get(&id);
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         let told = &mut stream.told;
         if kept.is_some_and(|kept| kept.refused) {
@@ -298,26 +291,26 @@ impl Shard {
         for seq in failed {
             let unit = id.unit(seq);
             self.streams.unplaced.remove(&unit);
-            self.state.act_ahead(unit, None);
-            let executed = self.state.decide(unit, None, &mut self.ahead);
+            self.core.state.act_ahead(unit, None);
+            let executed = self.core.state.decide(unit, None, &mut self.core.ahead);
             self.let_go(unit, self.keys_of(id, seq).into_iter());
             self.finish(now, executed);
         }
-        let bound = |seq: u32| self.state.prepared().get(&id.unit(seq)).map(|p| p.bound);
+        let bound = |seq: u32| self.core.state.prepared().get(&id.unit(seq)).map(|p| p.bound);
         let moved = placed.iter().filter(|(seq, place)| bound(*seq) != Some(*place));
         let units: Vec<(u32, Timestamp)> = moved.copied().collect();
         if !units.is_empty() {
-            self.log(LogRecord::Place { stream: id, units }, Recipient::nobody());
+            self.core.log(LogRecord::Place { stream: id, units }, Recipient::none());
         }
         let placed = placed.into_iter().map(|(seq, place)| (id.unit(seq), place));
         let placed: Vec<(TxnId, Timestamp)> = placed.collect();
         for (unit, place) in &placed {
             self.streams.unplaced.remove(unit);
-            if !self.breaks(Rule::ClocksFollow) {
-                self.move_clock(*place);
+            if !self.core.breaks(Rule::ClocksFollow) {
+                self.core.move_clock(*place);
             }
         }
-        let executed = self.state.place_all(&placed, &mut self.ahead);
+        let executed = self.core.state.place_all(&placed, &mut self.core.ahead);
         self.finish(now, executed);
         self.carried_out(now);
     }
@@ -338,7 +331,7 @@ impl Shard {
         let id = StreamId(unit.age);
         if let Some(keys) = self.streams.settled.remove(&unit) {
             for key in &keys {
-                self.recent.iter_mut().for_each(|recent| recent.note(key, now.mono_us));
+                self.core.recent.iter_mut().for_each(|recent| recent.note(key, now.mono_us));
             }
             self.let_go(unit, keys.into_iter());
             return true;
@@ -347,12 +340,12 @@ impl Shard {
         let Some((live, at)) = stream.and_then(|s| s.group_of_mut(unit.attempt)) else {
             return false;
         };
-        let place = self.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
+        let place = self.core.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
         let (place, replies) = (place.unwrap_or_default(), replies.clone());
         live.units[at] = Progress::Closed { place, replies, released: false };
         let ops = &live.group.units[at].ops;
-        ops.iter().for_each(|(key, _)| self.locks.carry_out(key, unit));
-        self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
+        ops.iter().for_each(|(key, _)| self.core.locks.carry_out(key, unit));
+        self.core.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         self.streams.mark(id);
         true
     }
@@ -362,12 +355,12 @@ impl Shard {
         if seq < stream.answered {
             return true;
         }
-        if home != self.config.id {
+        if home != self.core.config.id {
             return stream.told.is_closed(home, seq);
         }
         match stream.group_of(seq) {
             Some((live, at)) => live.units[at].is_closed(),
-            None => own_proposal(self.state.streams().get(&id), seq).is_some(),
+            None => own_proposal(self.core.state.streams().get(&id), seq).is_some(),
         }
     }
 
@@ -389,7 +382,7 @@ impl Shard {
         self.log_settled(id, &settles);
         for (seq, _) in settles {
             let unit = id.unit(seq);
-            let executed = self.state.release(unit, &mut self.ahead);
+            let executed = self.core.state.release(unit, &mut self.core.ahead);
             self.let_go(unit, self.keys_of(id, seq).into_iter());
             self.finish(now, executed);
         }
@@ -398,18 +391,20 @@ impl Shard {
 
     pub(super) fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
         if !units.is_empty() {
-            let asks = self.state.asks();
+            let asks = self.core.state.asks();
             // Somebody waits for what they ask.
             let urgent = units.iter().any(|(seq, _)| asks.contains_key(&id.unit(*seq)));
             let units = units.to_vec();
-            self.building.urgent |= urgent;
-            self.log(LogRecord::Settle { stream: id, units }, Recipient::nobody());
+            if urgent {
+                self.core.tail.hurry();
+            }
+            self.core.log(LogRecord::Settle { stream: id, units }, Recipient::none());
         }
     }
 
     /// The log says what became of units.
     pub(in crate::shard) fn units_settled(&mut self, id: StreamId) {
-        let kept = self.state.streams().get(&id);
+        let kept = self.core.state.streams().get(&id);
         let settled = |live: &Live| {
             let group = kept.and_then(|kept| kept.group(live.group.first()));
             group.is_some_and(KeptGroup::is_settled)
@@ -421,10 +416,10 @@ impl Shard {
             }
             stream.groups.retain(|live| !settled(live));
             // What others have told may be about units that are on their way here.
-            stream.since_us = self.state.mono_us();
+            stream.since_us = self.core.state.mono_us();
         }
         for ((gateway, token), units) in answers {
-            self.answer(gateway, token, Answer::Units(units));
+            self.core.answer(gateway, token, Answer::Units(units));
         }
         self.end_chain(id);
         self.tell_settled(id);
@@ -432,7 +427,7 @@ impl Shard {
 
     /// Tells the others which units are closed here.
     fn say_closed(&mut self, id: StreamId) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         let upto = self.closed_upto(id);
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         if upto <= stream.closed {
@@ -473,13 +468,13 @@ impl Shard {
             }
         }
         for ((gateway, token), units) in answers {
-            self.answer(gateway, token, Answer::Units(units));
+            self.core.answer(gateway, token, Answer::Units(units));
         }
     }
 
     /// Asks other shards for what a stream waits for, if it was not to come by itself or is late.
     pub(super) fn ask_for_earlier(&mut self, now: Now, id: StreamId) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         let Some(stream) = self.streams.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
         let fresh = stream.asked_us == 0;
@@ -529,14 +524,14 @@ impl Shard {
             let asked =
                 stream.groups.into_iter().filter_map(|live| Some((live.asker?, live.group)));
             for ((gateway, token), group) in asked.chain(stream.chain.into_asked()) {
-                self.turn_away(gateway, token, Body::Pipeline(group));
+                self.core.turn_away(gateway, token, Body::Pipeline(group));
             }
         }
         for (gateway, token, group) in streams.refusing.into_values().flat_map(|r| r.failed) {
-            self.turn_away(gateway, token, Body::Pipeline(group));
+            self.core.turn_away(gateway, token, Body::Pipeline(group));
         }
         for request in streams.held.into_iter().filter(|request| !is_own(&request.body)) {
-            self.turn_away(request.gateway, request.token, request.body);
+            self.core.turn_away(request.gateway, request.token, request.body);
         }
     }
 }

@@ -66,7 +66,7 @@ fn is_of(id: StreamId, request: &Request) -> bool {
 impl Shard {
     /// The leaders of other shards say something.
     pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
-        self.state.tell_time(now.mono_us);
+        self.core.state.tell_time(now.mono_us);
         words.for_each(|word| self.hear_one(now, word));
         self.settle(now);
     }
@@ -107,8 +107,8 @@ impl Shard {
 
     /// Another shard waits for units of this one.
     fn asked(&mut self, now: Now, id: StreamId, shard: ShardId, hurries: bool, units: &[u32]) {
-        let own = self.config.id;
-        let kept = self.state.streams().get(&id);
+        let own = self.core.config.id;
+        let kept = self.core.state.streams().get(&id);
         let refused = kept.is_some_and(|kept| kept.refused);
         let chained = kept.is_some_and(Kept::is_handed_on);
         let (mut told, mut unknown, mut in_chain) = (Vec::new(), Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ impl Shard {
         let live = self.streams.live.get(&id).and_then(|stream| stream.group_of(seq));
         live.is_some_and(|(live, _)| live.logged)
             || self.has_chained(id, seq)
-            || own_proposal(self.state.streams().get(&id), seq).is_some()
+            || own_proposal(self.core.state.streams().get(&id), seq).is_some()
     }
 
     /// Up to which unit all of a stream is closed here, as far as it has come.
@@ -163,7 +163,7 @@ impl Shard {
                 stream.and_then(|s| s.group_of(*seq)).is_some_and(|(l, at)| l.units[at].is_closed())
             }
         };
-        let kept = self.state.streams().get(&id).map_or(&[][..], |kept| &kept.groups);
+        let kept = self.core.state.streams().get(&id).map_or(&[][..], |kept| &kept.groups);
         // What is closed stays so.
         let rest = kept.partition_point(|group| said.is_some_and(|said| group.range().1 <= said));
         let closed = kept[rest..].iter().flat_map(|group| &group.units).take_while(is_closed);
@@ -176,8 +176,8 @@ impl Shard {
         (gateway, token): (GatewayId, Token),
         group: &Arc<Group>,
     ) {
-        self.stats.refused += 1;
-        let own = self.config.id;
+        self.core.stats.refused += 1;
+        let own = self.core.config.id;
         self.refuse_stream(group.stream, group.first());
         let to = group.later_homes().into_iter().filter(|shard| *shard != own);
         if let Some(refusing) = self.streams.refusing.get_mut(&group.stream) {
@@ -186,13 +186,13 @@ impl Shard {
         }
         let word = Word::Refused { stream: group.stream, seq: group.first() };
         to.for_each(|shard| self.streams.say(shard, word.clone()));
-        self.answer(gateway, token, LeaderStreams::failed(group));
+        self.core.answer(gateway, token, LeaderStreams::failed(group));
     }
 
     /// From now on nothing of a stream is let in, which is said once it is durable. What has come and has not
     /// got as far as the log does not get there any more.
     fn refuse_stream(&mut self, id: StreamId, seq: u32) {
-        if self.state.streams().get(&id).is_some_and(|kept| kept.refused) {
+        if self.core.state.streams().get(&id).is_some_and(|kept| kept.refused) {
             return;
         }
         if let Some(refusing) = self.streams.refusing.get_mut(&id) {
@@ -203,11 +203,11 @@ impl Shard {
         self.streams.refusing.insert(id, refusing);
         self.drop_waiting(id);
         self.drop_unlogged(id);
-        if self.breaks(Rule::RefusalsAreDurable) {
-            self.state.refuse_stream(id);
+        if self.core.breaks(Rule::RefusalsAreDurable) {
+            self.core.state.refuse_stream(id);
             return self.stream_refused(id);
         }
-        self.log(LogRecord::Refuse(id), Recipient::nobody());
+        self.core.log(LogRecord::Refuse(id), Recipient::none());
     }
 
     /// Others have waited long enough for something that has not come, or not got as far as the log.
@@ -275,13 +275,13 @@ impl Shard {
 
     /// The log says that nothing more of a stream is let in.
     pub(in crate::shard) fn stream_refused(&mut self, id: StreamId) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         self.remember_stream(id);
         let Some(Refusing { seq, mut to, failed }) = self.streams.refusing.remove(&id) else {
             return;
         };
         for (gateway, token, group) in failed {
-            self.answer(gateway, token, LeaderStreams::failed(&group));
+            self.core.answer(gateway, token, LeaderStreams::failed(&group));
         }
         if let Some(stream) = self.streams.live.get_mut(&id) {
             stream.told.hear(&Word::Refused { stream: id, seq });
@@ -310,7 +310,7 @@ impl Shard {
 
     /// Tells the others that all is settled here, if it is and they want to know.
     pub(super) fn tell_settled(&mut self, id: StreamId) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         if !self.is_settled(id) {
             return;
         }
@@ -324,19 +324,19 @@ impl Shard {
     }
 
     pub(super) fn remember_stream(&mut self, id: StreamId) {
-        let keeping = Keeping::new(self.state.mono_us());
+        let keeping = Keeping::new(self.core.state.mono_us());
         self.streams.keeping.entry(id).or_insert(keeping);
     }
 
     /// A new leader does not know what was said before.
     pub(super) fn keep_inherited(&mut self, now: Now) {
-        for id in self.state.streams().keys() {
+        for id in self.core.state.streams().keys() {
             self.streams.keeping.insert(*id, Keeping::new(now.mono_us));
         }
     }
 
     pub(super) fn is_settled(&self, id: StreamId) -> bool {
-        let kept = self.state.streams().get(&id);
+        let kept = self.core.state.streams().get(&id);
         kept.is_none_or(|kept| kept.groups.iter().all(KeptGroup::is_settled))
     }
 
@@ -386,27 +386,27 @@ impl Shard {
         }
         let outlived = std::mem::take(&mut self.streams.outlived);
         if !outlived.is_empty() {
-            self.log(LogRecord::Outlive(outlived), Recipient::nobody());
+            self.core.log(LogRecord::Outlive(outlived), Recipient::none());
         }
         let forgotten = std::mem::take(&mut self.streams.forgotten);
         if !forgotten.is_empty() {
-            self.log(LogRecord::Forget(forgotten), Recipient::nobody());
+            self.core.log(LogRecord::Forget(forgotten), Recipient::none());
         }
     }
 
     /// Whether all shards have settled what is as old as a stream.
     fn is_passed(&self, id: StreamId) -> bool {
-        let Some(kept) = self.state.streams().get(&id) else { return true };
+        let Some(kept) = self.core.state.streams().get(&id) else { return true };
         let Some(keeping) = self.streams.keeping.get(&id) else { return true };
         let units = kept.groups.iter().flat_map(|group| &group.units);
         let last = units.filter_map(|(_, place)| place.flatten());
-        !self.config.clustered
-            || self.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
+        !self.core.config.clustered
+            || self.core.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
     }
 
     /// Whether anything is known here of pipelines, but that nobody can tell any more what became of some.
     pub fn knows_streams(&self) -> bool {
-        !self.streams.is_quiet() || !self.state.streams().is_empty()
+        !self.streams.is_quiet() || !self.core.state.streams().is_empty()
     }
 
     /// Whether units of a stream wait for records here.

@@ -5,12 +5,12 @@ use super::*;
 impl Story {
     /// One replica among several.
     fn replicated() -> Self {
-        Self::leading(ShardConfig { beside: G, clustered: true, ..Self::new().shard.config })
+        Self::leading(ShardConfig { beside: G, clustered: true, ..Self::new().shard.core.config })
     }
 
     /// Kinds of the records that are proposed now.
     fn proposed(&mut self) -> Vec<&'static str> {
-        if self.shard.is_patient(self.now) {
+        if self.shard.tail().is_patient(self.now) {
             return Vec::new();
         }
         let Some(entry) = self.end_turn() else { return Vec::new() };
@@ -47,7 +47,7 @@ fn an_outcome_that_nothing_follows_goes_alone_soon() {
     story.pass(OUTCOMES_WAIT_US - 2);
     assert_eq!(story.proposed(), [""; 0]);
     assert!(!story.shard.is_quiet(), "a group must not sleep over it");
-    let due_us = story.shard.outcomes_due_us().unwrap();
+    let due_us = story.shard.tail().outcomes_due_us().unwrap();
     assert_eq!(due_us, story.now.mono_us + 2);
     story.pass(2);
     assert_eq!(story.proposed(), ["outcome"]);

@@ -353,7 +353,7 @@ fn who_waits_goes_to_the_next_leader_and_what_is_in_the_log_is_not_known() {
     story.shard.keep(entry, 0);
     story.now.mono_us += 100_000;
     story.shard.tick(story.now);
-    story.shard.state.tell_time(story.now.mono_us);
+    story.shard.core.state.tell_time(story.now.mono_us);
     story.shard.step_down();
     let answers = story.answers();
     assert!(matches!(answers[0], (to, Answer::Unknown) if to == first));

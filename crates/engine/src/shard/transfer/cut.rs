@@ -11,14 +11,15 @@
 
 use super::snapshot::Writer;
 use crate::coordination::SessionId;
-use crate::entry::{LogRecord, SnapshotPart};
+use crate::entry::SnapshotPart;
 use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::{
     CUT_COPIES_MAX, CUT_IDLE_US_MAX, FREEZE_US_MAX, FROZEN_REQUESTS_MAX, SNAPSHOT_PIECE_BYTES,
 };
 use crate::message::{Answer, Body, CutStep, Refusal, Request};
 use crate::now::Now;
-use crate::shard::{RecipientKind, Shard};
+use crate::shard::Shard;
+use crate::shard::core::Core;
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -31,8 +32,6 @@ pub(in crate::shard) struct ShardCut {
     number: u64,
     /// While the shard stands still.
     frozen: Option<Frozen>,
-    /// What gives the state, from the moment on when nothing is on its way any more.
-    pub(in crate::shard) writer: Option<Writer>,
     touched_us: u64,
     /// The number of the next piece, and the one before it.
     next: u64,
@@ -51,8 +50,6 @@ struct Frozen {
     /// Sessions of the coordination service that have asked for something that is held: whatever they ask
     /// behind it waits as well.
     sessions: BTreeSet<SessionId>,
-    /// Something has changed although the shard stood still.
-    broken: bool,
 }
 
 impl ShardCut {
@@ -60,33 +57,31 @@ impl ShardCut {
         let until_us = now.mono_us + FREEZE_US_MAX;
         let asked_by = Some(from);
         let (held, sessions, last, rest) = Default::default();
-        let frozen = Some(Frozen { until_us, asked_by, held, sessions, broken: false });
+        let frozen = Some(Frozen { until_us, asked_by, held, sessions });
         let touched_us = now.mono_us;
-        Self { number, frozen, writer: None, touched_us, next: 0, last, rest, complete: false }
+        Self { number, frozen, touched_us, next: 0, last, rest, complete: false }
     }
 
-    /// The next piece is made.
-    fn advance(&mut self, mut more: impl FnMut(&mut Writer, &mut Vec<u8>)) {
+    /// Makes the next piece.
+    fn advance(
+        &mut self,
+        of: &mut Option<Writer>,
+        mut more: impl FnMut(&mut Writer, &mut Vec<u8>),
+    ) {
         while self.rest.len() < SNAPSHOT_PIECE_BYTES
-            && let Some(writer) = &mut self.writer
+            && let Some(writer) = of
         {
             let before = self.rest.len();
             more(writer, &mut self.rest);
             if self.rest.len() == before {
-                self.writer = None;
+                *of = None;
             }
         }
         let after = self.rest.split_off(self.rest.len().min(SNAPSHOT_PIECE_BYTES));
         self.last = std::mem::replace(&mut self.rest, after);
         self.next += 1;
-        self.complete = self.rest.is_empty() && self.writer.is_none();
+        self.complete = self.rest.is_empty() && of.is_none();
     }
-}
-
-/// Writer of the state of a cut, once it is kept.
-#[inline]
-pub(in crate::shard) fn writer(cut: &mut Option<ShardCut>) -> Option<&mut Writer> {
-    cut.as_mut()?.writer.as_mut()
 }
 
 fn try_again(text: &str) -> Reply {
@@ -138,9 +133,9 @@ impl Shard {
         if let Body::Prepare { prepare, .. } = &request.body
             && prepare.participants.len() > 1
         {
-            self.stats.refused += 1;
+            self.core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Frozen);
-            self.answer(request.gateway, request.token, refused);
+            self.core.answer(request.gateway, request.token, refused);
             return None;
         }
         let frozen = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut())?;
@@ -160,23 +155,6 @@ impl Shard {
         let frozen = self.cut.as_ref().and_then(|cut| cut.frozen.as_ref());
         let of_it = session.zip(frozen);
         of_it.is_some_and(|(session, frozen)| frozen.sessions.contains(&session))
-    }
-
-    /// A record goes into the log.
-    pub(in crate::shard) fn note_for_cut(&mut self, record: &LogRecord, kind: RecipientKind) {
-        let Some(frozen) = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut()) else { return };
-        // That something has expired was so before; and what is remembered of pipelines is no data.
-        let expiry = matches!(record, LogRecord::Apply(_)) && kind == RecipientKind::Nobody;
-        let memory = match record {
-            LogRecord::Refuse(_)
-            | LogRecord::Forget(_)
-            | LogRecord::Outlive(_)
-            | LogRecord::Answered(_)
-            | LogRecord::Promise { .. } => true,
-            LogRecord::Settle { units, .. } => units.iter().all(|(_, place)| place.is_none()),
-            _ => false,
-        };
-        frozen.broken |= frozen.asked_by.is_none() && !expiry && !memory;
     }
 
     /// A step that somebody asks for. Pieces are asked for with [`Shard::cut_piece`].
@@ -201,7 +179,7 @@ impl Shard {
                 Reply::Ok
             }
         };
-        self.answer(from.0, from.1, Answer::Reply(reply));
+        self.core.answer(from.0, from.1, Answer::Reply(reply));
     }
 
     fn freeze(&mut self, now: Now, from: (GatewayId, Token), number: u64) -> Option<Reply> {
@@ -231,19 +209,21 @@ impl Shard {
     /// Nothing is on its way: the state has in it what was ever acknowledged, and no half of
     /// anything.
     fn is_still(&self) -> bool {
-        let prepared = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
+        let prepared =
+            self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
         let open =
             |txn: &crate::shard::OpenTxn| txn.prepared || txn.committing || txn.unlogged.is_some();
         // What an earlier leader has handed on may have taken effect elsewhere.
         let known = !self.streams.is_recovering();
-        prepared && known && !self.has_unapplied() && !self.txns.values().any(open)
+        prepared && known && !self.core.tail.has_unapplied() && !self.txns.values().any(open)
     }
 
     /// Keeps the state, if the shard stands still by now and nobody has been told.
     #[inline]
     pub(in crate::shard) fn go_on_with_cut(&mut self, now: Now) {
         let Some(cut) = &self.cut else { return };
-        if cut.writer.as_ref().is_some_and(|writer| writer.copies() > CUT_COPIES_MAX) {
+        let writer = self.core.writers.cut.as_ref();
+        if writer.is_some_and(|writer| writer.copies() > CUT_COPIES_MAX) {
             return self.drop_cut(now, "too much was changed");
         }
         let waits = cut.frozen.as_ref().is_some_and(|frozen| frozen.asked_by.is_some());
@@ -251,16 +231,17 @@ impl Shard {
             return;
         }
         let writer = self.writer(0, 0, None);
+        self.core.writers.cut = Some(writer);
+        self.core.tail.watch();
         let Some(cut) = &mut self.cut else { return };
-        cut.writer = Some(writer);
         let Some(from) = cut.frozen.as_mut().and_then(|frozen| frozen.asked_by.take()) else {
             return;
         };
-        let mut told = vec![Reply::Int(self.state.len() as i64)];
-        if let Some((first, last)) = self.state.slots().range {
+        let mut told = vec![Reply::Int(self.core.state.len() as i64)];
+        if let Some((first, last)) = self.core.state.slots().range {
             told.extend([first, last].map(|slot| Reply::Int(slot.into())));
         }
-        self.answer(from.0, from.1, Answer::Reply(Reply::Array(told)));
+        self.core.answer(from.0, from.1, Answer::Reply(Reply::Array(told)));
     }
 
     /// The shard goes on, and says whether it stood still all the time.
@@ -271,7 +252,7 @@ impl Shard {
         };
         cut.touched_us = now.mono_us;
         let Some(frozen) = cut.frozen.take() else { return gone() };
-        if frozen.asked_by.is_none() && !frozen.broken {
+        if frozen.asked_by.is_none() && !self.core.tail.has_changed() {
             self.resume(now, frozen);
             return Reply::Ok;
         }
@@ -282,8 +263,7 @@ impl Shard {
 
     fn resume(&mut self, now: Now, frozen: Frozen) {
         let keys = self.waiters.values().flat_map(|waiter| &waiter.claims);
-        let keys: Vec<_> = keys.map(|(key, _)| key.clone()).collect();
-        self.dirty.extend(keys);
+        keys.for_each(|(key, _)| self.core.locks.mark(key.clone()));
         self.mark_chains();
         self.settle(now);
         self.go_on_after_ends(now);
@@ -294,10 +274,11 @@ impl Shard {
 
     /// The cut comes to nothing.
     fn drop_cut(&mut self, now: Now, why: &str) {
+        self.core.writers.cut = None;
         let Some(ShardCut { frozen: Some(mut frozen), .. }) = self.cut.take() else { return };
         if let Some((gateway, token)) = frozen.asked_by.take() {
             let text = format!("a shard did not come to stand still for the backup: {why}");
-            self.answer(gateway, token, Answer::Reply(try_again(&text)));
+            self.core.answer(gateway, token, Answer::Reply(try_again(&text)));
         }
         self.resume(now, frozen);
     }
@@ -311,13 +292,14 @@ impl Shard {
 
     /// The lead has ended.
     pub(in crate::shard) fn give_up_cut(&mut self) {
+        self.core.writers.cut = None;
         let Some(frozen) = self.cut.take().and_then(|cut| cut.frozen) else { return };
         if let Some((gateway, token)) = frozen.asked_by {
             let text = "the leader of a shard has changed meanwhile";
-            self.answer(gateway, token, Answer::Reply(try_again(text)));
+            self.core.answer(gateway, token, Answer::Reply(try_again(text)));
         }
         for request in frozen.held {
-            self.turn_away(request.gateway, request.token, request.body);
+            self.core.turn_away(request.gateway, request.token, request.body);
         }
     }
 
@@ -340,8 +322,8 @@ impl Shard {
         let Some(cut) = self.cut.as_mut().filter(released) else { return gone() };
         cut.touched_us = now.mono_us;
         if piece == cut.next && !cut.complete {
-            let state = &self.state;
-            cut.advance(|writer, bytes| {
+            let Core { state, writers, .. } = &mut self.core;
+            cut.advance(&mut writers.cut, |writer, bytes| {
                 writer.parts(state, PARTS).iter().for_each(|part| encode(part, bytes));
             });
         } else if piece + 1 != cut.next {

@@ -4,7 +4,6 @@
 //! per step; a record that is about to change before its turn is written first, as it was. Keys
 //! that did not exist at the beginning are left out.
 
-use super::cut;
 use super::split::Slots;
 use crate::coordination::Zxid;
 use crate::coordination::service::{Command, Coordination, Ending};
@@ -108,12 +107,12 @@ impl Shard {
     /// the group had these members (none: those that founded it). One that was begun before is given
     /// up.
     pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
-        self.snapshot = Some(self.writer(index, term, members));
+        self.core.writers.snapshot = Some(self.writer(index, term, members));
         // What is prepared may be carried out at any moment. Later ones follow when they are logged.
-        let prepared = self.state.prepared().values();
+        let prepared = self.core.state.prepared().values();
         let ops = prepared.flat_map(|p| p.prepare.apply.ops.iter().cloned());
         let ops: Vec<KeyedOp> = ops.collect();
-        self.before_change(&ops);
+        self.core.before_change(&ops);
     }
 
     /// What writes the present state.
@@ -124,35 +123,36 @@ impl Shard {
         members: Option<Members>,
     ) -> Writer {
         let mut ready = VecDeque::new();
-        let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
+        let (shard, clock, removed) =
+            (self.core.config.id, self.core.clock, self.core.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
         ready.extend(members.map(SnapshotPart::Members));
-        let Slots { splits, range } = self.state.slots();
+        let Slots { splits, range } = self.core.state.slots();
         ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
-        for p in self.state.confirmed(&self.ahead) {
+        for p in self.core.state.confirmed(&self.core.ahead) {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }
-        for (request, outcome) in self.state.requests().iter() {
+        for (request, outcome) in self.core.state.requests().iter() {
             ready.push_back(SnapshotPart::Request { request, outcome });
         }
-        for (txn, commit) in self.state.outcomes() {
+        for (txn, commit) in self.core.state.outcomes() {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
-        ready.extend(self.state.voids().map(SnapshotPart::Void));
-        for (stream, kept) in self.state.streams() {
+        ready.extend(self.core.state.voids().map(SnapshotPart::Void));
+        for (stream, kept) in self.core.state.streams() {
             let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
             ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
         }
-        let unsettled = self.state.unsettled();
+        let unsettled = self.core.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
-        ready.extend(self.state.outlived.iter().map(|(gateway, began)| {
+        ready.extend(self.core.state.outlived.iter().map(|(gateway, began)| {
             let (gateway, began) = (*gateway, *began);
             SnapshotPart::Outlived { gateway, began }
         }));
-        let fences = self.state.fences();
+        let fences = self.core.state.fences();
         if fences.floor() > 0 {
             ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
         }
@@ -160,13 +160,13 @@ impl Shard {
             let lock = lock.clone();
             SnapshotPart::Fence { lock, token }
         }));
-        let left = self.state.iter().map(|(key, _)| key.clone()).collect();
-        let coordination = self.state.coordination();
+        let left = self.core.state.iter().map(|(key, _)| key.clone()).collect();
+        let coordination = self.core.state.coordination();
         let mut nodes = Set::default();
         if coordination.last() > Zxid::default() {
             ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
             ready.extend(session_parts(coordination));
-            ready.extend(self.state.asks().iter().map(|(unit, ask)| {
+            ready.extend(self.core.state.asks().iter().map(|(unit, ask)| {
                 let (unit, ask) = (*unit, ask.clone());
                 SnapshotPart::Asked { unit, ask }
             }));
@@ -178,38 +178,30 @@ impl Shard {
     /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
     /// the end mark) or none was begun.
     pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
-        let Some(writer) = &mut self.snapshot else { return Vec::new() };
-        let parts = writer.parts(&self.state, count);
+        let Some(writer) = &mut self.core.writers.snapshot else { return Vec::new() };
+        let parts = writer.parts(&self.core.state, count);
         if parts.is_empty() {
-            self.snapshot = None;
+            self.core.writers.snapshot = None;
         }
         parts
     }
 
     /// Whether a snapshot is in the making.
     pub fn is_taking_snapshot(&self) -> bool {
-        self.snapshot.is_some()
-    }
-
-    /// Records that are about to change go into the snapshot as they are.
-    pub(in crate::shard) fn before_change(&mut self, ops: &[KeyedOp]) {
-        Writers::of(&mut self.snapshot, cut::writer(&mut self.cut)).keep(&self.state, ops);
+        self.core.writers.snapshot.is_some()
     }
 }
 
-/// Writers of the snapshots in the making. What is about to change goes into them as it is.
-pub(in crate::shard) struct Writers<'s> {
-    snapshot: Option<&'s mut Writer>,
-    cut: Option<&'s mut Writer>,
+/// Snapshots in the making. Records that are about to change go into them as they are.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Writers {
+    /// For the log to be cut short, or for another machine.
+    pub snapshot: Option<Writer>,
+    /// For a backup.
+    pub cut: Option<Writer>,
 }
 
-impl<'s> Writers<'s> {
-    /// Makes the set of a shard's writers.
-    #[inline]
-    pub fn of(snapshot: &'s mut Option<Writer>, cut: Option<&'s mut Writer>) -> Self {
-        Self { snapshot: snapshot.as_mut(), cut }
-    }
-
+impl Writers {
     #[inline]
     fn each(&mut self, mut keep: impl FnMut(&mut Writer)) {
         if let Some(writer) = &mut self.snapshot {
@@ -220,18 +212,18 @@ impl<'s> Writers<'s> {
         }
     }
 
-    /// Records are about to change.
+    /// Copies records that are about to change.
     #[inline]
     pub fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
         self.each(|writer| writer.keep(state, ops));
     }
 
-    /// Nodes of the coordination service are about to change.
+    /// Copies nodes of the coordination service that are about to change.
     pub fn keep_nodes(&mut self, state: &State, command: &Command) {
         self.each(|writer| writer.keep_nodes(state, command));
     }
 
-    /// All records are about to change.
+    /// Copies all records, which are about to change.
     pub fn keep_all(&mut self, state: &State) {
         self.each(|writer| writer.keep_all(state));
     }

@@ -122,7 +122,7 @@ impl Shard {
     pub(in crate::shard) fn send_elsewhere(&mut self, request: &Request) -> bool {
         let elsewhere = self.is_elsewhere(&request.body);
         if elsewhere {
-            self.answer(request.gateway, request.token, Answer::Refused(Refusal::Moved));
+            self.core.answer(request.gateway, request.token, Answer::Refused(Refusal::Moved));
         }
         elsewhere
     }
@@ -130,7 +130,7 @@ impl Shard {
     /// Whether a request concerns slots that this shard does not have, or locks in slots that it is
     /// about to give away.
     pub(in crate::shard) fn is_elsewhere(&self, body: &Body) -> bool {
-        let (own, giving) = (self.state.slots.range, self.giving);
+        let (own, giving) = (self.core.state.slots.range, self.giving);
         let elsewhere = own.is_some_and(|own| concerns(body, |key| !is_in(key, own)));
         let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
         let going = giving.filter(|_| locks);
@@ -143,25 +143,25 @@ impl Shard {
         self.giving = Some(range);
         let prepared = self.txns.values().filter(|txn| txn.prepared);
         let mut keys = prepared.flat_map(|txn| &txn.keys);
-        let mut in_state = self.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
+        let mut in_state = self.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
         let free =
             !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
         // Nor may there be units that have still to get their places, or are on their way to the log.
-        let mut contents = self.state.all_contents().map(|(key, _)| key);
+        let mut contents = self.core.state.all_contents().map(|(key, _)| key);
         let units = free && !contents.any(|key| is_in(key, range));
         units && !self.streams.open_keys().any(|key| is_in(key, range))
     }
 
     /// Puts the split into an entry of its own, behind everything else.
     pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
-        self.close_entry();
-        self.log(LogRecord::Split { child, first, at, last }, Recipient::nobody());
+        self.core.tail.close();
+        self.core.log(LogRecord::Split { child, first, at, last }, Recipient::none());
     }
 
     /// The split is committed, and this is the state of the new shard.
     pub(in crate::shard) fn split(&mut self, child: ShardId, state: State) {
         self.giving = None;
-        self.born = Some(Born { child, state, clock: self.clock });
+        self.born = Some(Born { child, state, clock: self.core.clock });
     }
 
     /// What a new shard begins with, if this one has just given it part of its slots.
@@ -171,7 +171,7 @@ impl Shard {
 
     /// The state, of a shard that nobody drives.
     pub fn into_state(self) -> State {
-        self.state
+        self.core.state
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
             let (gateway, token) = (GatewayId::default(), Token(1));
             let body = Body::Version { key: Blob::from(key.as_bytes()) };
             shard.handle(now, Request { gateway, token, after: None, body });
-            let answer = shard.poll().expect("an answer").answer;
+            let answer = shard.outbox_mut().poll().expect("an answer").answer;
             assert_eq!(matches!(answer, Answer::Refused(Refusal::Moved)), moved, "{key}");
         }
     }

@@ -33,7 +33,7 @@ impl Shard {
             since_us: self.turns.since_us(number)?,
             who: op.waiter()?.clone(),
             lock: lock.clone(),
-            holders: adt::in_the_way(self.state.get(lock), op, now.wall_ms()),
+            holders: adt::in_the_way(self.core.state.get(lock), op, now.wall_ms()),
             ahead: self.turns.ahead(lock, number).cloned().collect(),
         })
     }
@@ -76,7 +76,7 @@ impl Shard {
         told: &Blob,
     ) {
         if let Some(number) = self.turns.waiting_as(gateway, token) {
-            self.stats.locks.deadlocks += 1;
+            self.core.stats.locks.deadlocks += 1;
             let error = deadlock(String::from_utf8_lossy(told).into_owned());
             self.end_turn_with(now, number, error.into());
         }

@@ -97,8 +97,8 @@ impl Shard {
         let Request { gateway, token, body, .. } = request;
         let Body::Await { apply, timeout_ms } = body else { return };
         if apply.ops.len() != 1 || self.observers.all.len() >= OBSERVERS_MAX {
-            self.stats.refused += 1;
-            return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
+            self.core.stats.refused += 1;
+            return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
         }
         let end_us = now.mono_us.saturating_add(timeout_ms.saturating_mul(1000));
         let end_us = (timeout_ms > 0).then_some(end_us);
@@ -116,9 +116,9 @@ impl Shard {
             }
             self.observers.barred.remove(&who);
         }
-        let ctx = self.ctx(now);
+        let ctx = self.core.ctx(now);
         let Some(observer) = self.observers.all.get(&who) else { return };
-        let reply = record::query(self.state.get(observer.key()), observer.op(), &ctx);
+        let reply = record::query(self.core.state.get(observer.key()), observer.op(), &ctx);
         if reply != Reply::Nil {
             self.end_observation(who, reply);
         }
@@ -126,7 +126,7 @@ impl Shard {
 
     fn end_observation(&mut self, who: ObserverId, reply: Reply) {
         self.observers.end(who);
-        self.answer(who.0, who.1, Answer::Replies(SmallVec::from_iter([reply])));
+        self.core.answer(who.0, who.1, Answer::Replies(SmallVec::from_iter([reply])));
         self.report_changes();
     }
 
@@ -155,7 +155,7 @@ impl Shard {
     pub(in crate::shard) fn turn_observers_away(&mut self) {
         for ((gateway, token), observer) in std::mem::take(&mut self.observers).all {
             let Observer { apply, timeout_ms, .. } = observer;
-            self.turn_away(gateway, token, Body::Await { apply, timeout_ms });
+            self.core.turn_away(gateway, token, Body::Await { apply, timeout_ms });
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::ids::{Age, GatewayId, KeyedOp, Token, TxnId};
-use crate::limits::{ENTRY_RECORDS_MAX, KEPT_US_MAX, SERVED_MAX};
+use crate::limits::{KEPT_US_MAX, SERVED_MAX};
 use crate::message::{Answer, Notice, Refusal, Takes};
 use crate::now::Now;
 use crate::shard::locking::locks::{Claim, Class};
@@ -76,16 +76,16 @@ impl Shard {
     ) {
         if !self.blocked.knows(gateway, token) {
             if !self.blocked.has_room() {
-                self.stats.refused += 1;
-                return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
+                self.core.stats.refused += 1;
+                return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
             }
-            self.notice(gateway, token, Notice::Blocked { txn: TxnId::default() });
+            self.core.notice(gateway, token, Notice::Blocked { txn: TxnId::default() });
         }
         if takes.is_some() {
             // What waiters take rests on what is on its way.
-            self.track(now);
+            self.core.track(now);
         }
-        let ready = self.blocked.block(gateway, token, (keys, takes), &self.state);
+        let ready = self.blocked.block(gateway, token, (keys, takes), &self.core.state);
         self.report_changes();
         self.notify_ready(ready);
         keys.iter().for_each(|key| self.keep_for_told(now, key, true));
@@ -95,7 +95,7 @@ impl Shard {
     pub(in crate::shard) fn unblock(&mut self, now: Now, (gateway, token): Who) {
         match self.blocked.leave((gateway, token)) {
             Left::Later => return,
-            Left::Answered => self.answer(gateway, token, Answer::Replies(SmallVec::new())),
+            Left::Answered => self.core.answer(gateway, token, Answer::Replies(SmallVec::new())),
             Left::Now => {}
         }
         let freed = self.blocked.unblock(gateway, token);
@@ -106,7 +106,7 @@ impl Shard {
     /// Waits for these keys have ended: others may have a turn.
     pub(in crate::shard) fn freed(&mut self, now: Now, keys: Vec<Blob>) {
         for key in keys {
-            let ready = self.blocked.ready(&key, &self.state);
+            let ready = self.blocked.ready(&key, &self.core.state);
             self.notify_ready(ready);
             self.keep_for_told(now, &key, false);
         }
@@ -114,7 +114,7 @@ impl Shard {
 
     /// A key has changed that others may wait for.
     pub(in crate::shard) fn tell_blocked(&mut self, now: Now, key: &Blob) {
-        let ready = self.blocked.changed(key, &self.state);
+        let ready = self.blocked.changed(key, &self.core.state);
         self.notify_ready(ready);
         self.keep_for_told(now, key, false);
     }
@@ -122,12 +122,12 @@ impl Shard {
     /// A key is kept for the waiter that was told of it, and not at all if none was. If the one before it
     /// has found nothing, it is so `again`, for no longer than it was for that one.
     fn keep_for_told(&mut self, now: Now, key: &Blob, again: bool) {
-        if !self.config.concurrency.takes_locks() {
+        if !self.core.config.concurrency.takes_locks() {
             return;
         }
         let kept = self.blocked.kept.get(key).copied();
         let Some(who) = self.blocked.told(key) else {
-            let coming = kept.is_some_and(|kept| kept.entry > self.applied);
+            let coming = kept.is_some_and(|kept| kept.entry > self.core.tail.applied());
             if !coming && self.blocked.kept.remove(key).is_some() {
                 self.keep_no_more(key);
             }
@@ -148,13 +148,13 @@ impl Shard {
         let held = before.is_some_and(|kept| kept.until_us.is_some());
         if kept.until_us.is_some() && !held {
             let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Kept);
-            self.locks.hold(key, KEPT, claim);
+            self.core.locks.hold(key, KEPT, claim);
         }
     }
 
     /// Keys are kept for waiters that will be told of what has gone into the log.
     fn keep_coming(&mut self, now: Now, keys: &[Blob], serving: Option<&Serving>) {
-        if !self.config.concurrency.takes_locks() {
+        if !self.core.config.concurrency.takes_locks() {
             return;
         }
         for key in keys {
@@ -165,41 +165,21 @@ impl Shard {
                 continue;
             }
             let until_us = Some(now.mono_us + KEPT_US_MAX);
-            self.hold_kept(key, Kept { who: None, entry: self.tail(), until_us });
+            self.hold_kept(key, Kept { who: None, entry: self.core.tail.newest(), until_us });
         }
     }
 
     /// What keys were kept for has come, or will not.
     pub(in crate::shard) fn end_coming(&mut self, now: Now) {
-        self.foreseen.retain(|_, (entry, _)| *entry > self.applied);
-        let over = |kept: &Kept| kept.who.is_none() && kept.entry <= self.applied;
+        self.core.foreseen.retain(|_, (entry, _)| *entry > self.core.tail.applied());
+        let over = |kept: &Kept| kept.who.is_none() && kept.entry <= self.core.tail.applied();
         let over = self.blocked.kept.iter().filter(|(_, kept)| over(kept));
         let over: Vec<Blob> = over.map(|(key, _)| key.clone()).collect();
         over.iter().for_each(|key| self.keep_for_told(now, key, false));
     }
 
-    /// A record goes into the log: what was foreseen of what it changes is not so any more.
-    pub(in crate::shard) fn forget_foreseen(&mut self, record: &LogRecord) {
-        if self.foreseen.is_empty() {
-            return;
-        }
-        match record {
-            LogRecord::Apply(apply) => {
-                apply.ops.iter().filter(|(_, op)| op.is_write()).for_each(|(key, op)| {
-                    self.foreseen.swap_remove(key);
-                    if op.whole().is_some() {
-                        self.foreseen.clear();
-                    }
-                });
-            }
-            _ => self.foreseen.clear(),
-        }
-    }
-
     fn keep_no_more(&mut self, key: &Blob) {
-        if self.locks.release(key, KEPT) {
-            self.dirty.push(key.clone());
-        }
+        self.core.locks.release(key, KEPT);
     }
 
     /// Whether some key is kept for a waiter.
@@ -226,7 +206,7 @@ impl Shard {
 
     /// Keys that operations which are about to be logged write and that others wait for.
     pub(in crate::shard) fn awaited_keys(&self, apply: &Apply) -> SmallVec<[Blob; 1]> {
-        if self.blocked.is_empty() || self.config.clustered {
+        if self.blocked.is_empty() || self.core.config.clustered {
             return SmallVec::new();
         }
         let awaited = |(key, op): &&KeyedOp| op.is_write() && self.blocked.waits_for(key);
@@ -246,13 +226,11 @@ impl Shard {
         if !certain || !apply.ops.iter().all(simple) || self.streams.hold_records() {
             return None;
         }
-        if self.building.records.len() + SERVED_MAX >= ENTRY_RECORDS_MAX {
-            // What they take is in the entry that brings it.
-            self.close_entry();
-        }
+        // What they take is in the entry that brings it.
+        self.core.tail.make_room(SERVED_MAX + 1);
         let txn = if let RecipientKind::Commit(txn) = kind { Some(txn) } else { None };
         let (records, full) = Default::default();
-        let mut serving = Serving { ctx: self.ctx(now), txn, served: 0, records, full };
+        let mut serving = Serving { ctx: self.core.ctx(now), txn, served: 0, records, full };
         for (key, op) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
             if !serving.records.contains_key(key) {
                 let scratch = match self.foreseen(now, key, txn) {
@@ -270,10 +248,10 @@ impl Shard {
     /// What a record will be, if that can be said.
     fn foreseen(&mut self, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch {
         // It is kept again when this is done.
-        if let Some((_, record)) = self.foreseen.swap_remove(key) {
+        if let Some((_, record)) = self.core.foreseen.swap_remove(key) {
             return Scratch::Known(record);
         }
-        let record = self.state.get(key);
+        let record = self.core.state.get(key);
         let expired = |at_ms: u64| at_ms <= now.wall_ms();
         if record.is_some_and(|r| r.expire_at_ms.is_some_and(expired)) {
             return Scratch::Unknown;
@@ -281,7 +259,9 @@ impl Shard {
         // Nothing is on its way that changes it.
         let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Early { observed: true });
         match record {
-            _ if self.locks.barrier(key, &claim, txn, None, record).is_some() => Scratch::Unknown,
+            _ if self.core.locks.barrier(key, &claim, txn, None, record).is_some() => {
+                Scratch::Unknown
+            }
             None => Scratch::Known(None),
             Some(_) => Scratch::Typed,
         }
@@ -306,10 +286,10 @@ impl Shard {
     ) {
         let serving = serving.map(|serving| self.serve(now, serving));
         self.keep_coming(now, keys, serving.as_ref());
-        let entry = self.tail();
+        let entry = self.core.tail.newest();
         for (key, scratch) in serving.into_iter().flat_map(|serving| serving.records) {
             if let Scratch::Known(record) = scratch {
-                self.foreseen.insert(key, (entry, record));
+                self.core.foreseen.insert(key, (entry, record));
             }
         }
     }
@@ -376,7 +356,7 @@ impl Shard {
             }
             let record = match serving.records.get(key) {
                 Some(Scratch::Known(record)) => record.as_ref(),
-                Some(Scratch::Typed) => self.state.get(key),
+                Some(Scratch::Typed) => self.core.state.get(key),
                 Some(Scratch::Unknown) | None => return Tried::Unknown,
             };
             replies.push(record::query(record, op, &serving.ctx));
@@ -404,8 +384,8 @@ impl Shard {
     /// Whether nothing keeps operations from going into the log now.
     fn may_go_behind(&self, serving: &Serving, ops: &[KeyedOp]) -> bool {
         let barred = |(key, op): &KeyedOp| {
-            let (claim, record) = (Claim::new(op.clone(), Class::Apply), self.state.get(key));
-            self.locks.barrier(key, &claim, serving.txn, None, record).is_some()
+            let (claim, record) = (Claim::new(op.clone(), Class::Apply), self.core.state.get(key));
+            self.core.locks.barrier(key, &claim, serving.txn, None, record).is_some()
         };
         serving.served < SERVED_MAX && !ops.iter().any(barred)
     }
@@ -420,7 +400,7 @@ impl Shard {
         serving.served += 1;
         self.blocked.gets((gateway, token), gets);
         let target = Recipient { gateway, token, kind: RecipientKind::Taken };
-        self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
+        self.core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
         Tried::Logged
     }
 
@@ -447,7 +427,7 @@ impl Shard {
             // It goes on waiting in its place.
             None => return,
         };
-        self.answer(gateway, token, answer);
+        self.core.answer(gateway, token, answer);
         let freed = self.blocked.unblock(gateway, token);
         self.freed(now, freed);
         self.report_changes();
@@ -456,7 +436,7 @@ impl Shard {
     /// Waiters are told of what a key holds.
     fn notify_ready(&mut self, ready: impl IntoIterator<Item = (GatewayId, Token, Blob)>) {
         for (gateway, token, key) in ready {
-            self.notice(gateway, token, Notice::Ready { key });
+            self.core.notice(gateway, token, Notice::Ready { key });
         }
     }
 }

@@ -310,8 +310,8 @@ impl Shard {
         let section = apply.ops.first().is_some_and(|(_, op)| op.opens_section());
         let fits = apply.ops.len() == 1 || section;
         if !fits || self.turns.turns.len() >= TURNS_MAX {
-            self.stats.refused += 1;
-            return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
+            self.core.stats.refused += 1;
+            return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
         }
         let turn = WaitingTurn {
             gateway,
@@ -334,11 +334,12 @@ impl Shard {
         }
         let key = turn.key().clone();
         let request = turn.apply.request.as_ref();
-        let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
+        let known =
+            request.is_some_and(|request| self.core.state.requests().get(request).is_some());
         if !known && let Some(error) = self.turns.stranger(&turn) {
-            self.stats.refused += 1;
+            self.core.stats.refused += 1;
             let replies = SmallVec::from_iter([error.into()]);
-            return self.answer(gateway, token, Answer::Replies(replies));
+            return self.core.answer(gateway, token, Answer::Replies(replies));
         }
         let turn = self.with_names_of_copies(now, turn);
         let number = self.turns.add(turn);
@@ -351,7 +352,7 @@ impl Shard {
             let waits =
                 self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
             if waits && let Some(circle) = self.circle(now, number) {
-                self.stats.locks.deadlocks += 1;
+                self.core.stats.locks.deadlocks += 1;
                 self.end_turn_with(now, number, circle.into());
             }
             self.tell_listening(now, &key);
@@ -365,7 +366,7 @@ impl Shard {
     pub(in crate::shard) fn report_changes(&mut self) {
         let nobody = self.turns.is_empty() && self.observers.is_empty();
         let wanted = !self.blocked.is_empty() || !nobody;
-        self.ahead.report_changes(wanted);
+        self.core.ahead.report_changes(wanted);
     }
 
     fn set_out(&mut self, now: Now, number: Number) {
@@ -399,11 +400,11 @@ impl Shard {
         }
         // After a split the record may be elsewhere; those who wait are sent there with the new lead.
         let elsewhere = |range| !is_in(key, range);
-        if self.state.slots().range.is_some_and(elsewhere) {
+        if self.core.state.slots().range.is_some_and(elsewhere) {
             return;
         }
-        let ctx = self.ctx(now);
-        let mut scratch = self.state.get(key).cloned();
+        let ctx = self.core.ctx(now);
+        let mut scratch = self.core.state.get(key).cloned();
         if let Some(op) = behind {
             record::apply(&mut scratch, op, &ctx);
         }
@@ -454,7 +455,7 @@ impl Shard {
     fn end_in_time(&mut self, now: Now, number: Number) {
         let Some(turn) = self.turns.turns.get(&number) else { return };
         if !turn.goes && !self.turns.copy_goes(turn) {
-            self.stats.locks.timed_out += 1;
+            self.core.stats.locks.timed_out += 1;
             self.end_turn_with(now, number, Reply::Nil);
         } else if let Some(turn) = self.turns.turns.get_mut(&number) {
             turn.late = true;
@@ -464,7 +465,11 @@ impl Shard {
     pub(in crate::shard) fn end_turn_with(&mut self, now: Now, number: Number, reply: Reply) {
         if let Some(turn) = self.turns.end(number) {
             self.unname(now, &turn);
-            self.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
+            self.core.answer(
+                turn.gateway,
+                turn.token,
+                Answer::Replies(SmallVec::from_iter([reply])),
+            );
         }
         self.report_changes();
     }
@@ -473,7 +478,7 @@ impl Shard {
     pub(in crate::shard) fn turn_taken(&mut self, now: Now, target: Recipient, answer: Answer) {
         let who = (target.gateway, target.token);
         let Some(number) = self.turns.of.get(&who).copied() else {
-            return self.answer(target.gateway, target.token, answer);
+            return self.core.answer(target.gateway, target.token, answer);
         };
         let Some(turn) = self.turns.turns.get(&number) else { return };
         let nothing = matches!(&answer, Answer::Replies(replies)
@@ -506,11 +511,11 @@ impl Shard {
             let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
             let undo = Apply { ops, ..Apply::default() };
             let awaited = self.awaited(&undo);
-            self.log(LogRecord::Apply(undo), Recipient::nobody());
+            self.core.log(LogRecord::Apply(undo), Recipient::none());
             self.let_in_behind(now, &awaited);
         }
         if !turn.told {
-            self.answer(target.gateway, target.token, answer);
+            self.core.answer(target.gateway, target.token, answer);
         }
         // Whoever has asked the same need not wait to hear what has come of it.
         for number in same {
@@ -569,7 +574,7 @@ impl Shard {
         for turn in std::mem::take(&mut self.turns).turns.into_values() {
             if !turn.goes {
                 let body = Body::Await { apply: turn.apply, timeout_ms: turn.timeout_ms };
-                self.turn_away(turn.gateway, turn.token, body);
+                self.core.turn_away(turn.gateway, turn.token, body);
             }
         }
     }

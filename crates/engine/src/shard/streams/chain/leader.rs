@@ -114,7 +114,7 @@ impl Shard {
         let stream = self.stream_mut(now, id);
         stream.late = None;
         stream.chain.0.get_or_insert_default().begin(Arc::clone(&group), asker);
-        self.log(LogRecord::Content(group), Recipient::nobody());
+        self.core.log(LogRecord::Content(group), Recipient::none());
         self.streams.mark(id);
     }
 
@@ -186,7 +186,7 @@ impl Shard {
             && let Some((gateway, token)) = chain.asker.take()
         {
             let units = chain.answer();
-            self.answer(gateway, token, Answer::Units(units));
+            self.core.answer(gateway, token, Answer::Units(units));
         }
         self.end_chain(id);
     }
@@ -243,7 +243,7 @@ impl Shard {
         };
         let last = first.checked_sub(1).and_then(|seq| chain.links.get(&seq));
         let after = before.last().or(last).map(|link| link.place);
-        self.move_clock(after.unwrap_or_default());
+        self.core.move_clock(after.unwrap_or_default());
         let term = self.streams.term;
         if let Some(chain) = self.chain_mut(id) {
             chain.links.extend(before.iter().map(|link| (link.seq, *link)));
@@ -264,9 +264,9 @@ impl Shard {
         before: Vec<Link>,
         ops: SmallVec<[KeyedOp; 1]>,
     ) {
-        self.track(now);
+        self.core.track(now);
         self.streams.chain.ordering += 1;
-        self.log(LogRecord::Ordered { stream, link, before, ops }, Recipient::nobody());
+        self.core.log(LogRecord::Ordered { stream, link, before, ops }, Recipient::none());
     }
 
     /// Whether a read must wait for what is on its way to the log: others may have seen already what comes
@@ -287,8 +287,8 @@ impl Shard {
     /// what does.)
     fn is_changing(&self, key: &Blob, op: &Op) -> bool {
         let claim = Claim::new(op.clone(), Class::Passing);
-        let record = self.state.get(key);
-        self.locks.in_flight_against(key, &claim, record).is_some()
+        let record = self.core.state.get(key);
+        self.core.locks.in_flight_against(key, &claim, record).is_some()
     }
 
     /// A unit is in an entry that is closed, which has given it its place.
@@ -309,8 +309,8 @@ impl Shard {
         (ops, replies): (&[KeyedOp], Option<OpReplies>),
     ) {
         self.streams.chain.ordering -= 1;
-        self.stats.operations += ops.len() as u64;
-        self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
+        self.core.stats.operations += ops.len() as u64;
+        self.core.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         let Some(chain) = self.chain_mut(id) else { return };
         let replies = replies.unwrap_or_else(|| smallvec![lost()]);
         if let Some(step) = chain.step_of(link.seq) {
@@ -324,7 +324,7 @@ impl Shard {
 
     /// Tells the shard of the next unit, if it is another one.
     fn hand_on(&mut self, id: StreamId, seq: u32) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         let Some(chain) = self.chain_mut(id) else { return };
         chain.handed = chain.handed.max(Some(seq));
         let next = chain.group.as_ref().and_then(|group| group.homes.get(seq as usize + 1));
@@ -337,8 +337,8 @@ impl Shard {
     /// a shard has told it, too, which of its places it knows: those hold in that shard's new term as they
     /// did before.
     pub(super) fn tell_chain(&mut self, id: StreamId, seq: u32, to: ShardId) {
-        let own = self.config.id;
-        let Some((kept, homes)) = self.state.chain_of(id) else { return };
+        let own = self.core.config.id;
+        let Some((kept, homes)) = self.core.state.chain_of(id) else { return };
         let links = self.chain(id).map_or(&kept.links, |chain| &chain.links);
         let links = (0..=seq).zip(homes).map(|(seq, home)| {
             let link = links.get(&seq)?;
@@ -357,7 +357,7 @@ impl Shard {
         seq: u32,
         shard: ShardId,
     ) {
-        let kept = self.state.streams().get(&id).and_then(|kept| kept.group_of(seq));
+        let kept = self.core.state.streams().get(&id).and_then(|kept| kept.group_of(seq));
         let fate = kept.and_then(|group| group.units.iter().find(|(unit, _)| *unit == seq));
         match fate {
             Some((_, Some(None))) => self.streams.say(shard, Word::Refused { stream: id, seq }),
@@ -367,7 +367,7 @@ impl Shard {
 
     /// Asks for what the next unit waits for, if that is late.
     pub(super) fn ask_for_chain(&mut self, now: Now, id: StreamId) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         if self.streams.is_recovering() {
             return;
         }
@@ -400,7 +400,7 @@ impl Shard {
         let homes = chain.and_then(|chain| chain.group.as_ref()).map_or(&[][..], |g| &g.homes);
         let mut doubted: Vec<(ShardId, u32)> = Vec::new();
         for (seq, home) in homes.iter().copied().take(last as usize).enumerate().rev() {
-            let is_doubted = home != self.config.id && self.listens_from(id, home) > 0;
+            let is_doubted = home != self.core.config.id && self.listens_from(id, home) > 0;
             if is_doubted && doubted.iter().all(|(other, _)| *other != home) {
                 doubted.push((home, seq as u32));
             }
@@ -416,7 +416,7 @@ impl Shard {
 
     /// Forgets what is not in the log of a stream, if all is.
     pub(in crate::shard::streams) fn end_chain(&mut self, id: StreamId) {
-        let (settled, mono_us) = (self.is_settled(id), self.state.mono_us());
+        let (settled, mono_us) = (self.is_settled(id), self.core.state.mono_us());
         if let Some(stream) = self.streams.live.get_mut(&id)
             && settled
             && stream.chain.0.as_ref().is_some_and(|chain| chain.durable && chain.asker.is_none())

@@ -172,7 +172,7 @@ impl State {
         record: &'r LogRecord,
         ctx: &Ctx,
         ahead: &mut AheadOfLog,
-        mut writers: Writers<'_>,
+        writers: &mut Writers,
     ) -> ChainEffect<'r> {
         match record {
             LogRecord::Content(group) => {

@@ -40,20 +40,20 @@ pub(super) struct PlaceRecovery {
 impl Shard {
     /// From which term on leaders of a shard are listened to about a stream.
     pub(super) fn listens_from(&self, id: StreamId, shard: ShardId) -> u64 {
-        let kept = self.state.streams().get(&id).and_then(|kept| kept.chain.as_deref());
+        let kept = self.core.state.streams().get(&id).and_then(|kept| kept.chain.as_deref());
         let promised = kept.map_or(0, |chain| chain.promised(shard));
         promised.max(self.streams.chain.promising.get(&(id, shard)).copied().unwrap_or_default())
     }
 
     /// A new leader of another shard asks what is known of its units.
     pub(super) fn asked_for_places(&mut self, id: StreamId, shard: ShardId, term: u64) {
-        let kept = self.state.streams().get(&id).and_then(|kept| kept.chain.as_deref());
+        let kept = self.core.state.streams().get(&id).and_then(|kept| kept.chain.as_deref());
         if kept.map_or(0, |chain| chain.promised(shard)) >= term {
             return self.tell_places(id, shard, term);
         }
         if self.listens_from(id, shard) < term {
             self.streams.chain.promising.insert((id, shard), term);
-            self.log(LogRecord::Promise { stream: id, shard, term }, Recipient::nobody());
+            self.core.log(LogRecord::Promise { stream: id, shard, term }, Recipient::none());
         }
     }
 
@@ -68,9 +68,9 @@ impl Shard {
     }
 
     fn tell_places(&mut self, id: StreamId, to: ShardId, term: u64) {
-        let own = self.config.id;
+        let own = self.core.config.id;
         let mut links = Vec::new();
-        if let Some((chain, homes)) = self.state.chain_of(id) {
+        if let Some((chain, homes)) = self.core.state.chain_of(id) {
             links.extend(chain.links.values().copied());
             let of_it = |link: &Link| homes.get(link.seq as usize) == Some(&to);
             links.truncate(links.iter().rposition(of_it).map_or(0, |last| last + 1));
@@ -81,11 +81,11 @@ impl Shard {
 
     /// This replica leads from now on.
     pub(in crate::shard::streams) fn inherit_chains(&mut self, now: Now) {
-        let ids: Vec<StreamId> = self.state.contents.keys().copied().collect();
+        let ids: Vec<StreamId> = self.core.state.contents.keys().copied().collect();
         if ids.is_empty() {
             return;
         }
-        self.track(now);
+        self.core.track(now);
         let mut recovery = PlaceRecovery::default();
         for id in ids {
             let Some((chain, later)) = self.inherited_chain(id) else { continue };
@@ -110,7 +110,7 @@ impl Shard {
     /// What is in the log of a stream, as its new leader begins with it, and the other shards that may have
     /// heard of places.
     fn inherited_chain(&self, id: StreamId) -> Option<(Chain, SmallVec<[ShardId; 8]>)> {
-        let kept = self.state.streams().get(&id)?;
+        let kept = self.core.state.streams().get(&id)?;
         let (group, chain) = (kept.groups.first()?, kept.chain.as_deref()?);
         let unit = |(seq, _): &(u32, _)| {
             let ops = chain.contents.get(seq).cloned().unwrap_or_default();
@@ -121,7 +121,7 @@ impl Shard {
             None => ChainStep::Waiting,
             Some(None) => ChainStep::Failed,
             Some(Some(place)) => {
-                let replies = self.state.replies_of(id.unit(*seq)).cloned();
+                let replies = self.core.state.replies_of(id.unit(*seq)).cloned();
                 let replies = replies.unwrap_or_else(|| smallvec![lost()]);
                 ChainStep::Done { place: *place, replies }
             }
@@ -130,14 +130,14 @@ impl Shard {
         let homes = group.homes.clone();
         let group = Group { stream: id, homes, chained: true, units, ..Group::default() };
         let mut later = group.homes_from(*chain.contents.keys().next()?);
-        later.retain(|shard| *shard != self.config.id);
+        later.retain(|shard| *shard != self.core.config.id);
         let (links, group) = (chain.links.clone(), Some(Arc::new(group)));
         Some((Chain { durable: true, steps, links, group, ..Chain::default() }, later))
     }
 
     /// Asks those whose answers are missing.
     pub(in crate::shard::streams) fn ask_for_places(&mut self, now: Now) {
-        let (shard, term) = (self.config.id, self.streams.term);
+        let (shard, term) = (self.core.config.id, self.streams.term);
         let Some(recovery) = &mut self.streams.chain.recovery else { return };
         if recovery.asked_us > 0 && now.mono_us < recovery.asked_us + ASK_UNITS_US {
             return;
@@ -179,14 +179,14 @@ impl Shard {
         }
         if recovery.known.is_none() {
             let known = recovery.told.iter().flat_map(|(id, links)| {
-                let open = |link: &&Link| self.state.content(*id, link.seq).is_some();
+                let open = |link: &&Link| self.core.state.content(*id, link.seq).is_some();
                 links.values().filter(open).map(|link| (link.place, *id, link.seq))
             });
             recovery.known = Some(known.collect());
         }
         let Some(&(place, id, seq)) = recovery.known.as_ref().and_then(BTreeSet::first) else {
             // Whoever reads before they have taken effect would miss them.
-            let state = &self.state;
+            let state = &self.core.state;
             recovery.placed.retain(|(id, seq)| state.content(*id, *seq).is_some());
             let over = recovery.placed.is_empty();
             if over {
@@ -194,7 +194,7 @@ impl Shard {
             }
             return over;
         };
-        let Some(ops) = self.state.content(id, seq) else {
+        let Some(ops) = self.core.state.content(id, seq) else {
             recovery
                 .known
                 .iter_mut()
@@ -214,8 +214,8 @@ impl Shard {
     fn comes_after_prepared(&self, ops: &[KeyedOp]) -> bool {
         ops.iter().any(|(key, op)| {
             let claim = Claim::new(op.clone(), Class::Apply);
-            let record = self.state.get(key);
-            self.locks.prepared_conflicts(key, &claim, RECOVERY, record).next().is_some()
+            let record = self.core.state.get(key);
+            self.core.locks.prepared_conflicts(key, &claim, RECOVERY, record).next().is_some()
         })
     }
 
@@ -232,7 +232,7 @@ impl Shard {
         let before: Vec<Link> = before.collect();
         chain.links.extend(before.iter().map(|link| (link.seq, *link)));
         chain.step_of(link.seq).into_iter().for_each(|step| *step = ChainStep::Placed);
-        self.move_clock(link.place);
+        self.core.move_clock(link.place);
         self.log_ordered(now, id, link, before, ops);
     }
 
@@ -241,9 +241,7 @@ impl Shard {
         let Some(recovery) = self.streams.chain.recovery.take() else { return };
         self.streams.holding -= 1;
         for key in recovery.keys {
-            if self.locks.release(&key, RECOVERY) {
-                self.dirty.push(key);
-            }
+            self.core.locks.release(&key, RECOVERY);
         }
         self.mark_chains();
         self.let_newcomers_in(now);
@@ -251,7 +249,7 @@ impl Shard {
 
     /// Something may have become possible for all streams whose order is handed on.
     pub(in crate::shard) fn mark_chains(&mut self) {
-        let ids: Vec<StreamId> = self.state.contents.keys().copied().collect();
+        let ids: Vec<StreamId> = self.core.state.contents.keys().copied().collect();
         ids.into_iter().for_each(|id| self.streams.mark(id));
     }
 }

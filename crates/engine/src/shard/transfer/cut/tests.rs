@@ -1,6 +1,7 @@
 //! Stories about a shard that stands still: who waits, who is refused, and what is kept.
 
 use crate::entry::{Apply, Prepare};
+use crate::message::Notice;
 use crate::shard::tests::{Story, txn};
 use crate::shard::transfer::cut::*;
 use crate::shard::*;

@@ -26,10 +26,10 @@ impl Shard {
             return;
         }
         let waiting = queue.waiting.len();
-        let ctx = Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: 0 };
+        let ctx = Ctx { now_ms: now.wall_ms(), ts: self.core.clock, seed: 0 };
         let told = |number: &u64| {
             let turn = self.turns.turns.get(number)?;
-            match record::query(self.state.get(key), turn.op(), &ctx) {
+            match record::query(self.core.state.get(key), turn.op(), &ctx) {
                 Reply::Nil if waiting == 0 => None,
                 Reply::Nil => Some((*number, Reply::Int(waiting as i64))),
                 other => Some((*number, other)),

@@ -77,7 +77,7 @@ impl Shard {
 
     /// How many were told early since the shard was started.
     pub fn told_early(&self) -> u64 {
-        self.stats.locks.early
+        self.core.stats.locks.early
     }
 
     /// Names those who are first in turn, as far as they can be in this state of their record, in which all
@@ -91,7 +91,7 @@ impl Shard {
         hands_over: bool,
     ) {
         let nameless = self.turns.nameless(key, if hands_over { SUCCESSORS_MAX } else { AT_ONCE });
-        if nameless.is_empty() || self.is_frozen() || self.locks.is_held(key) {
+        if nameless.is_empty() || self.is_frozen() || self.core.locks.is_held(key) {
             return;
         }
         for number in nameless {
@@ -104,7 +104,7 @@ impl Shard {
             let ops = SmallVec::from_iter([(key.clone(), op)]);
             let (gateway, token) = (turn.gateway, turn.token);
             let target = Recipient { gateway, token, kind: RecipientKind::Named };
-            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
+            self.core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
         }
     }
 
@@ -131,8 +131,8 @@ impl Shard {
     /// Whether somebody is named who has come in this turn, or has the lock already.
     fn has_name(&mut self, now: Now, turn: &WaitingTurn) -> bool {
         let Some(op) = turn.op().unnaming() else { return false };
-        let ctx = self.ctx(now);
-        record::apply(&mut self.state.get(turn.key()).cloned(), &op, &ctx) == Reply::Int(1)
+        let ctx = self.core.ctx(now);
+        record::apply(&mut self.core.state.get(turn.key()).cloned(), &op, &ctx) == Reply::Int(1)
     }
 
     /// Whoever has waited in this turn, and had not set out, is gone: it is named no more, unless an earlier
@@ -152,7 +152,7 @@ impl Shard {
         }
         if turn.naming || self.has_name(now, turn) {
             let ops = SmallVec::from_iter([(key.clone(), op)]);
-            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::nobody());
+            self.core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::none());
         }
     }
 
@@ -172,7 +172,7 @@ impl Shard {
         let led_ms = now.mono_us.saturating_sub(self.turns.led_since_us) / 1000;
         let mut dropped = Vec::new();
         for key in &self.turns.look {
-            let Some(record) = self.state.get(key) else { continue };
+            let Some(record) = self.core.state.get(key) else { continue };
             let silent = record.value.named().into_iter().filter(|(ticket, lease_ms)| {
                 led_ms > lease_ms + lease_ms / 10 && !self.turns.tickets.contains_key(*ticket)
             });
@@ -181,7 +181,7 @@ impl Shard {
         }
         for one in dropped {
             let ops = SmallVec::from_iter([one]);
-            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::nobody());
+            self.core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Recipient::none());
         }
     }
 
@@ -203,20 +203,19 @@ impl Shard {
         if let Some(turn) = self.turns.turns.get_mut(&number) {
             turn.told = true;
         }
-        self.stats.locks.early += 1;
-        self.answer(target.0, target.1, answer);
+        self.core.stats.locks.early += 1;
+        self.core.answer(target.0, target.1, answer);
     }
 
     /// If everything on its way into the log that changes a record are releases by those whose turn it is,
     /// and after each one the next of those who are named in the log: the ticket of the last, and what it
     /// will be answered.
     fn last_hand_over(&mut self, now: Now, key: &Blob) -> Option<(Blob, Reply)> {
-        let ctx = self.ctx(now);
-        let applied = self.state.get(key)?;
+        let ctx = self.core.ctx(now);
+        let applied = self.core.state.get(key)?;
         let mut scratch = Some(applied.clone());
         let mut last = None;
-        let batches = self.in_flight.iter().chain(&self.closed).chain([&self.building]);
-        for record in batches.flat_map(|batch| &batch.records) {
+        for record in self.core.tail.unapplied() {
             if matches!(record, LogRecord::Flush | LogRecord::Split { .. }) {
                 return None;
             }
@@ -239,7 +238,7 @@ impl Shard {
     /// Whether operations on their way are carried out whatever happens.
     fn takes_effect(&self, record: &LogRecord) -> bool {
         let LogRecord::Apply(Apply { ops, guards, fences, request }) = record else { return false };
-        let known = |request| self.state.requests().get(request).is_some();
+        let known = |request| self.core.state.requests().get(request).is_some();
         let section = ops.first().is_some_and(|(_, op)| op.opens_section());
         guards.is_empty() && fences.is_empty() && !section && !request.as_ref().is_some_and(known)
     }

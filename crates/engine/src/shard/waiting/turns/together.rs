@@ -8,7 +8,6 @@
 
 use crate::entry::LogRecord;
 use crate::ids::RequestId;
-use crate::limits::ENTRY_RECORDS_MAX;
 use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::shard::RecipientKind;
@@ -64,9 +63,7 @@ impl Shard {
         if !self.may_apply(now, &Request { gateway, token, after: None, body }) {
             return;
         }
-        if self.building.records.len() + party.len() > ENTRY_RECORDS_MAX {
-            self.close_entry();
-        }
+        self.core.tail.make_room(party.len());
         for (in_front, number) in party.into_iter().enumerate() {
             let Some(Request { gateway, token, body, .. }) = self.turns.set_out(number) else {
                 continue;
@@ -77,7 +74,7 @@ impl Shard {
                 *op = together;
             }
             let kind = RecipientKind::Turn;
-            self.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
+            self.core.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
             self.turns.has_place(gateway, token);
         }
     }

@@ -1,0 +1,145 @@
+//! State and outputs that all parts of a shard work with.
+//!
+//! A part owns what only it changes; its methods take `core: &mut Core` besides.
+
+use crate::entry::LogRecord;
+use crate::ids::{GatewayId, KeyedOp, Token};
+use crate::message::{Answer, Body, Notice, Request};
+use crate::now::Now;
+use crate::shard::ahead::AheadOfLog;
+use crate::shard::config::{Rule, ShardConfig};
+use crate::shard::locking::locks::LockTable;
+use crate::shard::outbox::Outbox;
+use crate::shard::state::State;
+use crate::shard::state::recent::Recent;
+use crate::shard::tail::{LogTail, Recipient};
+use crate::shard::transfer::snapshot::Writers;
+use crate::shard::waiting::serving::Foreseen;
+use crate::stats::ShardStats;
+use adt::random::mix;
+use adt::{Ctx, Reply, Timestamp};
+
+/// State and outputs that all parts of a shard work with.
+#[derive(Debug)]
+pub(in crate::shard) struct Core {
+    pub config: ShardConfig,
+    /// The replicated state.
+    pub state: State,
+    /// What the leader knows of the state beyond the log.
+    pub ahead: AheadOfLog,
+    pub clock: Timestamp,
+    /// Last random number.
+    random: u64,
+    pub locks: LockTable,
+    pub tail: LogTail,
+    pub foreseen: Foreseen,
+    /// Snapshots in the making.
+    pub writers: Writers,
+    /// In a cluster: when keys changed last.
+    pub recent: Option<Recent>,
+    pub outbox: Outbox,
+    pub stats: ShardStats,
+}
+
+impl Core {
+    pub fn new(config: ShardConfig, state: State, clock: Timestamp) -> Self {
+        Self {
+            state,
+            ahead: AheadOfLog::default(),
+            clock,
+            random: mix(config.seed ^ u64::from(config.id.0)),
+            locks: LockTable::new(config.concurrency),
+            tail: LogTail::new(config.clustered),
+            foreseen: Foreseen::default(),
+            writers: Writers::default(),
+            recent: config.clustered.then(Recent::default),
+            outbox: Outbox::default(),
+            stats: ShardStats::default(),
+            config,
+        }
+    }
+
+    /// Gives an answer to a gateway.
+    pub fn answer(&mut self, gateway: GatewayId, token: Token, answer: Answer) {
+        self.outbox.answer(gateway, token, answer);
+    }
+
+    pub fn notice(&mut self, gateway: GatewayId, token: Token, notice: Notice) {
+        self.outbox.notice(gateway, token, notice);
+    }
+
+    pub fn reply(&mut self, request: &Request, reply: Reply) {
+        self.answer(request.gateway, request.token, Answer::Reply(reply));
+    }
+
+    /// Answers that nothing of a request has happened here.
+    pub fn turn_away(&mut self, gateway: GatewayId, token: Token, body: Body) {
+        self.outbox.turn_away(gateway, token, body);
+    }
+
+    pub fn move_clock(&mut self, to: Timestamp) {
+        self.clock = self.clock.max(to);
+    }
+
+    /// The next random number.
+    pub fn draw(&mut self) -> u64 {
+        self.random = mix(self.random);
+        self.random
+    }
+
+    /// The last random number, and a step to another one that costs less than [`Core::draw`].
+    pub fn step_random(&mut self) -> u64 {
+        let last = self.random;
+        self.random = last.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        last
+    }
+
+    /// The last random number.
+    pub fn random(&self) -> u64 {
+        self.random
+    }
+
+    /// Time and a random number for an operation that the log does not give them.
+    pub fn ctx(&mut self, now: Now) -> Ctx {
+        Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.draw() }
+    }
+
+    /// Whether this shard breaks a rule on purpose.
+    pub fn breaks(&self, rule: Rule) -> bool {
+        self.config.broken == Some(rule)
+    }
+
+    /// Puts a record into the entry of this turn.
+    pub fn log(&mut self, record: LogRecord, target: Recipient) {
+        self.forget_foreseen(&record);
+        self.tail.push(record, target, self.state.mono_us(), &mut self.locks);
+    }
+
+    /// Drops predictions that a record makes obsolete by changing what they are about.
+    fn forget_foreseen(&mut self, record: &LogRecord) {
+        if self.foreseen.is_empty() {
+            return;
+        }
+        match record {
+            LogRecord::Apply(apply) => {
+                apply.ops.iter().filter(|(_, op)| op.is_write()).for_each(|(key, op)| {
+                    self.foreseen.swap_remove(key);
+                    if op.whole().is_some() {
+                        self.foreseen.clear();
+                    }
+                });
+            }
+            _ => self.foreseen.clear(),
+        }
+    }
+
+    /// Notes operations in the lock table from now on, those on their way included.
+    pub fn track(&mut self, now: Now) {
+        self.tail.track(now, &mut self.locks);
+    }
+
+    /// Copies records that are about to change into the snapshots in the making.
+    pub fn before_change(&mut self, ops: &[KeyedOp]) {
+        self.writers.keep(&self.state, ops);
+    }
+}
