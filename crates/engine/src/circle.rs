@@ -1,41 +1,41 @@
-//! Circles of those who wait for each other's locks, whoever has collected who waits for whom: a shard
-//! for the locks that it has (`shard/waiting/circles.rs`), a gateway for those of all shards
+//! Deadlock cycles between owners that wait for each other's locks. A shard collects the waits for
+//! its own locks (`shard/waiting/circles.rs`), a gateway those of all shards
 //! (`gateway/waiting/circles.rs`).
 //!
-//! Who waits stands behind those who hold the lock, as far as all of them must go, and behind those in
-//! front in its queue, for nobody overtakes. They are known by the names of owners: whoever has a name
-//! waits for one thing at a time.
+//! A waiter is behind the holders of the lock, as far as all of them must release it, and behind
+//! the earlier waiters of its queue, since none is overtaken. Owners are identified by name: an
+//! owner with a name waits for one lock at a time.
 
 use crate::limits::CIRCLE_STEPS_MAX;
 use adt::{Blob, Reply};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many of a circle are told, and how many bytes of each name.
+/// Waits of a cycle that an error shows, and bytes of each name.
 const SHOWN: usize = 8;
 const NAME_SHOWN_BYTES: usize = 64;
 
-/// Somebody waits for a lock.
+/// Waiter of a lock, with the owners that it waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wait {
-    /// Which wait it is, among all that the leader of the lock's shard has known, and since when on
-    /// the clock of that one: the same wait, if both are the same.
+    /// Number of the wait among all that the leader of the lock's shard has known, and its start by
+    /// that leader's clock. Together they identify the wait.
     pub number: u64,
     pub since_us: u64,
     pub who: Blob,
     pub lock: Blob,
-    /// Who has the lock and must let it go.
+    /// Owners that hold the lock and must release it.
     pub holders: Vec<Blob>,
-    /// Who is in front in its queue.
+    /// Owners that are ahead in its queue.
     pub ahead: Vec<Blob>,
 }
 
 impl Wait {
-    /// Behind whom this one stands.
+    /// Owners that this one waits for.
     pub fn behind(&self) -> impl Iterator<Item = &Blob> {
         self.holders.iter().chain(&self.ahead)
     }
 
-    /// Whether it is the wait that the other one was.
+    /// Whether both describe the same wait.
     pub fn is(&self, other: &Self) -> bool {
         self.number == other.number && self.since_us == other.since_us && self.who == other.who
     }
@@ -80,22 +80,22 @@ impl Wait {
     }
 }
 
-/// Waits as a shard tells them to a gateway.
+/// Encodes waits for a gateway.
 pub(crate) fn told(waits: &[Wait]) -> Reply {
     Reply::Array(waits.iter().map(Wait::told).collect())
 }
 
-/// What a shard has told, if that is what it has told.
+/// Decodes waits of a shard; `None` if the reply is none.
 pub(crate) fn understood(told: Reply) -> Option<Vec<Wait>> {
     let Reply::Array(waits) = told else { return None };
     waits.into_iter().map(Wait::understood).collect()
 }
 
-/// The shortest circle that one of somebody's waits is in, from that wait to one behind that somebody; none
-/// if more than [`CIRCLE_STEPS_MAX`] would have to be looked at.
+/// Finds a shortest cycle through the owner of `first`: from that wait to one for a lock that this
+/// owner holds; `None` if the search would take more than [`CIRCLE_STEPS_MAX`] steps.
 pub(crate) fn find(first: Wait, mut waits_of: impl FnMut(&Blob) -> Vec<Wait>) -> Option<Vec<Wait>> {
     let name = first.who.clone();
-    // Behind whom those are that were met.
+    // Predecessor in the search, by owner.
     let mut met: BTreeMap<Blob, Wait> = BTreeMap::new();
     let mut next = VecDeque::from([first]);
     let mut steps = 0;
@@ -103,7 +103,8 @@ pub(crate) fn find(first: Wait, mut waits_of: impl FnMut(&Blob) -> Vec<Wait>) ->
         if wait.holders.contains(&name) {
             return Some(path(&met, wait, &name));
         }
-        // That the first one is in front of somebody is no circle: it does not wait there any more.
+        // The owner ahead in a queue closes no cycle: that is an older wait, which has ended by
+        // now.
         for behind in wait.behind().filter(|behind| **behind != name) {
             steps += 1;
             if steps > CIRCLE_STEPS_MAX {
@@ -118,7 +119,7 @@ pub(crate) fn find(first: Wait, mut waits_of: impl FnMut(&Blob) -> Vec<Wait>) ->
     None
 }
 
-/// The waits from the first one to the last, which is behind the first one.
+/// Waits from the first one to `last`, which waits for the first owner.
 fn path(met: &BTreeMap<Blob, Wait>, last: Wait, first: &Blob) -> Vec<Wait> {
     let mut path = vec![last];
     while let Some(wait) = path.last()
@@ -131,12 +132,12 @@ fn path(met: &BTreeMap<Blob, Wait>, last: Wait, first: &Blob) -> Vec<Wait> {
     path
 }
 
-/// Each wait of a circle, and who is in its way.
+/// Waits of a cycle, each with the next owner in it.
 pub(crate) fn links(circle: &[Wait]) -> impl Iterator<Item = (&Wait, &Blob)> {
     circle.iter().zip(circle.iter().cycle().skip(1).map(|next| &next.who))
 }
 
-/// What whoever is refused for a circle is told.
+/// Error text for a request that would close a cycle.
 pub(crate) fn text(circle: &[Wait]) -> String {
     let shown = |name: &Blob| {
         String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_BYTES)]).into_owned()

@@ -1,8 +1,8 @@
-//! The conditions of the published study: what a server leaves out of the concurrency control, to
-//! measure what it is good for (`--cc`).
+//! Conditions of the published study: parts of the concurrency control that a server can omit, to
+//! measure their effect (`--cc`).
 
-/// A condition of the published study, or everything, which is the default. Which parts are on is
-/// known here alone; all other code asks the question that it has.
+/// Condition of the published study; everything by default. Only this module knows which parts are
+/// on; all other code asks for single properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     transactions: bool,
@@ -50,14 +50,14 @@ impl Concurrency {
     pub const NAMES: [&'static str; 7] =
         ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
 
-    /// Whether the operations of a transaction take locks and take effect together. Otherwise each of
-    /// them takes effect alone, when it is asked for.
+    /// Whether the operations of a transaction take locks and take effect together. Otherwise each
+    /// of them takes effect alone, at its request.
     pub(crate) fn takes_locks(self) -> bool {
         self.transactions
     }
 
-    /// Whether operations of a program that are all known at its beginning are sent to their shard in
-    /// one request.
+    /// Whether operations that a program issues together at its beginning are sent to their shard
+    /// in one request.
     pub(crate) fn sends_in_one_step(self) -> bool {
         self.transactions
     }
@@ -87,7 +87,7 @@ impl Concurrency {
         self.deferred || !self.transactions
     }
 
-    /// Whether a gateway holds transactions back while too many are aborted.
+    /// Whether a gateway delays transactions while too many are aborted.
     pub(crate) fn admits_a_few(self) -> bool {
         self.deferred
     }

@@ -1,6 +1,6 @@
-//! What is written into a shard's log.
+//! Entries of a shard's log, and parts of its snapshots.
 //!
-//! An [`Entry`] holds everything that a shard took in during one turn, so that consensus and the
+//! An [`Entry`] holds everything that a shard accepted during one turn, so that consensus and the
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
@@ -20,18 +20,19 @@ use std::sync::Arc;
 /// One log entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Wall-clock time at the leader, in milliseconds since 1970: what `EXPIRE` counts from.
+    /// Wall-clock time at the leader, in milliseconds since 1970, from which `EXPIRE` counts.
     pub now_ms: u64,
     /// Commit timestamp of the first record; see [`Entry::spacing`] for those of the others.
     pub ts: Timestamp,
-    /// Random number from which operations with a choice (`SPOP`) take theirs.
+    /// Random number from which operations with a choice (`SPOP`) derive theirs.
     pub seed: u64,
     /// The records, in commit order.
     pub records: Vec<LogRecord>,
 }
 
 impl Entry {
-    /// How far apart the timestamps of its records are, which is not written: it follows from them.
+    /// Distance between the timestamps of its records. It follows from the records and is not
+    /// written.
     pub fn spacing(&self) -> Spacing {
         Spacing::of(&self.records)
     }
@@ -44,18 +45,18 @@ impl Entry {
     }
 }
 
-/// How far apart the timestamps of an entry's records are.
+/// Distance between the timestamps of an entry's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// One follows the other.
+    /// Consecutive timestamps.
     #[default]
     Next,
-    /// By a microsecond: some need numbers of their own ([`adt::Waiter::reserves`]).
+    /// A microsecond: some records need numbers of their own ([`adt::Waiter::reserves`]).
     Microsecond,
 }
 
 impl Spacing {
-    /// Of an entry with these records.
+    /// Spacing of an entry with these records.
     pub fn of(records: &[LogRecord]) -> Self {
         match records.iter().any(LogRecord::takes_numbers) {
             true => Self::Microsecond,
@@ -63,7 +64,7 @@ impl Spacing {
         }
     }
 
-    /// Timestamp of record number `index` of an entry that begins with this one.
+    /// Timestamp of record number `index` of an entry that begins with `first`.
     pub fn ts_of(self, first: Timestamp, index: usize) -> Timestamp {
         match self {
             Self::Next => Timestamp(first.0 + index as u64),
@@ -79,33 +80,33 @@ pub enum LogRecord {
     Apply(Apply),
     /// This shard's part of a transaction over several shards.
     Prepare(Prepare),
-    /// A prepared transaction's fate: its commit timestamp, or `None` if it was aborted.
+    /// Outcome of a prepared transaction: its commit timestamp, or `None` if it was aborted.
     Outcome {
         /// The transaction.
         txn: TxnId,
         /// Commit timestamp.
         commit: Option<Timestamp>,
     },
-    /// The transaction was not prepared here, and never will be: somebody has asked for its fate.
+    /// The transaction was not prepared here, and never will be: an inquiry has asked for its fate.
     Void(TxnId),
-    /// All records of the shard are removed (`FLUSHALL`).
+    /// Removal of all records of the shard (`FLUSHALL`).
     Flush,
-    /// Unless the request took effect before, it never will (`TXN RESOLVE`).
+    /// The request, unless it took effect before, never will (`TXN RESOLVE`).
     Resolve(RequestId),
-    /// What a request has answered that took effect before.
+    /// Replies of a request that took effect before.
     Answered(Box<Remembered>),
     /// Units of a stream have their places at this record's timestamp or later.
     Propose(Arc<Group>),
-    /// Units of a stream have places that are not those of their proposals. Whoever comes between the two
-    /// is carried out before them from here on.
+    /// Units of a stream have places other than those of their proposals. Records between the two
+    /// places are executed before the units from here on.
     Place {
         /// The stream.
         stream: StreamId,
         /// The units.
         units: Vec<(u32, Timestamp)>,
     },
-    /// Units of a stream have their places, and all before them in the stream have, or they have failed:
-    /// they are carried out, or given up.
+    /// Units of a stream have their places or have failed, and so have all before them in the
+    /// stream: they are executed, or given up.
     Settle {
         /// The stream.
         stream: StreamId,
@@ -114,26 +115,26 @@ pub enum LogRecord {
     },
     /// Units of this stream that have no proposal here never will.
     Refuse(StreamId),
-    /// Nobody will ask about these streams any more.
+    /// End of streams about which no machine will ask any more.
     Forget(Vec<StreamId>),
-    /// Nobody has said for long that these streams are over, and they are forgotten all the same: whoever
-    /// asks about one again is not told what became of it, and nothing of it is let in any more.
+    /// Forgotten streams, whose end no machine has reported for long. A later question about one
+    /// gets no outcome, and no more of its units are accepted.
     Outlive(Vec<StreamId>),
-    /// Units of a stream whose order is handed on have arrived; they have no places.
+    /// Units of a chained stream have arrived; they have no places.
     Content(Arc<Group>),
-    /// One of them has its place, and takes effect here.
+    /// A unit of a chained stream has its place, and takes effect here.
     Ordered {
         /// The stream.
         stream: StreamId,
-        /// Its place.
+        /// Place of the unit.
         link: Link,
-        /// The places before it, as far as no earlier record of this shard has them.
+        /// Places before it that no earlier record of this shard has.
         before: Vec<Link>,
-        /// What it does; not written, because `Content` has it.
+        /// Operations of the unit. They are not written, because `Content` has them.
         ops: SmallVec<[KeyedOp; 1]>,
     },
-    /// No places of a shard's units are taken that its leaders before this term have given, but those in
-    /// records before this one.
+    /// Places that leaders of a shard before this term have given to its units are ignored, except
+    /// for those in earlier records.
     Promise {
         /// The stream.
         stream: StreamId,
@@ -142,25 +143,25 @@ pub enum LogRecord {
         /// The term.
         term: u64,
     },
-    /// A change of the coordination service.
+    /// Write of the coordination service.
     Coordinate(Box<Command>),
-    /// The shard, which has the slots from `first` to `last`, gives those from `at` on to a new
-    /// shard, with all that is in them.
+    /// The shard, which has the slots from `first` to `last`, gives those from `at` on, with their
+    /// content, to a new shard.
     Split {
         /// The new shard.
         child: ShardId,
-        /// The first slot that stays.
+        /// First slot that stays.
         first: u16,
-        /// The first slot that is given away.
+        /// First slot that is given away.
         at: u16,
-        /// The last slot that is given away.
+        /// Last slot that is given away.
         last: u16,
     },
 }
 
 impl LogRecord {
-    /// Whether some of it needs a number of its own. What is ordered by the record was written before it,
-    /// in a record of which this was asked then.
+    /// Whether one of its operations needs a number of its own. `Settle`, `Place` and `Ordered`
+    /// need none: the record with the operations was counted earlier.
     fn takes_numbers(&self) -> bool {
         let takes = |(_, op): &KeyedOp| op.reserves() > 0;
         match self {
@@ -172,7 +173,8 @@ impl LogRecord {
         }
     }
 
-    /// What takes effect at this record and is known to the leader from the moment on when it is made.
+    /// Operations that take effect at this record and are known to the leader when it creates the
+    /// record.
     pub fn ops(&self) -> &[KeyedOp] {
         match self {
             Self::Apply(apply) => &apply.ops,
@@ -200,30 +202,31 @@ impl LogRecord {
 /// Operations that take effect together on one shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Apply {
-    /// The operations, in the order in which they see each other. Reads are answered at their
-    /// place; the codec leaves those after the last write out of the log unless `request` is set
-    /// (earlier ones stay, because random numbers are handed out by position).
+    /// Operations, in the order in which they see each other. Reads are answered at their place;
+    /// the codec leaves those after the last write out of the log unless `request` is set (earlier
+    /// ones stay, because random numbers are assigned by position).
     pub ops: SmallVec<[KeyedOp; 1]>,
-    /// What must still hold, or nothing takes effect (`WATCH`).
+    /// Conditions; unless all hold, nothing takes effect (`WATCH`).
     pub guards: Vec<Guard>,
-    /// The fencing tokens that it comes with: if one is too small nothing takes effect.
+    /// Fencing tokens of the request: if one is too small, nothing takes effect.
     pub fences: Vec<Fence>,
     /// Client and request number, so that a retry takes effect once.
     pub request: Option<RequestId>,
 }
 
 impl Apply {
-    /// Whether it can change something.
+    /// Whether it may change a record.
     pub fn writes(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.is_write())
     }
 
-    /// Whether somebody waits who can be named as the next: to ask again is to ask the same.
+    /// Whether it waits with a ticket, so that it can be named as a successor and may be sent again
+    /// safely.
     pub fn may_be_next(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.ticket().is_some())
     }
 
-    /// Whether it waits for a record to show something, and not for a turn or beside those who do.
+    /// Whether it observes a record, instead of waiting for a turn or listening for waiters.
     pub fn observes(&self) -> bool {
         !self.writes() && self.ops.iter().any(|(_, op)| !op.listens())
     }
@@ -236,33 +239,33 @@ pub struct Prepare {
     pub txn: TxnId,
     /// All participants, ascending, this shard included.
     pub participants: SmallVec<[ShardId; 4]>,
-    /// What is to be done here at the commit timestamp.
+    /// Operations to perform here at the commit timestamp.
     pub apply: Apply,
 }
 
 impl Prepare {
-    /// Whether this is a unit of a stream: whoever has participants is a transaction.
+    /// Whether this is a unit of a stream. Only transactions have participants.
     pub fn is_unit(&self) -> bool {
         self.participants.is_empty()
     }
 }
 
-/// Turns entries into bytes and back. Bytes are hostile: `decode` checks every length before it
-/// allocates and reports [`Corrupt`] for whatever it does not understand.
+/// Codec of entries. Bytes are hostile: `decode` checks every length before it allocates and
+/// reports [`Corrupt`] for everything that it does not understand.
 pub trait EntryCodec {
-    /// Appends the bytes of `entry` to `out`, in a form that a machine of this level reads.
+    /// Appends the bytes of `entry` to `out`, in a form for machines of this level.
     fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>);
     /// Appends a framed part of a snapshot.
     fn encode_part(&self, part: &SnapshotPart, out: &mut Vec<u8>);
-    /// Reads an entry back. Reads that `encode` left out are missing.
+    /// Decodes an entry. Reads that `encode` left out are missing.
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt>;
 }
 
-/// One part of a snapshot: a header, then any number of the others in any order, then the end.
-/// Every part is framed with its length and a CRC-32 by the codec.
+/// Part of a snapshot: a header, then any number of the others in any order, then the end. The
+/// codec frames every part with its length and a CRC-32.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SnapshotPart {
-    /// Comes first.
+    /// First part.
     Header {
         /// The shard.
         shard: ShardId,
@@ -275,147 +278,148 @@ pub enum SnapshotPart {
         /// Timestamp of the last removal of a record.
         removed: Timestamp,
     },
-    /// The machines of the group, unless they are those that founded it.
+    /// Members of the group, unless they are its founders.
     Members(Members),
-    /// The slots of a shard that was split, or came out of a split.
+    /// Slots of a shard that was split, or was created by a split.
     Slots {
-        /// How often it was split.
+        /// Number of its splits.
         splits: u16,
-        /// The first slot.
+        /// First slot.
         first: u16,
-        /// The last slot.
+        /// Last slot.
         last: u16,
     },
     /// A key and its record.
     Record(Blob, Record),
-    /// A prepared transaction that is not executed yet, with its timestamp bound, and its commit
+    /// Prepared transaction that is not executed yet, with its timestamp bound, and its commit
     /// timestamp once that is decided.
     Prepared {
-        /// The part that was prepared.
+        /// The participant's part.
         prepare: Prepare,
-        /// Its commit timestamp is at least this.
+        /// Lower bound of its commit timestamp.
         bound: Timestamp,
         /// Commit timestamp, if decided.
         commit: Option<Timestamp>,
     },
-    /// What became of a request.
+    /// Outcome of a request.
     Request {
         /// Client and number.
         request: RequestId,
-        /// What became of it.
+        /// Outcome of the request.
         outcome: RequestOutcome,
     },
-    /// What is known of a stream: the groups that it has here, and whether there will be no more.
+    /// State of a stream: its groups at this shard, and whether more are accepted.
     Stream {
         /// The stream.
         stream: StreamId,
-        /// Nothing more of it is let in.
+        /// Whether further groups are refused.
         refused: bool,
-        /// Its groups, without what their units do.
+        /// Groups of the stream, without the operations of their units.
         groups: Vec<KeptGroup>,
     },
-    /// What is known of a stream whose order is handed on, besides that. Comes behind it.
+    /// Additional state of a chained stream, after its [`SnapshotPart::Stream`].
     Chain {
         /// The stream.
         stream: StreamId,
-        /// The places that are known.
+        /// Known places.
         links: Vec<Link>,
-        /// Shards from which nothing is taken that their leaders before these terms have said.
+        /// Shards whose leaders before these terms are ignored.
         promises: Vec<(ShardId, u64)>,
-        /// Units that have no place yet.
+        /// Units without a place.
         contents: Vec<Unit>,
     },
-    /// Commit timestamp of a transaction over several shards that was executed lately.
+    /// Commit timestamp of a transaction over several shards that was executed recently.
     Outcome {
         /// The transaction.
         txn: TxnId,
-        /// Its commit timestamp.
+        /// Commit timestamp of the transaction.
         commit: Timestamp,
     },
-    /// A transaction that was not prepared here and never will be.
+    /// Transaction that was not prepared here and never will be.
     Void(TxnId),
-    /// A transaction whose outcome is in the state already, but not in the log that the snapshot
-    /// contains: other replicas have it prepared.
+    /// Transaction whose outcome is in the state already, but not in the log that the snapshot
+    /// contains: other replicas still hold it as prepared.
     Unsettled {
         /// The transaction.
         txn: TxnId,
         /// Commit timestamp, or `None` if it was aborted.
         commit: Option<Timestamp>,
     },
-    /// Streams of a gateway up to this age may be forgotten although they were not over.
+    /// Streams of a gateway up to this age may have been forgotten before their end.
     Outlived {
         /// The gateway.
         gateway: GatewayId,
-        /// When the youngest of them began.
+        /// Begin of the youngest of them.
         began: Timestamp,
     },
-    /// The largest fencing token that was seen here of a lock.
+    /// Largest fencing token of a lock that was seen here.
     Fence {
         /// The lock's name.
         lock: Blob,
         /// The token.
         token: u64,
     },
-    /// Locks that have no [`SnapshotPart::Fence`] are let through with larger tokens only.
+    /// Locks without a [`SnapshotPart::Fence`] require tokens larger than this.
     FenceFloor(u64),
-    /// The coordination service was changed here, the last time at this change.
+    /// Last change of the coordination service at this shard.
     Coordination {
         /// The number of the change.
         last: Zxid,
     },
     /// The tree of the coordination service is spread over several shards, of which this is one.
     Spread {
-        /// Over how many, if this is shard 0.
+        /// Number of shards, if this is shard 0.
         over: Spread,
-        /// Sessions that have joined with this number or a smaller one may have ended.
+        /// Bound on ended sessions: a session that has joined with this number or a smaller one may
+        /// have ended.
         departed: Zxid,
     },
     /// A session of the coordination service.
     Session {
-        /// Which.
+        /// Number of the session.
         session: SessionId,
-        /// What is known of it, without its nodes.
+        /// State of the session, without its nodes.
         kept: Box<Session>,
-        /// If it ends: the number of the change with which that began, and whether it has ended.
+        /// Number of the change with which its end began, and whether it has ended; none before.
         ending: Option<(Zxid, bool)>,
     },
-    /// A unit of a stream that asks something of the tree, and what that is: it is not settled.
+    /// Unit of a stream with a request to the tree, and not settled.
     Asked {
         /// The unit.
         unit: TxnId,
-        /// What it asks.
+        /// Request of the unit.
         ask: Box<Ask>,
     },
-    /// The last `multi` of a session over several shards, as far as this one has heard of it.
+    /// Last `multi` of a session over several shards that this shard knows.
     Joint {
-        /// Whose.
+        /// Number of the session.
         session: SessionId,
-        /// Which, and what has become of it.
+        /// Identity and state of the `multi`.
         joint: Box<Joint>,
     },
-    /// A path of the coordination service and the node there, without its children's names.
+    /// Path and node of the coordination service, without the names of its children.
     Node(Blob, Box<Node>),
-    /// Comes last.
+    /// Last part.
     End {
         /// Number of parts before this one.
         parts: u64,
     },
 }
 
-/// What became of a request number.
+/// Outcome of a request number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestOutcome {
     /// The request took effect.
     TookEffect(TookEffect),
-    /// It never will, as was settled at this time.
+    /// The request will never take effect, as was settled at this time.
     Void(Timestamp),
-    /// Outcomes of this number and all smaller ones are forgotten unless they are kept. The client was
-    /// heard of last at this time.
+    /// Outcomes of this number and all smaller ones are forgotten, except for those that are kept.
+    /// The time is that of the client's last request.
     Forgotten(Timestamp),
 }
 
 impl RequestOutcome {
-    /// When the client was heard of.
+    /// Time of the client's last request.
     pub fn ts(&self) -> Timestamp {
         match self {
             Self::TookEffect(TookEffect { ts, .. }) | Self::Void(ts) | Self::Forgotten(ts) => *ts,
@@ -426,26 +430,26 @@ impl RequestOutcome {
 /// A request that took effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TookEffect {
-    /// When.
+    /// Commit timestamp.
     pub ts: Timestamp,
-    /// The replies of its operations here, or of its commands; none if they were dropped.
+    /// Replies of its operations here, or of its commands; none if they were dropped.
     pub replies: Vec<adt::Reply>,
-    /// Whether they are those of its commands.
+    /// Whether the replies are those of its commands.
     pub whole: bool,
-    /// Why its replies are not kept, if they are not.
+    /// Reason why its replies are not kept, if they are not.
     pub dropped: Option<Dropped>,
 }
 
-/// Why the replies of a request are not kept.
+/// Reason why the replies of a request are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// They are too long.
+    /// The replies are too long.
     TooLong,
-    /// Replies of later requests needed the room.
+    /// Replies of later requests needed the memory.
     ForRoom,
 }
 
-/// What is kept of a group of a stream.
+/// Group of a stream, without operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptGroup {
     /// See [`Group::base`].
@@ -454,31 +458,31 @@ pub struct KeptGroup {
     pub homes: Vec<ShardId>,
     /// See [`Group::floor`].
     pub floor: Timestamp,
-    /// Their places are not before this.
+    /// Lower bound of the units' places.
     pub proposal: Timestamp,
-    /// The numbers of its units, and what became of them, once that is in the log.
+    /// Units with their outcomes, once these are in the log.
     pub units: Vec<(u32, Option<Place>)>,
 }
 
 impl KeptGroup {
-    /// The numbers of its first and its last unit.
+    /// Numbers of its first and its last unit.
     pub fn range(&self) -> (u32, u32) {
         let number = |unit: Option<&(u32, Option<Place>)>| unit.map_or(0, |(seq, _)| *seq);
         (number(self.units.first()), number(self.units.last()))
     }
 
-    /// Whether the log says what became of all units.
+    /// Whether the log has the outcomes of all units.
     pub fn is_settled(&self) -> bool {
         self.units.iter().all(|(_, place)| place.is_some())
     }
 }
 
-/// Turns snapshot parts into framed bytes and back.
+/// Codec of snapshot parts.
 pub trait SnapshotCodec: std::fmt::Debug + Send {
     /// Appends one framed part.
     fn encode(&self, part: &SnapshotPart, out: &mut Vec<u8>);
-    /// Reads the next framed part, if all of it is there; gives it and the number of bytes it took.
+    /// Decodes the next framed part, if it is complete; returns it and its length.
     fn next(&self, bytes: &[u8]) -> Result<Option<(SnapshotPart, usize)>, Corrupt>;
-    /// Reads the next framed part; gives it and the number of bytes it took.
+    /// Decodes the next framed part; returns it and its length.
     fn decode(&self, bytes: &[u8]) -> Result<(SnapshotPart, usize), Corrupt>;
 }

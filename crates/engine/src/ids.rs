@@ -8,34 +8,34 @@ use std::fmt;
 pub struct ShardId(pub u16);
 
 impl ShardId {
-    /// The group that agrees on the shard map; see [`crate::map`]. It has no slots. The number is part
-    /// of the formats, and shards have smaller ones.
+    /// Shard number of the group that agrees on the shard map; see [`crate::map`]. It has no slots.
+    /// The number is part of the formats, and all shards have smaller ones.
     pub const MAP: Self = Self(1_024);
 }
 
 const _: () = assert!(crate::limits::SHARDS_MAX <= ShardId::MAP.0 as usize);
 
-/// Number of a machine (one server process) in its cluster, from 1; a server that is alone has 1.
+/// Number of a machine (one server process) in its cluster, from 1; a stand-alone server has 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u16);
 
-/// A gateway: one of the workers of a machine in one of the machine's lives.
+/// Identity of a gateway: a worker of a machine in one of the machine's lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GatewayId {
     /// The machine.
     pub machine: MachineId,
     /// Number of the worker on that machine, from 0.
     pub worker: u16,
-    /// Which life of the machine: grows with every start, so that what a machine has begun before
-    /// it went down is never taken for something that it began afterwards.
+    /// Number of the machine's life, which grows with every start, so that effects of an earlier
+    /// life are never attributed to a later one.
     pub life: u32,
 }
 
 impl GatewayId {
-    /// Comes after every gateway.
+    /// Upper bound of all gateways.
     pub const LAST: Self = Self { machine: MachineId(u16::MAX), worker: u16::MAX, life: u32::MAX };
 
-    /// The gateway of a worker of a machine that is alone.
+    /// Gateway of a worker of a stand-alone machine.
     pub fn alone(worker: u16) -> Self {
         Self { machine: MachineId(1), worker, life: 0 }
     }
@@ -47,15 +47,15 @@ impl fmt::Display for GatewayId {
     }
 }
 
-/// A gateway's own number for a request.
+/// Number that a gateway chose for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// The lower bits, which say which request it is; the others, how often it was asked again.
+    /// Width of the lower bits, which identify the request; the upper bits count its attempts.
     pub const HANDLE_BITS: u32 = 56;
 
-    /// Whether this is the same request as another one, however often it was asked.
+    /// Whether both tokens belong to the same request, whatever the attempts.
     pub fn is_again(self, other: Self) -> bool {
         (self.0 ^ other.0) << (u64::BITS - Self::HANDLE_BITS) == 0
     }
@@ -64,8 +64,8 @@ impl Token {
 /// A key and an operation on it.
 pub type KeyedOp = (Blob, Op);
 
-/// How old a transaction is: the smaller, the older. Kept across retries, so that every
-/// transaction becomes the oldest one day and cannot be wounded any more.
+/// Age of a transaction: the smaller, the older. It is kept across retries, so that every
+/// transaction eventually becomes the oldest and cannot be wounded any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Age {
     /// The gateway's logical clock when the transaction first began.
@@ -95,22 +95,22 @@ impl TxnId {
     /// The first number of a lease: a read lock that several transactions of a gateway share.
     pub const LEASE: u32 = 1 << 31;
 
-    /// Set in the numbers of attempts of requests that wait for something to take and were told that it is
-    /// there: what is kept for them at its key lets them pass.
+    /// Bit in the attempt numbers of blocked requests that were notified of a value to take: the
+    /// reservation of the value at its key lets them pass.
     pub const TAKER: u32 = 1 << 30;
 
-    /// Which attempt this is, from 0.
+    /// Number of the attempt, from 0.
     pub fn tries(self) -> u32 {
         self.attempt & !Self::TAKER
     }
 
-    /// Whether this takes for a request that has waited for it.
+    /// Whether this transaction takes a value for a blocked request.
     pub fn is_taker(self) -> bool {
         self.attempt & Self::TAKER != 0 && !self.is_lease()
     }
 
     /// Whether this is a lease. Its age is that of the transaction that asked for it first; others
-    /// that share it may be younger, so that everybody who waits for a lease is reported to its
+    /// that share it may be younger, so every request that waits for a lease is reported to its
     /// gateway, which knows the ages of all members.
     pub fn is_lease(self) -> bool {
         self.attempt >= Self::LEASE
@@ -123,12 +123,13 @@ impl fmt::Display for TxnId {
     }
 }
 
-/// A session's pipeline, from when it had nothing open until it has nothing open again.
+/// Identity of a session's pipeline: all commands from when none was in flight until none is in
+/// flight again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub Age);
 
 impl StreamId {
-    /// The name of a unit among transactions: no transaction has the same.
+    /// Identity of a unit among transactions; no transaction has the same.
     pub fn unit(self, seq: u32) -> TxnId {
         TxnId { age: self.0, attempt: seq }
     }
@@ -137,21 +138,21 @@ impl StreamId {
 /// A client and its number for a request: a retry carries the same one and takes effect once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId {
-    /// Name that the client chose for itself, unique for ever.
+    /// Name of the client, which it chose itself, unique for ever.
     pub client: Blob,
     /// Number, unique for the client.
     pub number: u64,
 }
 
-/// How far above the term the number of splits stands in the number of a lead.
+/// Position, within the number of a lead, of the number of splits above the term.
 const SPLITS_SHIFT: u32 = 48;
 
-/// The term in which a lead with this number began.
+/// Term in which a lead with this number began.
 pub fn term_of(lead: u64) -> u64 {
     lead & ((1 << SPLITS_SHIFT) - 1)
 }
 
-/// How often the shard had been split when a lead with this number began.
+/// Number of the shard's splits when a lead with this number began.
 pub fn splits_of(lead: u64) -> u16 {
     (lead >> SPLITS_SHIFT) as u16
 }

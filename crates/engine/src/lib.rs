@@ -1,5 +1,5 @@
-//! What happens to a request: gateways that own sessions and coordinate transactions, shards that
-//! own records and locks, and the replicated log between deciding and applying.
+//! Engine: gateways that own sessions and coordinate transactions, shards that own records and
+//! locks, and the replicated log between deciding and applying.
 //!
 //! Everything here is pure: `(now, input)` goes in, outputs are polled out. There is no clock, no
 //! randomness, no IO, no thread and no async in this crate; the server and the simulator drive the

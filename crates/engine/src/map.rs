@@ -1,10 +1,10 @@
-//! The shard map: which machines there are, and which of them hold which shard.
+//! The shard map: the machines of a cluster, and the shards that each holds.
 //!
 //! It is one small text. A group of its own agrees on it, as shard [`ShardId::MAP`], which has no
-//! slots; every machine keeps the newest one that it has heard of. A change makes a new map with the
-//! next epoch, and takes effect only if nobody else has made one with that epoch. Leaders see to it
-//! that their groups become what the map says, a step at a time, so that a change that was begun is
-//! ended by whoever leads then.
+//! slots; every machine keeps the newest one that it has received. A change makes a new map with
+//! the next epoch, and takes effect only if no other change has made one with that epoch. Leaders
+//! change their groups towards the map, a step at a time, so that a later leader completes a change
+//! that was begun.
 //!
 //! ```text
 //! epoch 7
@@ -21,9 +21,9 @@
 //! level 1
 //! ```
 //!
-//! The slots are shared evenly among the shards that a cluster was founded with. A split gives the
-//! upper part of a shard's slots to a new one: `splitting` while it is under way, `split` when it is
-//! done. See [`crate::node`] for how that goes. The level is what all machines understand, see
+//! The slots are shared evenly among the shards with which a cluster was founded. A split gives the
+//! upper part of a shard's slots to a new one: `splitting` while it is in progress, `split` when it
+//! is done. See [`crate::node`] for the procedure. The level is one that all machines support, see
 //! [`crate::level`].
 
 use crate::ids::{MachineId, ShardId};
@@ -38,7 +38,7 @@ pub(crate) const MAP_KEY: &[u8] = b"map";
 /// Longest address of a machine, in bytes.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-/// Why something is no shard map, or none that may come after another one.
+/// Reason why a text is no shard map, or a map must not follow another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapError(String);
 
@@ -54,46 +54,46 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, MapError> {
     Err(MapError(text.into()))
 }
 
-/// A shard gives part of its slots to a new one.
+/// Split: a shard gives part of its slots to a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The new shard.
     pub child: ShardId,
-    /// The shard that had the slots.
+    /// Shard that had the slots.
     pub parent: ShardId,
-    /// The first slot of the new shard, which gets all of its parent's from there on.
+    /// First slot of the new shard, which gets all of its parent's from there on.
     pub at: u16,
-    /// A majority of the new shard's machines has what belongs to it.
+    /// Whether a majority of the new shard's machines has its initial state.
     pub done: bool,
 }
 
-/// The slots of a shard: the first and the last.
+/// Slots of a shard: the first and the last.
 pub type Range = (u16, u16);
 
 /// A shard map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardMap {
-    /// Grows by one with every change; 0 for what a cluster was founded with.
+    /// Number of the map. It grows by one with every change, from 0 at the founding.
     pub epoch: u64,
-    /// The machines that founded the cluster: the voters that every log begins with.
+    /// Machines that founded the cluster: the initial voters of every log.
     pub founders: Vec<MachineId>,
-    /// All machines, and where each listens for the others.
+    /// All machines, with the addresses on which they listen for each other.
     pub machines: BTreeMap<MachineId, String>,
-    /// The machines that agree on the map.
+    /// Machines that agree on the map.
     pub holders: Vec<MachineId>,
-    /// By shard, the machines that are to hold it.
+    /// By shard, the machines that should hold it.
     pub shards: Vec<Vec<MachineId>>,
-    /// Machines that were in the cluster. Their numbers are not given again: a machine with one
-    /// of them could have forgotten what it promised under it.
+    /// Former machines. Their numbers are not assigned again: a new machine with such a number
+    /// would not know the promises made under it.
     pub gone: BTreeSet<MachineId>,
-    /// All splits there ever were, in order: each made the shard that comes next in number.
+    /// All splits so far, in order: each made the shard with the next number.
     pub splits: Vec<Split>,
-    /// What may be said between machines, and written where another one reads it.
+    /// Format level of messages between machines, and of files that other machines read.
     pub level: Level,
 }
 
 impl ShardMap {
-    /// The map of a new cluster: every machine holds every shard, and all are of this build.
+    /// Map of a new cluster: every machine holds every shard, and all are of this build.
     pub fn founded(machines: BTreeMap<MachineId, String>, shards: u16) -> Self {
         let founders: Vec<MachineId> = machines.keys().copied().collect();
         let shards = vec![founders.clone(); usize::from(shards)];
@@ -102,19 +102,19 @@ impl ShardMap {
         Self { epoch: 0, founders, machines, holders, shards, gone, splits, level }
     }
 
-    /// The machines that a shard's log begins with: none for those that come out of splits, whose
-    /// replicas begin with what the split says.
+    /// Machines with which a shard's log begins: none for shards that splits have made, whose
+    /// replicas begin with the seed of the split.
     pub fn founders_of(&self, shard: ShardId) -> &[MachineId] {
         if self.origin(shard).is_some() { &[] } else { &self.founders }
     }
 
-    /// How many shards the cluster was founded with. Later ones come out of splits.
+    /// Number of shards with which the cluster was founded. Later ones are the result of splits.
     pub fn founded_shards(&self) -> u16 {
         (self.shards.len() - self.splits.len()) as u16
     }
 
-    /// The slots of every shard, if `carried_out` says of each split in turn whether that is so. A
-    /// shard whose split is not has none yet.
+    /// Slots of every shard. `carried_out` is asked for each split in turn; the new shard of a
+    /// split that was not executed has no slots yet.
     pub fn ranges(&self, mut carried_out: impl FnMut(&Split) -> bool) -> Vec<Option<Range>> {
         let mut ranges: Vec<Option<Range>> =
             crate::slot::ranges(self.founded_shards()).into_iter().map(Some).collect();
@@ -130,33 +130,33 @@ impl ShardMap {
         ranges
     }
 
-    /// How often a shard was split, as far as that is done.
+    /// Number of completed splits of a shard.
     pub fn splits_done(&self, shard: ShardId) -> u16 {
         self.splits.iter().filter(|split| split.parent == shard && split.done).count() as u16
     }
 
-    /// The split under way in which a shard gives slots, and the slots that it gives.
+    /// The split in progress in which a shard gives slots, and the slots that it gives.
     pub fn splitting(&self, shard: ShardId) -> Option<(Split, Range)> {
         let split = *self.splits.iter().find(|split| split.parent == shard && !split.done)?;
         let all = self.ranges(|_| true);
         Some((split, (*all.get(usize::from(split.child.0))?)?))
     }
 
-    /// The split in which a shard gave slots last, or is giving them.
+    /// The last split in which a shard has given slots, or is giving them.
     pub fn latest_split(&self, shard: ShardId) -> Option<Split> {
         self.splits.iter().rfind(|split| split.parent == shard).copied()
     }
 
-    /// The split that makes a shard, if it is one of those that splits have made.
+    /// The split that has made a shard, if one has.
     pub fn origin(&self, shard: ShardId) -> Option<Split> {
         self.splits.iter().find(|split| split.child == shard).copied()
     }
 
-    /// The next map, in which a shard gives its slots from `at` on to a new one, or half of them.
+    /// Next map, in which a shard gives its slots from `at` on to a new one, or half of them.
     ///
     /// # Errors
-    /// If there is no such shard, a split of it is under way, or `at` leaves nothing for one of the
-    /// two.
+    /// If there is no such shard, a split of it is in progress, or `at` leaves one of the two
+    /// without slots.
     pub fn split(&self, shard: ShardId, at: Option<u16>) -> Result<Self, MapError> {
         let range = self.ranges(|_| true).get(usize::from(shard.0)).copied().flatten();
         let Some((first, last)) = range else {
@@ -171,17 +171,17 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// The next map, in which a split is done.
+    /// Next map, in which a split is done.
     pub fn split_done(&self, child: ShardId) -> Self {
         let mut next = self.next();
         next.splits.iter_mut().filter(|s| s.child == child).for_each(|split| split.done = true);
         next
     }
 
-    /// The next map, in which the cluster uses another level.
+    /// Next map, in which the cluster uses another level.
     ///
     /// # Errors
-    /// If it uses a later one already, or this build does not understand the other one.
+    /// If it uses a later one already, or this build does not support `level`.
     pub fn raised(&self, level: Level) -> Result<Self, MapError> {
         let next = Self { level, ..self.next() };
         next.check_level_after(self)?;
@@ -205,7 +205,7 @@ impl ShardMap {
         Ok(())
     }
 
-    /// The machines that are to hold a shard, or the map itself.
+    /// Machines that should hold a shard, or the map itself.
     pub fn holders_of(&self, shard: ShardId) -> &[MachineId] {
         if shard == ShardId::MAP {
             return &self.holders;
@@ -213,7 +213,7 @@ impl ShardMap {
         self.shards.get(usize::from(shard.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a machine is to hold a shard, or the map itself.
+    /// Whether a machine should hold a shard, or the map itself.
     pub fn places(&self, machine: MachineId, shard: ShardId) -> bool {
         self.holders_of(shard).contains(&machine)
     }
@@ -223,15 +223,15 @@ impl ShardMap {
         (0..self.shards.len() as u16).map(ShardId).chain([ShardId::MAP])
     }
 
-    /// How many shards a machine is to hold.
+    /// Number of shards that a machine should hold.
     pub fn load(&self, machine: MachineId) -> usize {
         self.shards.iter().filter(|holders| holders.contains(&machine)).count()
     }
 
-    /// The next map, in which there is one more machine. It holds nothing yet.
+    /// Next map, with one more machine, which holds nothing yet.
     ///
     /// # Errors
-    /// If there is one with that number or address.
+    /// If a machine with that number or address exists.
     pub fn with(&self, machine: MachineId, address: &str) -> Result<Self, MapError> {
         if let Some(known) = self.machines.get(&machine) {
             return wrong(format!("machine {} is in the cluster already, at {known}", machine.0));
@@ -248,10 +248,10 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// The next map, in which a machine that holds nothing is gone.
+    /// Next map, without a machine, which must hold nothing.
     ///
     /// # Errors
-    /// If there is none with that number, or it is to hold something.
+    /// If no machine has that number, or it should hold something.
     pub fn without(&self, machine: MachineId) -> Result<Self, MapError> {
         let mut next = self.next();
         if next.machines.remove(&machine).is_none() {
@@ -262,7 +262,7 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// The next map, in which these machines hold a shard, or the map itself.
+    /// Next map, in which these machines hold a shard, or the map itself.
     ///
     /// # Errors
     /// If there is no such shard or machine, or there are too many or too few of them.
@@ -279,11 +279,11 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// The next map, in which nothing is on a machine any more: what it holds goes to those of the
-    /// others that hold least, and is held once less if they all hold it already.
+    /// Next map, in which a machine holds nothing any more: its shards go to the least loaded of
+    /// the other machines; a shard that all of them hold already has one replica less.
     ///
     /// # Errors
-    /// If there is no such machine, or nobody is left.
+    /// If there is no such machine, or it is the last one.
     pub fn vacated(&self, machine: MachineId) -> Result<Self, MapError> {
         if !self.machines.contains_key(&machine) {
             return wrong(format!("there is no machine {} in the cluster", machine.0));
@@ -305,11 +305,11 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// The next map, in which every shard is held `copies` times (as often as there are machines, if
-    /// they are fewer) and all machines hold about as many; as little as possible moves.
+    /// Next map, in which every shard has `copies` replicas (as many as there are machines, if they
+    /// are fewer) and all machines hold about as many; as few as possible move.
     ///
     /// # Errors
-    /// If so many copies cannot be had.
+    /// If so many copies are impossible.
     pub fn balanced(&self, copies: usize) -> Result<Self, MapError> {
         let mut next = self.next();
         let copies = copies.min(next.machines.len());
@@ -338,8 +338,7 @@ impl ShardMap {
         Ok(next)
     }
 
-    /// Moves one shard from the machine that holds most to the one that holds least; tells whether
-    /// that was of use.
+    /// Moves one shard from the most to the least loaded machine; returns whether that helps.
     fn level(&mut self) -> bool {
         let machines = || self.machines.keys().copied();
         let most = machines().max_by_key(|m| (self.load(*m), *m));
@@ -370,10 +369,10 @@ impl ShardMap {
         }
     }
 
-    /// Whether this map may take the place of another one.
+    /// Whether this map may follow another one.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason, if not.
     pub fn check_after(&self, before: &Self) -> Result<(), MapError> {
         if self.epoch != before.epoch + 1 {
             let (epoch, expected) = (self.epoch, before.epoch + 1);
@@ -410,8 +409,8 @@ impl ShardMap {
         self.check()
     }
 
-    /// Splits are added and done, and nothing else becomes of them; who takes part in one that is
-    /// under way stays where it is.
+    /// Checks that splits are only added and completed, and that the members of one in progress do
+    /// not move.
     fn check_splits_after(&self, before: &Self) -> Result<(), MapError> {
         let known = before.splits.iter().zip(&self.splits);
         let changed =
@@ -442,7 +441,7 @@ impl ShardMap {
         self.all().any(|shard| self.places(machine, shard))
     }
 
-    /// Whether the map makes sense.
+    /// Checks that the map is consistent.
     fn check(&self) -> Result<(), MapError> {
         if self.machines.is_empty() || self.machines.len() > MACHINES_MAX {
             let count = self.machines.len();
@@ -489,7 +488,7 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Whether the splits make sense, each after those before it.
+    /// Checks that the splits are consistent, each with those before it.
     fn check_splits(&self) -> Result<(), MapError> {
         if self.splits.len() >= self.shards.len() {
             return wrong("there are more splits than shards");
@@ -519,10 +518,10 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Reads a map back.
+    /// Parses a map.
     ///
     /// # Errors
-    /// Says which line is none of a map.
+    /// Names the first invalid line.
     pub fn parse(text: &str) -> Result<Self, MapError> {
         let (mut epoch, mut founders, mut holders, mut gone) = (None, None, None, None);
         let mut machines = BTreeMap::new();
@@ -615,12 +614,12 @@ pub fn list(machines: &[MachineId]) -> String {
     numbers.join(",")
 }
 
-/// Reads [`list`] back.
+/// Parses the text of [`list`].
 pub fn parse_machines(text: &str) -> Option<Vec<MachineId>> {
     text.split(',').map(|number| number.parse().ok().map(MachineId)).collect()
 }
 
-/// Reads `split 3 of 0 at 2730`, or `splitting` instead of `split`.
+/// Parses `split 3 of 0 at 2730`, or `splitting` instead of `split`.
 fn parse_split(line: &str) -> Option<Split> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [word, child, "of", parent, "at", at] = words[..] else { return None };
@@ -628,7 +627,7 @@ fn parse_split(line: &str) -> Option<Split> {
     Some(Split { child, parent, at: at.parse().ok()?, done: word == "split" })
 }
 
-/// What a shard, or the map, is called in messages.
+/// Name of a shard, or of the map, in messages.
 pub fn name_of(shard: ShardId) -> String {
     if shard == ShardId::MAP { "the map".to_owned() } else { format!("shard {}", shard.0) }
 }

@@ -1,17 +1,17 @@
-//! The machines of a group.
+//! Machines of a group.
 
 use crate::ids::MachineId;
 
-/// The machines of a group as of one entry of its log.
+/// Machines of a group as of one entry of its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// Those that vote, ascending.
+    /// Voters, ascending.
     pub voters: Vec<MachineId>,
-    /// Those that follow without a vote, ascending.
+    /// Learners, which follow without a vote, ascending.
     pub learners: Vec<MachineId>,
-    /// While the group goes over to other voters: those before, ascending.
+    /// Former voters, ascending, while the group changes its set of voters.
     pub outgoing: Vec<MachineId>,
-    /// Those of `outgoing` that become learners.
+    /// Members of `outgoing` that become learners.
     pub learners_next: Vec<MachineId>,
 }
 
@@ -22,12 +22,12 @@ impl Members {
         Self { voters, ..Self::default() }
     }
 
-    /// Whether the group is on its way from one set of voters to another.
+    /// Whether the group is changing its set of voters.
     pub fn is_joint(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Whether a machine has a part in it.
+    /// Whether a machine is a member.
     pub fn contains(&self, machine: MachineId) -> bool {
         self.votes(machine) || self.learners.contains(&machine)
     }

@@ -1,7 +1,7 @@
-//! What gateways and shards say to each other.
+//! Messages between gateways and shards.
 //!
-//! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
-//! once under that token, and sends notices that nobody asked for as [`Notice`]s.
+//! A gateway numbers its requests with tokens of its own; a shard answers each request exactly once
+//! under that token. It sends [`Notice`]s without a request.
 
 pub use crate::concurrency::Concurrency;
 
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is taken for a request that waits, by the numbers of its keys.
+/// Ways in which a blocked request takes a value, by the indexes of its keys.
 #[derive(Clone)]
 pub struct Takes(pub Arc<[Attempt]>);
 
@@ -26,53 +26,52 @@ impl fmt::Debug for Takes {
     }
 }
 
-/// What a request has answered.
+/// Replies of an answered request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
-    /// Which.
+    /// The request.
     pub request: RequestId,
-    /// The replies of its commands, and nil for those that are carried out afterwards.
+    /// Replies of its commands, with nil for commands that are executed afterwards.
     pub replies: Vec<Reply>,
 }
 
-/// A condition on a record: it has not changed since it was looked at.
+/// Condition on a record: it has not changed since it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
     /// The key.
     pub key: Blob,
-    /// What was seen.
+    /// Version that was read.
     pub version: Version,
 }
 
 impl Guard {
-    /// Whether there is to be no record.
+    /// Whether the condition is that there is no record.
     pub fn is_absence(&self) -> bool {
         matches!(self.version, Version::Absent { .. })
     }
 }
 
-/// A fencing token that something is done under: it is refused where a larger one of the same lock was
-/// seen.
+/// Fencing token of a request: the request is refused if a larger token of the same lock was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The lock's name.
     pub lock: Blob,
-    /// The token that whoever asks was granted it with.
+    /// Token of the grant under which the request is sent.
     pub token: u64,
 }
 
-/// What a look at a record has seen of it, for [`Guard`].
+/// Version of a record at a read, for [`Guard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// It was last changed at this commit timestamp.
+    /// The record was last changed at this commit timestamp.
     Changed(Timestamp),
-    /// There was none, after so many removals that the leader of this term has counted. That leader
-    /// alone can tell whether there was one in the meantime; for all others it counts whether there
-    /// is one.
+    /// There was no record, and this leader had counted so many removals. Only the leader of this
+    /// term can tell whether there was one in the meantime; later leaders require that there is
+    /// none.
     Absent {
         /// Term of the leader.
         term: u64,
-        /// What it has counted.
+        /// Number of removals that the leader had counted.
         removals: u64,
     },
 }
@@ -85,18 +84,18 @@ impl Version {
 /// A request to a shard.
 #[derive(Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The sending gateway.
     pub gateway: GatewayId,
-    /// Under which token.
+    /// Token of the request.
     pub token: Token,
-    /// The request before it of the same session to the same shard, if that was not answered when this
-    /// one was sent: this one does not overtake it.
+    /// The preceding request of the same session to the same shard, if it was not answered when
+    /// this one was sent: this one must not overtake it.
     pub after: Option<Token>,
-    /// What.
+    /// Content of the request.
     pub body: Body,
 }
 
-/// What a gateway asks of a shard.
+/// Content of a gateway's request to a shard.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// One read outside of transactions. Answer: [`Answer::Reply`].
@@ -108,7 +107,7 @@ pub enum Body {
         /// The session has writes on this shard that are not answered yet: read after them.
         fenced: bool,
     },
-    /// Operations that take effect at once on this shard alone. Answer: [`Answer::Replies`] (one
+    /// Operations that take effect together on this shard alone. Answer: [`Answer::Replies`] (one
     /// per operation, in order), [`Answer::Repeated`] or [`Answer::GuardFailed`].
     Apply(Apply),
     /// Reads at one instant, without locks. Answer: [`Answer::Snapshot`].
@@ -146,7 +145,7 @@ pub enum Body {
         /// the durable votes alone determine the commit timestamp.
         floor: Timestamp,
     },
-    /// The fate of a transaction that was prepared here. With a commit timestamp the answer is
+    /// Outcome of a transaction that was prepared here. With a commit timestamp the answer is
     /// [`Answer::Replies`] once the operations are executed; an abort has no answer. Locks of the
     /// transaction are released.
     Decide {
@@ -155,8 +154,8 @@ pub enum Body {
         /// Commit timestamp, or `None` for an abort.
         commit: Option<Timestamp>,
     },
-    /// Asks what is known here of a transaction whose coordinator may be gone. If it was not
-    /// prepared here, it never will be from now on. Answer: [`Answer::Fate`], once that is durable.
+    /// Asks for the state of a transaction whose coordinator may be gone. If it was not prepared
+    /// here, it never will be from now on. Answer: [`Answer::Fate`], once that is durable.
     Inquire {
         /// The transaction.
         txn: TxnId,
@@ -185,51 +184,56 @@ pub enum Body {
         /// The key.
         key: Blob,
     },
-    /// Wait until a key holds something to take. [`Notice::Ready`] follows, once, until the gateway sends
-    /// `Block` again (nothing was there after all) or `Unblock`. If the shard is told what is to be taken,
-    /// it may do that by itself and answer [`Answer::Reply`], which ends the wait. One that it has no room
-    /// for is answered [`Answer::Refused`].
+    /// Waits until a key holds a value to take. [`Notice::Ready`] follows, once, until the gateway
+    /// sends `Block` again (because the value was gone) or `Unblock`. If the request says how to
+    /// take, the shard may do that by itself and answer [`Answer::Reply`], which ends the wait. A
+    /// request beyond the limit is answered [`Answer::Refused`].
     Block {
         /// The keys on this shard.
         keys: Vec<Blob>,
-        /// How to take from each of them, if all of that is on this shard. Does not travel between machines.
+        /// How to take from each of them, if all are on this shard. Does not travel between
+        /// machines.
         takes: Option<Takes>,
     },
-    /// One operation that waits while its reply is nil, and is carried out in the order of arrival among
-    /// those that wait for the same record. Answer: as for [`Body::Apply`], with nil when the time is
-    /// over. [`Body::Unblock`] with the same token ends the wait without an answer; what was granted by
-    /// then is taken back. A read waits for a change of the record and for nobody.
+    /// Operation that waits while its reply is nil, and is executed in the order of arrival among
+    /// the waiters of the same record. Answer: as for [`Body::Apply`], with nil at the time-out.
+    /// [`Body::Unblock`] with the same token ends the wait without an answer, and reverts a grant
+    /// that was made by then. A read waits for a change of the record, and takes no place in the
+    /// order.
     Await {
         /// The operation.
         apply: Apply,
-        /// How long to wait at most, in milliseconds; 0 means for ever.
+        /// Time-out in milliseconds; 0 means none.
         timeout_ms: u64,
     },
-    /// Who waits for a record. Answer: [`Answer::Reply`] with an array, in the order of arrival.
+    /// Question for the waiters of a record. Answer: [`Answer::Reply`] with an array, in the order
+    /// of arrival.
     Waiting {
         /// The record's key.
         key: Blob,
     },
-    /// Which transactions hold a record. Answer: [`Answer::Reply`] with an array: how many wait, for how many
-    /// milliseconds the first of them, and the names of the transactions.
+    /// Question for the transactions that hold a record. Answer: [`Answer::Reply`] with an array:
+    /// the number of waiters, how long the first of them has waited in milliseconds, and the names
+    /// of the transactions.
     Holders {
         /// The record's key.
         key: Blob,
     },
-    /// What some wait for here, by the names of owners, and those for whom they wait, and so on. Answer:
-    /// [`Answer::Reply`] with an array of waits, or nil if they are too many.
+    /// Question for the waits of these owners at this shard, of the owners that they wait for, and
+    /// so on. Answer: [`Answer::Reply`] with an array of waits, or nil if they are too many.
     Waits {
-        /// The names, [`CIRCLE_NAMES_MAX`](crate::limits::CIRCLE_NAMES_MAX) at most.
+        /// Names of owners, [`CIRCLE_NAMES_MAX`](crate::limits::CIRCLE_NAMES_MAX) at most.
         names: Vec<Blob>,
     },
-    /// What waits under this request's token waits in a circle over several shards: it is refused, if it
-    /// still waits. No answer of its own.
+    /// Refuses the waiter under this request's token because it is part of a deadlock cycle over
+    /// several shards, if it still waits. No answer of its own.
     EndCircle {
-        /// Who waits for whom.
+        /// Description of the cycle.
         told: Blob,
     },
-    /// Ends the wait that was registered under this request's token. No answer, but for a wait of which
-    /// the shard knows what it takes: [`Answer::Replies`] without replies, or what it has got by then.
+    /// Ends the wait that was registered under this request's token. No answer, except for a wait
+    /// whose value the shard takes by itself: [`Answer::Replies`], without replies or with the
+    /// value that was taken by then.
     Unblock,
     /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
     /// the shard's own cursor.
@@ -253,21 +257,21 @@ pub enum Body {
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
-    /// What a request that took effect has answered, in case it is repeated. Answer: [`Answer::Reply`]
-    /// with OK.
+    /// Replies of a request that took effect, to keep in case it is repeated. Answer:
+    /// [`Answer::Reply`] with OK.
     Remember(Box<Remembered>),
-    /// Units of a pipeline over several shards. Asked twice, they take effect once. Answer:
+    /// Units of a pipeline over several shards. If sent twice, they take effect once. Answer:
     /// [`Answer::Units`].
     Pipeline(Arc<Group>),
-    /// Whoever has issued the stream has all answers, and nothing of it is on its way any more. No
-    /// answer.
+    /// End of a stream: its gateway has all answers, and no message about it is in flight any more.
+    /// No answer.
     EndStream {
         /// The stream.
         stream: StreamId,
-        /// The shards that have had units of it.
+        /// Shards that have had units of it.
         shards: Vec<ShardId>,
     },
-    /// What the shard has counted. Answer: [`Answer::Stats`].
+    /// Question for the shard's counters. Answer: [`Answer::Stats`].
     Stats,
     /// Hand the lead of the shard over to a machine. Answer: [`Answer::Reply`] with OK when that
     /// machine leads, or an error.
@@ -279,41 +283,41 @@ pub enum Body {
     KeysInSlot {
         /// The slot.
         slot: u16,
-        /// At most so many.
+        /// Most keys to return.
         count: usize,
     },
-    /// Something about the coordination service, of the shard that has its tree. Answer:
+    /// Request to the coordination service, at a shard of its tree. Answer:
     /// [`Answer::Coordinated`].
     Coordinate(Box<Ask>),
-    /// A step of a cut through all shards, for a backup. Answer: [`Answer::Reply`], which is an
-    /// error if the cut does not come about or is not there (any more).
+    /// Step of a cut through all shards, for a backup. Answer: [`Answer::Reply`], which is an error
+    /// if the cut fails or does not exist (any more).
     Cut {
-        /// Which cut: a number that no other one has.
+        /// Unique number of the cut.
         cut: u64,
-        /// What is to be done.
+        /// Step to execute.
         step: CutStep,
     },
 }
 
-/// A step of a cut; see [`crate::shard::transfer::cut`].
+/// Step of a cut; see [`crate::shard::transfer::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStep {
-    /// Change nothing more until it is released, and keep the state of that moment. Answered with
-    /// the number of keys and what is known of the slots when nothing is on its way any more.
+    /// Stops all changes until the release, and keeps the state of that moment. Answered, when
+    /// nothing is in flight any more, with the number of keys and the known slots.
     Freeze,
-    /// Go on. `OK` if nothing has changed here since [`CutStep::Freeze`] was answered.
+    /// Resumes. Answered `OK` if nothing has changed here since the answer to [`CutStep::Freeze`].
     Release,
-    /// The piece with this number, from 0, of the state that was kept: its bytes, and 1 if it is the
-    /// last one. The one that was asked for last may be asked for again.
+    /// Asks for the piece with this number, from 0, of the kept state. Answered with its bytes, and
+    /// 1 if it is the last one. The last requested piece may be requested again.
     Piece(u64),
-    /// Go on, and forget the state. `OK`.
+    /// Resumes, and drops the kept state. Answered `OK`.
     End,
 }
 
 impl Body {
-    /// What to answer when nothing of a request has happened, because the lead of the shard has
-    /// ended or is somewhere else; nothing if nobody waits for an answer. What rests on locks that
-    /// the leader's memory held is refused; the rest may go to the next leader.
+    /// Answer for a request that has had no effect, because the shard's lead has ended or is at
+    /// another machine; `None` if the request expects no answer. A request that depends on locks in
+    /// the leader's memory is refused; any other may go to the next leader.
     pub fn not_taken(self) -> Option<Answer> {
         Some(match self {
             Self::Lock { .. } | Self::Prepare { .. } => Answer::Refused(Refusal::LocksLost),
@@ -330,8 +334,8 @@ impl Body {
         })
     }
 
-    /// Whether the answer rests on the state of the one who gives it and not on a log entry of its
-    /// own: whoever answers must be certain to lead the shard.
+    /// Whether the answer depends on the state of the answering leader and not on a log entry of
+    /// its own: the machine must then be certain to lead the shard.
     pub fn rests_on_lead(&self) -> bool {
         let certain = matches!(
             self,
@@ -340,13 +344,13 @@ impl Body {
         certain || self.only_looks()
     }
 
-    /// Whether somebody waits who may be told that its turn has come as soon as that is certain, which it is
-    /// only while the lead is.
+    /// Whether the request waits with a ticket, so that its grant may be sent as soon as it is
+    /// certain, which requires a certain lead.
     pub fn may_be_next(&self) -> bool {
         matches!(self, Self::Await { apply, .. } if apply.may_be_next())
     }
 
-    /// Whether it only looks at the shard's state, outside of transactions.
+    /// Whether it only reads the shard's state, outside of transactions.
     pub fn only_looks(&self) -> bool {
         if let Self::Coordinate(ask) = self {
             return ask.only_looks();
@@ -375,7 +379,7 @@ impl Body {
 /// A shard's answer to a request.
 #[derive(Debug)]
 pub struct Response {
-    /// Whom it is for.
+    /// Gateway of the request.
     pub gateway: GatewayId,
     /// The request's token; meaningless for notices.
     pub token: Token,
@@ -383,7 +387,7 @@ pub struct Response {
     pub answer: Answer,
 }
 
-/// What a shard answers.
+/// Answer of a shard.
 #[derive(Debug)]
 pub enum Answer {
     /// One reply.
@@ -394,26 +398,26 @@ pub enum Answer {
     Committed {
         /// One reply per operation.
         replies: SmallVec<[Reply; 1]>,
-        /// Its commit timestamp: shards that it holds other locks on are told when it ends.
+        /// Commit timestamp, which the gateway passes on to the other shards on which the
+        /// transaction holds locks.
         ts: Timestamp,
     },
-    /// The request took effect before, under the same request number; these were its replies on
-    /// this shard. Nothing was done now.
+    /// The request took effect before, under the same request number, with these replies on this
+    /// shard. It has no effect now.
     Repeated(SmallVec<[Reply; 1]>),
-    /// The same for a vote, and for whatever has answered more than its operations did.
+    /// Like `Repeated`, for a vote and for requests with more replies than operations.
     TookEffect {
-        /// When.
+        /// Commit timestamp.
         ts: Timestamp,
-        /// The replies of the commands, and nil for those that are carried out afterwards; or, if
-        /// those are not remembered, the replies of the operations on this shard.
+        /// Replies of the commands, with nil for commands that are executed afterwards; or, if
+        /// those are not remembered, replies of the operations on this shard.
         replies: Vec<Reply>,
-        /// Whether they are those of the commands.
+        /// Whether the replies are those of the commands.
         whole: bool,
     },
-    /// Somebody was promised before that a request with this number takes no effect.
+    /// The request was declared void before: it never takes effect.
     Voided,
-    /// Whether the request took effect under its number before is not remembered any more. It does
-    /// not now.
+    /// The outcome under this request number has been forgotten. The request has no effect now.
     Forgotten,
     /// A guard did not hold: nothing took effect.
     GuardFailed,
@@ -427,7 +431,7 @@ pub enum Answer {
         since: Timestamp,
         /// No later change has a timestamp at or below this one.
         until: Timestamp,
-        /// In a cluster: for how long nothing of it has changed at least, by the shard's monotonic
+        /// In a cluster: minimum time without a change of these values, by the shard's monotonic
         /// clock, in microseconds.
         held_us: u64,
     },
@@ -438,7 +442,7 @@ pub enum Answer {
         /// The shard's clock: the transaction must commit after it.
         clock: Timestamp,
     },
-    /// What became of the units of a group, one after the other.
+    /// Outcomes of the units of a group, in order.
     Units(Vec<Answered>),
     /// The participant's vote is yes, and durable.
     Prepared {
@@ -449,28 +453,28 @@ pub enum Answer {
     Refused(Refusal),
     /// Version of a record.
     Version(Version),
-    /// What the shard has counted.
+    /// The shard's counters.
     Stats(Box<crate::stats::ShardStats>),
-    /// What came of a request about the coordination service.
+    /// Answer of the coordination service.
     Coordinated(Box<Coordinated>),
-    /// What is known here of a transaction.
+    /// State of a transaction at this shard.
     Fate(Fate),
-    /// The transaction was carried out here before; its replies are not kept any more.
+    /// The transaction was executed here before; its replies are not kept any more.
     CarriedOut,
-    /// This machine does not lead the shard (any more), and nothing of the request has happened or
-    /// will: here it is again, for the one who does.
+    /// This machine does not lead the shard (any more), and the request has had no effect and will
+    /// have none. It comes back for the actual leader.
     NotTaken(Box<Body>),
-    /// This machine does not lead the shard any more; whether the request takes effect cannot be
-    /// told here.
+    /// This machine does not lead the shard any more, and does not know whether the request takes
+    /// effect.
     Unknown,
-    /// Something was answered that this machine cannot read.
+    /// The answer could not be decoded by this machine.
     Unread,
-    /// Something that nobody asked for.
+    /// Message without a request.
     Notice(Notice),
 }
 
 impl Answer {
-    /// The same answer with errors in the place of its replies, which are too long to be sent.
+    /// Replaces replies that are too long to be sent by errors.
     pub fn without_replies(mut self) -> Self {
         let shorten = |reply: &mut Reply| {
             let most = PEER_FRAME_BYTES_MAX;
@@ -511,24 +515,24 @@ impl Answer {
     }
 }
 
-/// What a participant knows of a transaction over several shards.
+/// State of a transaction over several shards at a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is prepared here and undecided; it must commit at or after this.
+    /// Prepared and undecided.
     Prepared {
-        /// The participant's vote.
+        /// Lower bound of the commit timestamp.
         bound: Timestamp,
     },
-    /// It was committed, at this timestamp.
+    /// Committed at this timestamp.
     Committed(Timestamp),
-    /// It was not prepared here and never will be.
+    /// Not prepared, and never will be.
     Void,
 }
 
-/// Why a transaction must abort.
+/// Reason why a transaction must abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody else holds a conflicting lock, and this server does not queue (`--cc` without
+    /// Another owner holds a conflicting lock, and this server does not queue (`--cc` without
     /// phases).
     Conflict,
     /// Too many requests wait already.
@@ -539,17 +543,17 @@ pub enum Refusal {
     Moved,
     /// A cut is being made, and a transaction over several shards could be on both of its sides.
     Frozen,
-    /// The machine that was asked cannot read the request. Asked again, it could not either.
+    /// The receiving machine cannot decode the request. A retry would fail alike.
     Unread,
     /// A transaction is prepared under the same request number, and not decided.
     UnderWay,
 }
 
-/// What a shard tells a gateway without having been asked.
+/// Message of a shard to a gateway without a request.
 #[derive(Debug)]
 pub enum Notice {
-    /// The request under this response's token waits for a lock; or it stands in the queues of its keys,
-    /// if it is a command that waits for something to take.
+    /// The request under this response's token waits for a lock; or it is registered at its keys,
+    /// if it is a blocking command.
     Blocked {
         /// The waiting transaction, if it is one.
         txn: TxnId,
@@ -564,7 +568,7 @@ pub enum Notice {
         /// Age of the request that waits.
         by: Age,
     },
-    /// Others have waited for a while for what this transaction holds, and still do.
+    /// Other requests have waited for long for locks of this transaction, and still do.
     Wanted {
         /// The transaction.
         txn: TxnId,
@@ -574,50 +578,49 @@ pub enum Notice {
     Probe {
         /// The transaction.
         txn: TxnId,
-        /// Who asks.
+        /// The asking shard.
         shard: ShardId,
     },
-    /// The transaction is prepared here, and nobody has said for long what became of it: find out
-    /// with [`Body::Inquire`], and decide.
+    /// The transaction is prepared here, and its coordinator has been silent for long: find out its
+    /// fate with [`Body::Inquire`], and decide.
     Orphan {
         /// The transaction.
         txn: TxnId,
         /// All its participants.
         participants: SmallVec<[ShardId; 4]>,
     },
-    /// Something for a session of the coordination service that is at this gateway.
+    /// Notice for a session of the coordination service that is at this gateway.
     Session {
-        /// The shard that says so.
+        /// The sending shard.
         shard: ShardId,
-        /// Which.
+        /// Number of the session.
         session: SessionId,
-        /// What.
+        /// Content of the notice.
         told: Told,
     },
-    /// A key that the request under this response's token is blocked on holds something.
+    /// A key on which the request under this response's token is blocked holds a value.
     Ready {
         /// The key.
         key: Blob,
     },
-    /// A session of the coordination service ends that is at several shards: see to it that all of them hear
-    /// of it.
+    /// A session of the coordination service over several shards is ending: inform all of them.
     Ending {
-        /// Which.
+        /// Number of the session.
         session: SessionId,
-        /// The number of the change with which it began to end.
+        /// Number of the change with which its end began.
         ended: Zxid,
-        /// It has ended, and the others need only be told.
+        /// Whether it has ended, and the others only need to know.
         finished: bool,
         /// The other shards.
         shards: Vec<ShardId>,
     },
-    /// A `multi` of a session that is prepared waits to be decided: find out what becomes of it.
+    /// A prepared `multi` of a session awaits its decision: find out the votes, and decide.
     Undecided {
-        /// Whose.
+        /// Number of the session.
         session: SessionId,
-        /// Which.
+        /// Identity of the `multi`.
         id: JointId,
-        /// All shards that have a part of it.
+        /// All shards that take part.
         shards: Vec<ShardId>,
     },
 }

@@ -1,8 +1,8 @@
-//! Pipelines over several shards: what is said about them, to shards and among shards.
+//! Pipelines over several shards: requests to shards, and messages among shards.
 //!
 //! A session that sends commands without waiting for replies, to several shards, does so in a
-//! *stream*. A stream's *units* (commands) have numbers in the order in which they were issued. What a
-//! shard gets of a stream at once is a *group*. See `docs/internals/order.md` for the protocol.
+//! *stream*. A stream's *units* (commands) are numbered in the order of their issue. A *group* is
+//! the units that a shard receives together. See `docs/internals/order.md` for the protocol.
 
 use crate::coordination::{Ask, SessionId};
 use crate::ids::{KeyedOp, ShardId, StreamId, TxnId};
@@ -12,58 +12,59 @@ use smallvec::SmallVec;
 /// One command of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unit {
-    /// Its number, from 0.
+    /// Number of the unit, from 0.
     pub seq: u32,
-    /// What it does, all at once.
+    /// Operations, which take effect together.
     pub ops: SmallVec<[KeyedOp; 1]>,
-    /// What it asks of the tree of the coordination service. Its operations change nothing then, and hold
-    /// what that is about: see [`crate::coordination::branch`].
+    /// Request to the tree of the coordination service. The operations then have no effect and hold
+    /// the branches of the request: see [`crate::coordination::branch`].
     pub ask: Option<Box<Ask>>,
 }
 
-/// What a shard gets of a stream at once.
+/// Units of a stream that a shard receives together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// The stream.
     pub stream: StreamId,
-    /// The first unit that had not been answered when this was sent.
+    /// First unit that was not answered when this was sent.
     pub base: u32,
-    /// The first unit that was sent together with this group. Shards tell each other of those that
-    /// came together without being asked.
+    /// First unit that was sent together with this group. Shards report their units that were sent
+    /// together to each other without being asked.
     pub fresh: u32,
-    /// The shards of the units from `base` on, up to the last that was sent together with this group.
+    /// Shards of the units from `base` on, up to the last that was sent together with this group.
     pub homes: Vec<ShardId>,
-    /// The last place that was answered before `base`.
+    /// Last place that was answered before `base`.
     pub floor: Timestamp,
-    /// The order is handed from unit to unit (`chain`), and does not follow from proposals. All of such a
-    /// stream is sent together.
+    /// Whether the stream is chained: the order is handed from unit to unit (`chain`) instead of
+    /// following from proposals. The units of such a stream are all sent together.
     pub chained: bool,
-    /// This shard's units; at least one.
+    /// Units of this shard; at least one.
     pub units: Vec<Unit>,
 }
 
 impl Group {
-    /// The number of its first unit, which names it within the stream.
+    /// Number of its first unit, which identifies the group within the stream.
     pub fn first(&self) -> u32 {
         self.units.first().map_or(0, |unit| unit.seq)
     }
 
-    /// The number of its last unit.
+    /// Number of its last unit.
     pub fn last(&self) -> u32 {
         self.units.last().map_or(0, |unit| unit.seq)
     }
 
-    /// The units that come before `seq` and had not been answered, with their shards.
+    /// Units before `seq` that were not answered, with their shards.
     pub fn window(&self, seq: u32) -> impl Iterator<Item = (u32, ShardId)> + '_ {
         (self.base..seq).zip(self.homes.iter().copied())
     }
 
-    /// Shards that have units after the group's first one, as far as they came together with it.
+    /// Shards that have units after the group's first one, as far as they were sent together with
+    /// it.
     pub fn later_homes(&self) -> SmallVec<[ShardId; 8]> {
         self.homes_from(self.first())
     }
 
-    /// Shards that have this unit or later ones, as far as they came together with the group.
+    /// Shards that have this unit or later ones, as far as they were sent together with the group.
     pub fn homes_from(&self, seq: u32) -> SmallVec<[ShardId; 8]> {
         let from = (seq - self.base) as usize;
         let mut homes: SmallVec<[ShardId; 8]> = SmallVec::new();
@@ -75,7 +76,7 @@ impl Group {
         homes
     }
 
-    /// Whether the numbers fit together, and the shard named is where the units belong.
+    /// Whether the numbers are consistent, and the units belong to this shard.
     pub fn is_sound(&self, shard: ShardId) -> bool {
         let end = u64::from(self.base) + self.homes.len() as u64;
         let rising = self.units.windows(2).all(|two| two[0].seq < two[1].seq);
@@ -89,128 +90,129 @@ impl Group {
         named && whole && rising && fresh && !self.units.is_empty() && self.units.iter().all(inside)
     }
 
-    /// Whether its units ask something of the tree of the coordination service: all of them do, or none.
+    /// Whether its units are requests to the tree of the coordination service: either all of them
+    /// are, or none.
     pub fn has_asks(&self) -> bool {
         self.units.first().is_some_and(|unit| unit.ask.is_some())
     }
 
-    /// What its units ask of the tree.
+    /// Requests of its units to the tree.
     pub fn asks(&self) -> impl Iterator<Item = &Ask> {
         self.units.iter().filter_map(|unit| unit.ask.as_deref())
     }
 
-    /// The session whose requests they are.
+    /// Session that has sent the requests.
     pub fn session(&self) -> Option<SessionId> {
         self.asks().find_map(Ask::session)
     }
 
-    /// All keys with what is done to them.
+    /// All keys with their operations.
     pub fn ops(&self) -> impl Iterator<Item = &(Blob, adt::Op)> {
         self.units.iter().flat_map(|unit| &unit.ops)
     }
 }
 
-/// What became of a unit: its place in the order and its replies, or nothing if it has failed and had
-/// no effect.
+/// Outcome of a unit: its place in the order and its replies, or `None` if it has failed and had no
+/// effect.
 pub type Answered = Option<(Timestamp, SmallVec<[Reply; 1]>)>;
 
-/// What became of a unit, as the log says it: its place, or nothing if it has failed.
+/// Outcome of a unit, as the log has it: its place, or `None` if it has failed.
 pub type Place = Option<Timestamp>;
 
-/// The place of a unit of a stream whose order is handed on.
+/// Place of a unit of a chained stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The number of the unit.
+    /// Number of the unit.
     pub seq: u32,
-    /// Its place.
+    /// Place of the unit.
     pub place: Timestamp,
-    /// The term of its shard's leader that has given the place, or a later one of a leader that knows of
+    /// Term of the leader of its shard that has given the place, or of a later leader that knows
     /// it.
     pub term: u64,
 }
 
-/// What leaders of shards tell each other about a stream.
+/// Message between leaders of shards about a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word {
-    /// The units of a group have their place at this timestamp or later: durable.
+    /// Durable: the units of a group have their places at this timestamp or later.
     Proposed {
         /// The stream.
         stream: StreamId,
-        /// The shard that says so.
+        /// The sending shard.
         shard: ShardId,
-        /// The numbers of the first and the last unit of the group.
+        /// Numbers of the group's first and last unit.
         units: (u32, u32),
-        /// The timestamp.
+        /// Timestamp of the proposal.
         proposal: Timestamp,
     },
-    /// The units of the stream on this shard up to this one are closed: nobody comes before them any
-    /// more.
+    /// The units of the stream on this shard up to this one are closed: nothing can be placed
+    /// before them any more.
     Closed {
         /// The stream.
         stream: StreamId,
-        /// The shard that says so.
+        /// The sending shard.
         shard: ShardId,
-        /// Up to this unit.
+        /// Last closed unit.
         upto: u32,
     },
-    /// A unit will have no effect, and none that was issued while it was open: durable.
+    /// Durable: a unit will have no effect, and neither will any that was issued while it was open.
     Refused {
         /// The stream.
         stream: StreamId,
-        /// The number of the unit.
+        /// Number of the unit.
         seq: u32,
     },
-    /// What became of these units? The shard that asks waits for them.
+    /// Question for the outcomes of these units, for which the sending shard waits.
     Asks {
         /// The stream.
         stream: StreamId,
-        /// Who asks.
+        /// The sending shard.
         shard: ShardId,
-        /// Whether what is not known is to be refused at once.
+        /// Whether to refuse at once the units that are unknown.
         hurries: bool,
-        /// The units.
+        /// Numbers of the units.
         units: Vec<u32>,
     },
-    /// The units of the stream on this shard are settled: all of its replicas will know what became of
-    /// them, without asking.
+    /// The units of the stream on this shard are settled: all of its replicas will know the
+    /// outcomes, without asking.
     Settled {
         /// The stream.
         stream: StreamId,
-        /// The shard that says so.
+        /// The sending shard.
         shard: ShardId,
     },
-    /// The last of these units has its place, as have all before it: the next one can have its own.
+    /// The last of these units has its place, as have all before it: the next one can get its own.
     HandedOn {
         /// The stream.
         stream: StreamId,
-        /// The places from the stream's first unit on.
+        /// Places from the stream's first unit on.
         links: Vec<Link>,
     },
-    /// A new leader asks which of its shard's units have a place that an earlier one has handed on. Who
-    /// answers listens no more to earlier leaders of that shard.
+    /// Question of a new leader for the units of its shard whose places an earlier leader has
+    /// handed on. The receiver will ignore earlier leaders of that shard.
     AsksPlaces {
         /// The stream.
         stream: StreamId,
-        /// Who asks.
+        /// The sending shard.
         shard: ShardId,
-        /// The term in which it leads.
+        /// Term of the asking leader.
         term: u64,
     },
-    /// The answer: durable.
+    /// Durable: answer to that question.
     Knows {
         /// The stream.
         stream: StreamId,
-        /// Who answers.
+        /// The sending shard.
         shard: ShardId,
-        /// The term of the leader that has asked.
+        /// Term of the leader that has asked.
         term: u64,
-        /// The places from the stream's first unit on up to the last one of the shard that has asked.
+        /// Places from the stream's first unit on up to the last one of the shard that has asked.
         links: Vec<Link>,
     },
 }
 
 impl Word {
-    /// The stream that it is about.
+    /// The stream of the message.
     pub fn stream(&self) -> StreamId {
         match self {
             Self::Proposed { stream, .. }

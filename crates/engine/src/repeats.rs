@@ -1,12 +1,12 @@
-//! Replies to a request that took effect before: their weight, and the error that replaces them when
+//! Replies to a request that took effect before: their size, and the error that replaces them when
 //! they are not kept.
 
 use crate::entry::Dropped;
 use crate::limits::{REMEMBERED_BYTES_IN_ALL_MAX, REMEMBERED_BYTES_MAX};
 use adt::{ErrorReply, Reply, Timestamp};
 
-/// Code of the error that says that a request took effect before, and that its replies are lost. No
-/// operation replies with it.
+/// Code of the error for a request that took effect before and whose replies are lost. No operation
+/// replies with it.
 const REPEATED: &str = "REPEATED";
 
 impl Dropped {
@@ -24,19 +24,19 @@ impl Dropped {
         }
     }
 
-    /// What stands for the replies: the error for the client whose request took effect at `ts`.
+    /// Error that replaces the replies of a request that took effect at `ts`.
     pub fn error(self, ts: Timestamp) -> ErrorReply {
         repeated(ts, &self.text())
     }
 
-    /// The reason that an error gives, if it is one of those that stand for replies.
+    /// Reason in an error that replaces replies, if the error is one of those.
     pub fn of(error: &ErrorReply) -> Option<Self> {
         let found = |dropped: &Self| error.text().contains(&dropped.text());
         Self::ALL.into_iter().find(|dropped| error.code() == REPEATED && found(dropped))
     }
 }
 
-/// The error for a request that took effect at `ts`, and what is wrong with its replies.
+/// Error for a request that took effect at `ts`, with the state of its replies.
 pub(crate) fn repeated(ts: Timestamp, lost: &str) -> ErrorReply {
     let ms = ts.micros() / 1000;
     let text = format!(
@@ -46,7 +46,7 @@ pub(crate) fn repeated(ts: Timestamp, lost: &str) -> ErrorReply {
     ErrorReply::new(REPEATED, text)
 }
 
-/// The error that stands for replies that are not kept, if it does.
+/// Error that replaces the replies, if they are not kept.
 pub(crate) fn told_dropped(replies: &[Reply]) -> Option<&ErrorReply> {
     match replies {
         [Reply::Error(error)] if Dropped::of(error).is_some() => Some(error),
@@ -54,12 +54,12 @@ pub(crate) fn told_dropped(replies: &[Reply]) -> Option<&ErrorReply> {
     }
 }
 
-/// About how many bytes replies take.
+/// Approximate bytes of replies.
 pub(crate) fn weight_of<'r>(replies: impl IntoIterator<Item = &'r Reply>) -> usize {
     replies.into_iter().map(weight).sum()
 }
 
-/// About how many bytes a reply takes.
+/// Approximate bytes of a reply.
 fn weight(reply: &Reply) -> usize {
     size_of::<Reply>()
         + match reply {

@@ -1,8 +1,8 @@
-//! A shard together with its replicated log: what a server or a simulator drives.
+//! Shard together with its replicated log, as a server or a simulator drives it.
 //!
-//! A turn looks like this: requests are handed to [`Replica::handle`]; [`Replica::end_turn`]
-//! proposes what they have written; [`Replica::take_persist`] gives what must become durable;
-//! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
+//! A turn looks like this: the driver passes requests to [`Replica::handle`]; [`Replica::end_turn`]
+//! proposes their writes; [`Replica::take_persist`] returns the data to make durable; when they are
+//! durable, [`Replica::persisted`] executes the committed operations; the driver polls the answers.
 
 mod cut;
 mod handover;
@@ -30,25 +30,25 @@ pub use split::Seed;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Why a replica cannot start or go on.
+/// Reason why a replica cannot start or go on.
 #[derive(Debug)]
 pub enum ReplicaError {
-    /// The consensus library refused.
+    /// The consensus library refused an operation.
     Group(GroupError),
-    /// A committed entry does not read back, although its checksum is right.
+    /// A committed entry cannot be decoded, although its checksum is right.
     Entry {
         /// The shard.
         shard: ShardId,
         /// Index of the entry.
         index: u64,
     },
-    /// A snapshot does not read back.
+    /// A snapshot cannot be decoded.
     Snapshot(ShardId),
-    /// The log does not go on where the snapshot ends.
+    /// Entries are missing between the snapshot and the log.
     Gap {
         /// The shard.
         shard: ShardId,
-        /// Index of the last entry that is there before the gap.
+        /// Index of the last entry before the gap.
         index: u64,
     },
 }
@@ -87,19 +87,19 @@ impl From<GroupError> for ReplicaError {
     }
 }
 
-/// For how long after its last use a lease is renewed before it ends.
+/// How long after its last use a lease is renewed, in microseconds.
 const LEASE_KEPT_US: u64 = 2_000_000;
 
-/// What a replica is told when it is made.
+/// Parameters of a new replica.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// About the shard.
+    /// Parameters of the shard.
     pub shard: ShardConfig,
-    /// The machines that hold its log.
+    /// This machine and the founders of the log.
     pub membership: Membership,
 }
 
-/// Makes a state that was read back keep what other machines may ask for.
+/// Makes a restored state keep the data that other machines may ask for.
 fn prepare(state: &mut State, membership: &Membership) {
     if !membership.is_alone() {
         state.keep_replies();
@@ -113,44 +113,43 @@ pub struct Replica<C> {
     shard: Shard,
     group: Group,
     codec: C,
-    /// What all understand who read this log.
+    /// Format level that all readers of this log support.
     level: Level,
     proposed: VecDeque<u64>,
-    /// Size of the last entry: a guess for the next one.
+    /// Size of the last entry: an estimate for the next one.
     payload_bytes: usize,
-    /// The lead in which the shard takes requests here; see [`Replica::leading`].
+    /// Lead in which the shard accepts requests here; see [`Replica::leading`].
     leading: Option<u64>,
-    /// Requests that wait until a majority has confirmed the lead, and in which round.
+    /// Requests that wait until a majority has confirmed the lead, with the round.
     parked: VecDeque<(u64, Request)>,
-    /// The newest round that was begun, and whether another one is to begin in this turn.
+    /// Newest round that was begun, and whether another one must begin in this turn.
     round: u64,
     wants_round: bool,
-    /// The others are to be told that the group sleeps.
+    /// Followers to inform that the group sleeps.
     lulls: Vec<MachineId>,
-    /// The lead is about to be handed over.
+    /// Handover of the lead in progress.
     handover: Option<Handover>,
-    /// A split is in the log, at this index, and ends this lead.
+    /// Index of a split in the log, which ends this lead.
     splitting: Option<u64>,
-    /// A new shard has come out of the log here, and is not known to be elsewhere: the log is
-    /// needed until it is.
+    /// New shard that the log has created here, until it is known to exist elsewhere: the log is
+    /// needed until then.
     unborn: Option<ShardId>,
     born: Option<Seed>,
-    /// For how many ticks more this replica asks for votes at once.
+    /// Remaining ticks in which this replica stands for election at once.
     stands: usize,
-    /// When something rested on the lease last.
+    /// Last time at which an answer depended on the lease.
     leased_us: u64,
     ticked_us: u64,
-    /// When there was something to do last.
+    /// Last time at which there was work.
     busy_us: u64,
-    /// The contents of a snapshot of another replica, until the log is ready for them.
+    /// State from a snapshot of another replica, until the log is ready for it.
     incoming: Option<(Header, State)>,
 }
 
 impl<C: EntryCodec> Replica<C> {
-    /// A replica with what a start has read back: the parts of the newest snapshot (none at the
-    /// first start) and the log after it. Drive it with [`Replica::take_persist`],
-    /// [`Replica::persisted`], [`Replica::take_messages`], [`Replica::step`] and
-    /// [`Replica::tick`].
+    /// Creates a replica from the data that a start has read: the parts of the newest snapshot
+    /// (none at the first start) and the log after it. Drive it with [`Replica::take_persist`],
+    /// [`Replica::persisted`], [`Replica::take_messages`], [`Replica::step`] and [`Replica::tick`].
     pub fn recover(
         setup: Setup,
         codec: C,
@@ -205,7 +204,7 @@ impl<C: EntryCodec> Replica<C> {
         })
     }
 
-    /// The shard's number.
+    /// Number of the shard.
     pub fn id(&self) -> ShardId {
         self.shard.id()
     }
@@ -215,24 +214,24 @@ impl<C: EntryCodec> Replica<C> {
         &self.shard
     }
 
-    /// The number of the lead in which requests may be handed in, if they may: the term, with the
+    /// Number of the lead in which this replica accepts requests, if it does: the term, with the
     /// number of splits above it (see [`splits_of`]).
     pub fn leading(&self) -> Option<u64> {
         self.leading
     }
 
-    /// Whether requests may be handed in.
+    /// Whether this replica accepts requests.
     pub fn is_serving(&self) -> bool {
         self.leading.is_some()
     }
 
-    /// Whether requests wait until a majority has confirmed that the shard is led here.
+    /// Whether requests wait until a majority has confirmed the lead.
     pub fn awaits_round(&self) -> bool {
         !self.parked.is_empty()
     }
 
-    /// Takes a request from a gateway. One whose answer rests on the lead waits until it is certain
-    /// that no other machine leads the shard, unless that is known; what comes after it waits
+    /// Takes a request from a gateway. If its answer depends on the lead, it waits until it is
+    /// certain that no other machine leads the shard, unless that is known; later requests wait
     /// behind it, so that requests keep their order.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
@@ -258,7 +257,7 @@ impl<C: EntryCodec> Replica<C> {
         self.admit(now, request);
     }
 
-    /// The leaders of other shards say something about pipelines. Whoever does not lead need not know.
+    /// Takes messages of other shards' leaders about pipelines. Only a leader needs them.
     pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
         if self.leading.is_some() && self.splitting.is_none() {
             self.busy_us = now.mono_us;
@@ -266,12 +265,12 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// What the leader of this shard has to say to others.
+    /// Messages of this shard's leader to others.
     pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
         self.shard.take_words()
     }
 
-    /// Does what is due by time.
+    /// Executes everything that is due.
     ///
     /// # Errors
     /// If the replica cannot go on.
@@ -288,13 +287,14 @@ impl<C: EntryCodec> Replica<C> {
             self.group.tick(now.mono_us);
             self.stand(now);
             self.go_on_handing_over(now);
-            // A voter that is alone hears nothing, and has what a start has read back to carry out.
+            // A lone voter receives no messages, and has restored entries to apply.
             self.apply(now)?;
         }
         Ok(())
     }
 
-    /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
+    /// Latest time of the next call of [`Replica::tick`], in monotonic microseconds, if one is
+    /// necessary.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
         let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
         let group = ticks.then_some(self.ticked_us + self.group.pace().tick_us);
@@ -302,23 +302,24 @@ impl<C: EntryCodec> Replica<C> {
         group.into_iter().chain(shard).min()
     }
 
-    /// The next answer for a gateway.
+    /// Next answer for a gateway.
     #[inline]
     pub fn poll(&mut self) -> Option<Response> {
         self.shard.outbox_mut().poll()
     }
 
-    /// Everything that commits before this is settled here for good. Only a leader can tell.
+    /// Timestamp below which every commit is settled here for good. Only a leader knows it.
     pub fn watermark(&mut self, now: Now) -> Option<Timestamp> {
         self.leading.map(|_| self.shard.watermark(now))
     }
 
-    /// How far all shards have settled their transactions.
+    /// Takes the timestamps up to which all shards have settled their transactions.
     pub fn hear_settled(&mut self, all: SettledUpTo) {
         self.shard.hear_settled(all);
     }
 
-    /// Nothing more comes from the gateways of a machine, as far as they are known here.
+    /// Drops everything that the gateways of a lost machine have left, as far as those are known
+    /// here.
     pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
         self.parked.retain(|(_, request)| request.gateway.machine != machine);
         self.shard.machine_gone(now, machine);
@@ -333,18 +334,18 @@ impl<C: EntryCodec> Replica<C> {
         self.apply(now)
     }
 
-    /// What is to be said to other replicas, by machine.
+    /// Messages to other replicas, by machine.
     pub fn take_messages(&mut self) -> Vec<Message> {
         self.group.take_messages()
     }
 
-    /// All machines that read this log understand this level.
+    /// Adopts a level that all readers of this log support.
     pub fn use_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    /// Proposes what this turn has written. While enough is on its way to the disk, writes gather
-    /// for the next one: that is the group commit.
+    /// Proposes the writes of this turn. While enough batches are in flight to the disk, writes
+    /// accumulate for the next one: that is the group commit.
     pub fn end_turn(&mut self, now: Now) -> Result<(), ReplicaError> {
         let in_use = now.mono_us.saturating_sub(self.leased_us) < LEASE_KEPT_US;
         let begins = self.wants_round || in_use && self.group.should_renew(now.mono_us);
@@ -384,7 +385,7 @@ impl<C: EntryCodec> Replica<C> {
             let mut payload = Vec::with_capacity(self.payload_bytes);
             self.codec.encode(&entry, self.level, &mut payload);
             self.payload_bytes = payload.len();
-            // It is kept for long, and the next one may be far smaller than the last.
+            // The payload is kept for long, and the next one may be far smaller than the last.
             if payload.capacity() - payload.len() > payload.len() / 4 {
                 payload.shrink_to_fit();
             }
@@ -396,31 +397,32 @@ impl<C: EntryCodec> Replica<C> {
         Ok(())
     }
 
-    /// Until when outcomes of transactions may wait to be proposed, if any do. Nothing but the end of a
-    /// turn is to be done about it.
+    /// Time until which outcomes of transactions may wait to be proposed, if any do. Only the end
+    /// of the turn depends on it.
     pub fn outcomes_due_us(&self) -> Option<u64> {
         self.leading.and_then(|_| self.shard.tail().outcomes_due_us())
     }
 
-    /// What comes from now on goes into another log entry: this one is large enough.
+    /// Ends the current log entry, which is large enough; later records go into another one.
     pub fn close_entry(&mut self) {
         self.shard.close_entry();
     }
 
-    /// What is to be made durable now.
+    /// Data to make durable now.
     pub fn take_persist(&mut self) -> Option<Persist> {
         self.group.take_persist()
     }
 
-    /// What was handed out under `number` is durable: carries out what is committed by that.
+    /// Notes that the data with `number` are durable, and executes the entries that are committed
+    /// thereby.
     pub fn persisted(&mut self, now: Now, number: u64) -> Result<(), ReplicaError> {
         self.group.persisted(number);
         self.follow(now);
         self.apply(now)
     }
 
-    /// Does something at the shard, which is told whether no other machine can lead it at this moment, if
-    /// that makes a difference to somebody there.
+    /// Acts on the shard, after informing it whether the lead is certain at this moment, if a
+    /// waiter there needs that.
     #[inline]
     fn at_shard(&mut self, now: Now, act: impl FnOnce(&mut Shard)) {
         let stays = self.handover.is_none() && self.splitting.is_none();
@@ -431,7 +433,7 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Carries out what is committed.
+    /// Applies committed entries.
     fn apply(&mut self, now: Now) -> Result<(), ReplicaError> {
         if self.group.restored()
             && let Some((header, mut state)) = self.incoming.take()
@@ -458,7 +460,7 @@ impl<C: EntryCodec> Replica<C> {
         Ok(())
     }
 
-    /// Sees to it that the shard is led here if, and only if, the group says so.
+    /// Makes the shard lead if, and only if, the group says so.
     fn follow(&mut self, now: Now) {
         let number = self.lead_number();
         if let Some(lead) = self.leading
@@ -482,7 +484,7 @@ impl<C: EntryCodec> Replica<C> {
         self.resume_parked(now);
     }
 
-    /// Requests for which a majority has vouched go on.
+    /// Resumes requests whose round a majority has confirmed.
     fn resume_parked(&mut self, now: Now) {
         let confirmed = self.group.confirmed();
         while self.parked.front().is_some_and(|(round, _)| *round <= confirmed) {
@@ -491,17 +493,17 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Index and term of the last entry that was carried out.
+    /// Index and term of the last applied entry.
     pub fn applied(&self) -> (u64, u64) {
         self.group.applied()
     }
 
-    /// Whether a snapshot may be made: a new shard may be in the log and nowhere else.
+    /// Whether a snapshot may be made: not while a new shard exists in this log alone.
     pub fn may_snapshot(&self) -> bool {
         self.unborn.is_none()
     }
 
-    /// Begins a snapshot of what is applied; its parts come from [`Replica::snapshot_parts`].
+    /// Begins a snapshot of the applied state; its parts come from [`Replica::snapshot_parts`].
     pub fn begin_snapshot(&mut self) -> (u64, u64) {
         let (index, term) = self.group.applied();
         let members = self.group.members();
@@ -511,63 +513,63 @@ impl<C: EntryCodec> Replica<C> {
         (index, term)
     }
 
-    /// The next parts of the snapshot; none when it is complete.
+    /// Next parts of the snapshot; none when it is complete.
     pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
         self.shard.snapshot_parts(count)
     }
 
-    /// The snapshot that contains the log up to `index` is durable: forgets what nobody needs of
-    /// that part of the log. Gives the last index that is forgotten. `is_short`: memory is short, so
-    /// that nothing of it stays for replicas that lag behind.
+    /// Notes that the snapshot with the log up to `index` is durable: forgets the entries of that
+    /// part that are not needed. Returns the last forgotten index. `is_short`: memory is short, so
+    /// that no entries are kept for followers that lag behind.
     pub fn compact(&mut self, index: u64, is_short: bool) -> u64 {
         self.group.compact(index, is_short)
     }
 
-    /// Memory that the log takes, about.
+    /// Approximate memory of the log.
     pub fn log_bytes(&self) -> u64 {
         self.group.log_bytes()
     }
 
-    /// Whether the newest durable snapshot contains everything that was carried out.
+    /// Whether the newest durable snapshot contains everything that was applied.
     pub fn is_covered(&self) -> bool {
         self.group.covered() == self.group.applied().0
     }
 
-    /// The machines that hold the log, as of the last entry that was carried out.
+    /// Members of the group, as of the last applied entry.
     pub fn members(&self) -> &Members {
         self.group.members()
     }
 
-    /// Whether other machines than the members are not needed any more, as far as the leader knows.
+    /// Whether machines other than the members are not needed any more, as far as the leader knows.
     pub fn is_settled(&self) -> bool {
         self.leading.is_some() && self.group.is_settled()
     }
 
-    /// The other members, if this replica leads.
+    /// Figures about the other members, if this replica leads.
     pub fn followers(&self) -> Option<Followers> {
         self.group.followers()
     }
 
-    /// How this replica stands to the others of its group.
+    /// State of this replica relative to the others of its group.
     pub fn standing(&self) -> Standing {
         self.group.standing()
     }
 
-    /// The machine that leads, as far as it is known here.
+    /// Leader of the group, as far as this replica knows.
     pub fn leader(&self) -> Option<MachineId> {
         self.group.leader()
     }
 
-    /// Whether the members are about to be others. Only a leader can tell.
+    /// Whether a change of members is in progress. Only a leader knows.
     pub fn is_changing_members(&self) -> bool {
         self.group.is_changing_members()
     }
 
-    /// Takes the next step so that these machines vote, and no others hold the log, if the shard is
-    /// led here. Tells which it was.
+    /// Takes the next step towards a group with exactly these machines as voters, if the shard is
+    /// led here. Returns the step.
     ///
     /// # Errors
-    /// If the consensus library refuses.
+    /// If the consensus library refuses it.
     pub fn go_towards(
         &mut self,
         now: Now,
@@ -585,21 +587,21 @@ impl<C: EntryCodec> Replica<C> {
         Ok(step)
     }
 
-    /// Whether nothing that this replica has acknowledged is needed any more: a leader which has carried
-    /// out the log up to an entry (its index and term) says that this machine does not belong to the
-    /// group. This replica may be in a later term, if it has stood for election while it was cut off; what
-    /// it has promised there is kept. See `docs/internals/replication.md`.
+    /// Whether no acknowledgement of this replica is needed any more: a leader that has applied the
+    /// log up to an entry (its index and term) reports that this machine does not belong to the
+    /// group. This replica may be in a later term, if it has stood for election while it was cut
+    /// off; its promises in that term are kept. See `docs/internals/replication.md`.
     pub fn is_dismissed(&self, (index, of): (u64, u64)) -> bool {
         let (last, last_term) = self.group.last();
         (of, index) >= (last_term, last)
     }
 
-    /// What this replica has said to others, and the machine must not forget with it.
+    /// Promises of this replica to others, which the machine must keep when it removes the replica.
     pub fn promises(&self) -> Promises {
         self.group.promises()
     }
 
-    /// Whether some machine needs a newer snapshot than there is.
+    /// Whether some machine needs a newer snapshot than the newest one.
     pub fn take_wants_snapshot(&self) -> bool {
         self.group.take_wants_snapshot()
     }
@@ -609,17 +611,17 @@ impl<C: EntryCodec> Replica<C> {
         self.group.take_snapshots()
     }
 
-    /// Another machine has a snapshot that it needed, or it could not be sent.
+    /// Notes the result of sending a snapshot to a machine.
     pub fn snapshot_sent(&mut self, to: MachineId, ok: bool) {
         self.group.snapshot_sent(to, ok);
     }
 
-    /// Whether a snapshot that contains the log up to `index` has anything that is missing here.
+    /// Whether a snapshot with the log up to `index` contains anything new.
     pub fn lacks(&self, index: u64) -> bool {
         self.group.applied().0 < index
     }
 
-    /// Another replica sends a snapshot of which nothing is missing here: says so.
+    /// Answers a snapshot of another replica that contains nothing new.
     pub fn decline(&mut self, message: Message) {
         self.group.restore(message);
     }
@@ -629,8 +631,8 @@ impl<C: EntryCodec> Replica<C> {
         self.leading.is_none() && self.group.may_restore()
     }
 
-    /// Another replica has sent a snapshot with a message about it. It is read and durable here, and
-    /// becomes the state unless the log has caught up in the meantime.
+    /// Takes a snapshot that another replica has sent, with its message. It is decoded and durable
+    /// here, and becomes the state unless the log has caught up in the meantime.
     pub fn restore(
         &mut self,
         now: Now,
@@ -652,7 +654,8 @@ impl<C: EntryCodec> Replica<C> {
 
 /// Settles the transactions that a crash has left open: committed if every participant has the
 /// prepare in its log, at the largest bound; aborted otherwise. All replicas of the server must be
-/// serving, and no requests may have been handed in. Returns how many were committed and aborted.
+/// serving, and must not have received requests. Returns the numbers of committed and aborted
+/// transactions.
 pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (usize, usize) {
     let mut open =
         std::collections::BTreeMap::<TxnId, (usize, usize, Timestamp, Option<Timestamp>)>::new();

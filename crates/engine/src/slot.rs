@@ -1,8 +1,8 @@
-//! Hash slots: which shard a key belongs to, exactly as Redis Cluster computes it.
+//! Hash slots, which decide the shard of a key, exactly as in Redis Cluster.
 //!
-//! CRC-16/XMODEM of the key modulo 16,384; if the key contains `{...}` with something between the
-//! first brace and the next closing one, only that part is hashed, so that users can keep keys
-//! together. See the Redis Cluster specification.
+//! The slot is CRC-16/XMODEM of the key modulo 16,384; if the key contains `{...}` with at least
+//! one character between the first brace and the next closing one, only that part is hashed, so
+//! that users can keep keys together. See the Redis Cluster specification.
 
 use crate::ids::ShardId;
 use crate::limits::SLOTS;
@@ -25,7 +25,7 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// The part of a key that decides its slot.
+/// Part of a key that decides its slot.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&b| b == b'{') else { return key };
     let rest = &key[open + 1..];
@@ -35,7 +35,7 @@ fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// The slot of a key, below [`SLOTS`].
+/// Slot of a key, below [`SLOTS`].
 pub fn slot(key: &[u8]) -> u16 {
     let crc = tag(key)
         .iter()
@@ -43,7 +43,7 @@ pub fn slot(key: &[u8]) -> u16 {
     crc % SLOTS
 }
 
-/// The shard of a key when `shards` shards split the slots into equal ranges.
+/// Shard of a key when `shards` shards split the slots into equal ranges.
 #[inline]
 pub fn shard_of(key: &[u8], shards: u16) -> ShardId {
     if shards == 1 {
@@ -52,12 +52,12 @@ pub fn shard_of(key: &[u8], shards: u16) -> ShardId {
     shard_of_slot(slot(key), shards)
 }
 
-/// The shard of a slot when `shards` shards split the slots into equal ranges.
+/// Shard of a slot when `shards` shards split the slots into equal ranges.
 pub fn shard_of_slot(slot: u16, shards: u16) -> ShardId {
     ShardId((u32::from(slot) * u32::from(shards) / u32::from(SLOTS)) as u16)
 }
 
-/// The slots of each of so many shards that share them evenly.
+/// Slots of each of so many shards that share them evenly.
 pub fn ranges(shards: u16) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for slot in 0..SLOTS {
@@ -69,29 +69,29 @@ pub fn ranges(shards: u16) -> Vec<Range> {
     ranges
 }
 
-/// Which shard has which slots, as a gateway knows it.
+/// Assignment of slots to shards, as a gateway knows it.
 #[derive(Debug)]
 pub struct Routes {
-    /// The number of the last shard that has slots, and one.
+    /// One more than the highest number of a shard with slots.
     shards: u16,
-    /// By slot, once a split was carried out; until then they are shared evenly.
+    /// Shard of every slot, once a split was executed; until then the slots are shared evenly.
     table: Option<Box<[ShardId]>>,
-    /// By shard, how many splits of it are known to be carried out.
+    /// Number of splits of each shard that are known to have been executed.
     splits: BTreeMap<ShardId, u16>,
 }
 
 impl Routes {
-    /// So many shards share the slots evenly.
+    /// Even assignment to so many shards.
     pub fn even(shards: u16) -> Self {
         Self { shards, table: None, splits: BTreeMap::new() }
     }
 
-    /// How many shards there are: those that may have slots have smaller numbers.
+    /// Number of shards: every shard with slots has a smaller number.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 
-    /// The shard of a key.
+    /// Shard of a key.
     #[inline]
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
         match &self.table {
@@ -100,7 +100,7 @@ impl Routes {
         }
     }
 
-    /// The shard of a slot.
+    /// Shard of a slot.
     pub fn shard_of_slot(&self, slot: u16) -> ShardId {
         match &self.table {
             Some(table) => table[usize::from(slot)],
@@ -108,17 +108,17 @@ impl Routes {
         }
     }
 
-    /// How many splits of a shard are known to be carried out.
+    /// Number of splits of a shard that are known to have been executed.
     pub fn splits(&self, shard: ShardId) -> u16 {
         self.splits.get(&shard).copied().unwrap_or(0)
     }
 
-    /// The shard of every slot.
+    /// Shard of every slot.
     pub fn all(&self) -> Vec<ShardId> {
         (0..SLOTS).map(|slot| self.shard_of_slot(slot)).collect()
     }
 
-    /// Slots, first and last, with their shard, ascending.
+    /// Ranges of slots, first and last, with their shard, ascending.
     pub fn ranges(&self) -> Vec<(Range, ShardId)> {
         let mut ranges: Vec<(Range, ShardId)> = Vec::new();
         for slot in 0..SLOTS {
@@ -131,14 +131,15 @@ impl Routes {
         ranges
     }
 
-    /// So many splits of a shard have been carried out, says its leader; `map` says which.
+    /// Adopts the number of executed splits that a shard's leader has reported; `map` says which
+    /// splits they are.
     pub fn carried_out(&mut self, shard: ShardId, splits: u16, map: &ShardMap) {
         let known = self.splits.entry(shard).or_default();
         *known = splits.max(*known);
         self.follow(map);
     }
 
-    /// There is a new map.
+    /// Adopts a new map.
     pub fn follow(&mut self, map: &ShardMap) {
         for split in map.splits.iter().filter(|split| split.done) {
             let known = self.splits.entry(split.parent).or_default();
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(routes.shard_of_slot(100), ShardId(2));
         let rest = [((0, 99), ShardId(0)), ((100, 8191), ShardId(2)), ((8192, 16383), ShardId(1))];
         assert_eq!(routes.ranges(), rest);
-        // One that has missed it learns it from the map.
+        // A gateway that has missed the report learns of the split from the map.
         let mut late = Routes::even(2);
         late.follow(&next.split_done(ShardId(2)));
         assert_eq!((late.ranges(), late.splits(ShardId(0))), (rest.to_vec(), 1));

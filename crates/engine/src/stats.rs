@@ -1,9 +1,10 @@
-//! What a shard counts about itself: how much it did, who waited for whom, and which keys are hot.
+//! Counters of a shard: its work, its waits by pairs of modes, and its hot keys.
 
 use adt::Blob;
 use std::collections::BTreeMap;
 
-/// Gives the numbers of a struct in one order, for everybody who passes all of them on.
+/// Generates methods that list the numbers of a struct in a fixed order, for code that forwards all
+/// of them.
 macro_rules! numbers {
     ($name:ty, $count:literal: $($field:ident),* $(,)?) => {
         impl $name {
@@ -12,7 +13,7 @@ macro_rules! numbers {
                 [$(self.$field),*]
             }
 
-            /// The places of all numbers, in the order of [`Self::numbers`].
+            /// References to all numbers, in the order of [`Self::numbers`].
             pub fn numbers_mut(&mut self) -> [&mut u64; $count] {
                 [$(&mut self.$field),*]
             }
@@ -21,34 +22,34 @@ macro_rules! numbers {
 }
 pub(crate) use numbers;
 
-/// The upper ends of the buckets in which durations are counted, in microseconds; what takes longer than
-/// the last is in one more.
+/// Upper ends of the buckets in which durations are counted, in microseconds; one more bucket holds
+/// everything longer.
 pub const BUCKETS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// How long something took, how often.
+/// Histogram of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
     counts: [u64; BUCKETS_US.len() + 1],
-    /// All of them together, in microseconds.
+    /// Sum of all durations, in microseconds.
     pub sum_us: u64,
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds a duration.
     pub fn record(&mut self, us: u64) {
         self.counts[BUCKETS_US.partition_point(|end_us| *end_us < us)] += 1;
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
-    /// How many there are.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// For each bucket its upper end, and how many are not above it.
+    /// For each bucket its upper end, and the number of durations up to it.
     pub fn up_to(&self) -> impl Iterator<Item = (u64, u64)> {
         let sums = self.counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -58,35 +59,35 @@ impl Durations {
     }
 }
 
-/// What has come of the locks of one shard (`LOCK.*`, `ELECTION.*`) since it started, as its leader has
-/// seen it.
+/// Counters of the locks of one shard (`LOCK.*`, `ELECTION.*`) since it started, as its leader has
+/// seen them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockStats {
-    /// Grants, those of sections among them.
+    /// Grants, including those of sections.
     pub granted: u64,
-    /// Attempts that did not wait and were refused.
+    /// Attempts without waiting that were refused.
     pub refused: u64,
-    /// Locks that were let go.
+    /// Locks that were released.
     pub ended: u64,
     /// Releases and renewals of locks that were not held any more.
     pub gone: u64,
-    /// Waits that ended without a grant because their time was over.
+    /// Waits that ended without a grant at their time-out.
     pub timed_out: u64,
-    /// Waits that were refused because they would have closed a circle.
+    /// Waits that were refused because they would have closed a deadlock cycle.
     pub deadlocks: u64,
-    /// Grants that were told before the release was durable.
+    /// Grants that were sent before the release was durable.
     pub early: u64,
     /// Commands that came with too small a fencing token.
     pub fenced: u64,
-    /// Those who wait for their turn now, at barriers as well.
+    /// Requests that wait for their turn now, at barriers as well.
     pub waiting: u64,
-    /// For how long the first of them has waited, in microseconds.
+    /// Waiting time of the longest of them, in microseconds.
     pub longest_us: u64,
-    /// From the request to the grant, of those who were ready to wait.
+    /// Times from the request to the grant, for requests with a time-out above 0.
     pub waits: Durations,
-    /// From the grant to the release.
+    /// Times from the grant to the release.
     pub holds: Durations,
-    /// The longest queues: key, how many wait, and the longest wait in microseconds.
+    /// Longest queues: key, number of waiters, and the longest wait in microseconds.
     pub queues: Vec<(Blob, u64, u64)>,
 }
 
@@ -138,7 +139,7 @@ pub struct ShardStats {
     pub conflicts: BTreeMap<(String, String), u64>,
     /// The keys that were waited for most: number of waits and microseconds waited.
     pub hot_keys: Vec<(Blob, u64, u64)>,
-    /// Locks that clients take by name. Other machines are not told.
+    /// Counters of named locks. They are not sent to other machines.
     pub locks: LockStats,
 }
 

@@ -1,4 +1,4 @@
-//! Commands through gateways and shards: what a client sees.
+//! Commands through gateways and shards, as clients see them.
 
 mod harness;
 
@@ -136,7 +136,7 @@ fn blocking_pops_wait_for_their_turn() {
     world.call(giver, "RPUSH other 3");
     assert_eq!(short(&world.take(waiters[2])[0]), "[other 3]");
 
-    // Moves, timeouts, CLIENT UNBLOCK, and a connection that goes away.
+    // Moves, time-outs, CLIENT UNBLOCK, and a closed connection.
     world.send(waiters[0], "BLMOVE src dst LEFT RIGHT 0");
     world.run();
     world.call(giver, "RPUSH src z");
@@ -157,8 +157,8 @@ fn blocking_pops_wait_for_their_turn() {
     world.send(waiters[2], "BLPOP src 0");
     world.run();
     world.close(waiters[2]);
-    // Until the shard has heard of that, it may take the element for the client that has left, as Redis
-    // may until it has read the end of the connection.
+    // Until the shard has learned of it, it may take the element for the client that has left, as
+    // Redis may until it has read the end of the connection.
     world.run();
     assert_eq!(short(&world.call(giver, "RPUSH src left")), "1");
     assert_eq!(short(&world.call(giver, "LRANGE src 0 -1")), "[left]");
@@ -219,7 +219,7 @@ fn scan_goes_through_all_shards() {
             }
         }
         assert_eq!(found, expected, "{options}");
-        // A page that has room for all keys passes over all shards.
+        // A page that has room for all keys visits all shards.
         assert!(if options == "COUNT 100" { steps == 1 } else { steps >= 3 }, "{options}");
     }
     assert!(short(&world.call(client, "KEYS key:1?")).split(' ').count() == 10);

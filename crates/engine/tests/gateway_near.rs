@@ -1,4 +1,5 @@
-//! A lock that a server keeps for its clients, with several workers: gateways and shards, in many orders.
+//! Near locks, which a server keeps for its clients, with several workers: gateways and shards, in
+//! many orders.
 
 mod harness;
 
@@ -10,7 +11,7 @@ const GATEWAYS: u16 = 3;
 /// A world with a client at each of its gateways.
 fn world(seed: u64) -> (World, Vec<Client>) {
     let mut world = World::new(Shape { seed, gateways: GATEWAYS, ..Shape::default() });
-    // So that tokens look like those of a clock that is set.
+    // Makes tokens look like those of a real clock.
     world.advance(100_000_000_000_000);
     let clients = (0..usize::from(GATEWAYS)).map(|gateway| world.open(gateway)).collect();
     (world, clients)
@@ -35,7 +36,7 @@ fn clients_of_all_workers_take_turns_and_speak_of_their_stay_over_any_connection
             let stay = token(&stay);
             assert!(stay > before && (before == 0 || stay == before + 1), "{stay} after {before}");
             before = stay;
-            // The next one is already there; it is let in when this one leaves.
+            // The next client waits already; it enters when this one leaves.
             let other = clients[(n + 1) % clients.len()];
             let third = clients[(n + 2) % clients.len()];
             assert_eq!(call(&mut world, third, &format!("LOCK.RENEW {key} {stay}")), "1");
@@ -47,7 +48,7 @@ fn clients_of_all_workers_take_turns_and_speak_of_their_stay_over_any_connection
             assert_eq!(call(&mut world, other, &format!("LOCK.RELEASE {key} {stay}")), "0");
             assert_eq!(call(&mut world, *client, &format!("LOCK.HELD {key} {stay}")), "0");
         }
-        // What is held in the ordinary way is the shard's.
+        // The shard grants locks to clients that do not use `NEAR`.
         let plain = clients[0];
         let taken = token(&call(&mut world, plain, &format!("LOCK.ACQUIRE {key}")));
         assert!(taken > before);
@@ -60,12 +61,12 @@ fn clients_of_all_workers_take_turns_and_speak_of_their_stay_over_any_connection
     }
 }
 
-/// Clients that come and go, and what is known of the lock.
+/// Clients that enter and leave, and the state of the lock as they see it.
 struct Crowd {
     seed: u64,
     world: World,
     clients: Vec<Client>,
-    /// What each of them has asked and was not answered: whether it was for the lock.
+    /// Unanswered requests of each client: whether it was for the lock.
     asked: Vec<VecDeque<bool>>,
     inside: Option<(usize, u64)>,
     last: u64,
@@ -93,7 +94,7 @@ impl Crowd {
         }
     }
 
-    /// Reads what has come; tells whether somebody was let in.
+    /// Reads the replies of a client; returns whether it has entered.
     fn hear(&mut self, n: usize) -> bool {
         let mut came_in = false;
         for reply in self.world.take(self.clients[n]) {
@@ -109,10 +110,11 @@ impl Crowd {
         came_in
     }
 
-    /// A client is gone, and another one comes.
+    /// Replaces a client by another one.
     fn replace(&mut self, n: usize) {
         self.world.close(self.clients[n]);
-        // What it was told when it left, it has heard. Then it is in until its lease ends.
+        // The client has read its last reply when it leaves. If that was a grant, it is inside
+        // until its lease ends.
         if self.hear(n) {
             self.world.advance(200_000_000);
             self.inside = None;
@@ -121,7 +123,7 @@ impl Crowd {
         self.clients[n] = self.world.open(self.clients[n].0);
     }
 
-    /// Lets everything happen that needs no time, and hears of it.
+    /// Runs everything that needs no time, and reads the replies.
     fn settle(&mut self) {
         self.world.run();
         for n in 0..self.clients.len() {
@@ -142,9 +144,9 @@ impl Crowd {
             }
             1 if self.asked[n].front() == Some(&true) => self.replace(n),
             2 | 3 => self.release(),
-            // Who has left in the moment in which it was let in holds the lock until its lease ends.
+            // A client that leaves at the moment of its grant holds the lock until its lease ends.
             4 if self.inside.is_none() && self.world.random(20) == 0 => {
-                // Whoever is let in now hears of it before its lease ends.
+                // A client with a new grant reads it before its lease ends.
                 self.settle();
                 if self.inside.is_none() {
                     self.world.advance(61_000_000);
@@ -158,7 +160,7 @@ impl Crowd {
 }
 
 #[test]
-fn never_are_two_in_and_nobody_is_forgotten_whoever_leaves() {
+fn at_most_one_client_is_inside_and_none_is_forgotten() {
     for seed in 0..150 {
         let mut crowd = Crowd::new(seed);
         (0..600).for_each(|_| crowd.step());

@@ -1,5 +1,6 @@
-//! Many clients move money between accounts on several shards, in every way there is, while the
-//! network delays what it likes. Whoever looks at all accounts at once sees the same sum.
+//! Many clients move money between accounts on several shards, by every kind of transaction, while
+//! the network delays messages at random. A client that reads all accounts together sees the same
+//! sum.
 
 mod harness;
 
@@ -10,7 +11,7 @@ use harness::{Client, Shape, World, short};
 const ACCOUNTS: usize = 6;
 const START: i64 = 100;
 
-/// What a client does, one line after the other. `{}` stands for what was computed before.
+/// Script of a client, one line after the other. `{}` stands for a value computed before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Script {
     /// `EXEC` of two increments.
@@ -23,13 +24,13 @@ enum Script {
     Mixed,
     /// `WATCH`, reads, `EXEC`.
     Watching,
-    /// Looks at everything at once.
+    /// Reads everything at once.
     Look,
-    /// Looks one by one in a read-only transaction.
+    /// Reads one by one in a read-only transaction.
     LookReadOnly,
-    /// Looks one by one under locks.
+    /// Reads one by one under locks.
     LookLocked,
-    /// Looks by `EXEC`.
+    /// Reads by `EXEC`.
     LookExec,
 }
 
@@ -54,7 +55,7 @@ struct Player {
     seen: Vec<i64>,
     finished: usize,
     aborted: usize,
-    /// Steps of the world until the client goes on: after an abort it waits a little.
+    /// Steps of the world until the client goes on: it waits a little after an abort.
     pause: usize,
 }
 
@@ -126,7 +127,7 @@ impl Player {
         lines.get(self.step).cloned()
     }
 
-    /// Takes a reply in; tells what the next line is.
+    /// Takes a reply and selects the next line.
     fn hear(&mut self, reply: &Reply) {
         if let Reply::Error(error) = reply {
             assert!(["TXNABORT", "BUSY"].contains(&error.code()), "{:?} {error}", self.script);
@@ -230,7 +231,7 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
             world.advance(10_000);
         }
     }
-    // Some are in the middle of what they have begun since.
+    // Some clients are in the middle of scripts that they have begun since.
     players.iter().for_each(|player| world.close(player.client));
     let aborted = players.iter().map(|p| p.aborted).sum();
     (world, aborted)

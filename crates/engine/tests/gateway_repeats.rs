@@ -1,10 +1,11 @@
-//! Requests that are sent again under their number: at once, while the first is under way, and later.
+//! Requests that are repeated under their number: at once, while the first is in progress, and
+//! later.
 
 mod harness;
 
 use harness::{Client, Shape, World, short};
 
-/// What a client sends, line by line. The last line is answered with what the request answers.
+/// Lines that a client sends. The reply to the last line is the request's answer.
 const FORMS: &[&str] = &[
     "INCR a",
     "MSET a 1 b 2 c 3",
@@ -39,7 +40,7 @@ const FORMS: &[&str] = &[
     "TXN BEGIN BLIND; TXN COMMIT",
 ];
 
-/// Of these, a command is answered at once and otherwise than the first time, when it has taken effect.
+/// Forms in which a command is answered at once, and differently once the request has taken effect.
 const LOOKS: &[&str] = &["TXN BEGIN BLIND; RENAME x y; INCR b; TXN COMMIT"];
 
 const ANEW: &str = "have answered is not what they answered then";
@@ -56,7 +57,7 @@ fn answer(world: &mut World, client: Client, form: &str) -> String {
     short(replies.last().expect("a reply"))
 }
 
-/// The same, of a client that sends it again as long as it is told to.
+/// The reply to the last line of a form, from a client that repeats the request while told to.
 fn settled(world: &mut World, client: Client, form: &str) -> String {
     loop {
         let told = answer(world, client, form);
@@ -79,7 +80,7 @@ fn world(seed: u64) -> (World, Client) {
     (world, own)
 }
 
-/// Whether a form was answered, and what took effect.
+/// Whether a form was answered, and the number of its effects.
 fn seen(world: &mut World, subscriber: Client) -> (String, usize) {
     let reader = world.open(0);
     let read = ["MGET a b c x y {a}n", "LRANGE l 0 -1", "LRANGE m 0 -1", "SMEMBERS d"];
@@ -88,8 +89,8 @@ fn seen(world: &mut World, subscriber: Client) -> (String, usize) {
 }
 
 #[test]
-fn what_has_changed_since_a_request_took_effect_does_not_change_its_answer() {
-    // With what makes it impossible, or otherwise, now.
+fn later_changes_do_not_change_the_answer_of_a_repeated_request() {
+    // Changes after which the form is impossible, or would have another result.
     let cases = [
         ("TXN BEGIN BLIND STRICT; INCR a; INCR b; TXN COMMIT", "MSET a x b x", "[1 1]"),
         ("TXN BEGIN BLIND STRICT; INCR a; TXN COMMIT", "SET a x", "[1]"),
@@ -156,7 +157,7 @@ fn a_request_that_is_sent_twice_at_once_is_answered_twice_alike() {
 }
 
 #[test]
-fn a_request_whose_connection_breaks_is_answered_when_it_is_sent_again() {
+fn a_request_with_a_broken_connection_is_answered_when_repeated() {
     for form in FORMS {
         for seed in 1..150 {
             let (mut world, subscriber) = world(seed);

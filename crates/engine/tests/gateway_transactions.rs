@@ -1,4 +1,4 @@
-//! Transactions through gateways and shards: what a client sees.
+//! Transactions through gateways and shards, as clients see them.
 
 mod harness;
 
@@ -75,7 +75,7 @@ fn watch_stops_exec_when_a_key_changed() {
          MULTI => OK
          EXEC => []",
     );
-    // Only guards, and one of them fails.
+    // Only guards, of which one fails.
     talk(&mut world, a, "WATCH k m => OK\nMULTI => OK");
     world.call(b, "DEL m");
     assert_eq!(short(&world.call(a, "EXEC")), "nilarray");
@@ -97,7 +97,7 @@ fn interactive_transactions() {
          TXN BEGIN => !ERR TXN calls can not be nested",
     );
     let b = world.open(1);
-    // Nothing is seen before the commit.
+    // Nothing is visible before the commit.
     assert_eq!(short(&world.call(b, "GET a")), "1");
     talk(
         &mut world,
@@ -126,7 +126,7 @@ fn interactive_transactions() {
 }
 
 #[test]
-fn a_reader_that_falls_behind_is_told_and_keeps_its_age() {
+fn a_reader_that_falls_behind_is_refused_and_keeps_its_age() {
     let (mut world, a) = with_client("MSET x 1 y 1 => OK\nTXN BEGIN READONLY => OK\nGET x => 1");
     let b = world.open(1);
     assert_eq!(short(&world.call(b, "MSET x 2 y 2")), "OK");
@@ -140,7 +140,7 @@ fn a_reader_that_falls_behind_is_told_and_keeps_its_age() {
         "TXN BEGIN READONLY => OK
          GET x => 2",
     );
-    // An earlier read that is still true reaches further.
+    // An earlier read that is still valid extends further.
     world.call(b, "SET y 3");
     talk(&mut world, a, "GET y => 3\nTXN COMMIT => []");
 }
@@ -151,7 +151,7 @@ fn an_older_transaction_makes_a_younger_one_give_way() {
     let (old, young) = (world.open(0), world.open(1));
     talk(&mut world, old, "TXN BEGIN => OK\nGET a => nil");
     talk(&mut world, young, "TXN BEGIN => OK\nGET b => nil");
-    // Each wants to write what the other has read.
+    // Each writes a record that the other has read.
     world.send(young, "SET a 1");
     world.run();
     assert!(world.take(young).is_empty());
@@ -207,7 +207,7 @@ fn a_request_number_takes_effect_once() {
 }
 
 #[test]
-fn a_repeated_request_of_any_form_answers_what_it_answered() {
+fn a_repeated_request_of_any_form_has_the_same_answer() {
     let (mut world, a) = with_client("SET x X => OK\nSADD s 1 2 => 2\nRPUSH l 1 2 => 2");
     let forms = [
         "MULTI => OK
@@ -238,7 +238,7 @@ fn a_repeated_request_of_any_form_answers_what_it_answered() {
 }
 
 #[test]
-fn a_transaction_that_was_told_values_says_that_they_are_not_those_of_then() {
+fn a_repeated_transaction_reports_that_its_values_are_lost() {
     let (mut world, a) = with_client(
         "CLIENT REQUEST me 1 => OK
          TXN BEGIN => OK
@@ -257,7 +257,7 @@ fn a_transaction_that_was_told_values_says_that_they_are_not_those_of_then() {
 
 #[test]
 fn replies_that_are_too_long_to_be_kept_are_said_to_be_lost() {
-    // What a reply takes besides its bytes is less than this.
+    // The bytes around a reply are fewer than this.
     for (bytes, kept) in [(REMEMBERED_BYTES_MAX - 1024, true), (REMEMBERED_BYTES_MAX, false)] {
         let (mut world, a) = with_client("SET b 0 => OK");
         world.call(a, &format!("SET a {}", "x".repeat(bytes)));
@@ -302,7 +302,7 @@ fn a_refused_command_ends_a_blind_transaction() {
 }
 
 #[test]
-fn what_a_transaction_was_told_that_it_drew_is_gone_after_it() {
+fn members_that_a_transaction_has_popped_are_gone_after_it() {
     let (mut world, a) = with_client("SADD s a b c d e f g h i j k l => 12");
     for left in (0..12).rev() {
         talk(&mut world, a, "TXN BEGIN => OK");

@@ -1,10 +1,10 @@
-//! What a machine has promised as a member of a group binds it when it is let in again.
+//! Promises of a machine as a member of a group bind it when it joins again.
 
 use engine::ids::{MachineId, ShardId};
 use engine::replication::{Group, Membership, Promises, Recovered};
 use raft::eraftpb::{Message, MessageType};
 
-/// A replica on machine 1 of a group that machines 1 to 3 have founded, with an empty log.
+/// Replica on machine 1 of a group founded by machines 1 to 3, with an empty log.
 fn replica(promises: Option<Promises>) -> Group {
     let founders = [1, 2, 3].map(MachineId).to_vec();
     let membership = Membership::clustered(MachineId(1), founders);
@@ -12,8 +12,8 @@ fn replica(promises: Option<Promises>) -> Group {
     Group::new(ShardId(0), membership, recovered, 7, 0).unwrap()
 }
 
-/// Machine 2 asks for a vote in a term; its log ends with entry 22 of term 4. Tells what machine 1
-/// says to that.
+/// Machine 2 asks for a vote in a term; its log ends with entry 22 of term 4. Returns the answers
+/// of machine 1.
 fn ask(group: &mut Group, term: u64) -> Vec<Message> {
     let mut message = Message::default();
     message.set_msg_type(MessageType::MsgRequestVote);
@@ -33,7 +33,7 @@ fn a_newcomer_votes_but_not_one_that_has_acknowledged_more() {
     let last = (23, 4);
     let mut again = replica(Some(Promises { term: 5, vote: 3, last }));
     assert_eq!(ask(&mut again, 6), []);
-    // It does not stand for election either, however long nobody is heard of.
+    // It does not stand for election either, however long it hears of no leader.
     for _ in 0..200 {
         again.tick(0);
     }
@@ -47,7 +47,7 @@ fn a_newcomer_votes_but_not_one_that_has_acknowledged_more() {
 
 #[test]
 fn a_vote_is_given_once_in_a_term() {
-    // It lacks nothing of what it has acknowledged, but has voted for machine 3 in term 5.
+    // It has every entry that it has acknowledged, but has voted for machine 3 in term 5.
     let mut again = replica(Some(Promises { term: 5, vote: 3, last: (0, 0) }));
     let said = ask(&mut again, 5);
     assert!(said.iter().all(|m| m.reject), "{said:?}");

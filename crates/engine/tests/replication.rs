@@ -1,21 +1,21 @@
-//! Dialogues about the replicated log, line by line: what each machine is told, what it writes, and
-//! what it says when that is on its disk.
+//! Dialogues about the replicated log, line by line: the input of each machine, its writes, and
+//! its messages once these are on its disk.
 //!
-//! The files in `replication/` are the tests. A line that begins with `>` is done; the lines after
-//! it are all that comes of it:
+//! The files in `replication/` are the tests. A line that begins with `>` is a command; the lines
+//! after it are its complete results:
 //!
 //! ```text
-//! > machines 1 2 3            they found a group
+//! > machines 1 2 3            the machines found a group
 //! > 1 ticks until it speaks   time passes for machine 1
-//! > 2 hears                   2 takes in all that was sent to it
-//! > 2 hears 1                 2 takes in what 1 has sent to it
-//! > 2 synced                  what 2 was writing is on its disk
-//! > 2 ticks 40              time passes for 2, as much as forty of its ticks
-//! > settle                    everybody hears and writes until nobody has anything to say
+//! > 2 hears                   2 takes all messages that were sent to it
+//! > 2 hears 1                 2 takes the messages that 1 has sent to it
+//! > 2 synced                  the writes of 2 are on its disk
+//! > 2 ticks 40                time passes for 2, as much as forty of its ticks
+//! > settle                    all machines hear and write until none has output
 //! ```
 //!
-//! `index/term` is an entry. Words for messages are short: `PreVote?` and `Vote?` ask, `Append`
-//! brings entries after one that both have, `Has` and `Lacks` answer, `Beat` says who leads.
+//! `index/term` is an entry. Names of messages are short: `PreVote?` and `Vote?` ask, `Append`
+//! brings entries after one that both have, `Has` and `Lacks` answer, `Beat` is a heartbeat.
 //!
 //! The form is that of the tests of etcd's Raft library.
 
@@ -23,7 +23,7 @@ mod machines;
 
 use machines::World;
 
-/// Carries a dialogue out and writes it down as it went.
+/// Executes a dialogue and records it.
 fn play(text: &str) -> String {
     let mut world = World::default();
     let mut told = String::new();
@@ -57,7 +57,7 @@ fn entries_are_replicated_and_committed() {
 }
 
 #[test]
-fn what_a_lost_leader_has_not_committed_gives_way() {
+fn uncommitted_entries_of_a_lost_leader_are_replaced() {
     holds("leader_change", include_str!("replication/leader_change.txt"));
 }
 
@@ -82,7 +82,7 @@ fn a_follower_that_was_away_for_long_gets_a_snapshot() {
 }
 
 #[test]
-fn nobody_stands_for_election_while_a_snapshot_takes_the_place_of_its_log() {
+fn a_replica_does_not_stand_while_a_snapshot_replaces_its_log() {
     holds("restoring", include_str!("replication/restoring.txt"));
 }
 
@@ -92,16 +92,16 @@ fn reads_rest_on_a_lease_or_on_a_round() {
 }
 
 #[test]
-fn who_hurries_keeps_what_a_leader_was_promised() {
+fn an_impatient_follower_keeps_its_promise_to_the_leader() {
     holds("promise", include_str!("replication/promise.txt"));
 }
 
 #[test]
-fn a_machine_that_is_back_in_a_group_says_what_it_has() {
+fn a_machine_that_rejoins_a_group_reports_its_entries() {
     holds("returned", include_str!("replication/returned.txt"));
 }
 
 #[test]
-fn a_machine_that_has_forgotten_what_it_acknowledged_ends() {
+fn a_machine_that_has_lost_acknowledged_entries_ends() {
     holds("forgotten", include_str!("replication/forgotten.txt"));
 }

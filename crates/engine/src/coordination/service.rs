@@ -34,13 +34,13 @@ pub struct Session {
     pub timeout_ms: i32,
     /// Secret with which its client resumes it.
     pub password: Password,
-    /// Its ephemeral nodes at this shard.
+    /// Ephemeral nodes of the session at this shard.
     pub ephemerals: BTreeSet<Blob>,
     /// The other shards that it has joined; known to shard 0.
     pub joined: BTreeSet<ShardId>,
     /// Number with which it has entered this shard, if this is not shard 0.
     pub entered: Zxid,
-    /// Its last `multi` over several shards, as far as this shard knows.
+    /// Last `multi` of the session over several shards, as far as this shard knows.
     pub joint: Option<Joint>,
 }
 

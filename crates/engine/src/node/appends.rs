@@ -1,40 +1,41 @@
-//! How long it takes until what a leader appends is durable on another machine.
+//! Time until a leader's appends are durable on other machines.
 //!
-//! Once a second, for each other machine, an append of any shard is followed from the moment at which
-//! it is handed on until its answer: over the network, through the other machine's loop, and to its
-//! disk. A question about time goes the same way without the last part, so whoever has both can tell
-//! a slow disk from the rest. Nothing is sent for this, and nothing rests on it.
+//! Once a second, for each other machine, an append of any shard is measured from the moment at
+//! which it is handed over for sending until its answer: over the network, through the other
+//! machine's loop, and to its disk. A [`Timing`](super::Timing) question goes the same way without
+//! the disk, so the two times together distinguish a slow disk from a slow network. The measurement
+//! sends nothing, and no protocol depends on it.
 
 use crate::ids::{MachineId, ShardId};
 use probe::watch::{ANSWER_US_MAX, ASK_US, LOST_US};
 use raft::eraftpb::{Message, MessageType};
 use std::collections::BTreeMap;
 
-/// An append that is followed.
+/// Append that is being measured.
 #[derive(Debug)]
 struct Followed {
     shard: ShardId,
     term: u64,
-    /// The last entry in it.
+    /// Index of the last entry in it.
     index: u64,
     sent_us: u64,
 }
 
-/// What is known of one machine.
+/// Measurements for one machine.
 #[derive(Debug, Default)]
 struct Machine {
     followed: Option<Followed>,
     next_us: u64,
-    /// The newest answer that nobody has asked for.
+    /// Time of the newest answer, until it is taken.
     took_us: Option<u32>,
 }
 
-/// The appends that are followed, and what came of them.
+/// Appends that are being measured, and their results.
 #[derive(Debug, Default)]
 pub(super) struct Appends(BTreeMap<MachineId, Machine>);
 
 impl Appends {
-    /// A replica says this to another one.
+    /// Notes a message of a replica to another one.
     pub fn sent(&mut self, now_us: u64, shard: ShardId, message: &Message) {
         let last = message.entries.last().map(|entry| entry.index);
         let (Some(index), Ok(to)) = (last, u16::try_from(message.to)) else { return };
@@ -56,7 +57,7 @@ impl Appends {
         }
     }
 
-    /// Another replica says this.
+    /// Notes a message of another replica.
     pub fn heard(&mut self, now_us: u64, shard: ShardId, message: &Message) {
         let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject;
         let Ok(from) = u16::try_from(message.from) else { return };
@@ -72,12 +73,12 @@ impl Appends {
         }
     }
 
-    /// A machine is gone, and the answer with it: that says nothing about its disk.
+    /// Drops the open measurement for a lost machine: the lost answer says nothing about its disk.
     pub fn forget(&mut self, machine: MachineId) {
         self.0.remove(&machine);
     }
 
-    /// What has been answered since this was asked last, in microseconds, or [`LOST_US`].
+    /// Takes the results since the last call, in microseconds, or [`LOST_US`].
     pub fn take(&mut self) -> impl Iterator<Item = (MachineId, u32)> {
         let all = self.0.iter_mut();
         all.filter_map(|(machine, known)| Some((*machine, known.took_us.take()?)))
@@ -123,7 +124,7 @@ mod tests {
         appends.heard(950, SHARD, &answer(2, 4, 8));
         appends.heard(990, SHARD, &answer(3, 4, 8));
         assert_eq!(taken(&mut appends), [(2, 900), (3, 890)]);
-        // Not before a second is over.
+        // Not before a second has passed.
         appends.sent(SECOND - 1, SHARD, &append(2, 9));
         appends.heard(SECOND, SHARD, &answer(2, 4, 9));
         assert_eq!(taken(&mut appends), []);
@@ -154,10 +155,10 @@ mod tests {
         assert_eq!(taken(&mut appends), []);
         appends.sent(5 * SECOND, SHARD, &append(2, 9));
         assert_eq!(taken(&mut appends), [(2, LOST_US)]);
-        // The next one is followed from here on.
+        // The next append is measured from here on.
         appends.heard(5 * SECOND + 3, SHARD, &answer(2, 4, 9));
         assert_eq!(taken(&mut appends), [(2, 3)]);
-        // An answer that comes later says no more than none.
+        // A late answer counts as none.
         appends.sent(7 * SECOND, SHARD, &append(2, 10));
         appends.heard(12 * SECOND, SHARD, &answer(2, 4, 10));
         assert_eq!(taken(&mut appends), [(2, LOST_US)]);

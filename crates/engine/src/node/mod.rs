@@ -1,13 +1,13 @@
-//! What one worker of a machine holds besides its gateway: replicas of shards, and the knowledge of
-//! who leads each shard of the cluster.
+//! Part of a worker besides its gateway: replicas of shards, and the knowledge which machine leads
+//! each shard of the cluster.
 //!
 //! Requests of the worker's gateway come in through [`Node::request`] and go to a replica here, to
-//! another worker of the machine, or to another machine. What is for the gateway comes out of
-//! [`Node::poll`], in order; what is for others comes out of [`Node::poll_parcel`].
+//! another worker of the machine, or to another machine. [`Node::poll`] returns events for the
+//! gateway, in order; [`Node::poll_parcel`] returns parcels for other workers and machines.
 //!
-//! A request names the term in which its sender believes the receiver to lead the shard. So a leader
-//! that was deposed and elected again in the meantime turns away what was meant for its earlier
-//! lead, and requests keep their order.
+//! A request names the term in which its sender believes the receiver to lead the shard. So a
+//! leader that was deposed and elected again in the meantime refuses requests to its earlier lead,
+//! and requests keep their order.
 
 mod appends;
 mod parcel;
@@ -43,34 +43,34 @@ use rest::Active;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use transfer::Transfers;
 
-/// For how long a machine that stands back tries to hand over what it leads.
+/// How long a machine that stands back tries to hand over its leads, in microseconds.
 const STAND_BACK_US: u64 = 5_000_000;
-/// How often watermarks are told, in microseconds.
+/// Interval at which watermarks are sent, in microseconds.
 const WATERMARKS_EVERY_US: u64 = 1_000_000;
 
-/// Something for the gateway of this worker.
+/// Event for the gateway of this worker.
 #[derive(Debug)]
 pub enum Event {
     /// An answer.
     Response(Response),
     /// A message of another gateway.
     Message(GatewayId, PeerMessage),
-    /// A machine leads a shard from now on, in the lead with this number (see [`splits_of`]), or none
-    /// does.
+    /// A machine now leads a shard, in the lead with this number (see [`splits_of`]), or the shard
+    /// has no leader.
     Led(ShardId, Option<(MachineId, u64)>),
     /// The connection to a machine is lost.
     Lost(MachineId),
-    /// There is a new shard map.
+    /// A new shard map.
     Map(Box<ShardMap>),
-    /// A new shard that is led here has what it began with on a majority of its machines: the map
-    /// is to say so. Told until it does.
+    /// A majority of a new shard's machines has its initial state, and this machine leads it: the
+    /// map must record that. Repeated until it does.
     SplitDone(ShardId),
-    /// These machines hold a shard, says its leader.
+    /// Members of a shard, as its leader reports them.
     Members(ShardId, Box<Members>),
 }
 
 impl Event {
-    /// Tells the gateway.
+    /// Passes the event to the gateway.
     #[inline]
     pub fn tell(self, now: Now, gateway: &mut Gateway) {
         match self {
@@ -85,75 +85,77 @@ impl Event {
     }
 }
 
-/// Where a parcel goes.
+/// Destination of a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum To {
-    /// To another worker of this machine. `from` is the machine that the parcel comes from.
+    /// Another worker of this machine. `from` is the machine that the parcel comes from.
     Worker {
         /// The worker.
         worker: u16,
-        /// Whose parcel it is.
+        /// Machine that the parcel comes from.
         from: MachineId,
     },
-    /// To another machine.
+    /// Another machine.
     Machine(MachineId),
 }
 
-/// Who leads a shard.
+/// Leader of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lead {
     machine: MachineId,
     term: u64,
 }
 
-/// The replicas of one worker, and the way to all shards.
+/// Replicas of one worker, and routes to all shards.
 #[derive(Debug)]
 pub struct Node<C> {
     id: GatewayId,
     workers: u16,
-    /// In a cluster: what is to be held here.
+    /// In a cluster: placement of shards on this machine.
     placement: Option<Placement<C>>,
     /// All shards by number, those of other workers and machines absent.
     replicas: Vec<Option<Box<Replica<C>>>>,
-    /// The numbers of the shards that have a replica here.
+    /// Shards that have a replica here.
     local: Vec<usize>,
-    /// Those of them that may have something to do.
+    /// Local shards that may have work to do.
     active: Active,
     leads: Vec<Option<Lead>>,
-    /// By shard: of how many of its leads the gateway has not heard yet.
+    /// By shard: number of its leads that the gateway has not been notified of yet.
     untold: Vec<u32>,
-    /// Leads that began with a split that the map, as it is known here, has not told of.
+    /// Leads that began with a split that the local map does not record yet.
     early: BTreeMap<ShardId, Lead>,
-    /// What new shards begin with, for other workers.
+    /// Initial states of new shards for other workers.
     seeds: VecDeque<(u16, Box<Seed>)>,
-    /// What new shards begin with of which the map, as it is kept here, does not tell yet.
+    /// Initial states of new shards that the stored map does not record yet.
     unknown: Vec<Seed>,
-    /// The terms in which the shards here were said to be led by this machine.
+    /// By local shard: the term in which this machine was announced as its leader.
     announced: Vec<Option<u64>>,
     connected: BTreeSet<MachineId>,
-    /// How far all shards of the cluster have settled their transactions.
+    /// Watermarks of all shards of the cluster.
     watermarks: Watermarks,
     settled: SettledUpTo,
-    /// When watermarks were told last.
+    /// Time at which watermarks were sent last.
     told_us: u64,
-    /// Until when leads are handed over that this machine has.
+    /// End of the time in which this machine hands over its leads.
     standing_back_until_us: u64,
-    /// How long the ticks of the replicated logs are.
+    /// Length of the ticks of the replicated logs.
     tick_us: u64,
-    /// Where among the active ones to look for answers next.
+    /// Position among the active shards at which to look for answers next.
     polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
     words: words::Outbound,
-    /// Shards that were told something that makes them write, perhaps after their turn had ended.
+    /// Shards that have received messages that may make them write, perhaps after the end of their
+    /// turn.
     told: Vec<usize>,
     transfers: Transfers,
     appends: Appends,
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// The node of worker `id` with its replicas, on a machine with so many workers in a cluster
-    /// with so many shards. A machine without `placing` is alone and leads all shards for ever.
+    /// Creates the node of worker `id` with its replicas, on a machine with so many workers in a
+    /// cluster with so many shards. A machine without `placing` is stand-alone and leads all shards
+    /// for ever.
     pub fn new(
         id: GatewayId,
         workers: u16,
@@ -211,7 +213,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         node
     }
 
-    /// The shards that have a replica here.
+    /// Shards that have a replica here.
     pub fn local(&self) -> &[usize] {
         &self.local
     }
@@ -224,7 +226,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// The replica of a shard, if it is here.
     pub fn replica_mut(&mut self, shard: ShardId) -> Option<&mut Replica<C>> {
         let replica = self.replicas.get_mut(usize::from(shard.0))?.as_deref_mut()?;
-        // Whoever asks for it may give it something to do.
+        // The caller may give the replica work to do.
         self.active.rouse(usize::from(shard.0));
         Some(replica)
     }
@@ -238,10 +240,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         shard.0 % self.workers
     }
 
-    /// A request of this worker's gateway, which gets it back if nobody can be asked.
+    /// Takes a request of this worker's gateway, and returns it if the shard has no known leader.
     ///
-    /// The gateway must have heard of whoever leads: it waits for the answers of the leader before
-    /// first, and minds when the machine is lost that it has asked. See [`Gateway::not_sent`].
+    /// The gateway must have been notified of the leader: it first waits for the answers of the
+    /// former leader, and must notice when the machine that it has asked is lost. See
+    /// [`Gateway::not_sent`].
     #[inline]
     #[must_use]
     pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Option<Request> {
@@ -265,7 +268,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         None
     }
 
-    /// A message of this worker's gateway to another gateway.
+    /// Takes a message of this worker's gateway to another gateway.
     pub fn message(&mut self, to: GatewayId, message: PeerMessage) {
         if to == self.id {
             self.events.push_back(Event::Message(self.id, message));
@@ -300,7 +303,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Takes a parcel of `from`. One that is for another worker of this machine is passed on.
+    /// Takes a parcel of `from`. A parcel for another worker of this machine is forwarded.
     ///
     /// # Errors
     /// If a replica cannot go on.
@@ -422,7 +425,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// What another machine says to this one is told to all workers, by the one that hears it.
+    /// Forwards a message of another machine to all workers, from the worker that receives it.
     fn spread(&mut self, from: MachineId, parcel: impl Fn() -> Parcel) {
         if from != self.id.machine && self.id.worker == self.listener(from) {
             for worker in 0..self.workers {
@@ -455,8 +458,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.events.push_back(Event::Led(shard, Some((lead.machine, lead.term))));
     }
 
-    /// There is a new map: leads that it says to have ended are forgotten, and those that it had
-    /// not told of are taken note of.
+    /// Adopts a new map: forgets the leads that it reports to have ended, and takes up those that
+    /// it had not recorded before.
     fn learn_anew(&mut self, map: &ShardMap) {
         for shard in map.all() {
             let known = self.leads.get(usize::from(shard.0)).copied().flatten();
@@ -477,11 +480,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// This machine is connected with another one: it is told which shards are led here.
+    /// Announces to a newly connected machine which shards are led here.
     pub fn connect(&mut self, now: Now, machine: MachineId) {
         self.connected.insert(machine);
         self.doubt(now, machine, 0);
-        // Whoever hears who leads a shard knows by then what the cluster has agreed on.
+        // A machine that learns the leader of a shard must know the cluster's map by then.
         self.tell_map_to(machine);
         for shard in self.local.clone() {
             if let Some(term) = self.announced[shard] {
@@ -492,7 +495,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.tell_members(true);
     }
 
-    /// The connection to another machine is lost, with whatever was on its way.
+    /// Notes that the connection to another machine is lost, with everything in flight.
     pub fn disconnect(&mut self, now: Now, machine: MachineId) {
         self.connected.remove(&machine);
         self.doubt(now, machine, 0);
@@ -510,8 +513,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.events.push_back(Event::Lost(machine));
     }
 
-    /// Whether this machine has begun or ceased to lead a shard; if so, everybody is told, after
-    /// the answers to all that was asked before.
+    /// Checks whether this machine has begun or ceased to lead a shard; if so, announces it to all
+    /// machines, after the answers to all earlier requests.
     fn watch(&mut self, shard: ShardId) {
         let index = usize::from(shard.0);
         let Some(replica) = &mut self.replicas[index] else { return };
@@ -552,8 +555,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Hands the lead of all shards here over to other machines, and lets others come first when
-    /// leaders are elected; or ends that.
+    /// Hands the leads of all shards here over to other machines, and lets others come first in
+    /// elections; or ends that.
     pub fn stand_back(&mut self, now: Now, on: bool) {
         self.standing_back_until_us = if on { now.mono_us + STAND_BACK_US } else { 0 };
         for &shard in &self.local {
@@ -565,8 +568,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.hand_over_all(now);
     }
 
-    /// Lets all replicas here count time in ticks of another length, as near to it as limits let:
-    /// heartbeats and election time-outs go with it. Nothing that must be right rests on it.
+    /// Sets the length of ticks of all replicas here, as near as limits allow: heartbeats and
+    /// election time-outs follow. No guarantee depends on it.
     pub fn set_tick(&mut self, tick_us: u64) {
         if tick_us == self.tick_us {
             return;
@@ -580,7 +583,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.rouse_all();
     }
 
-    /// Goes on to hand over what is led here, each shard to one of the machines that are ready for
+    /// Continues to hand over the leads here, each shard to one of the machines that are ready for
     /// it.
     fn hand_over_all(&mut self, now: Now) {
         if now.mono_us >= self.standing_back_until_us {
@@ -604,7 +607,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             && self.replicas().any(Replica::is_serving)
     }
 
-    /// Hands the lead of a shard over to a machine, if that can be.
+    /// Hands the lead of a shard over to a machine, if possible.
     pub fn hand_over(&mut self, now: Now, shard: ShardId, to: MachineId) {
         if let Some(replica) = self.replica_mut(shard) {
             replica.hand_over(now, to);
@@ -622,7 +625,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Does what is due by time.
+    /// Executes everything that is due.
     ///
     /// # Errors
     /// If a replica cannot go on.
@@ -649,7 +652,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// When [`Node::tick`] should be called at the latest, in monotonic microseconds, if ever.
+    /// Latest time of the next call of [`Node::tick`], in monotonic microseconds, if one is
+    /// necessary.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
         let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
         let replicas = active.filter_map(|replica| replica.next_timeout(now));
@@ -657,16 +661,16 @@ impl<C: EntryCodec + Clone> Node<C> {
         replicas.chain(self.place_at_us()).chain(told).chain(self.active.due_us()).min()
     }
 
-    /// When a turn is to end at the latest for outcomes of transactions that wait to be proposed, in
-    /// monotonic microseconds, if any do. If they are due and cannot be proposed, something else comes
-    /// first that takes a while.
+    /// Latest end of a turn in which outcomes of transactions wait to be proposed, in monotonic
+    /// microseconds, if any do. If they are due and cannot be proposed, they wait for a longer
+    /// operation.
     pub fn outcomes_due_us(&self, now: Now) -> Option<u64> {
         let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
         let due_us = active.filter_map(|replica| replica.outcomes_due_us()).min();
         due_us.map(|due_us| due_us.max(now.mono_us + 1_000))
     }
 
-    /// Proposes what a shard has written in this turn.
+    /// Proposes the writes of a shard in this turn.
     ///
     /// # Errors
     /// If the replica cannot go on.
@@ -675,7 +679,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.told.retain(|told| *told != shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
-        // What has its place now is handed on at once.
+        // New places are handed on at once.
         self.pass_words(now, shard);
         if self.placement.is_some() {
             self.install(now)?;
@@ -684,7 +688,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// Sends what a replica has to say to others.
+    /// Sends a replica's messages to other replicas.
     fn post(&mut self, now: Now, shard: usize) {
         let Some(replica) = &mut self.replicas[shard] else { return };
         for message in replica.take_messages() {
@@ -697,12 +701,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.begin_transfers(shard);
     }
 
-    /// What a shard wants to have durable next.
+    /// Next data of a shard to make durable.
     pub fn take_persist(&mut self, shard: usize) -> Option<Persist> {
         self.replicas[shard].as_mut()?.take_persist()
     }
 
-    /// What a shard has handed out under a number is durable.
+    /// Notes that the data with this number are durable.
     ///
     /// # Errors
     /// If the replica cannot go on.
@@ -719,13 +723,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// How long it took until appends were durable on other machines, as was found since this was
-    /// asked last: microseconds, or [`probe::watch::LOST_US`]. One a second for each machine, at most.
+    /// Takes the measured times until appends were durable on other machines, since the last call:
+    /// microseconds, or [`probe::watch::LOST_US`]. At most one a second for each machine.
     pub fn take_appended(&mut self) -> impl Iterator<Item = (MachineId, u32)> {
         self.appends.take()
     }
 
-    /// The next thing for this worker's gateway.
+    /// Next event for this worker's gateway.
     #[inline]
     pub fn poll(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
@@ -747,13 +751,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         None
     }
 
-    /// The next thing for others.
+    /// Next parcel for other workers and machines.
     #[inline]
     pub fn poll_parcel(&mut self) -> Option<(To, Parcel)> {
         self.parcels.pop_front().or_else(|| self.poll_words())
     }
 
-    /// Whether a shard here has answers that were not polled, or its turn is to be ended once more.
+    /// Whether a shard here has answers that were not polled, or its turn must be ended once more.
     pub fn has_answers(&self) -> bool {
         let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
         let more = !self.events.is_empty() || !self.told.is_empty();

@@ -1,4 +1,4 @@
-//! What the machines of a cluster, and the workers of one machine, say to each other.
+//! Messages between the machines of a cluster, and between the workers of one machine.
 
 use super::timing::Timing;
 use super::transfer::{SnapshotPiece, Taken};
@@ -11,29 +11,29 @@ use crate::pipeline::Word;
 use adt::Timestamp;
 use raft::eraftpb::{Message, MessageType};
 
-/// Something on its way from one worker to another, on the same machine or not.
+/// Message from one worker to another, on the same machine or not.
 ///
 /// Between two workers parcels arrive in the order in which they were sent, or the connection
-/// breaks and none that was sent later arrives.
+/// breaks and no later one arrives.
 #[derive(Debug)]
 pub enum Parcel {
-    /// A request for a shard, sent in the belief that the receiving machine leads it in this term.
-    /// If it does not, the answer is [`crate::message::Answer::NotTaken`].
+    /// Request for a shard, which the receiving machine is believed to lead in this term. If it
+    /// does not, the answer is [`crate::message::Answer::NotTaken`].
     Request {
         /// The shard.
         shard: ShardId,
-        /// The term in which the receiver said that it leads the shard.
+        /// Term in which the receiver announced that it leads the shard.
         term: u64,
         /// The request.
         request: Request,
     },
-    /// The answer of a shard, for the gateway that it names.
+    /// Answer of a shard to the gateway that it names.
     Response(Response),
     /// A message between gateways.
     Gateway {
-        /// Who sends it.
+        /// Sending gateway.
         from: GatewayId,
-        /// Whom it is for.
+        /// Receiving gateway.
         to: GatewayId,
         /// The message.
         message: PeerMessage,
@@ -45,20 +45,20 @@ pub enum Parcel {
         /// The message.
         message: Box<Message>,
     },
-    /// A piece of a snapshot for a replica whose log lacks what the leader has forgotten.
+    /// Piece of a snapshot for a replica that lacks entries which the leader has forgotten.
     Snapshot(SnapshotPiece),
-    /// What became of such a piece.
+    /// Result of such a piece.
     SnapshotTaken {
         /// The shard.
         shard: ShardId,
-        /// Up to which log index the snapshot goes.
+        /// Last log index that the snapshot contains.
         index: u64,
-        /// What became of it.
+        /// Result of the piece.
         taken: Taken,
     },
-    /// What leaders of shards tell leaders of these shards about pipelines.
+    /// Messages about pipelines, each with the shard whose leader it is for.
     Words(Vec<(ShardId, Word)>),
-    /// The sending machine leads the shard in this term, and takes requests.
+    /// The sending machine leads the shard in this term, and accepts requests.
     Leads {
         /// The shard.
         shard: ShardId,
@@ -67,13 +67,13 @@ pub enum Parcel {
     },
     /// The newest shard map that the sender knows.
     Map(Box<ShardMap>),
-    /// The sending machine leads the shard, and these machines hold it.
+    /// Members of a shard that the sending machine leads.
     Members {
         /// The shard.
         shard: ShardId,
-        /// The term. Older builds compare it with their own.
+        /// Term of the sender. Older builds compare it with their own.
         term: u64,
-        /// Index and term of the last entry that the sender has carried out.
+        /// Index and term of the last entry that the sender has applied.
         applied: (u64, u64),
         /// The machines.
         members: Box<Members>,
@@ -82,33 +82,33 @@ pub enum Parcel {
     /// settled there: see [`crate::shard::locking::watermark`].
     Watermarks(Vec<(ShardId, Timestamp)>),
     /// The sending machine leads the shard in this term, its log ends with entry `index`, all of it
-    /// is committed, and nothing more is said until there is something to say.
+    /// is committed, and no more messages follow until the group has work to do.
     Sleep {
         /// The shard.
         shard: ShardId,
         /// The term.
         term: u64,
-        /// The last entry.
+        /// Index of the last entry.
         index: u64,
     },
-    /// The sending machine's replica of the shard does not sleep: if the receiver leads, its group
-    /// must not.
+    /// The sending machine's replica of the shard is awake: if the receiver leads the shard, its
+    /// group must not sleep.
     Wake {
         /// The shard.
         shard: ShardId,
     },
-    /// The sending machine does not lead the shard in this term any more. Everything that it had
-    /// been asked is answered before this.
+    /// The sending machine does not lead the shard in this term any more. All earlier requests are
+    /// answered before this.
     Resigned {
         /// The shard.
         shard: ShardId,
         /// The term.
         term: u64,
     },
-    /// A word about how long messages take. A node does nothing with it.
+    /// Message about delays. A node only forwards it.
     Timing(Timing),
-    /// The receiving machine, if it leads the shard, had better hand the lead over to this one. It
-    /// does so only if that one could take it at once.
+    /// Suggestion that the receiving machine, if it leads the shard, hand the lead over to this
+    /// one. It does so only if that one could take it at once.
     LeadElsewhere {
         /// The shard.
         shard: ShardId,
@@ -117,7 +117,7 @@ pub enum Parcel {
     },
 }
 
-/// Kinds of parcels, as they are counted.
+/// Kinds of parcels, by which they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParcelKind {
     /// Entries of logs.
@@ -130,11 +130,11 @@ pub enum ParcelKind {
     Requests,
     /// Answers of shards.
     Answers,
-    /// Words among leaders about pipelines.
+    /// Messages among leaders about pipelines.
     Words,
-    /// Words about how long messages take.
+    /// Messages about delays.
     Timing,
-    /// Anything else.
+    /// All other parcels.
     Other,
 }
 
@@ -151,14 +151,14 @@ impl ParcelKind {
         (Self::Other, "other"),
     ];
 
-    /// Whether somebody's request is the reason of it, and not the passing of time.
+    /// Whether parcels of this kind result from requests, and not from the passing of time.
     pub fn is_work(self) -> bool {
         !matches!(self, Self::Heartbeats | Self::Timing | Self::Other)
     }
 }
 
 impl Parcel {
-    /// Which kind it is.
+    /// Kind of the parcel.
     pub fn kind(&self) -> ParcelKind {
         match self {
             Self::Raft { message, .. } if !message.entries.is_empty() => ParcelKind::Entries,

@@ -1,9 +1,9 @@
-//! What is to be held here: the shard map as far as this worker knows it, replicas that come and go
-//! with it, and leaders that make their groups what it says.
+//! Placement of shards on this machine: the shard map as far as this worker knows it, replicas that
+//! it adds and removes, and leaders that change their groups accordingly.
 //!
-//! The map spreads from machine to machine: whoever hears of a newer one passes it on. A leader
-//! takes one step after another towards it. It also says who holds its shard; a machine that is not
-//! among them, and is not to be, removes what it has.
+//! The map spreads from machine to machine: each forwards a newer one that it receives. A leader
+//! takes one step after another towards the map. It also announces the members of its shard; a
+//! machine that is not among them, and has no place in the map, removes its replica.
 
 use super::{Event, Node, Parcel, To};
 use crate::entry::EntryCodec;
@@ -22,42 +22,42 @@ use adt::random::mix;
 use adt::string::Value as StringValue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often that is looked after while nothing else is to be done, in microseconds.
+/// Interval at which the placement is checked while nothing else is to do, in microseconds.
 const QUIET_PLACE_US: u64 = 1_000_000;
 
-/// What a node in a cluster is told at the start.
+/// Parameters of a node in a cluster at its start.
 #[derive(Clone, Debug)]
 pub struct Placing<C> {
-    /// The newest shard map that is known; none if this machine is about to join a cluster.
+    /// Newest known shard map; none if this machine is about to join a cluster.
     pub map: Option<ShardMap>,
-    /// What replicas of shards have promised that were here and are removed.
+    /// Promises of removed replicas.
     pub left: BTreeMap<ShardId, Promises>,
-    /// For replicas that are made later.
+    /// Codec of replicas that are created later.
     pub codec: C,
-    /// For replicas that are made later.
+    /// Concurrency control of replicas that are created later.
     pub concurrency: Concurrency,
-    /// For replicas that are made later.
+    /// Seed of replicas that are created later.
     pub seed: u64,
-    /// For replicas that are made later.
+    /// Interval of reaping in replicas that are created later, in microseconds.
     pub reap_us: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Placement<C> {
     placing: Placing<C>,
-    /// How many shards the cluster was founded with.
+    /// Number of shards with which the cluster was founded.
     shards: u16,
-    /// The map as its group has it, so that it is not read again and again.
+    /// Text of the map in its group, so that it is not parsed again and again.
     text: Vec<u8>,
-    /// A map that the driver has not been told of.
+    /// Whether the driver has not taken the map yet.
     fresh: bool,
-    /// How many shards a map has that this machine was not made for.
+    /// Number of shards of a received map that does not fit this machine.
     misfit: Option<u16>,
-    /// When it was last seen to that everything is as the map says.
+    /// Time of the last check of the placement.
     placed_us: u64,
     /// Shards whose files are being removed.
     removing: BTreeSet<ShardId>,
-    /// What leaders here have told last.
+    /// Members that leaders here have announced last.
     told: Vec<Option<(u64, Members)>>,
 }
 
@@ -80,25 +80,25 @@ impl<C> Placement<C> {
         self.placing.map.as_ref()
     }
 
-    /// What all machines understand, as far as that is known here.
+    /// Format level that all machines support, as far as this machine knows.
     pub fn level(&self) -> Level {
         self.map().map_or(Level::NONE, |map| map.level)
     }
 
-    /// Whether the newest map that is known is kept durably.
+    /// Whether the newest known map is stored durably.
     pub fn is_kept(&self) -> bool {
         !self.fresh
     }
 
-    /// Whether the files of a shard that was here are being removed.
+    /// Whether the files of a removed shard are still being removed.
     pub fn is_removing(&self, shard: ShardId) -> bool {
         self.removing.contains(&shard)
     }
 
-    /// The setup of a replica that is made now.
+    /// Setup of a replica that is created now.
     fn setup(&self, own: GatewayId, workers: u16, shard: ShardId) -> Option<Setup> {
         let map = self.placing.map.as_ref()?;
-        // A shard that the map does not know yet comes out of a split.
+        // A shard that is not in the map yet is the result of a split.
         let founded = map.holders_of(shard).first().map(|_| map.founders_of(shard));
         let founders = founded.unwrap_or_default().to_vec();
         let beside = GatewayId { worker: shard.0 % workers, ..own };
@@ -113,13 +113,13 @@ impl<C> Placement<C> {
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// The newest shard map that is known, in a cluster.
+    /// Newest known shard map, in a cluster.
     pub fn map(&self) -> Option<&ShardMap> {
         self.placement.as_ref()?.placing.map.as_ref()
     }
 
-    /// A map that has come since this was asked last. It is to be kept durably before anything else
-    /// is done with this node: what it says begins to be done at the next tick.
+    /// Takes a map that has arrived since the last call. It must be stored durably before any other
+    /// use of this node, which acts on the map from the next tick on.
     pub fn take_new_map(&mut self) -> Option<ShardMap> {
         let placement = self.placement.as_mut()?;
         let map = std::mem::take(&mut placement.fresh).then(|| placement.placing.map.clone())??;
@@ -127,13 +127,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         Some(map)
     }
 
-    /// The number of shards of a cluster whose map is of no use here, because this machine was made
-    /// for another number; told once for every time that somebody tells such a map.
+    /// Number of shards of a cluster whose map this machine cannot use, because it was created for
+    /// another number. Reported once for every such map that arrives.
     pub fn take_misfit(&mut self) -> Option<u16> {
         self.placement.as_mut()?.misfit.take()
     }
 
-    /// Somebody tells the map.
+    /// Receives the map from a machine.
     pub(super) fn hear_map(&mut self, from: MachineId, map: ShardMap) {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
@@ -156,8 +156,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             let parcel = Parcel::Map(Box::new(map.clone()));
             self.parcels.push_back((To::Worker { worker, from: own.machine }, parcel));
         }
-        // The worker that has heard it from elsewhere, or holds the map's log, tells all others. A worker
-        // that has it from one of these may know of a connection that they do not know of yet.
+        // The worker that has received it from another machine, or holds the map's log, forwards it
+        // to all others. A worker that has it from one of these may know of a connection that they
+        // do not know of yet.
         let tells_all = from != own.machine || self.replica(ShardId::MAP).is_some();
         let tells = |to: &MachineId| *to != from && (tells_all || self.listener(*to) == own.worker);
         let told: Vec<MachineId> = self.connected.iter().copied().filter(tells).collect();
@@ -167,12 +168,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// All machines of the cluster understand this level.
+    /// Adopts a level that all machines of the cluster support.
     pub(super) fn use_level(&mut self, level: Level) {
         self.replicas.iter_mut().flatten().for_each(|replica| replica.use_level(level));
     }
 
-    /// Looks at what the map's group has agreed on.
+    /// Reads the map that its group has agreed on.
     pub(super) fn look_at_map(&mut self) {
         let Some(placement) = &mut self.placement else { return };
         let index = usize::from(ShardId::MAP.0);
@@ -189,9 +190,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Tells a machine that is connected now which map this one knows.
+    /// Sends this machine's map to a newly connected machine.
     pub(super) fn tell_map_to(&mut self, machine: MachineId) {
-        // Machines of one founding need not be told what they were founded with.
+        // Machines that founded the cluster together know its first map.
         let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
         if self.id.worker == self.listener(machine)
             && let Some(map) = self.map().filter(is_news)
@@ -201,8 +202,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Tells who holds the shards that are led here.
-    /// Groups that sleep have nothing new to tell, unless somebody has just come.
+    /// Announces the members of the shards that are led here. Sleeping groups have no news, unless
+    /// a machine has just connected.
     pub(super) fn tell_members(&mut self, all: bool) {
         let changed = self.map().is_some_and(|map| map.epoch > 0);
         if !changed {
@@ -221,11 +222,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// The leader of a shard says who holds it.
+    /// Receives the members of a shard from its leader.
     pub(super) fn hear_members(&mut self, shard: ShardId, applied: (u64, u64), members: Members) {
         let own = self.id.machine;
         let wanted = self.map().is_none_or(|map| map.places(own, shard));
-        // Only once the map is kept: who starts without it may take itself for a founder.
+        // Only once the map is stored: a machine that starts without it may take itself for a
+        // founder.
         let kept = self.placement.as_ref().is_some_and(|placement| !placement.fresh);
         let is_out = kept && !wanted && !members.contains(own) && !members.is_joint();
         self.events.push_back(Event::Members(shard, Box::new(members)));
@@ -239,7 +241,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let index = usize::from(shard.0);
         let Some(replica) = &mut self.replicas[index] else { return };
         if replica.leading().is_some() {
-            // Not for long: somebody else leads in a later term.
+            // Not for long: another machine leads in a later term.
             return;
         }
         let promises = replica.promises();
@@ -262,20 +264,20 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// The files of a shard that is not held here any more are removed.
+    /// Notes that the files of a removed shard are gone.
     pub fn removed(&mut self, shard: ShardId) {
         if let Some(placement) = &mut self.placement {
             placement.removing.remove(&shard);
         }
     }
 
-    /// When to look after that again, even if there is nothing here yet.
+    /// Time of the next check of the placement, even if there is no replica here yet.
     pub(super) fn place_at_us(&self) -> Option<u64> {
         let pause_us = if self.active.list().is_empty() { QUIET_PLACE_US } else { TICK_US };
         self.placement.as_ref().map(|placement| placement.placed_us + pause_us)
     }
 
-    /// Makes replicas that are to be here, and takes the next steps with those that lead.
+    /// Creates replicas that the map places here, and takes the next steps of those that lead.
     pub(super) fn place(&mut self, now: Now) -> Result<(), ReplicaError> {
         if let Some(placement) = &mut self.placement {
             placement.placed_us = now.mono_us;
@@ -335,7 +337,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// Tells at once who holds a shard from now on.
+    /// Announces changed members of a shard at once.
     fn tell_changed_members(&mut self) {
         let mut changed = false;
         for index in 0..self.local.len() {

@@ -1,4 +1,5 @@
-//! Whether a machine does its part: it holds what the map says, and is where the others are.
+//! Readiness of a machine: whether it holds the shards that the map places on it, and is up to date
+//! with the others.
 
 use super::Node;
 use crate::entry::EntryCodec;
@@ -6,28 +7,28 @@ use crate::ids::MachineId;
 use crate::replica::Replica;
 use crate::replication::Standing;
 
-/// What keeps a worker's machine from doing its part; nothing if all of it is nothing.
+/// Obstacles to the readiness of a worker's machine; all are zero or false if it is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// It does not know the shard map yet.
+    /// The shard map is still unknown.
     pub without_map: bool,
-    /// It is connected to no other machine of the cluster, and holds nothing itself.
+    /// The machine is connected to no other machine of the cluster, and holds nothing itself.
     pub cut_off: bool,
     /// Shards that the map places here and that have no replica yet.
     pub missing: u64,
-    /// Replicas that know of no leader.
+    /// Replicas without a known leader.
     pub leaderless: u64,
-    /// Replicas that do not have everything yet that is committed.
+    /// Replicas that do not have all committed entries yet.
     pub behind: u64,
 }
 
 impl Readiness {
-    /// Whether nothing is in the way.
+    /// Whether there is no obstacle.
     pub fn is_ready(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds what another worker of the machine has found.
+    /// Adds the obstacles that another worker of the machine has found.
     pub fn add(&mut self, other: &Self) {
         self.without_map |= other.without_map;
         self.cut_off |= other.cut_off;
@@ -38,8 +39,8 @@ impl Readiness {
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// What keeps this worker's machine from doing its part. Looks only at what concerns the machine
-    /// itself: a shard of others that is without a leader is no reason to send nobody here.
+    /// Finds the obstacles of this worker's machine. Considers only the machine itself: if a shard
+    /// on other machines is without a leader, clients may still be directed here.
     pub fn readiness(&self) -> Readiness {
         let mut found = Readiness::default();
         let mut wanted = 0;
@@ -72,8 +73,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         found
     }
 
-    /// Whether others rely on a replica: not if it only learns yet, nor if its shard is still coming
-    /// out of a split.
+    /// Whether other machines rely on a replica: not while it is a learner, nor while its shard is
+    /// still the result of an unfinished split.
     fn matters(&self, replica: &Replica<C>) -> bool {
         let split = self.map().and_then(|map| map.origin(replica.id()));
         let votes = self.placement.is_none() || replica.members().votes(self.id.machine);

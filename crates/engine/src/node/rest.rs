@@ -1,5 +1,5 @@
-//! Which replicas of a worker have something to do. A turn looks at those alone, so that a thousand
-//! groups that sleep cost what one does: see [`crate::replication`] for when they do.
+//! Active replicas of a worker. A turn looks at those alone, so that a thousand sleeping groups
+//! cost as much as one: see [`crate::replication`] for when groups sleep.
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
@@ -8,16 +8,16 @@ use crate::now::Now;
 use adt::Timestamp;
 use std::collections::BTreeSet;
 
-/// Who has something to do.
+/// Set of active replicas.
 #[derive(Debug, Default)]
 pub(super) struct Active {
-    /// Shards with a replica that is to be looked at.
+    /// Shards whose replicas are active.
     list: Vec<usize>,
     /// By shard: whether it is in the list.
     is_in: Vec<bool>,
-    /// When those that rest are to be looked at nevertheless (monotonic microseconds).
+    /// Times at which resting replicas must be looked at (monotonic microseconds).
     due: BTreeSet<(u64, usize)>,
-    /// No clock of those that rest is later.
+    /// Upper bound of the clocks of resting replicas.
     clock: Timestamp,
 }
 
@@ -26,7 +26,7 @@ impl Active {
         Self { is_in: vec![false; shards], ..Self::default() }
     }
 
-    /// A replica is to be looked at.
+    /// Makes a replica active.
     #[inline]
     pub fn rouse(&mut self, shard: usize) {
         if !std::mem::replace(&mut self.is_in[shard], true) {
@@ -38,13 +38,13 @@ impl Active {
         &self.list
     }
 
-    /// A replica is gone.
+    /// Forgets a removed replica.
     pub fn forget(&mut self, shard: usize) {
         self.is_in[shard] = false;
         self.list.retain(|active| *active != shard);
     }
 
-    /// When somebody who rests is to be looked at.
+    /// Time at which the first resting replica must be looked at.
     pub fn due_us(&self) -> Option<u64> {
         self.due.first().map(|(at_us, _)| *at_us)
     }
@@ -60,12 +60,12 @@ impl Active {
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// The shards with a replica here that may have something to do.
+    /// Shards with a replica here that may have work to do.
     pub fn active(&self) -> &[usize] {
         self.active.list()
     }
 
-    /// The latest clock of all shards here.
+    /// Latest clock of all shards here.
     pub fn clock(&self) -> Timestamp {
         let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
         active.map(|replica| replica.shard().clock()).fold(self.active.clock, Timestamp::max)
@@ -81,7 +81,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.active.rouse_due(now.mono_us);
     }
 
-    /// Looks no more at those that have nothing to do.
+    /// Puts replicas without work to rest.
     pub(super) fn let_rest(&mut self, now: Now) {
         self.polled = 0;
         let Active { list, is_in, due, clock } = &mut self.active;
@@ -100,7 +100,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         });
     }
 
-    /// Tells the followers of a group that has fallen asleep, or the leader of one that must not.
+    /// Informs the followers of a group that has fallen asleep, or the leader of one that must not.
     pub(super) fn tell_sleep(&mut self, shard: ShardId) {
         let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return };
         let (machines, term, index) = replica.take_lull();
@@ -112,7 +112,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// The leader of a shard says that its group sleeps.
+    /// Receives from the leader of a shard that its group sleeps.
     pub(super) fn hear_sleep(
         &mut self,
         now: Now,
@@ -126,7 +126,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// A machine was not heard of for `silent_us`: who trusts it to be there does not any more.
+    /// Notes that a machine was silent for `silent_us`: sleeping replicas do not rely on it any
+    /// more.
     pub fn doubt(&mut self, now: Now, machine: MachineId, silent_us: u64) {
         for index in 0..self.local.len() {
             let shard = self.local[index];
@@ -139,13 +140,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Shards have told how far they have settled their transactions.
+    /// Receives the watermarks of shards.
     pub(super) fn hear_watermarks(&mut self, now: Now, told: &[(ShardId, Timestamp)]) {
         self.watermarks.hear(told, now.mono_us);
         self.settled = self.watermarks.settled();
     }
 
-    /// Tells everybody how far the shards that are led here have settled their transactions.
+    /// Sends the watermarks of the shards that are led here to all machines.
     pub(super) fn tell_watermarks(&mut self, now: Now) {
         let mut told = Vec::new();
         for &index in self.local.iter().filter(|index| **index != usize::from(ShardId::MAP.0)) {

@@ -1,12 +1,14 @@
-//! Shards that are being split: leaders take their steps, new shards begin, and the map is told.
+//! Splits of shards: leaders take their steps, new shards begin, and the map records the result.
 //!
-//! Every machine that carries a split out writes what the new shard begins with to its own disk, as
-//! a snapshot, and begins the new shard's log with it. As soon as the new shard has a leader that has
-//! committed something, a majority has done so, and the split is done. Until the map says that, the
-//! shard that was split keeps its log: if a machine is started again, it is split once more.
+//! Every machine that executes a split writes the initial state of the new shard to its own disk,
+//! as a snapshot, and begins the new shard's log with it. As soon as the new shard has a leader
+//! that has committed an entry, a majority has done so, and the split is done. Until the map says
+//! so, the shard that was split keeps its log: if a machine is started again, it splits the shard
+//! once more.
 //!
-//! A new shard's replica that has nothing does not stand for election. So a machine that has missed
-//! the split may have one too, and gets a snapshot from the leader like any other that lacks much.
+//! An empty replica of a new shard does not stand for election. So a machine that has missed the
+//! split may have one too, and gets a snapshot from the leader like any other replica that lacks
+//! much.
 
 use super::{Event, Node, Transfer};
 use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
@@ -18,19 +20,19 @@ use crate::replica::{ReplicaError, Seed};
 use crate::shard::transfer::snapshot::Header;
 use crate::shard::{Shard, ShardConfig};
 
-/// Parts of a seed that are written at once at most.
+/// Most parts of a seed that are written at once.
 const PARTS: usize = 64;
 
-/// A seed that is being written to the disk.
+/// Seed that is being written to the disk.
 #[derive(Debug)]
 pub(super) struct Sowing {
     number: u64,
     header: Header,
-    /// Nobody drives it: it only holds the state, and takes the snapshot of it.
+    /// Undriven shard that only holds the state, and from which the snapshot is taken.
     shard: Shard,
     leads: bool,
     first: bool,
-    /// Everything was handed out, and what was is durable.
+    /// Whether everything was handed out, and is durable.
     last: bool,
     durable: bool,
 }
@@ -51,7 +53,7 @@ impl Sowing {
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// Takes the next steps with splits of shards that are led here.
+    /// Takes the next steps of splits of shards that are led here.
     pub(super) fn go_on_splitting(&mut self, now: Now) -> Result<(), ReplicaError> {
         let Some(map) = self.placement.as_ref().and_then(|placement| placement.map()) else {
             return Ok(());
@@ -80,7 +82,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// Something new may have come out of a shard's log.
+    /// Looks for a new shard that a shard's log may have created.
     pub(super) fn look_for_births(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
         let Some(seed) = self.replica_mut(shard).and_then(|replica| replica.take_born()) else {
             return Ok(());
@@ -93,28 +95,28 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// What a new shard begins with, for another worker of this machine, which is to be handed it
-    /// for [`Node::sow`].
+    /// Initial state of a new shard for another worker of this machine, which must receive it
+    /// through [`Node::sow`].
     pub fn poll_seed(&mut self) -> Option<(u16, Box<Seed>)> {
         self.seeds.pop_front()
     }
 
-    /// A new shard begins here, unless it has done so already.
+    /// Begins a new shard here, unless it has begun already.
     ///
     /// # Errors
-    /// If the replica cannot be made.
+    /// If the replica cannot be created.
     pub fn sow(&mut self, now: Now, seed: Seed) -> Result<(), ReplicaError> {
         let Seed { header, state, leads } = seed;
         let child = header.shard;
         let Some(placement) = &self.placement else { return Ok(()) };
         let known = placement.map().and_then(|map| map.origin(child));
         if known.is_none() || !placement.is_kept() {
-            // What is on the disk must be known after a start.
+            // After a restart the stored map must have every shard whose files are on the disk.
             self.unknown.push(Seed { header, state, leads });
             return Ok(());
         }
-        // It may have gone on, and gone from here, since: this machine's part in it is not what
-        // the log of its parent says any more.
+        // The shard may have begun and left this machine since: the log of its parent is out of
+        // date about it.
         if known.is_some_and(|split| split.done) || placement.is_removing(child) {
             return Ok(());
         }
@@ -150,14 +152,14 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// A piece of a seed is durable. Tells whether it was one.
+    /// Notes that a piece of a seed is durable. Returns whether the number was that of a seed.
     pub(super) fn seed_written(&mut self, shard: ShardId, number: u64, ok: bool) -> bool {
         let Some(sowing) = self.transfers.sowing.get_mut(&shard) else { return false };
         if sowing.number != number {
             return false;
         }
         if !ok {
-            // From the beginning.
+            // Starts from the beginning.
             let Header { index, term, members, .. } = sowing.header.clone();
             sowing.shard.begin_snapshot(index, term, members);
             (sowing.first, sowing.last) = (true, false);
@@ -170,7 +172,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         true
     }
 
-    /// New shards whose seed is durable begin.
+    /// Begins new shards whose seeds are durable.
     pub(super) fn begin_sown(&mut self, now: Now) -> Result<(), ReplicaError> {
         let ready = |shard: &ShardId| self.replica(*shard).is_some_and(|r| r.may_restore());
         let durable = self.transfers.sowing.iter().filter(|(_, sowing)| sowing.durable);

@@ -1,34 +1,34 @@
-//! What machines tell each other about how long their messages take.
+//! Messages about delays between machines.
 //!
-//! Nothing of it is known to a node, and nothing that must be right rests on it: whoever drives the
-//! node asks, answers and draws conclusions. They travel as parcels do because that is the way whose
-//! length is wanted.
+//! A node only forwards them, and no guarantee depends on them: the driver of the node asks,
+//! answers and draws conclusions. They travel as parcels because the delay of parcels is to be
+//! measured.
 
 use probe::watch::{AppendRow, Figures, Wish};
 
-/// A word about time.
+/// Message about delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// To be answered at once.
+    /// Question, to be answered at once.
     Question {
-        /// Tells questions apart.
+        /// Number of the question.
         number: u32,
-        /// When it was sent, by the sender's own clock, in microseconds.
+        /// Send time by the sender's own clock, in microseconds.
         sent_us: u64,
     },
-    /// The answer.
+    /// Answer to a question.
     Answer {
-        /// Of which question.
+        /// Number of the question.
         number: u32,
-        /// As in the question.
+        /// Send time as in the question.
         sent_us: u64,
-        /// How long the question was here, in microseconds.
+        /// Time between the arrival of the question and this answer, in microseconds.
         service_us: u32,
     },
-    /// What the sender has seen of all machines in the last minute.
+    /// Measurements of the sender for all machines in the last minute.
     Figures(Figures),
-    /// Which election time-out the sender uses, and which one would do.
+    /// Election time-out that the sender uses, and one that it proposes.
     Wish(Wish),
-    /// How long appends of the sender took on other machines in the last minute.
+    /// Times of the sender's appends on other machines in the last minute.
     Appends(Vec<AppendRow>),
 }

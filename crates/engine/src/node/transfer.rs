@@ -1,10 +1,10 @@
-//! Snapshots on their way to another machine, a piece at a time.
+//! Transfer of snapshots to other machines, a piece at a time.
 //!
-//! A leader that has forgotten what a follower's log lacks sends its newest durable snapshot. The
-//! worker reads a piece of it from the disk and sends it; the receiving worker reads the parts in
-//! it, writes it to its own disk and says so; then comes the next piece. So there is never more
-//! than one piece of a snapshot on its way, and the traffic of other shards passes in between. When
-//! the last piece is durable, the snapshot stands in the place of the follower's log.
+//! A leader that has forgotten the entries which a follower lacks sends its newest durable
+//! snapshot. The worker reads a piece of it from the disk and sends it; the receiving worker
+//! decodes the parts in it, writes it to its own disk and acknowledges it; then the next piece
+//! follows. So at most one piece of a snapshot is in flight, and the traffic of other shards passes
+//! in between. When the last piece is durable, the snapshot replaces the follower's log.
 //!
 //! If the connection is lost, the snapshot is sent again from its beginning.
 
@@ -21,90 +21,91 @@ use adt::Corrupt;
 use raft::eraftpb::Message;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A piece of a snapshot. Between two machines at most one of a shard is on its way.
+/// Piece of a snapshot. Between two machines at most one of a shard is in flight.
 #[derive(Debug)]
 pub struct SnapshotPiece {
     /// The shard.
     pub shard: ShardId,
-    /// Where in the snapshot the piece begins, in bytes.
+    /// Offset of the piece in the snapshot, in bytes.
     pub offset: u64,
-    /// The piece, of encoded parts without regard to where they end.
+    /// Bytes of encoded parts, split anywhere.
     pub bytes: Vec<u8>,
-    /// Whether nothing follows.
+    /// Whether this is the last piece.
     pub last: bool,
-    /// What the leader's log says about the snapshot.
+    /// Message of the leader's log about the snapshot.
     pub message: Box<Message>,
 }
 
-/// What became of a piece of a snapshot.
+/// Result of a piece of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The next piece is to begin at this offset.
+    /// Accepted; the next piece must begin at this offset.
     Next(u64),
-    /// The snapshot is complete, or nothing in it was missing.
+    /// The snapshot is complete, or contains nothing new.
     Complete,
-    /// It could not be read or written.
+    /// The piece could not be read or written.
     Refused,
 }
 
-/// Something to be done with the disk.
+/// Disk operation for a snapshot.
 #[derive(Debug)]
 pub enum Transfer {
-    /// Read from a shard's durable snapshot up to a log index; [`Node::snapshot_read`] is told.
+    /// Read from a shard's durable snapshot up to a log index; the result goes to
+    /// [`Node::snapshot_read`].
     Read {
         /// The shard.
         shard: ShardId,
-        /// For which machine.
+        /// Receiving machine.
         to: MachineId,
-        /// Which snapshot.
+        /// Last log index of the snapshot.
         index: u64,
-        /// From which byte on.
+        /// Offset of the first byte.
         offset: u64,
     },
-    /// Append to the snapshot that another machine sends, or begin it; [`Node::snapshot_written`]
-    /// is told. With the last piece it becomes the shard's durable snapshot.
+    /// Append to the snapshot that another machine sends, or begin it; the result goes to
+    /// [`Node::snapshot_written`]. With the last piece it becomes the shard's durable snapshot.
     Write {
         /// The shard.
         shard: ShardId,
-        /// Who sends it.
+        /// Sending machine.
         from: MachineId,
-        /// Which snapshot.
+        /// Last log index of the snapshot.
         index: u64,
-        /// Which of all that were ever begun to be received.
+        /// Number of the reception; each begun reception has its own.
         number: u64,
-        /// What to append.
+        /// Bytes to append.
         bytes: Vec<u8>,
-        /// Whether it is the first piece.
+        /// Whether this is the first piece.
         first: bool,
-        /// Whether it is the last one.
+        /// Whether this is the last piece.
         last: bool,
     },
-    /// Like [`Transfer::Write`], of what a new shard begins with, and that comes out of a shard
-    /// here.
+    /// Like [`Transfer::Write`], for the initial state of a new shard that a local shard's split
+    /// has created.
     Begin {
         /// The new shard.
         shard: ShardId,
-        /// The index that its log begins with.
+        /// Index with which its log begins.
         index: u64,
-        /// Which of all that were ever begun.
+        /// Number of the reception; each begun reception has its own.
         number: u64,
-        /// What to append.
+        /// Bytes to append.
         bytes: Vec<u8>,
-        /// Whether it is the first piece.
+        /// Whether this is the first piece.
         first: bool,
-        /// Whether it is the last one.
+        /// Whether this is the last piece.
         last: bool,
     },
-    /// Nothing more comes of the snapshot that was sent for this shard.
+    /// Abandon the snapshot that was received for this shard.
     GiveUp(ShardId),
-    /// Nothing more is read of this shard's snapshot for a machine.
+    /// Stop reading this shard's snapshot for a machine.
     Close(ShardId, MachineId),
-    /// Write a new snapshot of a shard here: the newest one is of no use to a machine that needs
-    /// one. Asked for again until there is one that is.
+    /// Write a new snapshot of a local shard: the newest one is of no use to a machine that needs
+    /// one. Repeated until there is a usable one.
     Make(ShardId),
-    /// A shard is not held here any more: keep what its replica has promised, for a start to give
-    /// back in [`super::Placing`] and [`crate::replication::Recovered`], remove its log, then its
-    /// snapshots, durably in this order; [`Node::removed`] is told.
+    /// Remove a shard that is not held here any more: store its replica's promises, which a later
+    /// start must return in [`super::Placing`] and [`crate::replication::Recovered`], then remove
+    /// its log, then its snapshots, durably in this order; the result goes to [`Node::removed`].
     Remove(ShardId, Promises),
 }
 
@@ -115,9 +116,9 @@ struct Receiving {
     index: u64,
     offset: u64,
     reader: Reader,
-    /// Bytes of a part that is not complete.
+    /// Bytes of an incomplete part.
     rest: Vec<u8>,
-    /// The last piece is there.
+    /// Message of a snapshot whose last piece has arrived.
     complete: Option<Message>,
 }
 
@@ -128,13 +129,13 @@ pub(super) struct Installing {
     contents: (Header, State),
 }
 
-/// All snapshots on their way to or from a worker.
+/// All snapshots in transfer to or from a worker.
 #[derive(Debug)]
 pub(super) struct Transfers {
     pub(super) codec: Box<dyn SnapshotCodec>,
     sending: BTreeMap<(ShardId, MachineId), Message>,
     receiving: BTreeMap<ShardId, Receiving>,
-    /// How many were begun to be received.
+    /// Number of receptions begun.
     pub(super) received: u64,
     pub(super) installing: BTreeMap<ShardId, Installing>,
     /// New shards whose seeds are being written.
@@ -155,7 +156,7 @@ fn index_of(message: &Message) -> u64 {
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// The next thing to be done with the disk for snapshots of other machines.
+    /// Next disk operation for snapshots of other machines.
     pub fn poll_transfer(&mut self) -> Option<Transfer> {
         self.transfers.tasks.pop_front()
     }
@@ -188,8 +189,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// What was read for [`Transfer::Read`], and whether it is the end of the snapshot; nothing if
-    /// that snapshot is not there any more.
+    /// Takes the result of [`Transfer::Read`]: the bytes, and whether the snapshot ends there;
+    /// `None` if that snapshot is gone.
     pub fn snapshot_read(
         &mut self,
         (shard, to, index): (ShardId, MachineId, u64),
@@ -208,7 +209,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Another machine tells what became of a piece.
+    /// Takes another machine's result of a piece.
     pub(super) fn piece_taken(&mut self, shard: ShardId, to: MachineId, index: u64, taken: Taken) {
         let sending = self.transfers.sending.get(&(shard, to));
         if sending.is_none_or(|message| index_of(message) != index) {
@@ -228,7 +229,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.parcels.push_back((To::Machine(to), parcel));
     }
 
-    /// A piece of a snapshot that another machine sends.
+    /// Takes a piece of a snapshot that another machine sends.
     pub(super) fn take_piece(
         &mut self,
         now: Now,
@@ -238,13 +239,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         let SnapshotPiece { shard, offset, bytes, last, message } = piece;
         let index = index_of(&message);
         if self.transfers.sowing.contains_key(&shard) {
-            // It is about to have something by itself.
+            // A seed is about to become the state of this replica.
             self.answer_piece(shard, from, index, Taken::Refused);
             return Ok(());
         }
         let Some(replica) = self.replica_mut(shard) else { return Ok(()) };
         if !replica.lacks(index) {
-            // The log says so, and the sender goes on from there.
+            // The log reports that, and the sender goes on from there.
             replica.decline(*message);
             self.answer_piece(shard, from, index, Taken::Complete);
             self.post(now, usize::from(shard.0));
@@ -275,8 +276,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// Nothing becomes of what was received so far. If another machine has sent it, which leads or did so, it
-    /// waits for an answer.
+    /// Abandons a reception that is in progress. Its sender, which leads the shard or did so, gets
+    /// an answer.
     fn make_room(&mut self, shard: ShardId, from: MachineId) {
         let Transfers { receiving, installing, .. } = &mut self.transfers;
         let received = receiving.remove(&shard).map(|old| (old.from, old.index));
@@ -295,9 +296,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// What was to be written for [`Transfer::Write`] is written, and durable if it was the last
-    /// piece; or that has failed. What was written for a snapshot that was given up counts for
-    /// nothing, even if the same one is being received again.
+    /// Takes the result of [`Transfer::Write`]: the bytes are written, and durable if they were the
+    /// last piece; or that has failed. Bytes of an abandoned reception are ignored, even if the
+    /// same snapshot is being received again.
     ///
     /// # Errors
     /// If the replica cannot go on.
@@ -336,7 +337,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// Puts complete snapshots in the place of logs that have nothing on their way to the disk.
+    /// Replaces logs by complete snapshots where no log writes are in flight.
     pub(super) fn install(&mut self, now: Now) -> Result<(), ReplicaError> {
         self.begin_sown(now)?;
         let ready = |shard: &ShardId| self.replica(*shard).is_some_and(|r| r.may_restore());
@@ -355,7 +356,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    /// A shard is not held here any more.
+    /// Forgets a shard that is not held here any more.
     pub(super) fn forget_shard(&mut self, shard: ShardId, promises: Promises) {
         let Transfers { sending, receiving, installing, sowing, tasks, .. } = &mut self.transfers;
         sowing.remove(&shard);
@@ -368,7 +369,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         tasks.push_back(Transfer::Remove(shard, promises));
     }
 
-    /// Nothing more comes from a machine, or reaches it.
+    /// Ends all transfers to and from a lost machine.
     pub(super) fn end_transfers(&mut self, machine: MachineId) {
         let sending = self.transfers.sending.keys().filter(|(_, to)| *to == machine);
         for (shard, to) in sending.copied().collect::<Vec<_>>() {

@@ -1,8 +1,8 @@
-//! What leaders of shards tell each other about pipelines, and how it finds its way.
+//! Messages about pipelines between leaders of shards, and their routes.
 //!
-//! A word goes to whoever is known to lead the shard that it is for. If nobody is, or the wrong one, it
-//! is lost; whoever needs it asks for it. What is for another worker or machine waits until the end of the
-//! turn and goes there at once.
+//! A message goes to the known leader of its shard. Without one, or at the wrong machine, it is
+//! lost; a shard that needs it asks for it. Messages to other workers and machines wait until the
+//! end of the turn and are sent there together.
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
@@ -12,11 +12,12 @@ use crate::now::Now;
 use crate::pipeline::Word;
 use std::collections::BTreeMap;
 
-/// Words that wait for the end of the turn, by whom they are for.
+/// Messages that wait for the end of the turn, by destination.
 pub(super) type Outbound = BTreeMap<To, Vec<(ShardId, Word)>>;
 
 impl<C: EntryCodec + Clone> Node<C> {
-    /// Passes on what the leader of a shard here has to say, and what others here have to say to that.
+    /// Routes the messages of the leader of a shard here, and the replies of other local shards to
+    /// them.
     pub(super) fn pass_words(&mut self, now: Now, shard: usize) {
         let replica = self.replicas[shard].as_mut().filter(|replica| replica.shard().has_words());
         if let Some(words) = replica.map(|replica| replica.take_words()) {
@@ -24,7 +25,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Sends words on their way, and what shards here have to say to them.
+    /// Sends messages, and the replies of local shards to them.
     fn send_words(&mut self, now: Now, mut words: Vec<(ShardId, Word)>) {
         while !words.is_empty() {
             let mut here = Vec::new();
@@ -47,9 +48,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Shards of this worker hear what is for them; gives what they say to that.
+    /// Delivers messages to shards of this worker; returns their replies.
     fn hear(&mut self, now: Now, mut words: Vec<(ShardId, Word)>) -> Vec<(ShardId, Word)> {
-        // All that one shard is told is looked at together.
+        // All messages to one shard are processed together.
         words.sort_by_key(|(to, _)| *to);
         let mut said = Vec::new();
         let mut words = words.into_iter().peekable();
@@ -69,7 +70,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         said
     }
 
-    /// Words for shards that are led here, by this worker or another one.
+    /// Takes messages for shards that are led here, by this worker or another one.
     pub(super) fn take_words(&mut self, now: Now, from: MachineId, words: Vec<(ShardId, Word)>) {
         let mut here = Vec::new();
         for (to, word) in words {
@@ -86,7 +87,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.send_words(now, said);
     }
 
-    /// The next message with words for others.
+    /// Next parcel with messages for other workers and machines.
     pub(super) fn poll_words(&mut self) -> Option<(To, Parcel)> {
         let (to, mut words) = self.words.pop_first()?;
         let rest = words.split_off(words.len().min(WORDS_TOGETHER_MAX));

@@ -1,4 +1,4 @@
-//! A cut through all shards: the replicas' part of it. See [`crate::shard::transfer::cut`].
+//! Cut through all shards: the replicas' part of it. See [`crate::shard::transfer::cut`].
 
 use super::Replica;
 use crate::entry::EntryCodec;
@@ -6,7 +6,7 @@ use crate::message::{Answer, Body, CutStep, Request};
 use crate::now::Now;
 
 impl<C: EntryCodec> Replica<C> {
-    /// Nothing stands in the way of a request any more.
+    /// Passes a request on that need not wait any more.
     #[inline]
     pub(super) fn admit(&mut self, now: Now, request: Request) {
         if let Body::Cut { cut, step: CutStep::Piece(piece) } = request.body {

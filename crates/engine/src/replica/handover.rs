@@ -1,9 +1,9 @@
-//! Handing the lead of a shard over to another machine, while clients go on.
+//! Handover of a shard's lead to another machine, while clients go on.
 //!
-//! Nothing more is proposed from then on but what came before, and the outcomes of transactions; when
-//! all that is committed, the other replica is told to stand for election. What came in the meantime is
-//! turned away when the lead ends and goes to the next leader. So no client is left in doubt, as it is
-//! when a leader is lost.
+//! From its begin the leader proposes only earlier writes, and outcomes of transactions; when all
+//! that is committed, it asks the other replica to stand for election. Later requests are refused
+//! when the lead ends, and go to the next leader. So no client is left in doubt, as after the loss
+//! of a leader.
 
 use super::{Replica, ReplicaError};
 use crate::entry::EntryCodec;
@@ -14,20 +14,21 @@ use crate::now::Now;
 use crate::shard::Shard;
 use adt::{ErrorReply, Reply};
 
-/// A handover under way.
+/// Handover in progress.
 #[derive(Debug)]
 pub(super) struct Handover {
     to: MachineId,
     since_us: u64,
-    /// The other replica was told, or will be when it has the whole log.
+    /// Whether the library has begun: it asks the other replica to stand as soon as that one has
+    /// the whole log.
     begun: bool,
-    /// Who wants to know.
+    /// Requests that wait for the result.
     asked: Vec<Request>,
 }
 
 impl<C: EntryCodec> Replica<C> {
-    /// Begins to hand the lead over to another machine with a replica, unless that is under way.
-    /// Tells whether it can be.
+    /// Begins to hand the lead over to another machine with a replica, unless a handover is in
+    /// progress. Returns whether it is possible.
     pub fn hand_over(&mut self, now: Now, to: MachineId) -> bool {
         let is_other = to != self.group.membership().own;
         let is_other = is_other && self.group.members().voters.contains(&to);
@@ -42,23 +43,23 @@ impl<C: EntryCodec> Replica<C> {
         true
     }
 
-    /// Lets others come first when a leader is elected, or ends that.
+    /// Lets other replicas come first in elections, or ends that.
     pub fn stand_back(&mut self, on: bool) {
         self.group.stand_back(on);
     }
 
-    /// Counts time in ticks of another length from now on, in microseconds.
+    /// Sets the length of ticks, in microseconds.
     pub fn set_tick(&mut self, tick_us: u64) {
         self.group.set_tick(tick_us);
     }
 
-    /// The machines that could take the lead over at once.
+    /// Machines that could take the lead over at once.
     pub fn successors(&self) -> Vec<MachineId> {
         self.group.successors()
     }
 
-    /// A request to hand the lead over. If the lead ends, it goes to the next leader, which may be
-    /// the machine that was meant.
+    /// Takes a request to hand the lead over. If the lead ends, the request goes to the next
+    /// leader, which may be the intended machine.
     pub(super) fn asked_to_hand_over(&mut self, now: Now, to: MachineId, request: Request) {
         let (gateway, token) = (request.gateway, request.token);
         if to == self.group.membership().own {
@@ -82,13 +83,13 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Whether something new may be put into the log now.
+    /// Whether new writes may be proposed now.
     pub(super) fn may_propose(&self) -> bool {
         self.handover.is_none() && self.group.may_propose()
     }
 
-    /// Proposes what came before the handover, and outcomes of transactions: the next leader is to know
-    /// all that are known here, or it must ask for them.
+    /// Proposes the writes before the handover, and outcomes of transactions: otherwise the next
+    /// leader would have to ask for the outcomes that are known here.
     pub(super) fn propose_last(&mut self, now: Now) -> Result<(), ReplicaError> {
         if self.handover.as_ref().is_some_and(|handover| handover.begun) {
             return Ok(());
@@ -99,7 +100,7 @@ impl<C: EntryCodec> Replica<C> {
         self.propose_each(now, Shard::next_closed)
     }
 
-    /// Takes the next step if it is time for it, or gives up.
+    /// Takes the next step if it is due, or gives up.
     pub(super) fn go_on_handing_over(&mut self, now: Now) {
         let Some(handover) = &mut self.handover else { return };
         let late = now.mono_us.saturating_sub(handover.since_us) >= HANDOVER_US_MAX;
@@ -127,7 +128,7 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// The lead has ended.
+    /// Ends the handover, because the lead has ended.
     pub(super) fn handed_over(&mut self) {
         for Request { gateway, token, body, .. } in self.end_handover() {
             self.shard.outbox_mut().turn_away(gateway, token, body);

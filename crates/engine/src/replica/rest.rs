@@ -1,4 +1,4 @@
-//! Replicas that have nothing to do: their groups sleep, and their worker does not look at them.
+//! Replicas without work: their groups sleep, and their worker does not look at them.
 
 use super::Replica;
 use crate::entry::EntryCodec;
@@ -7,8 +7,8 @@ use crate::limits::QUIET_US;
 use crate::now::Now;
 
 impl<C: EntryCodec> Replica<C> {
-    /// Puts the group to sleep if it is led here and has had nothing to do for long enough; tells
-    /// whether it sleeps now. [`Replica::take_lull`] says who is to be told.
+    /// Puts the group to sleep if it is led here and has been idle for long enough; returns whether
+    /// it sleeps now. [`Replica::take_lull`] lists the machines to inform.
     pub(super) fn falls_asleep(&mut self, now: Now) -> bool {
         let quiet = now.mono_us.saturating_sub(self.busy_us) >= QUIET_US && self.is_quiet();
         if self.leading.is_none() || !quiet || !self.group.may_sleep() {
@@ -25,25 +25,26 @@ impl<C: EntryCodec> Replica<C> {
         empty && !waits && self.shard.is_quiet()
     }
 
-    /// Whom to tell that the group sleeps, with the term and the index of the last entry.
+    /// Machines to inform that the group sleeps, with the term and the index of the last entry.
     pub fn take_lull(&mut self) -> (Vec<MachineId>, u64, u64) {
         let (index, _) = self.group.last();
         (std::mem::take(&mut self.lulls), self.group.term(), index)
     }
 
-    /// The leader says that it sleeps: see [`crate::replication::Group::fall_asleep`].
+    /// Takes the leader's message that it sleeps: see [`crate::replication::Group::fall_asleep`].
     pub fn fall_asleep(&mut self, now: Now, from: MachineId, term: u64, index: u64) -> bool {
         self.group.fall_asleep(now.mono_us, from, term, index)
     }
 
-    /// Another replica does not sleep, and this one must not.
+    /// Takes the message of another replica that is awake, so that this one must not sleep.
     pub fn wake(&mut self, now: Now) {
         let slept = self.group.is_asleep();
         self.group.wake(now.mono_us, 0);
         self.woke(now, slept);
     }
 
-    /// A machine was not heard of for `silent_us`, its connection is lost, or it is connected again.
+    /// Notes that a machine was silent for `silent_us`, that its connection is lost, or that it is
+    /// connected again.
     pub fn doubt(&mut self, now: Now, machine: MachineId, silent_us: u64) {
         let slept = self.group.is_asleep();
         self.group.doubt(now.mono_us, machine, silent_us);
@@ -56,12 +57,12 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// The leader that is to be told that this replica was woken by somebody else.
+    /// Leader to inform that another replica has woken this one.
     pub fn take_nudge(&mut self) -> Option<MachineId> {
         self.group.take_nudge()
     }
 
-    /// Whether nothing is to be done here until something comes, or [`Replica::next_timeout`].
+    /// Whether there is no work here until a message arrives, or until [`Replica::next_timeout`].
     pub fn rests(&self) -> bool {
         let still = self.group.membership().is_alone() || self.group.is_asleep();
         still && self.lulls.is_empty() && self.group.is_idle() && self.is_quiet()

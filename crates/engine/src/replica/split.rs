@@ -1,4 +1,4 @@
-//! A shard is split: the replicas' part of it. See [`crate::shard::transfer::split`].
+//! Split of a shard: the replicas' part of it. See [`crate::shard::transfer::split`].
 
 use super::{Replica, ReplicaError};
 use crate::entry::EntryCodec;
@@ -13,20 +13,21 @@ use crate::shard::transfer::split::Born;
 /// Index of the snapshot that a new shard's log begins with.
 const FIRST_INDEX: u64 = 1;
 
-/// What the replicas of a new shard begin with, each by itself, and all with the same.
+/// Initial state of a new shard. Each replica computes it by itself, with the same result.
 #[derive(Debug)]
 pub struct Seed {
-    /// As of a snapshot. Its term is that of the entry in which the shard that it comes from was
-    /// split, so that all leads of the new shard have larger ones than those before.
+    /// Header as of a snapshot. Its term is that of the entry with the split, so that all leads of
+    /// the new shard have larger ones than those of the old shard before.
     pub header: Header,
     /// Records and request numbers.
     pub state: State,
-    /// This machine led the shard that was split: it is to lead the new one at first, so that
-    /// nobody waits until it is noticed that there is no leader.
+    /// Whether this machine led the shard that was split: it is to lead the new one at first, so
+    /// that no client waits until followers notice that there is no leader.
     pub leads: bool,
 }
 
-/// For how many ticks a new shard's first leader asks for votes: the others may not be ready yet.
+/// Ticks in which a new shard's first leader asks for votes: the other replicas may not be ready
+/// yet.
 const STANDS_TICKS: usize = 2 * ELECTION_TICKS;
 
 impl<C: EntryCodec> Replica<C> {
@@ -34,11 +35,11 @@ impl<C: EntryCodec> Replica<C> {
         lead_of(self.group.term(), self.shard.state().slots().splits)
     }
 
-    /// Takes the next step to give slots to a new shard, if the shard is led here: `first` is the
-    /// first slot that stays, `splits` says how many splits there were before this one.
+    /// Takes the next step of a split, if the shard is led here: `first` is the first slot that
+    /// stays, `splits` the number of earlier splits.
     ///
     /// # Errors
-    /// If the consensus library refuses.
+    /// If the consensus library refuses it.
     pub fn split(
         &mut self,
         now: Now,
@@ -49,7 +50,7 @@ impl<C: EntryCodec> Replica<C> {
         let begins = self.leading.is_some()
             && self.splitting.is_none()
             && self.shard.state().slots().splits == splits;
-        // The new shard begins with the members of this one: they must not be changing.
+        // The new shard begins with the members of this one, which must not be changing.
         let stable = self.may_propose() && self.is_settled() && !self.members().is_joint();
         if !begins || !stable || self.shard.is_frozen() || !self.shard.begin_giving(range) {
             return Ok(());
@@ -61,7 +62,7 @@ impl<C: EntryCodec> Replica<C> {
         Ok(())
     }
 
-    /// An entry of this term was carried out: a new shard may have come out of it.
+    /// Looks for a new shard after an entry of this term was applied.
     pub(super) fn see_birth(&mut self, term: u64) {
         let Some(Born { child, state, clock }) = self.shard.take_born() else { return };
         let members = Some(self.members().clone());
@@ -70,29 +71,29 @@ impl<C: EntryCodec> Replica<C> {
         self.born = Some(Seed { header, state, leads: self.leading.is_some() });
     }
 
-    /// What a new shard begins with here, if one has come out of the log.
+    /// Initial state of a new shard, if this log has created one.
     pub fn take_born(&mut self) -> Option<Seed> {
         self.born.take()
     }
 
-    /// A new shard that has come out of the log here and is not known to be elsewhere.
+    /// New shard that this log has created and that is not known to exist elsewhere.
     pub fn unborn(&self) -> Option<ShardId> {
         self.unborn
     }
 
-    /// A majority has what the new shard began with.
+    /// Notes that a majority has the new shard's initial state.
     pub fn is_born(&mut self, child: ShardId) {
         self.unborn = self.unborn.filter(|unborn| *unborn != child);
     }
 
-    /// Asks for votes, if this is the machine that is to lead a new shard at first.
+    /// Asks for votes, if this machine is to lead a new shard at first.
     pub(super) fn stand(&mut self, now: Now) {
         if self.stands > 0 {
             self.stands = if self.group.stand(now.mono_us) { self.stands - 1 } else { 0 };
         }
     }
 
-    /// This replica begins with a seed, which is durable here as a snapshot.
+    /// Begins this replica with a seed, which is durable here as a snapshot.
     ///
     /// # Errors
     /// If the replica cannot go on.

@@ -1,7 +1,7 @@
-//! The part of the log that is kept in memory: everything after the last snapshot and, where others
-//! may need it, after the one before.
+//! Part of the log in memory: everything after the last snapshot and, where other replicas may need
+//! it, after the one before.
 //!
-//! All reads of the library are served from here; the disk is read at start only.
+//! The library reads only from here; the disk is read at start only.
 
 use super::Recovered;
 use crate::ids::MachineId;
@@ -11,16 +11,16 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Bytes that an entry takes beside what it says: the entry itself, and what stands around its
-/// payload.
+/// Memory of an entry besides its payload, in bytes: the entry itself, and the allocation around
+/// the payload.
 const ENTRY_BESIDE_BYTES: u64 = 128;
 
-/// Memory that an entry takes.
+/// Memory of an entry, in bytes.
 fn memory_of(entry: &Entry) -> u64 {
     (entry.data.len() + entry.context.len()) as u64 + ENTRY_BESIDE_BYTES
 }
 
-/// The last log entries, with the hard state.
+/// Last log entries, with the hard state.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     /// Index and term of the entry before the first.
@@ -30,19 +30,21 @@ pub struct MemoryLog {
     hard_state: HardState,
     /// The members at the newest durable snapshot and after every later change, by index.
     members: VecDeque<(u64, Members)>,
-    /// Some machine needs a snapshot, and the newest one is from before it had a part in the group.
+    /// Whether some machine needs a newer snapshot: the newest one is from before the machine
+    /// became a member.
     wants_snapshot: Cell<bool>,
     entries: VecDeque<Entry>,
-    /// Memory that the entries take.
+    /// Memory of the entries, in bytes.
     bytes: u64,
 }
 
 impl MemoryLog {
-    /// What a start has read back, for a group that had these members at the snapshot.
+    /// Creates the log from the data that a start has read, for a group that had these members at
+    /// the snapshot.
     pub fn recovered(members: Members, recovered: Recovered) -> Self {
         let mut hard_state = recovered.hard_state;
-        // The commit index is not written with every batch: what the snapshot contains was
-        // committed, and nothing beyond the log can have been.
+        // The commit index is not written with every batch. It covers at least the snapshot and at
+        // most the log.
         let last = recovered.entries.last().map_or(recovered.snapshot.0, |e| e.index);
         hard_state.commit = hard_state.commit.clamp(recovered.snapshot.0, last);
         hard_state.term = hard_state.term.max(recovered.snapshot.1);
@@ -54,7 +56,7 @@ impl MemoryLog {
         Self { base, snapshot, hard_state, members, wants_snapshot, entries, bytes }
     }
 
-    /// Memory that the entries take, about.
+    /// Approximate memory of the entries, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -72,7 +74,7 @@ impl MemoryLog {
         self.base.0 + self.entries.len() as u64
     }
 
-    /// Appends entries; one with an index that is there already replaces it and all later ones.
+    /// Appends entries; one with an existing index replaces that entry and all later ones.
     pub fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.base.0, "an entry in a snapshot is never replaced");
@@ -98,9 +100,9 @@ impl MemoryLog {
         self.entries.get(position as usize).map(|e| e.term)
     }
 
-    /// There is a durable snapshot of everything up to `index`. Forgets the entries up to there, or
-    /// up to the snapshot before if others may still need a few; gives the last index that is
-    /// forgotten.
+    /// Notes a durable snapshot of everything up to `index`. Forgets the entries up to there, or up
+    /// to the snapshot before if other replicas may still need a few; returns the last forgotten
+    /// index.
     pub fn compact(&mut self, index: u64, keep_some: bool) -> u64 {
         let is_newer = index > self.snapshot.0 || index == self.snapshot.0 && !keep_some;
         let Some(term) = self.term_of(index).filter(|_| is_newer) else {
@@ -117,18 +119,17 @@ impl MemoryLog {
         base.0
     }
 
-    /// An entry has changed the members.
+    /// Notes the members as of an entry that has changed them.
     pub fn set_members(&mut self, index: u64, members: Members) {
         self.members.push_back((index, members));
     }
 
-    /// Whether some machine needs a newer snapshot than there is; it is asked for again if it does
-    /// not come.
+    /// Whether some machine needs a newer snapshot; the library asks again if none comes.
     pub fn take_wants_snapshot(&self) -> bool {
         self.wants_snapshot.take()
     }
 
-    /// A snapshot stands in the place of the whole log.
+    /// Replaces the whole log by a snapshot.
     pub fn restore(&mut self, (index, term): (u64, u64), members: Members) {
         self.base = (index, term);
         self.snapshot = (index, term);
@@ -188,12 +189,12 @@ impl Storage for MemoryLog {
         Ok(self.last())
     }
 
-    /// Tells which snapshot is to be sent. Its contents go another way.
+    /// Describes the snapshot to send. Its contents travel separately.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let (index, term) = self.snapshot;
         let members = self.members.front().map(|(_, members)| members);
         let machine = u16::try_from(to).map(MachineId);
-        // The library does not take a snapshot in which it has no part.
+        // The library rejects a snapshot in which it is no member.
         let has_part = |members: &&Members| machine.is_ok_and(|m| members.contains(m));
         let Some(members) = members.filter(has_part) else {
             self.wants_snapshot.set(true);
@@ -221,7 +222,7 @@ mod tests {
         entry
     }
 
-    /// A log after a snapshot of everything up to entry 10, with so many bytes in each entry.
+    /// Log after a snapshot of everything up to entry 10, with so many bytes in each entry.
     fn log(bytes: &[usize]) -> MemoryLog {
         let entries = (11..).zip(bytes).map(|(index, &bytes)| entry(index, 1, bytes)).collect();
         let recovered = Recovered { snapshot: (10, 1), entries, ..Recovered::default() };

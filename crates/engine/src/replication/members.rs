@@ -1,8 +1,8 @@
-//! The machines that hold a group's log, and how that changes.
+//! Changes of a group's members.
 //!
 //! A machine first follows the log as a *learner*, without a vote. When it has caught up, the group
-//! goes over to its new voters through a joint configuration, in which a decision needs a majority
-//! of the old voters and one of the new: section 4.3 of Ongaro's thesis on Raft.
+//! changes to its new voters through a joint configuration, in which a decision needs a majority of
+//! the old voters and one of the new: section 4.3 of Ongaro's thesis on Raft.
 
 use crate::ids::MachineId;
 use crate::members::Members;
@@ -37,29 +37,29 @@ impl Members {
     }
 }
 
-/// The next thing to do so that a group gets other voters.
+/// Next step towards a group with other voters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Let a machine follow.
+    /// Add a machine as a learner.
     Learn(MachineId),
-    /// A machine that follows is not to.
+    /// Remove a learner.
     Forget(MachineId),
-    /// Go over to these voters.
+    /// Begin the joint configuration.
     Join {
-        /// Those that begin to vote.
+        /// New voters.
         add: Vec<MachineId>,
-        /// Those that cease to.
+        /// Voters that lose their vote.
         remove: Vec<MachineId>,
     },
     /// End the joint configuration.
     Leave,
-    /// Only another machine can go on: one of these.
+    /// Hand the lead over to one of these machines; only there can the change go on.
     HandOver(Vec<MachineId>),
 }
 
-/// What is to be done next at the leader, machine `own`, so that these machines are the voters and
-/// there is nobody else. `ready` tells whether a machine has caught up. Nothing if all is done, or
-/// somebody has to catch up first.
+/// Next step at the leader, machine `own`, towards a group with exactly these machines as voters.
+/// `ready` returns whether a machine has caught up. `None` if all is done, or a machine has to
+/// catch up first.
 pub(super) fn next_step(
     members: &Members,
     own: MachineId,
@@ -71,7 +71,7 @@ pub(super) fn next_step(
         (!heirs.is_empty()).then_some(Step::HandOver(heirs))
     };
     if members.is_joint() {
-        // Whoever leads must be there afterwards.
+        // The leader must be a member afterwards.
         let stays = members.voters.contains(&own);
         return if stays { Some(Step::Leave) } else { hand_over(&members.voters) };
     }
@@ -82,14 +82,15 @@ pub(super) fn next_step(
     if let Some(machine) = members.learners.iter().find(|machine| !wanted.contains(machine)) {
         return Some(Step::Forget(*machine));
     }
-    // Whoever leads goes last.
+    // The leader is removed last.
     let stays = |machine: &MachineId| *machine == own || wanted.contains(machine);
     let add: Vec<MachineId> =
         wanted.iter().copied().filter(|machine| !members.voters.contains(machine)).collect();
     let remove: Vec<MachineId> =
         members.voters.iter().copied().filter(|machine| !stays(machine)).collect();
     if !add.is_empty() || !remove.is_empty() {
-        // Those who stay may not be there: then there would be no majority of the new voters.
+        // The remaining voters may be unreachable: then there would be no majority of the new
+        // voters.
         let stay = members.voters.iter().filter(|machine| stays(machine));
         let voters: Vec<MachineId> = stay.chain(&add).copied().collect();
         let there = voters.iter().filter(|machine| **machine == own || ready(**machine)).count();
@@ -109,7 +110,7 @@ fn single(kind: ConfChangeType, machine: MachineId) -> ConfChangeSingle {
     change
 }
 
-/// A step as the library takes it; nothing if it is none for the log.
+/// Change for the library's log; `None` if the step needs no log entry.
 pub(super) fn change_of(step: &Step) -> Option<ConfChangeV2> {
     let mut change = ConfChangeV2::default();
     match step {
@@ -131,9 +132,9 @@ pub(super) fn change_of(step: &Step) -> Option<ConfChangeV2> {
     Some(change)
 }
 
-/// What goes with a change in the log: the library's own serialisation is never let near what may
-/// have come from outside. Nothing for [`Step::Leave`]; otherwise whether the configuration is
-/// joint, and for every machine what becomes of it and its number.
+/// Encodes a change for the log in our own format: bytes that may come from outside never reach the
+/// library's deserializer. Empty for [`Step::Leave`]; otherwise a flag for the joint configuration,
+/// and the new role and number of every machine.
 pub(super) fn encode(change: &ConfChangeV2) -> Vec<u8> {
     if change.changes.is_empty() {
         return Vec::new();
@@ -151,7 +152,7 @@ pub(super) fn encode(change: &ConfChangeV2) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
-/// Reads [`encode`]'s bytes.
+/// Decodes the bytes of [`encode`].
 pub(super) fn decode(bytes: &[u8]) -> Result<ConfChangeV2, Unreadable> {
     let mut change = ConfChangeV2::default();
     let Some((joint, rest)) = bytes.split_first() else { return Ok(change) };
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn nobody_goes_without_whom_there_would_be_no_majority() {
         let members = Members::of(machines(&[1, 2, 3]));
-        // The first one is not there, and perhaps never will be.
+        // The first one is unreachable, and perhaps for ever.
         assert_eq!(next(&members, 3, &[1, 3], &[2]), None);
         let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
         assert_eq!(next(&members, 3, &[2, 3], &[2]), Some(join));

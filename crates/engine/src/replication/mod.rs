@@ -1,20 +1,20 @@
-//! The replicated log of one shard: the consensus library behind an interface of our own.
+//! Replicated log of one shard: the consensus library behind an interface of our own.
 //!
-//! The group takes opaque payloads and gives them back in order once they are durable on a
-//! majority. It never does IO: what must be durable is handed out as [`Persist`], and the driver
-//! says when it is.
+//! The group takes opaque payloads and returns them in order once they are durable on a majority.
+//! It never does IO: it hands out data to write as [`Persist`], and the driver reports when they
+//! are durable.
 //!
-//! What must be durable before what, in the library's terms (`raft` 0.7, see its `Ready`):
-//! 1. entries and hard state of one `Persist` are written in one atomic batch;
-//! 2. only then is [`Group::persisted`] called, with the numbers in order; what a follower has to
-//!    say (that it has the entries, that it gives its vote) is given out after that, whereas a
-//!    leader's messages go at once: the entries are on their way to the followers' disks while they
-//!    are on their way to its own;
-//! 3. only entries that are given out by [`Group::committed`] are applied.
+//! The necessary order, in the library's terms (`raft` 0.7, see its `Ready`):
+//! 1. The driver writes entries and hard state of one `Persist` in one atomic batch.
+//! 2. Only then it calls [`Group::persisted`], with the numbers in order. A follower's messages
+//!    (that it has the entries, that it gives its vote) are released after that; a leader's
+//!    messages go at once, since the entries may reach the followers' disks and its own at the same
+//!    time.
+//! 3. Only entries that [`Group::committed`] returns are applied.
 //!
-//! The library measures time in ticks and draws nothing: it has an election time-out of one value,
-//! and [`Group::tick`] stands for election after a seeded number of them, so that candidates do not
-//! collide and runs repeat exactly.
+//! The library measures time in ticks and draws no random numbers: it has an election time-out of
+//! one value, and [`Group::tick`] stands for election after a seeded number of them, so that
+//! candidates do not collide and runs repeat exactly.
 //!
 //! This module knows nothing of data types, keys or transactions.
 
@@ -39,47 +39,48 @@ use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What a group wants to have on disk.
+/// Data of a group to make durable.
 #[derive(Clone, Debug, Default)]
 pub struct Persist {
     /// The group.
     pub group: ShardId,
-    /// Number to be given back to [`Group::persisted`].
+    /// Number for [`Group::persisted`].
     pub number: u64,
-    /// Entries to append; an entry with an index that is already there replaces it and all later
-    /// ones.
+    /// Entries to append; an entry with an existing index replaces that entry and all later ones.
     pub entries: Vec<Entry>,
     /// Term, vote and commit index, if they have changed.
     pub hard_state: Option<HardState>,
-    /// Whether promises to others hang on it, so that it must reach the disk itself.
+    /// Whether a promise to other replicas depends on the data, so that they must reach the disk
+    /// itself.
     pub must_sync: bool,
-    /// A durable snapshot that another replica has sent contains everything up to this index: the
-    /// whole log before is to be forgotten before `entries` are appended.
+    /// Last index of a durable snapshot that another replica has sent: the whole log before must be
+    /// forgotten before `entries` are appended.
     pub restored: Option<u64>,
 }
 
-/// What a start has read back from disk.
+/// Data that a start has read from disk.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// Index and term of the last entry in the snapshot that the state was restored from.
+    /// Index and term of the last entry in the snapshot from which the state was restored.
     pub snapshot: (u64, u64),
     /// Term, vote and commit index.
     pub hard_state: HardState,
     /// Entries after the snapshot, in order and without gaps.
     pub entries: Vec<Entry>,
-    /// The machines of the group as of the snapshot; none if they are those that founded it.
+    /// Members of the group as of the snapshot; none if they are its founders.
     pub members: Option<Members>,
-    /// What an earlier replica of the group on this machine has promised.
+    /// Promises of an earlier replica of the group on this machine.
     pub promises: Option<Promises>,
 }
 
-/// What a replica has said to others, and must not forget when its log is removed: if the machine is
-/// let in again, it would help to elect somebody who lacks what it has acknowledged.
+/// Promises of a replica to others, which the machine must keep when it removes the log: if the
+/// machine joined again without them, it might help to elect a leader that lacks entries which it
+/// has acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// Its term.
+    /// Term of the replica.
     pub term: u64,
-    /// Whom it has voted for in that term; 0 for nobody.
+    /// Machine that it has voted for in that term; 0 for none.
     pub vote: u64,
     /// Index and term of the last entry that it may have acknowledged.
     pub last: (u64, u64),
@@ -96,7 +97,7 @@ pub struct Committed {
     pub payload: bytes::Bytes,
 }
 
-/// The consensus library refused to go on, which is a broken invariant of the caller.
+/// Refusal of the consensus library to go on, which is a broken invariant of the caller.
 #[derive(Debug)]
 pub struct GroupError(String);
 
@@ -114,42 +115,42 @@ impl From<raft::Error> for GroupError {
     }
 }
 
-/// How many entries a machine that is to vote may lack.
+/// Most entries that a machine may lack when it becomes a voter.
 const CAUGHT_UP_ENTRIES: u64 = 1_000;
 
-/// A machine's place in a group.
+/// This machine's place in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// This machine.
     pub own: MachineId,
-    /// The machines that voted when the group was founded. Later ones are in the log.
+    /// Voters when the group was founded. Later ones are in the log.
     pub founders: Vec<MachineId>,
-    /// There are other machines, or may be one day.
+    /// Whether there are other machines, or may be one day.
     pub clustered: bool,
 }
 
 impl Membership {
-    /// A group of one, for ever.
+    /// Group of one machine, for ever.
     pub fn alone() -> Self {
         Self { own: MachineId(1), founders: vec![MachineId(1)], clustered: false }
     }
 
-    /// A machine of a group in a cluster, whether it is one of the founders or not.
+    /// Group in a cluster, of which this machine may be a founder or not.
     pub fn clustered(own: MachineId, founders: Vec<MachineId>) -> Self {
         Self { own, founders, clustered: true }
     }
 
-    /// Whether there is nobody to agree with, and never will be.
+    /// Whether this machine is the only member, for ever.
     pub fn is_alone(&self) -> bool {
         !self.clustered
     }
 }
 
-/// What is under way to the disk, and what may be said when it is there.
+/// Batch in flight to the disk, with the messages to release when it is durable.
 #[derive(Debug)]
 struct Outstanding {
     number: u64,
-    /// Whether something was handed out to be written; if not, it is done when those before it are.
+    /// Whether there is anything to write; if not, it is done when the batches before it are.
     written: bool,
     messages: Vec<Message>,
 }
@@ -159,9 +160,9 @@ pub struct Group {
     id: ShardId,
     pace: Pace,
     membership: Membership,
-    /// As of the last applied entry.
+    /// Members as of the last applied entry.
     members: Members,
-    /// Where the log changed them last, or later.
+    /// Index of the log's last change of members, or a later one.
     changed_at: u64,
     node: RawNode<MemoryLog>,
     outstanding: VecDeque<Outstanding>,
@@ -171,34 +172,34 @@ pub struct Group {
     messages: Vec<Message>,
     /// Snapshots that other replicas need.
     wanted: Vec<Message>,
-    /// A snapshot of another replica that is about to stand in the place of the log: the number of
-    /// the batch that makes it so, and the index.
+    /// Snapshot of another replica that is about to replace the log: the number of the batch that
+    /// does so, and the index.
     restoring: Option<(u64, u64)>,
-    /// The term in which this replica has applied an entry of that term's leader.
+    /// Term in which this replica has applied an entry of that term's leader.
     caught_up_in: u64,
-    /// The term in which this replica has made sure that the members are known to a majority.
+    /// Term in which this replica has made sure that a majority knows the members.
     settled_in: u64,
-    /// Term and index of the entry that does so when it is committed.
+    /// Term and index of the entry that makes sure of it when it is committed.
     settling: Option<(u64, u64)>,
     lease: Lease,
-    /// When it has ticked last.
+    /// Time of the last tick.
     ticked_us: Option<u64>,
     /// Ticks to wait beyond the election time-out before the next election.
     patience: usize,
-    /// Some of them have passed.
+    /// Whether some of them have passed.
     is_impatient: bool,
     stands_back: bool,
     random: u64,
-    /// What leaders were promised, maybe before this replica was started again.
+    /// Promises to leaders, maybe from before a restart of this replica.
     promise: Promise,
-    /// Index and term of what an earlier replica on this machine may have acknowledged: before that
-    /// is here again, this one takes no part in elections.
+    /// Index and term of the last entry that an earlier replica on this machine may have
+    /// acknowledged: until it is here again, this one takes no part in elections.
     owes: (u64, u64),
-    /// Nothing is to be done until somebody wakes it.
+    /// State of a sleeping replica; it has nothing to do until it is woken.
     asleep: Option<sleep::Asleep>,
-    /// How much is committed, as a leader has said with its entries.
+    /// Commit index, as the leader has reported it with its entries.
     told: u64,
-    /// The leader is to be woken, too.
+    /// Whether the leader must be woken, too.
     nudges: bool,
 }
 
@@ -221,9 +222,9 @@ impl fmt::Debug for Group {
 }
 
 impl Group {
-    /// A replica with what was read back from disk (nothing at all, at the first start), at the
-    /// monotonic time `mono_us`. A group of one makes itself leader: the first
-    /// [`Group::take_persist`] has the proof of that.
+    /// Creates a replica from the data that were read from disk (none at the first start), at the
+    /// monotonic time `mono_us`. A group of one machine elects itself: the first
+    /// [`Group::take_persist`] has the proof.
     pub fn new(
         id: ShardId,
         membership: Membership,
@@ -234,7 +235,7 @@ impl Group {
         Self::paced(Pace::default(), (id, membership), recovered, seed, mono_us)
     }
 
-    /// As [`Group::new`], with another way to count time.
+    /// Like [`Group::new`], with another pace.
     ///
     /// # Errors
     /// If the consensus library refuses.
@@ -260,18 +261,18 @@ impl Group {
             id: u64::from(membership.own.0),
             election_tick: pace.election_ticks,
             heartbeat_tick: pace.heartbeat_ticks,
-            // A range of one value: the library has no randomness of its own then. See [`Pace`].
+            // A range of one value leaves the library without randomness of its own. See [`Pace`].
             min_election_tick: 2 * pace.election_ticks,
             max_election_tick: 2 * pace.election_ticks + 1,
             applied,
             pre_vote: true,
             check_quorum: true,
-            // The library's batching of appends does not look at `max_size_per_msg`.
+            // The library's batching of appends ignores `max_size_per_msg`.
             batch_append: false,
             max_size_per_msg: 4 << 20,
             max_inflight_msgs: 256,
-            // Followers answer nobody: that an entry is committed they may hear with the next one, or
-            // the next heartbeat. Saying it at once would double the messages.
+            // Followers answer no clients, so they may learn of a commit with the next entry or
+            // heartbeat. A message at once would double the traffic.
             skip_bcast_commit: true,
             ..Config::default()
         };
@@ -315,8 +316,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Whether this replica leads the group and has applied everything that was committed before
-    /// it did.
+    /// Whether this replica leads the group and has applied all entries that were committed before
+    /// its lead.
     pub fn is_serving(&self) -> bool {
         self.is_leader() && self.caught_up_in == self.term() && self.committed.is_empty()
     }
@@ -336,22 +337,22 @@ impl Group {
         self.node.raft.term
     }
 
-    /// Whether as much is on its way to the disk as may be. What is proposed in the meantime goes
-    /// into a later [`Persist`].
+    /// Whether the limit of batches in flight to the disk is reached. Later proposals go into a
+    /// later [`Persist`].
     pub fn is_persisting(&self) -> bool {
         let most = if self.membership.is_alone() { 1 } else { PERSISTS_MAX };
         self.outstanding.iter().filter(|o| o.written).count() >= most
     }
 
-    /// Whether this replica may append to the log: it leads, and does not hand the lead over.
+    /// Whether this replica may append to the log: it leads, and is not handing the lead over.
     pub fn may_propose(&self) -> bool {
         self.is_leader() && self.node.raft.lead_transferee.is_none()
     }
 
     /// Begins to hand the lead over to another voter, which is elected as soon as it has the whole
-    /// log. Until then, or until the library has given it up, nothing may be proposed. Whether it
-    /// succeeds or not, this replica has no lease in this term any more, because the election does
-    /// not wait for the end of leases. Tells whether it was begun.
+    /// log. Until then, or until the library gives up, nothing may be proposed. In any case this
+    /// replica has no lease in this term any more, because the election does not wait for the end
+    /// of leases. Returns whether the handover has begun.
     ///
     /// Section 3.10 of Ongaro's thesis on Raft.
     pub fn transfer(&mut self, to: MachineId) -> bool {
@@ -370,8 +371,8 @@ impl Group {
         self.is_leader() && self.node.raft.lead_transferee.is_some()
     }
 
-    /// The voters that could take the lead over at once: those that were heard of lately, if any
-    /// has the whole log only those that have.
+    /// Voters that could take the lead over at once: those that have been heard of recently, and of
+    /// these only the ones with the whole log, if there are any.
     pub fn successors(&self) -> Vec<MachineId> {
         let last = self.node.raft.raft_log.last_index();
         let own = u64::from(self.membership.own.0);
@@ -390,24 +391,24 @@ impl Group {
         found
     }
 
-    /// Appends a payload to the log; gives its index.
+    /// Appends a payload to the log; returns its index.
     pub fn propose(&mut self, payload: Vec<u8>) -> Result<u64, GroupError> {
         self.rouse();
         self.node.propose(Vec::new(), payload)?;
         Ok(self.node.raft.raft_log.last_index())
     }
 
-    /// Takes a message of another replica. One that makes no sense is dropped.
+    /// Takes a message of another replica. An invalid one is dropped.
     ///
     /// # Errors
-    /// If this replica has said that it has entries which it has not.
+    /// If this replica has acknowledged entries that it does not have.
     pub fn step(&mut self, mono_us: u64, message: Message) -> Result<(), GroupError> {
-        // Whoever sends it need not be a member yet, as far as it is known here.
+        // The sender need not be a member yet, as far as this replica knows.
         if message.to != u64::from(self.membership.own.0) {
             return Ok(());
         }
         if self.restoring.is_some() && message.get_msg_type() == MessageType::MsgTimeoutNow {
-            // To stand for election would be too early: see [`Group::tick`].
+            // An election now would be too early: see [`Group::tick`].
             return Ok(());
         }
         let is_silent = lease::asks_for_vote(&message) && self.owes_entries();
@@ -415,7 +416,7 @@ impl Group {
             return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            // Comes with its contents, or not at all: see [`Group::restore`].
+            // Snapshots come together with their contents: see [`Group::restore`].
             return Ok(());
         }
         if self.lacks(&message)? {
@@ -430,42 +431,42 @@ impl Group {
         if message.term >= self.term() {
             self.promise.hear(mono_us, &message);
         }
-        // The library refuses what belongs to nobody; there is nothing to do about it.
+        // The library refuses messages that do not fit; there is nothing to do about it.
         let _ = self.node.step(message);
         Ok(())
     }
 
-    /// What is to be said to other replicas now.
+    /// Messages to other replicas.
     pub fn take_messages(&mut self) -> Vec<Message> {
         self.pump();
         let is_snapshot = |m: &mut Message| m.get_msg_type() == MessageType::MsgSnapshot;
         self.wanted.extend(self.messages.extract_if(.., is_snapshot));
-        // What a group begins with comes from nobody, and nobody wants to know.
+        // The answer to the initial snapshot, which has no sender, has no receiver.
         self.messages.retain(|message| message.to != raft::INVALID_ID);
         let mut messages = std::mem::take(&mut self.messages);
         self.tell_committed(&mut messages);
         messages
     }
 
-    /// Messages that tell another replica about the newest durable snapshot, which it needs with its
-    /// contents. [`Group::snapshot_sent`] says what became of it.
+    /// Messages that describe the newest durable snapshot to a replica that needs it with its
+    /// contents. [`Group::snapshot_sent`] reports the result.
     pub fn take_snapshots(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Another machine has a snapshot that it needed, or it could not be sent.
+    /// Notes whether a snapshot has reached another machine.
     pub fn snapshot_sent(&mut self, to: MachineId, ok: bool) {
         let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.node.report_snapshot(u64::from(to.0), status);
     }
 
-    /// Whether a snapshot of another replica can be taken now: nothing is on its way to the disk.
+    /// Whether a snapshot of another replica can be accepted now: nothing is in flight to the disk.
     pub fn may_restore(&self) -> bool {
         self.outstanding.is_empty() && self.held.is_empty() && self.restoring.is_none()
     }
 
-    /// Another replica has sent a snapshot, and it is durable here. Tells whether it is to stand in
-    /// the place of the log; if so, [`Group::restored`] says when the log is ready.
+    /// Takes a snapshot of another replica, which is durable here. Returns whether it will replace
+    /// the log; if so, [`Group::restored`] returns true when the log is ready.
     pub fn restore(&mut self, message: Message) -> bool {
         let is_for_us = message.get_msg_type() == MessageType::MsgSnapshot
             && message.to == u64::from(self.membership.own.0);
@@ -473,14 +474,14 @@ impl Group {
             return false;
         }
         self.asleep = None;
-        // The library refuses what belongs to nobody; there is nothing to do about it.
+        // The library refuses messages that do not fit; there is nothing to do about it.
         let _ = self.node.step(message);
         self.pump();
         self.restoring.is_some()
     }
 
-    /// The group begins here: its members begin with a snapshot that all of them have by
-    /// themselves, and that is durable here. Like [`Group::restore`] of one that nobody has sent.
+    /// Begins the group here, with a snapshot that each of its members has computed by itself and
+    /// that is durable here. Like [`Group::restore`] without a sender.
     pub fn begin(&mut self, index: u64, term: u64, members: &Members) -> bool {
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgSnapshot);
@@ -492,7 +493,7 @@ impl Group {
         self.restore(message)
     }
 
-    /// Asks for votes now, if no leader is known. Tells whether none is.
+    /// Asks for votes now, if no leader is known. Returns whether none is.
     pub fn stand(&mut self, mono_us: u64) -> bool {
         let none = self.node.raft.leader_id == raft::INVALID_ID;
         if none && self.may_restore() && self.promise.lets_stand(mono_us) {
@@ -502,7 +503,7 @@ impl Group {
         none
     }
 
-    /// The log is as the snapshot of another replica says, and durable so.
+    /// Whether the log has been replaced by the snapshot of another replica, durably.
     pub fn restored(&mut self) -> bool {
         let waits = |number| self.outstanding.iter().any(|o| o.number == number);
         let Some((_, index)) = self.restoring.filter(|(number, _)| !waits(*number)) else {
@@ -513,13 +514,13 @@ impl Group {
         true
     }
 
-    /// What is to be made durable now, after what was handed out before.
+    /// Next data to make durable, after those that were handed out before.
     pub fn take_persist(&mut self) -> Option<Persist> {
         self.pump();
         self.held.pop_front()
     }
 
-    /// What was handed out under `number` is durable.
+    /// Notes that the data handed out under `number` are durable.
     pub fn persisted(&mut self, number: u64) {
         let first = self.outstanding.front().map(|o| o.number);
         assert_eq!(first, Some(number), "batches become durable in order");
@@ -533,7 +534,8 @@ impl Group {
         self.pump();
     }
 
-    /// Lets the library work until it has nothing to say, or enough is on its way to the disk.
+    /// Runs the library until it has no output, or the limit of batches in flight to the disk is
+    /// reached.
     fn pump(&mut self) {
         while self.outstanding.len() < PERSISTS_MAX && self.node.has_ready() {
             let mut ready = self.node.ready();
@@ -561,7 +563,7 @@ impl Group {
             self.node.mut_store().append(&entries);
             self.node.advance_append_async(ready);
             self.committed.extend(committed);
-            // The library wants what comes with a snapshot to be synced.
+            // The library wants the data that come with a snapshot to be synced.
             let written = !entries.is_empty() || must_sync;
             if written {
                 let hard_state = self.unsaved.take();
@@ -569,7 +571,8 @@ impl Group {
                 let persist = Persist { group, number, entries, hard_state, must_sync, restored };
                 self.held.push_back(persist);
             } else if self.outstanding.is_empty() {
-                // A moved commit index alone is no promise to anybody; it goes with the next batch.
+                // A moved commit index alone is no promise to another replica; it goes with the
+                // next batch.
                 self.node.on_persist_ready(number);
                 self.messages.extend(messages);
                 continue;
@@ -578,10 +581,10 @@ impl Group {
         }
     }
 
-    /// The next entry that is durable on a majority.
+    /// Next entry that is durable on a majority.
     ///
     /// # Errors
-    /// If it does not read back, or the library refuses to go on.
+    /// If it cannot be decoded, or the library refuses to go on.
     pub fn committed(&mut self) -> Result<Option<Committed>, GroupError> {
         if self.committed.is_empty() {
             self.pump();
@@ -592,7 +595,7 @@ impl Group {
         if is_change {
             self.change_members(index, &context)?;
         } else if data.is_empty() {
-            // A leader's first entry of its term: everything before it is applied now.
+            // The first entry of the leader's term: everything before it is applied now.
             self.caught_up_in = term;
         }
         if self.settling == Some((term, index)) {
@@ -613,21 +616,20 @@ impl Group {
         self.lease.members_changed();
         (self.settled_in, self.settling) = (0, None);
         if self.is_leader() && !self.members.votes(self.membership.own) {
-            // The library expects of a leader that it has a part in the group.
+            // The library expects a leader to be a member of the group.
             let term = self.term();
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
         Ok(())
     }
 
-    /// The machines of the group, as of the last applied entry.
+    /// Members of the group, as of the last applied entry.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// Takes the next step so that these machines are the voters and there are no others, if this
-    /// replica leads and it is time for one. Tells which it was; [`Step::HandOver`] is left to the
-    /// caller.
+    /// Takes the next step towards a group with exactly these machines as voters, if this replica
+    /// leads and a step is due. Returns the step; [`Step::HandOver`] is left to the caller.
     pub fn go_towards(&mut self, wanted: &[MachineId]) -> Result<Option<Step>, GroupError> {
         if !self.may_propose() || self.node.raft.has_pending_conf() || !self.committed.is_empty() {
             return Ok(None);
@@ -638,12 +640,12 @@ impl Group {
         let ready = |machine: MachineId| {
             let found = progress.get(u64::from(machine.0));
             found.is_some_and(|p| {
-                // It has answered: what it has is known. (After a snapshot it is sent nothing, and does not
-                // count as following, before there is a new entry.)
+                // It has answered, so its progress is known. (After a snapshot the leader sends it
+                // nothing, and it does not count as following, before there is a new entry.)
                 let has_all = p.matched == last;
                 let follows = machine == own || p.state == ProgressState::Replicate || has_all;
-                // A machine that was in the group before has by then what it had then, so that it
-                // votes, and it is known that the answer is not its earlier replica's.
+                // A machine that was a member before has at least the entries that it had then, so
+                // that it may vote, and the progress is certainly not that of its earlier replica.
                 let is_back = machine == own || p.matched >= self.changed_at;
                 follows && is_back && p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last
             })
@@ -659,8 +661,8 @@ impl Group {
         Ok(Some(step))
     }
 
-    /// Sees to it that a majority has it on disk that the last change of the members is committed: by
-    /// an entry that is sent after this replica knew it, and with that knowledge.
+    /// Makes a majority store on disk that the last change of members is committed: by an entry
+    /// that is sent, with that knowledge, after this replica knew it.
     fn settle(&mut self) -> Result<(), GroupError> {
         let term = self.term();
         if !self.is_settled() && self.settling.is_none_or(|(of, _)| of != term) {
@@ -670,37 +672,38 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the members are about to be others: such an entry is in the log. Only a leader can tell.
+    /// Whether a change of members is in progress: its entry is in the log. Only a leader knows.
     pub fn is_changing_members(&self) -> bool {
         self.members.is_joint() || self.node.raft.has_pending_conf()
     }
 
-    /// Whether the group can do without the machines that were members before, even if all of it
-    /// is started again. Only a leader can tell.
+    /// Whether the group can do without its former members, even after a restart of all machines.
+    /// Only a leader knows.
     pub fn is_settled(&self) -> bool {
         self.is_leader() && self.settled_in == self.term()
     }
 
-    /// What this replica has said to others.
+    /// Promises of this replica to others.
     pub fn promises(&self) -> Promises {
         let raft = &self.node.raft;
         let last = if self.owes_entries() { self.owes } else { self.last() };
         Promises { term: raft.term, vote: raft.vote, last }
     }
 
-    /// Whether an earlier replica on this machine may have acknowledged what this one has not.
+    /// Whether an earlier replica on this machine may have acknowledged entries that this one
+    /// lacks.
     fn owes_entries(&self) -> bool {
         let ((owed, of), (index, term)) = (self.owes, self.last());
         (of, owed) > (term, index)
     }
 
-    /// Index and term of the last entry in the log, whether it is committed or not.
+    /// Index and term of the last entry in the log, committed or not.
     pub fn last(&self) -> (u64, u64) {
         let log = &self.node.raft.raft_log;
         (log.last_index(), log.last_term())
     }
 
-    /// Whether some machine needs a newer snapshot than there is.
+    /// Whether some machine needs a newer snapshot than the newest one.
     pub fn take_wants_snapshot(&self) -> bool {
         self.node.store().take_wants_snapshot()
     }
@@ -710,13 +713,13 @@ impl Group {
         self.is_leader() && self.lease.left_us(self.term(), mono_us) > 0
     }
 
-    /// Whether it is time for a round if the lease is not to end.
+    /// Whether a round is due to keep the lease.
     pub fn should_renew(&self, mono_us: u64) -> bool {
         self.is_leader() && self.lease.should_renew(self.term(), mono_us)
     }
 
-    /// Asks the other replicas whether this one still leads; gives the number of the round.
-    /// [`Group::confirmed`] reaches it when a majority has said so.
+    /// Asks the other replicas whether this one still leads; returns the number of the round.
+    /// [`Group::confirmed`] reaches it when a majority has confirmed.
     pub fn begin_round(&mut self, mono_us: u64) -> u64 {
         self.rouse();
         let (number, context) = self.lease.begin(self.term(), mono_us);
@@ -724,7 +727,7 @@ impl Group {
         number
     }
 
-    /// The newest round of [`Group::begin_round`] in which a majority has confirmed the lead.
+    /// Newest round of [`Group::begin_round`] that a majority has confirmed.
     pub fn confirmed(&self) -> u64 {
         self.lease.confirmed()
     }
@@ -735,15 +738,15 @@ impl Group {
         (index, self.node.store().term_of(index).unwrap_or(0))
     }
 
-    /// A durable snapshot contains everything up to `index`. Forgets entries that nobody needs any
-    /// more; gives the last index that is forgotten. `is_short`: memory is short, so that what other
-    /// replicas may still need goes, too: they get the snapshot.
+    /// Notes a durable snapshot of everything up to `index`. Forgets entries that are not needed
+    /// any more; returns the last forgotten index. `is_short`: memory is short, so that entries
+    /// which other replicas may still need go, too: those replicas get the snapshot.
     pub fn compact(&mut self, index: u64, is_short: bool) -> u64 {
         let keep_some = !self.membership.is_alone() && !is_short;
         self.node.mut_store().compact(index, keep_some)
     }
 
-    /// Memory that the log takes, about.
+    /// Approximate memory of the log.
     pub fn log_bytes(&self) -> u64 {
         self.node.store().bytes()
     }

@@ -1,22 +1,23 @@
-//! How a group counts time: how long a tick is, and after how many of them what happens.
+//! Pace of a group: the length of its ticks, and the number of ticks until each event.
 //!
-//! The library draws nothing: it stands for election after a time-out of one value, which is twice as
-//! long as the one that its promises and its check of the quorum go by. When a replica really stands
-//! is drawn here, from a seed, between the two.
+//! The library draws no random numbers: it stands for election after a time-out of one value, which
+//! is twice as long as the one for its promises and its check of the quorum. The actual time at
+//! which a replica stands is drawn here, from a seed, between the two.
 
 use super::Group;
 use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_US, TICK_US_MAX, TICK_US_MIN};
 use raft::StateRole;
 
-/// How a replica counts time. Replicas of a group may differ in how long their ticks are; a leader
-/// with long ticks is then taken for lost by those with short ones, and no more than that.
+/// Pace of a replica. Replicas of a group may have ticks of different lengths; the worst result is
+/// that those with short ticks take a leader with long ones for lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Microseconds between two ticks.
     pub tick_us: u64,
     /// Ticks between two heartbeats of a leader.
     pub heartbeat_ticks: usize,
-    /// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
+    /// Ticks without a leader after which a follower stands for election (up to twice as many,
+    /// drawn at random).
     pub election_ticks: usize,
 }
 
@@ -27,16 +28,16 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The default with ticks of another length: the election time-out is at least as long as this, in
+    /// Default pace with ticks of another length: the election time-out is at least this long, in
     /// microseconds, and longer by less than a microsecond for each tick.
     pub fn of_election(election_us: u64) -> Self {
         let usual = Self::default();
         Self { tick_us: election_us.div_ceil(usual.election_ticks as u64 - 1), ..usual }
     }
 
-    /// The election time-out, in microseconds: the least time in which a follower that has heard a
-    /// leader takes it for lost. It is a tick less than their number says, because one may come at
-    /// once after that.
+    /// Election time-out, in microseconds: the least time in which a follower that has heard a
+    /// leader takes it for lost. It is one tick less than their number, because one may come right
+    /// after the leader's message.
     pub fn election_us(self) -> u64 {
         (self.election_ticks as u64 - 1) * self.tick_us
     }
@@ -46,24 +47,23 @@ impl Pace {
         self.heartbeat_ticks as u64 * self.tick_us
     }
 
-    /// Ticks after which a replica that has stood for election in vain does so again (up to twice as
-    /// many, drawn): enough for votes to come from far away.
+    /// Ticks after which a candidate without success stands again (up to twice as many, drawn at
+    /// random): enough for votes from distant machines.
     fn retry_ticks(self) -> usize {
         (self.election_ticks / 2).max(1)
     }
 
-    /// How many more ticks a replica that stands back waits before it stands for election.
+    /// Additional ticks for which a replica that stands back waits before it stands for election.
     fn stand_back_ticks(self) -> usize {
         3 * self.election_ticks
     }
 }
 
 impl Group {
-    /// One tick has passed; see [`Pace::tick_us`]. At least that much time must lie between two
-    /// calls.
+    /// Takes one tick; see [`Pace::tick_us`]. At least that much time must lie between two calls.
     pub fn tick(&mut self, mono_us: u64) {
-        // While a snapshot is about to stand in the place of the log, there is neither what was in the log
-        // nor what comes behind the snapshot: the library would look for it if it stood for election.
+        // While a snapshot is about to replace the log, the library can read neither the old
+        // entries nor those after the snapshot, which an election would need.
         if self.is_asleep() || self.owes_entries() || self.restoring.is_some() {
             return;
         }
@@ -72,9 +72,9 @@ impl Group {
         let raft = &mut self.node.raft;
         let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
         if in_vain && !self.stands_back {
-            // It has stood for election in vain, most likely because another did at the same time.
-            // It has waited for a leader already, and promises nothing to anybody: so it tries
-            // again sooner than it tried at first.
+            // It has stood without success, most likely because another candidate did at the same
+            // time. It has waited for a leader already, and has promised nothing, so it stands
+            // again sooner than it stood at first.
             let (least, retry) = (pace.election_ticks - pace.retry_ticks(), pace.retry_ticks());
             raft.election_elapsed = raft.election_elapsed.max(least);
             self.patience %= retry;
@@ -82,15 +82,15 @@ impl Group {
         let waits = self.node.raft.state != StateRole::Leader;
         let is_due = self.node.raft.election_elapsed + 1 >= pace.election_ticks;
         if waits && !is_due && self.is_impatient {
-            // A leader was heard in the meantime: the next wait is as long as any.
+            // A leader was heard in the meantime: the next wait has full length.
             self.draw_patience();
         }
         let raft = &mut self.node.raft;
         if waits && is_due {
             if self.patience > 0 || !self.promise.lets_stand(mono_us) {
                 (self.patience, self.is_impatient) = (self.patience.saturating_sub(1), true);
-                // For the library the leader is lost now all the same: somebody else may be less
-                // patient, and needs this vote, unless it is promised for longer.
+                // For the library the leader is lost now all the same: another replica may be less
+                // patient and need this vote, unless it is promised for longer.
                 raft.election_elapsed = pace.election_ticks;
                 return;
             }
@@ -101,20 +101,20 @@ impl Group {
         self.node.tick();
         let stood_still = before_us.is_some_and(|us| mono_us >= us + 2 * pace.tick_us);
         if stood_still && self.node.raft.heartbeat_elapsed() > 0 {
-            // Ticks that were missed are not made up for, so the next heartbeat would come late by
-            // what had to pass of them before the pause; others may be about to stand by then. (Only
-            // a leader says anything here.)
+            // Missed ticks are not made up for, so the next heartbeat would be late by the ticks
+            // that remained before the pause; other replicas may be about to stand by then. (Only a
+            // leader sends anything here.)
             self.node.ping();
         }
     }
 
-    /// How it counts time.
+    /// Pace of this replica.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// Counts in ticks of another length from now on, as near to it as limits let. What was promised
-    /// to others, or by them, stays as it was.
+    /// Sets the length of ticks, as near as limits allow. Promises in both directions keep their
+    /// times.
     pub fn set_tick(&mut self, tick_us: u64) {
         self.pace.tick_us = tick_us.clamp(TICK_US_MIN, TICK_US_MAX);
         self.lease.set_pace(self.pace);

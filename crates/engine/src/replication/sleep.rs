@@ -1,26 +1,26 @@
-//! Groups that have nothing to do sleep: their leader sends no heartbeats, and their followers wait
-//! for none.
+//! Sleep of idle groups: their leader sends no heartbeats, and their followers wait for none.
 //!
-//! A leader puts its group to sleep when every member has, and knows to be committed, all that is in
-//! the log. A follower agrees only if it sees the same. From then on it takes the leader to be there
-//! as long as the leader's *machine* is heard of; somebody else watches that, once for all groups.
-//! Whatever happens to the group wakes it: a proposal, a question about the lead, a message of
-//! another replica. A follower that is woken by anybody but its leader lets the leader know.
+//! A leader puts its group to sleep when every member has all entries of the log and knows that
+//! they are committed. A follower agrees only if it sees the same. From then on it takes the leader
+//! to be alive as long as the leader's *machine* is; the node watches machines, once for all
+//! groups. Everything that happens to the group wakes it: a proposal, a question about the lead, a
+//! message of another replica. A follower that is woken by another replica than its leader informs
+//! the leader.
 //!
-//! Nothing that Raft promises rests on anybody being awake. What a follower owes to a leader's lease
-//! is counted in time that has really passed, asleep or not: see [`Group::wake`]. The same is known
-//! as quiescence (CockroachDB) and hibernation (TiKV).
+//! No guarantee of Raft depends on a replica being awake. The promises of a follower to a leader's
+//! lease count real time, asleep or not: see [`Group::wake`]. The technique is known as quiescence
+//! (CockroachDB) and hibernation (TiKV).
 
 use super::Group;
 use crate::ids::MachineId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, ProgressState, StateRole};
 
-/// Since when a replica sleeps.
+/// State of a sleeping replica.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asleep {
     since_us: u64,
-    /// Ticks since the leader was heard of, at that time.
+    /// Ticks since the last message of the leader, when the sleep began.
     elapsed: usize,
 }
 
@@ -30,19 +30,19 @@ impl Group {
         self.asleep.is_some()
     }
 
-    /// Whether there is nothing to be said, written or carried out.
+    /// Whether there is nothing to send, write or apply.
     pub fn is_idle(&self) -> bool {
         let said = self.messages.is_empty() && self.wanted.is_empty();
         said && self.is_done() && !self.node.has_ready()
     }
 
-    /// Whether there is nothing to be written or carried out.
+    /// Whether there is nothing to write or apply.
     fn is_done(&self) -> bool {
         let written = self.outstanding.is_empty() && self.held.is_empty();
         written && self.committed.is_empty() && self.restoring.is_none()
     }
 
-    /// Whether all of the log up to `index` is here, is all there is, and is carried out.
+    /// Whether the log ends with entry `index`, complete and applied.
     fn has_exactly(&self, index: u64) -> bool {
         let log = &self.node.raft.raft_log;
         (log.last_index(), log.committed, log.applied) == (index, index, index) && self.is_done()
@@ -62,8 +62,8 @@ impl Group {
         may && self.is_idle() && self.has_exactly(last) && raft.prs().iter().all(has_all)
     }
 
-    /// Puts the group to sleep, which [`Group::may_sleep`]. The others are to be told, with the term
-    /// and the index of the last entry.
+    /// Puts the group to sleep; [`Group::may_sleep`] must hold. Returns the replicas to inform,
+    /// with the term and the index of the last entry.
     pub fn sleep(&mut self, mono_us: u64) -> Vec<MachineId> {
         self.asleep = Some(Asleep { since_us: mono_us, elapsed: 0 });
         let own = u64::from(self.membership.own.0);
@@ -74,8 +74,8 @@ impl Group {
         others
     }
 
-    /// The leader of `term` says that the log ends with entry `index`, that all of it is committed,
-    /// and that it will say nothing more for now. Tells whether this replica sleeps; if not, the
+    /// Takes the message of the leader of `term` that the log ends with entry `index`, all of it
+    /// committed, and that the leader sleeps now. Returns whether this replica sleeps; if not, the
     /// leader must not either.
     pub fn fall_asleep(&mut self, mono_us: u64, from: MachineId, term: u64, index: u64) -> bool {
         self.pump();
@@ -89,12 +89,12 @@ impl Group {
         fits
     }
 
-    /// Wakes this replica; tells whether it slept. The leader's machine was silent for `silent_us`
-    /// until now (0 if it was not, or this replica leads).
+    /// Wakes this replica; returns whether it slept. The leader's machine was silent for
+    /// `silent_us` until now (0 if it was not, or this replica leads).
     ///
     /// A follower waits as long for the leader as if heartbeats had come until that silence began,
-    /// but never less than it has promised: no tick is counted that has not passed since it heard
-    /// the leader of this group.
+    /// but never less than it has promised: only ticks that have passed since it heard the leader
+    /// of this group are counted.
     pub fn wake(&mut self, mono_us: u64, silent_us: u64) -> bool {
         let Some(Asleep { since_us, elapsed }) = self.asleep.take() else { return false };
         self.ticked_us = None;
@@ -110,14 +110,14 @@ impl Group {
         true
     }
 
-    /// Something is about to be proposed or asked here.
+    /// Wakes this replica before a proposal or a question.
     pub(super) fn rouse(&mut self) {
         if self.asleep.take().is_some() {
             self.node.ping();
         }
     }
 
-    /// A message of another replica is about to be taken.
+    /// Wakes this replica before it takes a message of another one.
     pub(super) fn wake_for(&mut self, mono_us: u64, message: &Message) {
         if self.asleep.is_none() {
             return;
@@ -128,7 +128,7 @@ impl Group {
             MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse
         );
         if self.is_leader() && is_answer && !message.reject && message.term == raft.term {
-            // It was under way when the group fell asleep.
+            // This message was in flight when the group fell asleep.
             return;
         }
         if message.from != raft.leader_id {
@@ -137,7 +137,7 @@ impl Group {
         self.wake(mono_us, 0);
     }
 
-    /// The leader that is to be told that this replica was woken by somebody else, if there is one.
+    /// Leader to inform that another replica has woken this one, if there is one.
     pub fn take_nudge(&mut self) -> Option<MachineId> {
         let leader = self.node.raft.leader_id;
         let other = leader != INVALID_ID && leader != u64::from(self.membership.own.0);
@@ -145,8 +145,8 @@ impl Group {
         nudges.then_some(leader).and_then(|id| u16::try_from(id).ok().map(MachineId))
     }
 
-    /// The machine that leads the group, or this one, was not heard of, or is again: wakes this
-    /// replica if `machine` has a part in the group.
+    /// Wakes this replica if the leader's machine or this one was silent, or is heard of again, and
+    /// `machine` is a member of the group.
     pub fn doubt(&mut self, mono_us: u64, machine: MachineId, silent_us: u64) {
         let id = u64::from(machine.0);
         if self.asleep.is_none() || self.node.raft.prs().get(id).is_none() {

@@ -1,35 +1,35 @@
-//! How much of the log a replica has, beside what it is said to have: whether it could lead, whether it
-//! has forgotten something, and what a machine says that is back in a group.
+//! State of a replica relative to its group: whether it is up to date, whether its disk has lost
+//! acknowledged entries, and the correction of stale reports about a machine that has joined again.
 
 use super::{Group, GroupError};
 use crate::ids::MachineId;
 use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};
 
-/// How a replica stands to the others of its group.
+/// State of a replica relative to the others of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It leads, or follows a leader and has all that is committed, as far as it has been told.
+    /// Leads, or follows a leader and has all entries that it knows to be committed.
     Current,
-    /// It follows a leader, or is about to lead, and is not yet where the others are.
+    /// Follows a leader, or is about to lead, and has not caught up yet.
     Behind,
-    /// It knows of no leader.
+    /// Knows no leader.
     Leaderless,
 }
 
-/// What a leader knows of the other members.
+/// Figures of a leader about the other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followers {
-    /// Members that vote, the leader among them.
+    /// Voters, including the leader.
     pub voters: usize,
-    /// All others.
+    /// All other members.
     pub others: usize,
-    /// Those of them that take entries as they come, and were heard of lately.
+    /// Other members that accept entries as they come, and have been heard of recently.
     pub following: usize,
 }
 
 impl Group {
-    /// How this replica stands to the others.
+    /// State of this replica.
     pub fn standing(&self) -> Standing {
         if self.node.raft.leader_id == 0 {
             return Standing::Leaderless;
@@ -50,33 +50,33 @@ impl Group {
         let mut found = Followers { voters: self.members.voters.len(), ..Followers::default() };
         for (_, progress) in others {
             found.others += 1;
-            // It takes entries as they come, and was heard of lately.
+            // It accepts entries as they come, and has been heard of recently.
             let follows = progress.state == ProgressState::Replicate && progress.recent_active;
             found.following += usize::from(follows);
         }
         Some(found)
     }
 
-    /// The replica that leads, as far as it is known here.
+    /// Leader, as far as this replica knows.
     pub fn leader(&self) -> Option<MachineId> {
         let leader = u16::try_from(self.node.raft.leader_id).ok();
         leader.filter(|leader| *leader != 0).map(MachineId)
     }
 
-    /// A sign of life says in `commit` only how much of what is committed the follower has. How much
-    /// there is it says in a field that the library leaves empty: a follower that needs a snapshot gets
-    /// no entries for as long as that takes.
+    /// Adds the leader's commit index to heartbeats. Their field `commit` only has the part that
+    /// the follower is known to have. A follower that needs a snapshot gets no entries for as long
+    /// as that takes, so the whole index goes into a field that the library leaves empty.
     pub(super) fn tell_committed(&self, messages: &mut [Message]) {
         let committed = self.node.raft.raft_log.committed;
         let is_beat = |m: &&mut Message| m.get_msg_type() == MessageType::MsgHeartbeat;
         messages.iter_mut().filter(is_beat).for_each(|message| message.index = committed);
     }
 
-    /// Notes how much is committed, which a leader says with its entries and its signs of life.
+    /// Notes the commit index that a leader sends with its entries and heartbeats.
     pub(super) fn hear_committed(&mut self, message: &Message) {
         let committed = match message.get_msg_type() {
             MessageType::MsgAppend => message.commit,
-            // Nothing, from builds that do not say it.
+            // 0 from builds that do not send it.
             MessageType::MsgHeartbeat => message.index,
             _ => return,
         };
@@ -85,10 +85,10 @@ impl Group {
         }
     }
 
-    /// A leader says with each sign of life how much of what is committed this replica has said to
-    /// have. If that is more than there is, and more than the machine knows to have had, its disk is
-    /// not the one that it has written to, and whatever else it has promised is forgotten as well: it
-    /// must not go on.
+    /// Whether this replica has lost entries: each heartbeat of a leader has the index of the
+    /// committed entries that this replica has acknowledged. If that exceeds both the log and the
+    /// machine's record of former acknowledgements, the disk is not the one that was written to.
+    /// Any other promise on it is lost as well, so the replica must not go on.
     pub(super) fn lacks(&self, message: &Message) -> Result<bool, GroupError> {
         let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
         let (last, _) = self.last();
@@ -104,9 +104,9 @@ impl Group {
         Ok(lacks)
     }
 
-    /// The machine was taken out of the group, has removed what it had, and is back, and the last word
-    /// of its earlier replica has arrived after it came back: the leader takes that for what the
-    /// present one has. It hears that this is not so.
+    /// Corrects the leader's view of a machine that has left the group, removed its replica and
+    /// joined again: a last message of the earlier replica has arrived after the return, and the
+    /// leader takes it for the state of the present one.
     pub(super) fn say_what_is_here(&mut self, message: &Message) {
         let mut answer = Message::default();
         answer.set_msg_type(MessageType::MsgAppendResponse);
@@ -116,9 +116,9 @@ impl Group {
         self.messages.push(answer);
     }
 
-    /// Whether a follower has less than it had said, which is forgotten then. (Connections keep the
-    /// order of messages. If a late one were taken for this, the follower would be asked again what it
-    /// has, and nothing worse.)
+    /// Whether a follower has fewer entries than it has acknowledged; if so, the acknowledgement is
+    /// forgotten. (Connections keep the order of messages. If a late message were taken for this,
+    /// the follower would be asked again for its state, and nothing worse.)
     pub(super) fn has_begun_anew(&mut self, message: &Message) -> bool {
         let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse;
         if !(is_answer && message.reject && self.is_leader() && message.term == self.term()) {

@@ -1,5 +1,5 @@
-//! Gateways and shards in one memory. Messages between two parties stay in order; everything else
-//! happens in an order that a seed decides.
+//! Gateways and shards in one memory. Messages between two parties stay in order; a seed decides
+//! the order of all other events.
 #![allow(dead_code)]
 
 use adt::{ArgBuf, Reply};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// A client: its gateway and its session.
 pub type Client = (usize, SessionId);
 
-/// Sizes and conditions.
+/// Sizes and conditions of a world.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub gateways: u16,
@@ -30,7 +30,7 @@ impl Default for Shape {
     }
 }
 
-/// A server.
+/// One server.
 pub struct World {
     pub gateways: Vec<Gateway>,
     pub shards: Vec<Shard>,
@@ -148,7 +148,7 @@ impl World {
         self.collect();
     }
 
-    /// Sends a command, lets everything settle and gives the one reply that came.
+    /// Sends a command, runs everything that needs no time, and returns the single reply.
     pub fn call(&mut self, client: Client, line: &str) -> Reply {
         self.send(client, line);
         self.run();
@@ -157,7 +157,7 @@ impl World {
         replies.into_iter().next().expect("one reply")
     }
 
-    /// The replies that have come since the last time.
+    /// Replies since the last call.
     pub fn take(&mut self, client: Client) -> Vec<Reply> {
         self.replies.remove(&client).into_iter().flatten().collect()
     }
@@ -194,7 +194,7 @@ impl World {
                         self.gateways[g].admin_done(self.now, session, Reply::Ok);
                     }
                     Output::Foreign { .. } => {}
-                    // Nobody here is a client of the coordination service.
+                    // No client here uses the coordination service.
                     Output::Coordination { .. } => {}
                 }
             }
@@ -232,7 +232,7 @@ impl World {
         steps
     }
 
-    /// Does one of the things that can happen now. Tells whether there was any.
+    /// Executes one possible event. Returns whether there was any.
     pub fn step(&mut self) -> bool {
         let steps = self.steps();
         if steps.is_empty() {
@@ -293,7 +293,7 @@ impl World {
         true
     }
 
-    /// Lets everything happen that can happen without time passing.
+    /// Runs all events that need no time.
     pub fn run(&mut self) {
         for _ in 0..1_000_000 {
             if !self.step() && !self.fire_due(200_000) {
@@ -303,7 +303,7 @@ impl World {
         panic!("the world does not come to rest");
     }
 
-    /// Timers of repetitions (not of long waits) are due after a little time.
+    /// Fires a timer that is due within a little time (timers of repetitions, not of long waits).
     fn fire_due(&mut self, within_us: u64) -> bool {
         let next = self.gateways.iter().filter_map(Gateway::next_timeout).min();
         let Some(at) = next.filter(|at| *at <= self.now.mono_us + within_us) else { return false };
@@ -353,7 +353,7 @@ pub fn talk(world: &mut World, client: Client, script: &str) {
     }
 }
 
-/// A world with one client that has said these lines.
+/// World with one client that has sent these lines.
 pub fn with_client(script: &str) -> (World, Client) {
     let mut world = World::new(Shape::default());
     let client = world.open(0);

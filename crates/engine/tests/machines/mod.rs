@@ -1,4 +1,4 @@
-//! Machines of a replicated log that do what a dialogue says, and tell what comes of it.
+//! Machines of a replicated log that execute the lines of a dialogue and report the results.
 
 use engine::ids::{MachineId, ShardId};
 use engine::limits::TICK_US;
@@ -7,7 +7,7 @@ use engine::replication::{Group, Membership, Persist, Promises, Recovered, Step}
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a machine has on its disk.
+/// Content of a machine's disk.
 #[derive(Default)]
 struct Disk {
     hard_state: HardState,
@@ -19,10 +19,10 @@ struct Disk {
 struct Machine {
     group: Group,
     disk: Disk,
-    /// On its way to the disk.
+    /// Writes in flight to the disk.
     writing: VecDeque<Persist>,
     inbox: VecDeque<Message>,
-    /// The library's messages about snapshots that others need.
+    /// Messages of the library about snapshots for other machines.
     snapshots: Vec<Message>,
 }
 
@@ -36,7 +36,7 @@ pub struct World {
 }
 
 impl World {
-    /// Does what a line says; gives what comes of it.
+    /// Executes a line; returns the results.
     pub fn obey(&mut self, command: &str) -> Vec<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let number = |word: &str| word.parse::<u16>().ok();
@@ -86,7 +86,7 @@ impl World {
             }
             ["synced"] => self.synced(own),
             ["restarts", "without", "its", "disk"] => self.start(own, Disk::default(), None),
-            // Its replica was removed, and the machine remembers what it has promised.
+            // The replica was removed, and the machine has kept its promises.
             ["is", "made", "anew"] => {
                 let promises = self.machine(own).group.promises();
                 self.start(own, Disk::default(), Some(promises));
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Everything that a machine does after it was told something.
+    /// Runs a machine until it has no more output.
     fn drain(&mut self, own: u16) {
         let machine = self.machine(own);
         let mut lines = Vec::new();
@@ -222,7 +222,7 @@ impl World {
             if idle && heard == 0 {
                 break;
             }
-            // What they say is left out; what they carry out counts.
+            // The messages are left out; applied entries count.
             let counts = |line: &String| line.contains("carries out") || line.contains("needs");
             let said = self.told.split_off(before);
             self.told.extend(said.into_iter().filter(counts));
@@ -239,7 +239,7 @@ impl World {
         self.told.push(format!("up to {index}/{term}; entries up to {forgotten} are forgotten"));
     }
 
-    /// The contents have come and are on the disk.
+    /// Delivers the contents of a snapshot to the disk.
     fn get_snapshot(&mut self, own: u16, from: u16) {
         let sender = self.machine(from);
         let place = sender.snapshots.iter().position(|message| message.to == u64::from(own));
