@@ -1,6 +1,6 @@
-//! The file of a backup: written piece by piece, read as a whole, and made a data directory of.
+//! Backup files: written piece by piece, read as a whole, and turned into a data directory.
 //!
-//! A file has its name only when it is complete and durable; until then it is called `.part`.
+//! A file gets its name only when it is complete and durable; until then it is called `.part`.
 
 pub mod restore;
 #[cfg(test)]
@@ -20,42 +20,42 @@ use wire::backup::{About, BEGINNING_BYTES, Frame, VERSION, beginning, decode, en
 use wire::backup::{frame_len, version_of};
 use wire::snapshot::{FRAME_HEADER_BYTES, SnapshotFormat};
 
-/// Why a backup cannot be written or read.
+/// Reason why a backup cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file system refuses.
+    /// The file system refuses an operation.
     #[error("{} cannot be {what}: {error}", path.display())]
     Io {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What was attempted.
+        /// Attempted operation.
         what: &'static str,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The file would be overwritten.
+    /// The file exists already.
     #[error("{} is there already: choose another name, or move it away", .0.display())]
     Exists(PathBuf),
-    /// The file is something else.
+    /// The file is not a backup.
     #[error("{} is no backup: `claret backup` writes them", .0.display())]
     Foreign(PathBuf),
-    /// Another version of the format.
+    /// The format is that of another version.
     #[error(
         "{} has version {found} of the format, and this version of claret reads {VERSION}: restore \
          it with the version that wrote it", path.display()
     )]
     Version {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: u32,
     },
-    /// The file is not whole.
+    /// The file is incomplete or damaged.
     #[error("{} is damaged ({what}): use another backup", path.display())]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: &'static str,
     },
 }
@@ -65,7 +65,7 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> BackupEr
     move |error| BackupError::Io { path, what, error }
 }
 
-/// A backup that is being written. Dropped before it is finished, it leaves nothing.
+/// Backup that is being written. If it is dropped before it is finished, it leaves no file.
 #[derive(Debug)]
 pub struct Backup {
     path: PathBuf,
@@ -78,8 +78,8 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Begins a file, which is called `.part` until it is finished. One that is there is not
-    /// overwritten, but for such a part.
+    /// Creates the file, which is called `.part` until it is finished. An existing `.part` is
+    /// overwritten, an existing backup is not.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -99,10 +99,10 @@ impl Backup {
         Ok(new)
     }
 
-    /// Makes sure that there is no such file, for it is not to be overwritten.
+    /// Checks that the file does not exist, because it must not be overwritten.
     ///
     /// # Errors
-    /// If it is there.
+    /// If it exists.
     pub fn check_new(path: &Path) -> Result<(), BackupError> {
         match path.exists() {
             true => Err(BackupError::Exists(path.to_owned())),
@@ -131,7 +131,8 @@ impl Backup {
         self.frame(&Frame::Piece { shard, bytes })
     }
 
-    /// Everything is there: makes the file durable, and gives it its name. Tells its length.
+    /// Finishes a complete backup: makes the file durable and renames it to its final name. Returns
+    /// its length.
     ///
     /// # Errors
     /// If that fails; there is no backup then.
@@ -151,16 +152,16 @@ impl Backup {
 impl Drop for Backup {
     fn drop(&mut self) {
         if !self.finished {
-            // There is nothing to be done about it here; it is not taken for a backup.
+            // An error here cannot be handled; the file is not mistaken for a backup.
             let _ = std::fs::remove_file(&self.part);
         }
     }
 }
 
-/// What is in a backup.
+/// Summary of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What it is of.
+    /// Origin of the backup.
     pub about: About,
     /// Length of the file.
     pub bytes: u64,
@@ -170,9 +171,9 @@ pub struct Contents {
     pub expiring: u64,
     /// Number of keys by type.
     pub types: BTreeMap<&'static str, u64>,
-    /// Request numbers whose outcome is remembered.
+    /// Number of request numbers with a remembered outcome.
     pub requests: u64,
-    /// The largest clock of a shard.
+    /// Largest clock of a shard.
     pub clock: u64,
     /// Timestamp of the last removal of a record.
     pub removed: u64,
@@ -186,10 +187,10 @@ impl Contents {
     }
 }
 
-/// Reads a file from its beginning to its end, and says what is in it.
+/// Reads a file from beginning to end and summarizes it.
 ///
 /// # Errors
-/// If it is not a whole backup of this version.
+/// If it is not a complete backup of this version.
 pub fn inspect(path: &Path) -> Result<Contents, BackupError> {
     let mut contents = Contents::default();
     let (about, bytes) = read::<BackupError>(path, |_, part| {
@@ -207,7 +208,7 @@ pub fn inspect(path: &Path) -> Result<Contents, BackupError> {
     Ok(Contents { about, bytes, ..contents })
 }
 
-/// How far the snapshot of a shard was read.
+/// Progress of reading a shard's snapshot.
 #[derive(Default)]
 struct Stream {
     rest: Vec<u8>,
@@ -216,7 +217,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Takes a piece; gives the parts that are complete by it.
+    /// Takes a piece and returns the parts that it completes.
     fn take(&mut self, shard: ShardId, bytes: &[u8]) -> Result<Vec<SnapshotPart>, &'static str> {
         self.rest.extend_from_slice(bytes);
         let (mut parts, mut at) = (Vec::new(), 0);
@@ -251,7 +252,7 @@ impl Stream {
     }
 }
 
-/// Frames of a file, with the checksum of what was read.
+/// Frames of a file, with the checksum of the bytes read so far.
 struct Frames {
     file: BufReader<File>,
     checksum: crc32fast::Hasher,
@@ -279,7 +280,7 @@ impl Frames {
         Ok((Self { file, checksum, left: len - first.len() as u64, count: 0 }, len))
     }
 
-    /// The next frame, and the checksum of everything before it.
+    /// Next frame, and the checksum of everything before it.
     fn next(&mut self, path: &Path) -> Result<(Frame, u32), BackupError> {
         let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
         let before = self.checksum.clone().finalize();
@@ -303,8 +304,8 @@ impl Frames {
     }
 }
 
-/// Reads a file; `take` is handed every part of every shard's snapshot. What it was handed is worth
-/// something only if there is no error in the end. Gives what the backup is of, and its length.
+/// Reads a file and passes every part of every shard's snapshot to `take`. The parts are valid only
+/// if no error follows. Returns the origin of the backup and its length.
 fn read<E: From<BackupError>>(
     path: &Path,
     mut take: impl FnMut(ShardId, SnapshotPart) -> Result<(), E>,

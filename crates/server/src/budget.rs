@@ -1,13 +1,13 @@
-//! What all clients together make the server keep for them, besides records.
+//! Memory that the server keeps on behalf of all its clients together, besides records.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What something takes, or how much of it there is, in the whole process: each worker tells its part.
+/// Total over all workers of the process; each worker adds the changes of its own part.
 #[derive(Debug, Default)]
 pub struct Sum(AtomicUsize);
 
 impl Sum {
-    /// A part that was counted as `before` is to be counted as `now`.
+    /// Replaces a worker's part: `before` was counted so far, `now` is counted from here on.
     pub fn change(&self, before: usize, now: usize) {
         if now > before {
             self.0.fetch_add(now - before, Ordering::Relaxed);
@@ -16,17 +16,17 @@ impl Sum {
         }
     }
 
-    /// The sum.
+    /// Current total.
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What clients make the server keep, over all workers.
+/// Memory kept on behalf of clients, over all workers.
 #[derive(Debug, Default)]
 pub struct Budget {
-    /// Commands that have not come to their end.
+    /// Commands that have not been completed.
     pub inputs: Sum,
-    /// Replies that wait.
+    /// Replies that have not been sent.
     pub replies: Sum,
 }

@@ -1,4 +1,4 @@
-//! The clock that the state machines are told.
+//! Clock from which the workers read the time that they pass to the state machines.
 
 use adt::Timestamp;
 use engine::now::Now;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Reads wall clock and monotonic clock together.
+/// Reads the wall clock and the monotonic clock together.
 ///
-/// All copies of a clock tell one time, which never goes back and which is later than every
-/// timestamp that a shard of this process has given away (see [`Clock::raise`]).
+/// All clones of a clock agree on the time. It never goes back, and it is later than every
+/// timestamp that a shard of this process has issued (see [`Clock::raise`]).
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -23,12 +23,12 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock whose monotonic time begins now.
+    /// Creates a clock whose monotonic time begins now.
     pub fn new() -> Self {
         Self { origin: Instant::now(), floor_us: Arc::default() }
     }
 
-    /// The time.
+    /// Current time.
     #[inline]
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -39,8 +39,8 @@ impl Clock {
         }
     }
 
-    /// Makes sure that all shards give later timestamps than this one from now on. To be called
-    /// before anybody outside can learn that `latest` was given.
+    /// Makes all shards issue later timestamps than `latest` from now on. Must be called before
+    /// `latest` becomes visible outside this process.
     #[inline]
     pub fn raise(&self, latest: Timestamp) {
         self.floor_us.fetch_max(latest.after_us(), Ordering::Release);

@@ -1,7 +1,7 @@
-//! What a server is told: flags over a TOML file over defaults.
+//! Configuration: flags override a TOML file, which overrides the defaults.
 //!
-//! [`Settings`] is what was said, [`Options`] what it amounts to. Everything is checked before
-//! anything is touched.
+//! [`Settings`] holds the given values, [`Options`] the resulting configuration. Everything is
+//! checked before anything is touched.
 
 pub mod cluster;
 pub mod peer_tls;
@@ -30,21 +30,22 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// When a write is acknowledged.
+/// Condition for acknowledging a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When it is on the disk.
+    /// When it is durable on the disk.
     #[default]
     Always,
-    /// When it is written; the disk follows every second. A power failure may lose the last second.
+    /// When it is written to the file; the disk follows every second. A power failure may lose the
+    /// last second.
     Everysec,
-    /// At once. A crash loses everything since the last snapshot.
+    /// Immediately. A crash loses everything since the last snapshot.
     None,
 }
 
 impl Durability {
-    /// The name, as in the configuration.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -70,7 +71,7 @@ impl FromStr for Durability {
     }
 }
 
-/// A number of bytes, written as `1000`, `64kb`, `512mb`, `2gb` (powers of 1024, as in Redis).
+/// Number of bytes, written as `1000`, `64kb`, `512mb`, `2gb` (powers of 1024, as in Redis).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -110,7 +111,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Where TLS finds its things.
+/// Ports, certificates and keys of TLS.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSettings {
@@ -126,7 +127,7 @@ pub struct TlsSettings {
     pub client_ca: Option<PathBuf>,
 }
 
-/// A user with a password and rules.
+/// User with a password and rules.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserSettings {
@@ -134,14 +135,14 @@ pub struct UserSettings {
     pub name: String,
     /// Password.
     pub password: Option<Secret>,
-    /// Instead of a password: what `claret` would have made of it, an Argon2 string in PHC form.
+    /// Instead of a password: its Argon2 string in PHC form, as `claret` would generate it.
     pub password_hash: Option<String>,
-    /// Rules in the words of Redis' `ACL SETUSER`.
+    /// Rules in the syntax of Redis' `ACL SETUSER`.
     #[serde(default)]
     pub rules: Vec<String>,
 }
 
-/// What was said, in a file or by flags. What is absent was not said.
+/// Settings from a file or from flags; none for those that were not given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -151,37 +152,37 @@ pub struct Settings {
     pub bind: Option<IpAddr>,
     /// TCP port; 0 for any.
     pub port: Option<u16>,
-    /// TCP port for clients of the coordination service, which speak ZooKeeper's protocol; 0 for any.
+    /// TCP port for clients of the coordination service, which use ZooKeeper's protocol; 0 for any.
     pub zookeeper_port: Option<u16>,
-    /// The shortest time for which sessions there may be silent, in milliseconds.
+    /// Shortest session time-out of these clients, in milliseconds.
     pub zookeeper_min_session_timeout_ms: Option<i32>,
-    /// The longest.
+    /// Longest session time-out of these clients, in milliseconds.
     pub zookeeper_max_session_timeout_ms: Option<i32>,
-    /// Over how many shards the tree is spread that they share.
+    /// Number of shards over which their tree is spread.
     pub zookeeper_shards: Option<u16>,
-    /// Most connections there from one address; 0 for no limit.
+    /// Limit on their connections from one address; 0 for no limit.
     pub zookeeper_connections_per_address: Option<usize>,
-    /// How often it is looked for containers and nodes whose time has come, in milliseconds.
+    /// Interval between searches for expired nodes and empty containers, in milliseconds.
     pub zookeeper_container_check_ms: Option<u64>,
     /// Number of shards.
     pub shards: Option<u16>,
     /// Number of worker threads.
     pub workers: Option<u16>,
-    /// When a write is acknowledged.
+    /// Condition for acknowledging a write.
     pub durability: Option<Durability>,
     /// Concurrency control, by name; see [`Concurrency::named`].
     pub cc: Option<String>,
-    /// How pipelines keep their order across shards, by name; see [`Order::named`].
+    /// Method that keeps the order of pipelines across shards, by name; see [`Order::named`].
     pub order: Option<String>,
-    /// How long an interactive transaction may send nothing while others wait for it; 0 for no limit.
+    /// Limit on the silence of an interactive transaction while others wait for it; 0 for no limit.
     pub transaction_idle_timeout: Option<Period>,
-    /// How long one may last while others wait for it.
+    /// Limit on the duration of an interactive transaction while others wait for it.
     pub transaction_timeout: Option<Period>,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub maxmemory: Option<Bytes>,
-    /// Memory for logs, beside that for the data.
+    /// Memory for logs, besides that for the data.
     pub maxmemory_log: Option<Bytes>,
-    /// Most client connections.
+    /// Limit on client connections.
     pub maxclients: Option<usize>,
     /// Password of the user `default`.
     pub password: Option<Secret>,
@@ -189,27 +190,28 @@ pub struct Settings {
     pub users: Vec<UserSettings>,
     /// TLS.
     pub tls: Option<TlsSettings>,
-    /// Serve other machines without encryption.
+    /// Whether to serve other machines without encryption.
     pub insecure: Option<bool>,
     /// TCP port of `/metrics`, `/health`, `/ready` and `/console`.
     pub metrics_port: Option<u16>,
-    /// What the probe of a cluster may do.
+    /// Permissions of the probe of a cluster.
     pub synchrony: Option<Mode>,
-    /// Folder for every single measurement of the probe.
+    /// Folder for the probe's single measurements.
     pub synchrony_dir: Option<PathBuf>,
-    /// For how many days they stay there one by one.
+    /// Days for which single measurements are kept.
     pub synchrony_keep_days: Option<u16>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: Option<Bytes>,
-    /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
+    /// Least severe level that is written to standard error: `error`, `warn`, `info`, `debug` or
+    /// `trace`.
     pub log_level: Option<String>,
-    /// How long a request waits for its shard to have a leader, in milliseconds.
+    /// Time for which a request waits for its shard to have a leader, in milliseconds.
     pub leader_wait_ms: Option<u64>,
-    /// The cluster that the server belongs to.
+    /// Cluster that the server belongs to.
     pub cluster: ClusterSettings,
 }
 
-/// What is wrong with what was said.
+/// Error in the settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -233,7 +235,7 @@ impl Settings {
             .map_err(|error| ConfigError::new(format!("in {}: {error}", path.display())))
     }
 
-    /// These settings, and `below` where these say nothing.
+    /// These settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             dir: self.dir.or(below.dir),
@@ -281,10 +283,10 @@ impl Settings {
     }
 }
 
-/// For how many days single measurements are kept.
+/// Days for which single measurements are kept by default.
 const KEEP_DAYS: u16 = 7;
 
-/// How a server is to run.
+/// Checked and complete configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Data directory.
@@ -295,33 +297,33 @@ pub struct Options {
     pub port: u16,
     /// TCP port for clients of the coordination service; 0 for any, none if they are not served.
     pub zookeeper_port: Option<u16>,
-    /// For how long their sessions may be silent, in milliseconds.
+    /// Permitted session time-outs of these clients, in milliseconds.
     pub zookeeper_session_timeout_ms: RangeInclusive<i32>,
-    /// Over how many shards their tree is spread when it is used for the first time.
+    /// Number of shards over which their tree is spread when it is first used.
     pub zookeeper_shards: u16,
-    /// Most connections of theirs from one address; 0 for no limit.
+    /// Limit on their connections from one address; 0 for no limit.
     pub zookeeper_connections_per_address: usize,
-    /// How often it is looked for containers and nodes whose time has come, in microseconds.
+    /// Interval between searches for expired nodes and empty containers, in microseconds.
     pub zookeeper_container_check_us: u64,
-    /// Number of shards, if it was said; an existing data directory knows its own.
+    /// Number of shards, if it was set; an existing data directory knows its own.
     pub shards: Option<u16>,
     /// Number of worker threads.
     pub workers: u16,
-    /// When a write is acknowledged.
+    /// Condition for acknowledging a write.
     pub durability: Durability,
     /// Concurrency control.
     pub concurrency: Concurrency,
     /// Name of the concurrency control.
     pub cc: String,
-    /// How pipelines keep their order across shards.
+    /// Method that keeps the order of pipelines across shards.
     pub order: Order,
-    /// How long interactive transactions may keep others waiting.
+    /// Time for which interactive transactions may keep others waiting.
     pub patience: Patience,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub memory_limit_bytes: u64,
-    /// Memory for logs, beside that for the data.
+    /// Memory for logs, besides that for the data.
     pub memory_log_bytes: u64,
-    /// Most client connections.
+    /// Limit on client connections.
     pub connections_max: usize,
     /// Password of the user `default`.
     pub password: Option<Secret>,
@@ -329,35 +331,35 @@ pub struct Options {
     pub users: Vec<UserSettings>,
     /// TLS.
     pub tls: Option<TlsSettings>,
-    /// Serve other machines without encryption.
+    /// Whether to serve other machines without encryption.
     pub insecure: bool,
     /// TCP port of `/metrics`, `/health`, `/ready` and `/console`.
     pub metrics_port: Option<u16>,
-    /// What the probe of a cluster may do.
+    /// Permissions of the probe of a cluster.
     pub synchrony: Mode,
-    /// Folder for every single measurement of the probe, if they are kept.
+    /// Folder for the probe's single measurements, if they are kept.
     pub synchrony_dir: Option<PathBuf>,
-    /// For how many days they stay there one by one.
+    /// Days for which single measurements are kept.
     pub synchrony_keep_days: u16,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,
-    /// What is written to standard error.
+    /// Least severe level that is written to standard error.
     pub log_level: String,
-    /// How long a request waits for its shard to have a leader, in milliseconds.
+    /// Time for which a request waits for its shard to have a leader, in milliseconds.
     pub leader_wait_ms: u64,
-    /// The cluster that the server belongs to, if it is not alone.
+    /// Cluster that the server belongs to; none for a single machine.
     pub cluster: Option<ClusterOptions>,
-    /// Tells how many bytes of memory are in use, if the program can tell better than the system.
+    /// Returns the number of allocated bytes, if the program can tell better than the system.
     pub allocated_bytes: Option<fn() -> Option<u64>>,
-    /// Begins to keep measurements of the probe, if the program can.
+    /// Opens a recorder for the probe's measurements, if the program has one.
     pub record: Option<fn(RecordTo<'_>) -> Box<dyn Record>>,
 }
 
 impl Options {
-    /// Checks settings and fills in what was not said.
+    /// Checks settings and fills in defaults.
     ///
     /// # Errors
-    /// Says which setting is wrong and what is allowed.
+    /// Names the setting that is wrong and the permitted values.
     pub fn resolve(settings: Settings) -> Result<Self, ConfigError> {
         let cores = cores();
         let count = |name: &str, value: Option<u16>, max: usize| match value {
@@ -466,7 +468,8 @@ impl Options {
         Ok(options)
     }
 
-    /// A server that other machines can reach must know who they are, and keep what is said private.
+    /// Checks that a server that other machines can reach authenticates clients and encrypts
+    /// connections.
     fn check_exposure(&self) -> Result<(), ConfigError> {
         if self.bind.to_canonical().is_loopback() {
             return Ok(());
@@ -499,7 +502,7 @@ impl Options {
         Ok(())
     }
 
-    /// Where measurements of the probe go, if they are kept.
+    /// Destination of the probe's measurements, if they are kept.
     pub fn record_to(&self) -> Option<RecordTo<'_>> {
         let dir = self.synchrony_dir.as_deref()?;
         let cluster = &self.cluster.as_ref()?.name;
@@ -512,12 +515,12 @@ impl Options {
             || self.users.iter().any(|user| user.name == "default" && has_password(user))
     }
 
-    /// Where plain connections are accepted.
+    /// Address at which plain connections are accepted.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.bind, self.port)
     }
 
-    /// Where connections of clients are accepted, and what is spoken there.
+    /// Addresses at which client connections are accepted, with their protocols.
     pub fn ports(&self) -> Vec<(Port, SocketAddr)> {
         let tls = self.tls.as_ref();
         let ports = [
@@ -533,14 +536,14 @@ impl Options {
     /// Number of shards of a new data directory.
     pub fn shards_default(&self) -> u16 {
         match &self.cluster {
-            // All machines must have the same number, whatever they are.
+            // All machines must use the same number, however many cores each has.
             Some(_) => cluster::SHARDS_DEFAULT,
             None => cores(),
         }
     }
 }
 
-/// Memory for the data (0: no limit), and for logs.
+/// Limits on memory for the data (0: no limit) and for logs.
 fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), ConfigError> {
     let available = crate::memory::available_bytes();
     let data = data.map_or(available / 4 * 3, |bytes| bytes.0);
@@ -557,7 +560,7 @@ fn has_password(user: &UserSettings) -> bool {
     user.password.is_some() || user.password_hash.is_some()
 }
 
-/// How often it is looked for containers and nodes whose time has come, in microseconds.
+/// Interval between searches for expired nodes and empty containers, in microseconds.
 fn container_check_us(said_ms: Option<u64>) -> Result<u64, ConfigError> {
     let check_us = said_ms.map_or(REAP_US, |said| said.saturating_mul(1000));
     if !REAP_US_ALLOWED.contains(&check_us) {
@@ -570,7 +573,7 @@ fn container_check_us(said_ms: Option<u64>) -> Result<u64, ConfigError> {
     Ok(check_us)
 }
 
-/// For how long sessions may be silent. Whoever says one end only moves the other, if it must be.
+/// Permitted session time-outs. If only one end is set, the other end moves where it has to.
 fn session_timeouts(
     least_ms: Option<i32>,
     most_ms: Option<i32>,
@@ -631,7 +634,7 @@ fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
     known.map(|_| ()).map_err(|reason| ConfigError::new(format!("users: {reason}")))
 }
 
-/// Processor cores that this process may use, at most as many as there can be shards.
+/// Processor cores that this process may use, at most the largest possible number of shards.
 fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX) as u16)
 }

@@ -1,7 +1,7 @@
-//! The console: one page for people, and the numbers that it shows, as JSON.
+//! Console: one page for operators, and its numbers as JSON.
 //!
-//! The page is embedded and asks this server alone, once a second. It needs nothing else from any
-//! network, and the server tells browsers to let it have nothing else.
+//! The page is embedded in the binary and asks this server alone, once a second. It needs nothing
+//! else from any network, and its content security policy forbids browsers to load anything else.
 
 use crate::control::Status;
 use crate::counts::PeerCounts;
@@ -14,27 +14,28 @@ use engine::stats::{LockStats, ShardStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The page.
+/// Page.
 pub const PAGE: &str = include_str!("console/page.html");
-/// What the page may use: itself, and this server.
+/// Content security policy: the page may use itself and this server only.
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src \
                           'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
-/// Keys that are told of.
+/// Limit on the keys shown.
 const HOT_KEYS_SHOWN: usize = 20;
-/// Pairs of lock modes that are told of.
+/// Limit on the pairs of lock modes shown.
 const CONFLICTS_SHOWN: usize = 20;
-/// Longer names of keys are cut.
+/// Longer key names are truncated.
 const KEY_CHARS_MAX: usize = 80;
 
-/// What the page is made of.
+/// Data of the page.
 pub struct View {
-    /// How the server is.
+    /// Status of the server.
     pub status: Status,
-    /// The cluster as this machine sees it; none if the worker that knows does not answer.
+    /// Cluster as this machine sees it; none if the worker that knows it does not answer.
     pub overview: Option<Overview>,
-    /// Names of keys may be shown: whoever can ask for the page could ask for the keys, too.
+    /// Whether key names may be shown: every client that can load the page could read the keys,
+    /// too.
     pub shows_keys: bool,
 }
 
@@ -45,9 +46,9 @@ struct Sheet<'a> {
     workers: usize,
     answering: usize,
     ready: bool,
-    /// What is wrong, the worst first.
+    /// Problems, the most severe first.
     troubles: Vec<Trouble>,
-    /// What keeps the machine from doing its part.
+    /// Shards that the map places here and that have no replica yet.
     missing: u64,
     leaderless: u64,
     behind: u64,
@@ -62,7 +63,7 @@ struct Sheet<'a> {
     memory: Memory,
     log: BTreeMap<&'static str, u64>,
     peers: Peers,
-    /// What the probe knows, in a cluster.
+    /// Measurements of the probe, in a cluster.
     synchrony: Option<&'a Picture>,
 }
 
@@ -84,14 +85,13 @@ struct Machine {
     leads: usize,
 }
 
-/// A shard. Counters are of the replica that is here, if one is, since the machine has started.
+/// Shard. Counters are those of the replica on this machine, if any, since the machine's start.
 #[derive(Serialize)]
 struct Shard {
     shard: u16,
     slots: Vec<(u16, u16)>,
     leader: Option<u16>,
-    /// In which term, or the last one that is known; and since when that is so, in milliseconds since
-    /// 1970.
+    /// Current term, or the last one known; `since_ms` is its beginning in milliseconds since 1970.
     term: u64,
     since_ms: u64,
     holders: Vec<u16>,
@@ -154,10 +154,10 @@ struct Peers {
     messages: BTreeMap<&'static str, u64>,
 }
 
-/// The numbers that the page shows.
+/// Numbers of the page.
 ///
 /// # Errors
-/// If they cannot be written down, which is a mistake in this file.
+/// If they cannot be serialized, which would be a mistake in this file.
 pub fn json(view: &View) -> Result<String, serde_json::Error> {
     let View { status, overview, shows_keys } = view;
     let found = status.readiness();
@@ -246,10 +246,10 @@ fn shard(seen: &ShardSeen, here: &BTreeMap<ShardId, &ShardStats>) -> Shard {
     }
 }
 
-/// A key with two numbers, as shards tell them.
+/// Key with two numbers, as shards report them.
 type Told = (Blob, u64, u64);
 
-/// Those of all shards with the largest numbers, as far as they are shown.
+/// Entries of all shards with the largest numbers, as many as are shown.
 fn largest<'a>(
     here: &BTreeMap<ShardId, &'a ShardStats>,
     of: fn(&ShardStats) -> &[Told],
@@ -261,7 +261,7 @@ fn largest<'a>(
     all.into_iter().take(HOT_KEYS_SHOWN)
 }
 
-/// The keys that were waited for longest, on all shards.
+/// Keys with the longest waiting times, on all shards.
 fn hot_keys(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<HotKey> {
     let told = largest(here, |stats| &stats.hot_keys, |(_, waits, us)| (*us, *waits));
     told.map(|(shard, (key, waits, waited_us))| HotKey {
@@ -273,7 +273,7 @@ fn hot_keys(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<HotKey> {
     .collect()
 }
 
-/// The longest queues of those who wait for their turn, on all shards.
+/// Longest waiter queues, on all shards.
 fn queues(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<Queue> {
     let told = largest(here, |stats| &stats.locks.queues, |(_, waiting, us)| (*waiting, *us));
     told.map(|(shard, (key, waiting, longest_us))| Queue {
@@ -285,7 +285,7 @@ fn queues(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<Queue> {
     .collect()
 }
 
-/// What has come of locks by name, on all shards together.
+/// Outcomes of locks by name, on all shards together.
 fn locks(here: &BTreeMap<ShardId, &ShardStats>) -> BTreeMap<&'static str, u64> {
     let sum = |of: fn(&LockStats) -> u64| here.values().map(|stats| of(&stats.locks)).sum();
     BTreeMap::from([
@@ -301,7 +301,7 @@ fn locks(here: &BTreeMap<ShardId, &ShardStats>) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// As much of a key as is shown.
+/// Key as displayed, truncated if it is long.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key).chars().take(KEY_CHARS_MAX).collect()
 }

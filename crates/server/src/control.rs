@@ -1,4 +1,4 @@
-//! The thread that looks after the server as a whole: memory, administration, stopping.
+//! Thread for the server as a whole: memory, administration, stopping.
 
 use crate::clock::Clock;
 use crate::console::View;
@@ -25,29 +25,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use wire::jute::FourLetterWord;
 
-/// How often memory is looked at.
+/// Interval between checks of memory.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
-/// How often the workers are told about the server.
+/// Interval at which the workers receive the facts about the server.
 const FACTS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a worker may take for a report.
+/// Time-out for a worker's report.
 const REPORT_WAIT: Duration = Duration::from_secs(1);
-/// How long a stop waits for the workers to finish what they have read.
+/// Time for which a stop waits for the workers to finish the requests that they have read.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
-/// What the thread is told.
+/// Message to the thread.
 pub enum Notice {
-    /// A client asks for something.
+    /// Administrative command of a client.
     Admin {
-        /// The client's gateway.
+        /// Client's gateway.
         gateway: GatewayId,
-        /// The client.
+        /// Client's session.
         session: SessionId,
-        /// What it asks for.
+        /// Requested action.
         action: Admin,
     },
     /// A shard's snapshot is durable, or has failed.
     Snapshot {
-        /// The shard.
+        /// Shard.
         shard: ShardId,
         /// Whether it is durable.
         ok: bool,
@@ -60,62 +60,62 @@ pub enum Notice {
     Stop,
     /// Read certificates again.
     Reload,
-    /// Somebody wants to know how the server is.
+    /// Request for the server's status.
     Status(Sender<Status>),
-    /// Somebody looks at the console.
+    /// Request for the console's view.
     Console(Sender<View>),
     /// Another machine is connected.
     Connected(MachineId),
     /// Another machine has answered a question about time.
     Answered {
-        /// The machine.
+        /// Machine.
         machine: MachineId,
         /// Number of the question.
         number: u32,
-        /// From sending the question to reading the answer.
+        /// Time from sending the question to reading the answer.
         rtt_us: u32,
-        /// How long the question was at the other machine.
+        /// Time that the question spent at the other machine.
         service_us: u32,
     },
-    /// Another machine tells what it has seen of all others.
+    /// Another machine's measurements of all other machines.
     Figures(MachineId, Box<Figures>),
-    /// Another machine says which election time-out it uses, and which one would do.
+    /// Election time-out that another machine uses, and the one that would suffice for it.
     Wish(MachineId, Wish),
     /// An append of this machine was durable on another one after so many microseconds.
     Appended(MachineId, u32),
-    /// Another machine tells how long its appends took on all others.
+    /// Durations of another machine's appends on all other machines.
     Appends(MachineId, Vec<AppendRow>),
-    /// Another machine asks for the lead of a shard to go to a machine.
+    /// Another machine asks this one to hand the leadership of a shard to a machine.
     LeadElsewhere {
-        /// Who asks.
+        /// Machine that asks.
         from: MachineId,
-        /// The shard.
+        /// Shard.
         shard: ShardId,
-        /// The machine.
+        /// New leader.
         to: MachineId,
     },
-    /// A client of the coordination service has asked with four letters.
+    /// Four-letter command of a client of the coordination service.
     Word {
-        /// The worker that has its connection.
+        /// Worker that owns the connection.
         worker: u16,
-        /// Its connection.
+        /// Connection.
         client: CoordinationClient,
-        /// What it asks.
+        /// Command.
         word: FourLetterWord,
     },
 }
 
-/// How the server is.
+/// Status of the server.
 pub struct Status {
-    /// What the server knows about itself.
+    /// Facts about the server.
     pub facts: Facts,
-    /// What the workers know about themselves; fewer than workers if some do not answer.
+    /// Reports of the workers; fewer than workers if some do not answer.
     pub reports: Vec<Report>,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// What was done to the log, if there is one.
+    /// Counters of the log, if there is one.
     pub log: Option<Arc<LogCounts>>,
-    /// What the probe knows, in a cluster.
+    /// Measurements of the probe, in a cluster.
     pub synchrony: Option<Picture>,
 }
 
@@ -125,7 +125,7 @@ impl Status {
         self.reports.len() == self.workers
     }
 
-    /// What keeps the machine from doing its part in its cluster.
+    /// Reasons why the machine is not ready, over all workers.
     pub fn readiness(&self) -> Readiness {
         let mut sum = Readiness::default();
         self.reports.iter().for_each(|report| sum.add(&report.readiness));
@@ -133,54 +133,54 @@ impl Status {
     }
 }
 
-/// Whoever waits for a snapshot of all shards.
+/// Sessions that wait for a snapshot of all shards.
 struct Saving {
     missing: BTreeSet<ShardId>,
     ok: bool,
-    /// Who is told.
+    /// Sessions to notify.
     waiting: Vec<(GatewayId, SessionId)>,
 }
 
-/// What the thread works with.
+/// Resources of the thread.
 pub struct Control {
-    /// Its mail.
+    /// Inbox of the thread.
     pub receiver: Receiver<Notice>,
-    /// The workers.
+    /// Senders to the workers.
     pub workers: Vec<Mailbox>,
-    /// What the workers count.
+    /// Counters of the workers.
     pub traffic: Vec<Arc<Traffic>>,
-    /// What the log's thread counts, if there is a log.
+    /// Counters of the log's thread, if there is a log.
     pub log: Option<Arc<LogCounts>>,
-    /// What the acceptor counts.
+    /// Counters of the acceptor.
     pub connections: Arc<Connections>,
     /// Certificates for clients.
     pub tls: Option<Arc<Tls>>,
     /// Certificates for the other machines.
     pub peer_tls: Option<Arc<PeerTls>>,
-    /// The facts that do not change, and those that do.
+    /// Facts about the server, fixed and changing ones.
     pub facts: Facts,
-    /// When the server started.
+    /// Start time of the server.
     pub started: Instant,
-    /// The clock.
+    /// Clock.
     pub clock: Clock,
-    /// What all logs take in memory.
+    /// Memory that all logs use.
     pub log_memory: Arc<LogMemory>,
-    /// Tells how many bytes are in use, if the program can tell better than the system.
+    /// Returns the number of allocated bytes, if the program can tell better than the system.
     pub allocated_bytes: Option<fn() -> Option<u64>>,
-    /// A snapshot is written when the server stops.
+    /// Whether to write a snapshot when the server stops.
     pub save_at_stop: bool,
-    /// The thread that accepts connections.
+    /// Thread that accepts connections.
     pub listener: Option<Listener>,
-    /// Whoever reaches the server may read its keys.
+    /// Whether every client that reaches the server may read its keys.
     pub shows_keys: bool,
-    /// The probe, in a cluster.
+    /// Probe, in a cluster.
     pub synchrony: Option<Synchrony>,
-    /// What those are told of the place who ask with four letters, if there is a port for them.
+    /// Data for answers to four-letter commands, if there is a port for them.
     pub zookeeper: Option<words::Place>,
 }
 
-/// The thread's work. It runs until the server is to stop; everything that was read is done then,
-/// and the snapshots that were asked for are written.
+/// Main loop of the thread. It runs until the server stops; before it returns, all requests that
+/// were read are completed and the requested snapshots are written.
 pub struct Runner {
     control: Control,
     saving: Option<Saving>,
@@ -188,13 +188,13 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Ready to run.
+    /// Creates a runner that is ready to run.
     pub fn new(control: Control) -> Self {
         let facts_sent = control.started;
         Self { control, saving: None, facts_sent }
     }
 
-    /// Runs.
+    /// Runs until the server stops.
     pub fn run(mut self) {
         self.watch(true);
         let mut due = Instant::now() + WATCH_INTERVAL;
@@ -218,7 +218,7 @@ impl Runner {
             let mut late = None;
             if now >= due {
                 self.watch(false);
-                // Only who has slept can wake up late.
+                // Lateness can be measured only after a sleep.
                 late = (rest > Duration::ZERO).then(|| now - due);
                 due = (due + WATCH_INTERVAL).max(now);
             }
@@ -233,7 +233,7 @@ impl Runner {
             Notice::Reload => self.reload(),
             Notice::Status(reply) => {
                 let status = self.status();
-                // Whoever asked may have given up waiting.
+                // The receiver may have given up waiting.
                 let _ = reply.send(status);
             }
             Notice::Console(reply) => {
@@ -313,7 +313,7 @@ impl Runner {
         }
     }
 
-    /// Changes settings that can change while the server runs: all of them or none.
+    /// Changes settings that can change at run time: all of them or none.
     fn configure(&mut self, settings: &[(String, String)]) -> Result<(), String> {
         let (mut limit, mut mode) = (None, None);
         let mut shown = Vec::new();
@@ -353,7 +353,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Begins a snapshot of all shards, or waits for the one under way.
+    /// Begins a snapshot of all shards, or waits for the one in progress.
     fn save(&mut self, waiting: Option<(GatewayId, SessionId)>) {
         if let Some(saving) = &mut self.saving {
             saving.waiting.extend(waiting);
@@ -379,7 +379,7 @@ impl Runner {
             return;
         }
         let saving = self.saving.take();
-        // A client that gets the answer may ask at once when the snapshot was.
+        // A client that receives the answer may ask for the time of the snapshot at once.
         self.watch(true);
         if let Some(saving) = saving {
             for (gateway, session) in saving.waiting {
@@ -408,7 +408,8 @@ impl Runner {
         }
     }
 
-    /// Looks at memory, and tells the workers about the server when it is time or `now`.
+    /// Checks memory, and sends the facts about the server to the workers when they are due or if
+    /// `now`.
     fn watch(&mut self, now: bool) {
         let control = &mut self.control;
         let facts = &mut control.facts;
@@ -464,13 +465,13 @@ impl Runner {
         let status = self.status();
         let (sender, receiver) = channel();
         self.control.workers[0].send(Mail::Overview(sender));
-        // Who has not answered before does not answer now.
+        // A worker that has not answered just before will not answer now.
         let wait = if status.is_healthy() { REPORT_WAIT } else { Duration::ZERO };
         let overview = receiver.recv_timeout(wait).ok();
         View { status, overview, shows_keys: self.control.shows_keys }
     }
 
-    /// Asks all workers for something; gives what those say that answer in time.
+    /// Asks all workers; returns the answers that arrive in time.
     fn gather<T>(&self, ask: impl Fn(Sender<T>) -> Mail) -> Vec<T> {
         let (sender, receiver) = channel();
         for worker in &self.control.workers {
@@ -501,8 +502,8 @@ impl Runner {
         words::answer(word, &words::Sources { place, uptime_s, workers: &workers })
     }
 
-    /// Lets the workers finish what they have read, writes snapshots if they are wanted, and ends
-    /// the workers.
+    /// Lets the workers finish the requests that they have read, writes snapshots if `save`, and
+    /// stops the workers.
     fn stop(mut self, save: bool) {
         if let Some(listener) = self.control.listener.take() {
             listener.stop();
@@ -524,7 +525,7 @@ impl Runner {
         }
         if save {
             tracing::info!("writing a snapshot");
-            // One that was begun before the last request does not count.
+            // A snapshot that was begun before the last request does not contain it.
             self.finish_saving();
             self.save(None);
             self.finish_saving();
@@ -558,7 +559,7 @@ impl Runner {
     }
 }
 
-/// Finds out whether there is too much of anything; tells whether that has changed.
+/// Checks whether data or logs exceed their limits. Returns whether that has changed.
 fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
     let (data, limit) = (facts.memory_data_bytes(), facts.memory_limit_bytes);
     let over = limit > 0 && data > limit;
@@ -589,7 +590,7 @@ fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
     true
 }
 
-/// Why a setting is not changed, in Redis' words.
+/// Error for a setting that was not changed, in Redis' wording.
 fn failed(name: &str, why: &str) -> String {
     format!("CONFIG SET failed (possibly related to argument '{name}') - {why}")
 }

@@ -1,10 +1,10 @@
-//! What a server counts about its log and about what it says to other machines: what a transaction
-//! costs besides processor time.
+//! Counters of the log and of the messages to other machines: the cost of a transaction besides
+//! processor time.
 
 use engine::node::{Parcel, ParcelKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the log's thread has done.
+/// Work done by the log's thread.
 #[derive(Debug, Default)]
 pub struct LogCounts {
     entries: AtomicU64,
@@ -13,14 +13,15 @@ pub struct LogCounts {
 }
 
 impl LogCounts {
-    /// Something was written, with so many entries of shards in it; `sync`: and made durable.
+    /// Counts a batch that was written with so many entries of shards; `sync` if it was also made
+    /// durable.
     pub fn wrote(&self, entries: usize, sync: bool) {
         self.entries.fetch_add(entries as u64, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.syncs.fetch_add(u64::from(sync), Ordering::Relaxed);
     }
 
-    /// The counters with their names and what they count.
+    /// Counters with their names and descriptions.
     pub fn numbers(&self) -> [(&'static str, &'static str, u64); 3] {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -31,18 +32,18 @@ impl LogCounts {
     }
 }
 
-/// What a worker has sent to other machines.
+/// Messages that a worker has sent to other machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerCounts {
     messages: [u64; ParcelKind::ALL.len()],
-    /// System calls that took bytes.
+    /// System calls that accepted bytes.
     pub sends: u64,
-    /// Bytes that they took, before encryption.
+    /// Bytes that they accepted, before encryption.
     pub bytes: u64,
 }
 
 impl PeerCounts {
-    /// A message is about to be sent.
+    /// Counts a message that is about to be sent.
     pub fn message(&mut self, parcel: &Parcel) {
         self.messages[parcel.kind() as usize] += 1;
     }
@@ -56,7 +57,7 @@ impl PeerCounts {
         self.bytes += other.bytes;
     }
 
-    /// Messages by kind.
+    /// Number of messages of each kind.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
         ParcelKind::ALL.into_iter().map(|(_, name)| name).zip(self.messages)
     }

@@ -1,4 +1,4 @@
-//! The data directory: whose it is, which version wrote it, and the snapshots in it.
+//! Data directory: its owner, the version that wrote it, and its snapshots.
 //!
 //! ```text
 //! claret-data/            0700
@@ -22,92 +22,92 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use wire::snapshot::{FRAME_HEADER_BYTES, SnapshotFormat, part_len};
 
-/// The layout that this version reads and writes.
+/// Layout that this version reads and writes.
 pub const FORMAT: u32 = 1;
 
-/// Why a data directory cannot be used.
+/// Reason why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
-    /// The file system refuses.
+    /// The file system refuses an operation.
     #[error("{} cannot be {what}: {error}", path.display())]
     Io {
-        /// What it is about.
+        /// Path.
         path: PathBuf,
-        /// What was attempted.
+        /// Attempted operation.
         what: &'static str,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Another process has it.
+    /// Another process holds the directory.
     #[error(
         "another server is running in {}: stop it, or choose another directory with --dir",
         .0.display()
     )]
     Locked(PathBuf),
-    /// Something else's files.
+    /// The directory contains other files.
     #[error(
         "{} is not empty and holds no MANIFEST, so it is no data directory: choose another one \
          with --dir", .0.display()
     )]
     Foreign(PathBuf),
-    /// There is something already.
+    /// The directory is not empty.
     #[error("{} is not empty: restore into a directory that is new", .0.display())]
     Taken(PathBuf),
-    /// The manifest does not read.
+    /// The manifest cannot be parsed.
     #[error("{} cannot be understood ({reason}): restore it from a backup", path.display())]
     Manifest {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: String,
     },
-    /// Another version of the layout.
+    /// The layout is that of another version.
     #[error(
         "{} has format {found}, and this version of claret reads format {FORMAT}: start the version \
          that wrote it", path.display()
     )]
     Format {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// Its format.
+        /// Format found.
         found: u32,
     },
-    /// Another number of shards.
+    /// The number of shards is another one.
     #[error(
         "{} was created with {found} shards, not {wanted}: start with --shards {found}, or leave \
          the option out", path.display()
     )]
     Shards {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// Its number of shards.
+        /// Number of shards found.
         found: u16,
-        /// What was asked for.
+        /// Number of shards requested.
         wanted: u16,
     },
-    /// Nodes of a backup's coordination service are at shards that there are not.
+    /// The backup's tree of nodes uses shards that do not exist.
     #[error(
         "the backup has a tree of nodes that is spread over more shards: restore it with at least \
          --shards {least}"
     )]
     TooFewShards {
-        /// At least so many.
+        /// Least number of shards.
         least: u16,
     },
-    /// Another place in a cluster.
+    /// The directory belongs to another machine of a cluster.
     #[error(
         "{} was created for {found}, not for {wanted}: start it as what it is, or choose another \
          directory with --dir", path.display()
     )]
     Member {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// What it was created for.
+        /// Machine for which it was created.
         found: String,
-        /// What was asked for.
+        /// Machine that this one is.
         wanted: String,
     },
-    /// A snapshot is bad.
+    /// A snapshot is damaged.
     #[error(
         "the snapshot {} is damaged and nothing replaces it: restore the data directory from a \
          backup, and check the disk", .0.display()
@@ -120,7 +120,7 @@ pub(crate) fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) 
     move |error| DirError::Io { path, what, error }
 }
 
-/// What is written down once, when a data directory is created.
+/// Facts that are stored once, when a data directory is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -134,9 +134,9 @@ pub struct Manifest {
     pub created_by: String,
     /// Seconds since 1970.
     pub created_s: u64,
-    /// Marks the records of the log (32 hexadecimal digits).
+    /// Tag of the log's records (32 hexadecimal digits).
     pub log_tag: String,
-    /// The place in a cluster; none if the server is alone.
+    /// Machine's place in a cluster; none for a single machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
 }
@@ -163,7 +163,7 @@ pub struct Member {
     pub cluster: String,
     /// The machine's number.
     pub node: u16,
-    /// The numbers of all machines that founded it; of this one alone if it has joined later.
+    /// Numbers of all machines that founded the cluster; of this one alone if it has joined later.
     pub nodes: Vec<u16>,
 }
 
@@ -183,18 +183,18 @@ impl Member {
     }
 }
 
-/// What a data directory is opened for.
+/// Purpose for which a data directory is opened.
 #[derive(Clone, Debug)]
 pub struct Purpose {
-    /// Number of shards, if it was said.
+    /// Number of shards, if it was set.
     pub shards: Option<u16>,
     /// Number of shards of a new directory otherwise.
     pub shards_default: u16,
-    /// The place in a cluster; none if the server is alone.
+    /// Machine's place in a cluster; none for a single machine.
     pub member: Option<Member>,
 }
 
-/// A data directory that is ours as long as this value lives.
+/// Data directory, locked for this process as long as the value lives.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -207,8 +207,7 @@ impl DataDir {
     /// Opens a data directory, or creates one.
     ///
     /// # Errors
-    /// If it is another server's, another version's or for another purpose; nothing is changed
-    /// then.
+    /// If it belongs to another server, version or purpose; nothing is changed then.
     pub fn open(path: &Path, purpose: Purpose, now_s: u64) -> Result<Self, DirError> {
         if !path.exists() {
             make_dir(path)?;
@@ -240,17 +239,17 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Checks that there is no data directory, and nothing else but an empty directory.
+    /// Checks that the path does not exist or is an empty directory.
     ///
     /// # Errors
-    /// If there is something.
+    /// If it holds anything.
     pub fn check_fresh(path: &Path) -> Result<(), DirError> {
         let taken = path.join("MANIFEST").exists() || path.exists() && !is_fresh(path)?;
         if taken { Err(DirError::Taken(path.to_owned())) } else { Ok(()) }
     }
 
-    /// Makes a data directory with snapshots that `fill` writes into the directory that it is given.
-    /// It is one when everything in it is durable; if `fill` fails, nothing is left in it.
+    /// Creates a data directory with snapshots, which `fill` writes into the given directory. The
+    /// directory is valid once everything in it is durable; if `fill` fails, nothing is left in it.
     ///
     /// # Errors
     /// If it is not new, or cannot be written.
@@ -268,7 +267,8 @@ impl DataDir {
         let snapshots = path.join("snapshots");
         make_dir(&snapshots)?;
         if let Err(error) = fill(&snapshots) {
-            // What matters is said by the error; without a manifest nobody starts in what is left.
+            // The error already tells what matters; without a manifest no server starts in the
+            // remains.
             let _ = std::fs::remove_dir_all(&snapshots);
             return Err(error);
         }
@@ -278,33 +278,33 @@ impl DataDir {
     /// Reads the manifest of a data directory without opening it; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be understood or is of another format.
+    /// If it cannot be parsed or has another format.
     pub fn peek(path: &Path) -> Result<Option<Manifest>, DirError> {
         let path = path.join("MANIFEST");
         if path.exists() { read_manifest(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was written down when it was created.
+    /// Manifest, stored when the directory was created.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Marks the records of the log.
+    /// Tag of the log's records.
     pub fn log_tag(&self) -> LogTag {
         self.tag
     }
 
-    /// The directory of the log.
+    /// Directory of the log.
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
     }
 
-    /// What is known of the log outside of it.
+    /// File with facts about the log that are kept outside of it.
     pub fn known(&self) -> PathBuf {
         self.path.join("DURABLE")
     }
@@ -324,7 +324,7 @@ impl DataDir {
         Ok(())
     }
 
-    /// The snapshots of a shard, newest first: index and file.
+    /// Snapshots of a shard, newest first: index and file.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -344,12 +344,12 @@ impl DataDir {
         Ok(found)
     }
 
-    /// The newest snapshot of a shard that is good; no parts if there is none. The first number is
-    /// the index that the log must reach: a bad snapshot may be passed over only if the log still
-    /// holds everything that it held.
+    /// Loads the newest intact snapshot of a shard; no parts if there is none. The number is the
+    /// index that the log must reach: a damaged snapshot may be skipped only if the log still holds
+    /// everything that the snapshot held.
     ///
     /// # Errors
-    /// If files cannot be read, or there are only bad snapshots.
+    /// If files cannot be read, or all snapshots are damaged.
     pub fn load_snapshot(&self, shard: ShardId) -> Result<(u64, Vec<SnapshotPart>), DirError> {
         let mut reach = 0;
         let candidates = self.snapshots_of(shard)?;
@@ -372,7 +372,7 @@ impl DataDir {
         }
     }
 
-    /// A file for a new snapshot of a shard with its log up to `index`.
+    /// Creates a file for a new snapshot of a shard with its log up to `index`.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -386,7 +386,7 @@ impl DataDir {
     }
 }
 
-/// A snapshot that is being written. It counts only once it is finished.
+/// Snapshot that is being written. It becomes valid when it is finished.
 #[derive(Debug)]
 pub struct SnapshotFile {
     file: File,
@@ -395,7 +395,8 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// A file for a new snapshot of a shard with its log up to `index`, in the directory `dir`.
+    /// Creates a file in the directory `dir` for a new snapshot of a shard with its log up to
+    /// `index`.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -409,22 +410,22 @@ impl SnapshotFile {
     /// Appends bytes.
     ///
     /// # Errors
-    /// If the disk refuses; the snapshot is to be given up then.
+    /// If the disk refuses; the caller must abandon the snapshot then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), DirError> {
         self.file.write_all(bytes).map_err(failed(&self.temporary, "written"))
     }
 
-    /// Makes the snapshot durable and gives it its name.
+    /// Makes the snapshot durable and renames it to its final name.
     ///
     /// # Errors
-    /// If the disk refuses; the snapshot does not count then.
+    /// If the disk refuses; the snapshot is not valid then.
     pub fn finish(self) -> Result<(), DirError> {
         self.file.sync_all().map_err(failed(&self.temporary, "made durable"))?;
         std::fs::rename(&self.temporary, &self.path).map_err(failed(&self.path, "named"))?;
         sync_parent(&self.path).map_err(failed(&self.path, "made durable"))
     }
 
-    /// Gives the snapshot up.
+    /// Removes the unfinished snapshot.
     pub fn abandon(self) {
         if let Err(error) = std::fs::remove_file(&self.temporary) {
             tracing::warn!("{} cannot be removed: {error}", self.temporary.display());
@@ -437,7 +438,7 @@ fn parse_snapshot_name(name: &str) -> Option<(u16, u64)> {
     Some((shard.parse().ok()?, index.parse().ok()?))
 }
 
-/// Reads all parts of a snapshot. A bad one gives [`io::ErrorKind::InvalidData`].
+/// Reads all parts of a snapshot. A damaged one gives [`io::ErrorKind::InvalidData`].
 fn read_snapshot(path: &Path) -> io::Result<Vec<SnapshotPart>> {
     let file = File::open(path)?;
     let mut left = file.metadata()?.len();
@@ -492,7 +493,7 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Whether a directory holds nothing but what a start that was interrupted leaves.
+/// Whether a directory holds nothing but the remains of an interrupted start.
 fn is_fresh(path: &Path) -> Result<bool, DirError> {
     for entry in std::fs::read_dir(path).map_err(failed(path, "read"))? {
         let name = entry.map_err(failed(path, "read"))?.file_name();
@@ -518,7 +519,7 @@ fn lock(path: &Path) -> Result<File, DirError> {
 }
 
 fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<(), DirError> {
-    // Which machines there are is known better by the map, once there is one.
+    // Once there is a map, it knows the machines better than the manifest.
     let changed = path.join("MAP").exists();
     let path = path.to_owned();
     let place = |member: &Option<Member>| member.clone().map(|m| (m.cluster, m.node));
@@ -544,7 +545,7 @@ fn read_manifest(path: &Path) -> Result<Manifest, DirError> {
     let manifest_error = |reason: String| DirError::Manifest { path: path.to_owned(), reason };
     let table: toml::Table =
         text.parse().map_err(|e: toml::de::Error| manifest_error(e.to_string()))?;
-    // The format comes first: another one may have other fields.
+    // The format is checked first: another format may have other fields.
     let format = table.get("format").and_then(toml::Value::as_integer);
     let format = format.and_then(|format| u32::try_from(format).ok());
     match format {
@@ -588,7 +589,7 @@ pub fn write_durably(path: &Path, text: &str) -> Result<(), DirError> {
 /// Random bytes of the system.
 ///
 /// # Panics
-/// If the system has none, which no supported system does.
+/// If the system cannot provide any, which does not happen on supported systems.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system's random generator");

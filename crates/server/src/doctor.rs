@@ -1,4 +1,4 @@
-//! What is wrong or risky with this machine and configuration, and what to do about it.
+//! Checks of this machine and configuration for problems and risks, with advice.
 
 use crate::config::{Durability, Options};
 use crate::datadir::DataDir;
@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -23,16 +23,16 @@ pub enum Verdict {
     Fail,
 }
 
-/// What one check has found.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The check.
+    /// Name of the check.
     pub check: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// Description of the finding.
     pub found: String,
-    /// What to do; empty if all is well.
+    /// Advice; empty if all is well.
     pub advice: String,
 }
 
@@ -48,16 +48,17 @@ fn fail(check: &'static str, found: impl Into<String>, advice: impl Into<String>
     Finding { check, verdict: Verdict::Fail, found: found.into(), advice: advice.into() }
 }
 
-/// How many fsyncs are measured.
+/// Number of fsyncs that are measured.
 const FSYNCS: usize = 100;
-/// An fsync that takes longer is felt by every write, in microseconds.
+/// Duration of an fsync, in microseconds, above which every write is noticeably slow.
 const FSYNC_US_MAX: u64 = 20_000;
-/// An fsync that takes less has not reached anything that survives a power failure, in microseconds.
+/// Duration of an fsync, in microseconds, below which it cannot have reached storage that survives
+/// a power failure.
 const FSYNC_US_MIN: u64 = 15;
 /// File descriptors besides those of connections.
 const DESCRIPTORS_SPARE: u64 = 256;
 
-/// Runs all checks. Nothing that exists is changed.
+/// Runs all checks. Existing files are not changed.
 pub fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = data_dir(options);
     findings.extend([
@@ -76,7 +77,7 @@ pub fn examine(options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// The directory, or the nearest one above it that exists.
+/// The directory itself, or its nearest existing ancestor.
 fn existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = absolute.ancestors().find(|ancestor| ancestor.is_dir()).map(Path::to_owned);

@@ -1,7 +1,7 @@
-//! The HTTP face: `/metrics` for Prometheus, `/health` for whoever supervises the server, `/ready` for
-//! whoever sends clients to it or is about to stop another machine, `/console` for people.
+//! HTTP server: `/metrics` for Prometheus, `/health` for supervisors, `/ready` for load balancers
+//! and for operators who are about to stop another machine, `/console` for people.
 //!
-//! It runs on a thread of its own and never touches data: what it tells it asks the workers for.
+//! It runs on its own thread and never touches data: it asks the workers for all its answers.
 
 use crate::console;
 use crate::control::{Notice, Status};
@@ -26,21 +26,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-/// Most HTTP connections at once.
+/// Limit on concurrent HTTP connections.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a client may take for its request's header.
+/// Time-out for the header of a request.
 const HEADER_WAIT: Duration = Duration::from_secs(5);
-/// How long the server may take to tell how it is.
+/// Time-out for the server's status.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
-/// What an answer is: plain text in the version that Prometheus wants to see, the page, numbers.
+/// Content types: plain text in the version that Prometheus expects, the page, JSON.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The thread.
+/// Handle of the thread.
 pub struct HttpThread {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl HttpThread {
     /// Opens the port and starts the thread.
     ///
     /// # Errors
-    /// If the port cannot be had.
+    /// If the port cannot be opened.
     pub fn start(address: SocketAddr, control: Sender<Notice>) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
@@ -66,7 +66,7 @@ impl HttpThread {
                     Err(error) => tracing::error!("metrics cannot be served: {error}"),
                 }
             });
-            // Either way of ending means the same.
+            // Both ways of ending have the same effect.
             let _ = runtime.block_on(local.run_until(stopped));
         })?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
@@ -161,23 +161,23 @@ fn silent() -> Response<Full<Bytes>> {
     text(StatusCode::SERVICE_UNAVAILABLE, "workers do not answer\n".to_owned())
 }
 
-/// Why a machine is not ready, a line each.
+/// Reasons why a machine is not ready, a line each.
 fn reasons(found: &Readiness) -> String {
     troubles::reasons(found).into_iter().map(|reason| reason + "\n").collect()
 }
 
-/// What a machine says that is ready, and what is wrong all the same.
+/// Answer of a machine that is ready, with problems that exist all the same.
 fn ready(status: &Status) -> String {
     let wrong = troubles::troubles(status, None).into_iter();
     "ready\n".to_owned() + &wrong.map(|trouble| trouble.text + "\n").collect::<String>()
 }
 
-/// Asks the server how it is.
+/// Asks the control thread for the server's status.
 async fn status(control: &Sender<Notice>) -> Option<Status> {
     ask(control, Notice::Status).await
 }
 
-/// Asks the server for something.
+/// Sends a request to the control thread and waits for the answer.
 async fn ask<T: Send + 'static>(
     control: &Sender<Notice>,
     question: impl Fn(Sender<T>) -> Notice,
@@ -192,7 +192,7 @@ fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     response(status, TEXT, body)
 }
 
-/// The console, which may use nothing but itself and this server.
+/// Console page, with the policy that restricts it to itself and this server.
 fn page() -> Response<Full<Bytes>> {
     let mut page = response(StatusCode::OK, HTML, console::PAGE);
     let policy = HeaderValue::from_static(console::POLICY);

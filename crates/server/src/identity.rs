@@ -1,7 +1,7 @@
-//! Who a machine is in its cluster, and in which of its lives.
+//! A machine's identity in its cluster: its number and the number of its life.
 //!
-//! Every start of a machine is one more life, counted durably before anything is said to another
-//! machine: what it began before is never taken for something that it began afterwards.
+//! Each start of a machine begins a new life, which is counted durably before any message leaves
+//! the machine. Work begun in an earlier life is thus never mistaken for work of a later one.
 
 use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use wire::peer::Hello;
 
-/// A machine in one of its lives.
+/// Machine in one of its lives.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its cluster; none if it is alone.
+    /// Its cluster; none for a single machine.
     pub cluster: Option<ClusterOptions>,
     life: u32,
     workers: u16,
@@ -28,30 +28,30 @@ impl Identity {
     /// Begins the next life of the machine with this data directory.
     ///
     /// # Errors
-    /// If the lives cannot be counted.
+    /// If the number of the life cannot be read or written.
     pub fn begin(options: &Options, dir: &Path) -> Result<Self, DirError> {
         let cluster = options.cluster.clone();
         let life = if cluster.is_some() { begin(dir)? } else { 0 };
         Ok(Self { cluster, life, workers: options.workers })
     }
 
-    /// Whether there are other machines.
+    /// Whether the machine belongs to a cluster.
     pub fn is_clustered(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// The gateway of a worker.
+    /// Gateway of a worker.
     pub fn gateway(&self, worker: u16) -> GatewayId {
         let machine = self.cluster.as_ref().map_or(MachineId(1), |cluster| cluster.own);
         GatewayId { machine, worker, life: self.life }
     }
 
-    /// The gateway next to a shard.
+    /// Gateway beside a shard.
     pub fn beside(&self, shard: ShardId) -> GatewayId {
         self.gateway(shard.0 % self.workers)
     }
 
-    /// This machine's place in the groups of the shards.
+    /// This machine's membership of a shard's group.
     pub fn membership(&self, map: Option<&ShardMap>, shard: ShardId) -> Membership {
         match &self.cluster {
             None => Membership::alone(),
@@ -62,7 +62,7 @@ impl Identity {
         }
     }
 
-    /// The machines of the cluster, for a gateway; none if this one is alone.
+    /// Machines of the cluster, for a gateway; none for a single machine.
     pub fn members(&self, map: Option<ShardMap>) -> Option<ClusterConfig> {
         let cluster = self.cluster.as_ref()?;
         let machines = match &map {
@@ -72,8 +72,9 @@ impl Identity {
         Some(ClusterConfig { name: cluster.name.clone(), machines, map })
     }
 
-    /// Where clients reach this machine, which listens at an address: what was said in so many
-    /// words, or else that address; its name among the machines, if it listens at all addresses.
+    /// Address at which clients reach this machine: the configured one, or else the address on
+    /// which it listens; if that is the unspecified address, the host at which other machines reach
+    /// it.
     pub fn client_address(&self, bound: SocketAddr) -> (String, u16) {
         let cluster = self.cluster.as_ref();
         let split = |address: &str| split_address(address).map(|(host, p)| (host.to_owned(), p));
@@ -87,7 +88,7 @@ impl Identity {
         }
     }
 
-    /// What this machine, which serves clients at an address, says first to others.
+    /// Greeting to other machines, with the address at which this machine serves clients.
     pub fn hello(&self, address: SocketAddr) -> Option<Hello> {
         let cluster = self.cluster.as_ref()?;
         let (host, port) = self.client_address(address);
@@ -103,7 +104,7 @@ impl Identity {
     }
 }
 
-/// What a data directory is needed for.
+/// Purpose for which a data directory is opened.
 pub fn purpose(options: &Options) -> Purpose {
     let member = options.cluster.as_ref().map(|cluster| Member {
         cluster: cluster.name.clone(),
@@ -116,10 +117,11 @@ pub fn purpose(options: &Options) -> Purpose {
     Purpose { shards: options.shards, shards_default: options.shards_default(), member }
 }
 
-/// Begins the next life of the machine with this data directory; gives its number, from 1.
+/// Begins the next life of the machine with this data directory. Returns its number, counted from
+/// 1.
 ///
 /// # Errors
-/// If the count cannot be read or written, or is lost.
+/// If the number cannot be read or written, or is lost.
 fn begin(dir: &Path) -> Result<u32, DirError> {
     let path = dir.join("LIFE");
     let lost = |reason: &str| DirError::Manifest { path: path.clone(), reason: reason.to_owned() };

@@ -1,6 +1,6 @@
-//! How the store runs on a machine: sockets, TLS, disk, threads, configuration, metrics.
+//! Runs the store on a machine: sockets, TLS, disk, threads, configuration, metrics.
 //!
-//! [`start`] runs a whole server inside the calling process and gives a [`Handle`] to it.
+//! [`start`] runs a whole server inside the calling process and returns a [`Handle`] to it.
 
 pub mod backup;
 mod budget;

@@ -1,7 +1,7 @@
-//! The thread that accepts connections and deals them out to the workers in turn.
+//! Thread that accepts connections and distributes them to the workers in turn.
 //!
-//! It survives everything that accepting can fail with: a client that is gone already, a process or
-//! machine without file descriptors. A client that cannot be served is told why.
+//! It survives all errors of accepting: a client that is gone already, a process or machine without
+//! file descriptors. A client that cannot be served receives the reason.
 
 use crate::mail::{Mail, Mailbox};
 use crate::tls::Tls;
@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Connections that wait in the kernel to be accepted.
+/// Limit on connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long to wait when the system has no file descriptor left.
+/// Pause after the system has run out of file descriptors.
 const RETRY: Duration = Duration::from_millis(50);
-/// After so much silence the kernel asks whether the client still exists.
+/// Idle time after which the kernel probes whether the client still exists.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
 const ACCEPT: Token = Token(0);
@@ -34,49 +34,49 @@ const DENIED: &[u8] =
     connect from the server's own machine, or set insecure = true in its configuration if the \
     network is trusted.\r\n";
 
-/// What is spoken on a port.
+/// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Redis' protocol.
     Redis,
-    /// The same, encrypted.
+    /// Redis' protocol over TLS.
     RedisTls,
     /// ZooKeeper's protocol.
     Zookeeper,
-    /// The same, encrypted.
+    /// ZooKeeper's protocol over TLS.
     ZookeeperTls,
 }
 
 impl Port {
-    /// Whether nobody on the way can read what is said.
+    /// Whether the connections are encrypted.
     fn is_encrypted(self) -> bool {
         matches!(self, Self::RedisTls | Self::ZookeeperTls)
     }
 
-    /// Whether clients of the coordination service come here.
+    /// Whether the port serves clients of the coordination service.
     pub fn is_for_coordination(self) -> bool {
         matches!(self, Self::Zookeeper | Self::ZookeeperTls)
     }
 }
 
-/// A connection that was accepted.
+/// Accepted connection.
 pub struct Accepted {
-    /// What is spoken on it.
+    /// Protocol.
     pub port: Port,
-    /// The socket, not blocking.
+    /// Socket in non-blocking mode.
     pub stream: TcpStream,
-    /// The encrypting side, for a connection to a TLS port.
+    /// Server side of TLS, for a connection to a TLS port.
     pub tls: Option<ServerConnection>,
     /// Address of the client.
     pub peer: SocketAddr,
-    /// Address that it connected to.
+    /// Address that the client connected to.
     pub local: SocketAddr,
-    /// It is one of those that clients of the coordination service have from its address.
+    /// Share of the address's limit, for clients of the coordination service.
     pub share: Option<Share>,
 }
 
-/// One of the connections that clients of the coordination service have from an address, as long as
-/// it is there.
+/// Counts one connection of a client of the coordination service against its address's limit, until
+/// it is dropped.
 pub struct Share {
     connections: Arc<Connections>,
     address: IpAddr,
@@ -94,7 +94,7 @@ impl Drop for Share {
     }
 }
 
-/// Counts connections.
+/// Counters of connections.
 #[derive(Debug, Default)]
 pub struct Connections {
     /// Open now.
@@ -103,7 +103,7 @@ pub struct Connections {
     pub total: AtomicU64,
     /// Refused since the start.
     pub refused: AtomicU64,
-    /// Open now, of clients of the coordination service, by their addresses.
+    /// Open now, clients of the coordination service only, by address.
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -112,7 +112,8 @@ impl Connections {
         self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more connection from an address, if that may have so many; 0 is as many as it likes.
+    /// Counts one more connection from an address, if the limit allows it; a limit of 0 always
+    /// does.
     fn share(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Share> {
         let address = address.to_canonical();
         let mut shares = self.shares();
@@ -125,17 +126,18 @@ impl Connections {
     }
 }
 
-/// What the thread needs to know.
+/// Configuration of the thread.
 pub struct Listening {
-    /// Where connections are accepted, and what is spoken there.
+    /// Addresses and their protocols.
     pub ports: Vec<(Port, SocketAddr)>,
     /// Certificates; a TLS port needs them.
     pub tls: Option<Arc<Tls>>,
-    /// Serve other machines without encryption.
+    /// Whether to serve other machines without encryption.
     pub insecure: bool,
-    /// Most connections.
+    /// Limit on connections.
     pub connections_max: usize,
-    /// Most connections of clients of the coordination service from one address; 0 for no limit.
+    /// Limit on connections of clients of the coordination service from one address; 0 for no
+    /// limit.
     pub share_max: usize,
     /// The counters.
     pub connections: Arc<Connections>,
@@ -143,7 +145,7 @@ pub struct Listening {
     pub workers: Vec<Mailbox>,
 }
 
-/// The thread.
+/// Handle of the thread.
 pub struct Listener {
     thread: JoinHandle<()>,
     stop: Arc<AtomicBool>,
@@ -155,7 +157,7 @@ impl Listener {
     /// Opens the ports and starts the thread.
     ///
     /// # Errors
-    /// If a port cannot be had.
+    /// If a port cannot be opened.
     pub fn start(listening: Listening) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listeners = Vec::new();
@@ -173,7 +175,7 @@ impl Listener {
         Ok(Self { thread, stop, waker, addresses })
     }
 
-    /// Where this is spoken.
+    /// Address of the port with this protocol.
     pub fn address(&self, of: Port) -> Option<SocketAddr> {
         self.addresses.iter().find(|(port, _)| *port == of).map(|(_, address)| *address)
     }
@@ -187,7 +189,7 @@ impl Listener {
     }
 }
 
-/// A listening socket that `poll` watches.
+/// Opens a listening socket and registers it with `poll`.
 fn open(poll: &Poll, address: SocketAddr) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -205,7 +207,7 @@ struct Acceptor {
     listeners: Vec<(Port, TcpListener)>,
     listening: Listening,
     stop: Arc<AtomicBool>,
-    /// The worker that gets the next connection.
+    /// Worker that gets the next connection.
     next: usize,
 }
 
@@ -220,7 +222,7 @@ impl Acceptor {
                 tracing::error!("no more connections are accepted: {error}");
                 return;
             }
-            // Events come once per change only, so all ports are emptied every time.
+            // Events are edge-triggered, so all ports are emptied every time.
             retry = false;
             for index in 0..self.listeners.len() {
                 retry |= self.accept_all(index);
@@ -228,7 +230,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts everything that waits on a port. Tells whether to try again soon.
+    /// Accepts all connections that are pending on a port. Returns whether to try again soon.
     fn accept_all(&mut self, index: usize) -> bool {
         loop {
             let (port, listener) = &self.listeners[index];
@@ -257,7 +259,7 @@ impl Acceptor {
             counters.refused.fetch_add(1, Ordering::Relaxed);
             if port == Port::Redis {
                 // The buffer of a new socket is empty, so this does not block; a client that is
-                // gone already misses nothing.
+                // already gone misses nothing.
                 let _ = stream.write(reason);
             }
             return;
@@ -266,7 +268,7 @@ impl Acceptor {
         if port.is_for_coordination() {
             share = counters.share(peer.ip(), self.listening.share_max);
             if share.is_none() {
-                // As ZooKeeper does: the client goes to the next server.
+                // As ZooKeeper does: the client tries the next server.
                 counters.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("closed a connection: {} has as many as it may", peer.ip());
                 return;
@@ -302,8 +304,8 @@ impl Acceptor {
     }
 }
 
-/// What a client is told that is not served, if it is not. A protected port serves clients on the
-/// same machine.
+/// Error for a client that is not served, if it is not. A protected port serves clients on the same
+/// machine.
 fn refusal(full: bool, protected: bool, peer: IpAddr) -> Option<&'static [u8]> {
     if protected && !peer.to_canonical().is_loopback() {
         Some(DENIED)

@@ -1,7 +1,7 @@
-//! What the threads of a server send each other.
+//! Messages between the threads of a server.
 //!
-//! Every worker has an inbox. Whoever sends wakes the worker's event loop unless somebody else has
-//! woken it already and it has not looked yet: a burst of mail costs one wake-up.
+//! Every worker has an inbox. A sender wakes the worker's event loop unless an earlier sender has
+//! done so and the worker has not looked yet: a burst of messages costs one wake-up.
 
 use crate::counts::PeerCounts;
 use crate::listen::Accepted;
@@ -19,38 +19,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use wire::peer::Hello;
 
-/// What one turn of one worker has for another.
+/// Messages that one worker collected for another in one turn.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// For the receiver, with the machine that each comes from.
+    /// Messages for the receiver, each with the machine that sent it.
     pub parcels: Vec<(MachineId, Parcel)>,
-    /// For other machines that the receiver holds the connections with.
+    /// Messages for other machines whose connections the receiver holds.
     pub outgoing: Vec<Outgoing>,
-    /// For the receiver's gateway, from those that send it.
+    /// Messages between gateways for the receiver's gateway, each with its sender.
     pub near: Vec<(GatewayId, NearWord)>,
-    /// Bytes of the commands that the requests come from, at most.
+    /// Upper bound on the bytes of the commands that the requests come from.
     pub bytes: usize,
 }
 
 impl Batch {
-    /// Whether there is nothing in it.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.parcels.is_empty() && self.outgoing.is_empty() && self.near.is_empty()
     }
 }
 
-/// Something for another machine.
+/// Message for another machine.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// The machine.
+    /// Destination.
     pub to: MachineId,
-    /// The connection that it is meant for: what was meant for an earlier one is lost with it.
+    /// Connection that it is meant for: a message for an earlier connection is lost with that
+    /// connection.
     pub epoch: u64,
-    /// What it is.
+    /// Message.
     pub parcel: Parcel,
 }
 
-/// What a worker knows about itself and its shards.
+/// Counters of a worker and its shards.
 #[derive(Debug)]
 pub struct Report {
     /// Counters of the gateway.
@@ -61,84 +62,87 @@ pub struct Report {
     pub turns: u64,
     /// Shards whose snapshot is being written.
     pub snapshots: u64,
-    /// What was sent to other machines.
+    /// Messages sent to other machines.
     pub peers: PeerCounts,
-    /// What keeps the machine from doing its part.
+    /// Reasons why the machine is not ready.
     pub readiness: Readiness,
-    /// What there is to tell about clients of the coordination service.
+    /// Counters of the clients of the coordination service.
     pub clients: Clients,
 }
 
-/// What a worker is told.
+/// Message to a worker.
 pub enum Mail {
-    /// A client has connected.
+    /// New connection of a client.
     Connect(Box<Accepted>),
-    /// A turn of another worker.
+    /// Messages of one turn of another worker.
     Batch(Batch),
-    /// A connection with another machine.
+    /// Connection with another machine.
     Peer(Box<PeerSocket>),
-    /// Another machine is connected, and has said this; the number tells its connections apart.
+    /// Another machine has connected and sent this greeting; the number tells its connections
+    /// apart.
     PeerUp(u64, Arc<Hello>),
     /// The connection with another machine is lost.
     PeerDown(MachineId),
-    /// Another machine was not heard of for so many microseconds.
+    /// Another machine has been silent for so many microseconds.
     PeerSilent(MachineId, u64),
-    /// Ask another machine how long messages take, with this number.
+    /// Send another machine a question that measures the round trip, with this number.
     Ask(MachineId, u32),
-    /// Send this to another machine.
+    /// Send this message to another machine.
     Tell(MachineId, Box<Parcel>),
     /// These writes are durable.
     Durable(Vec<Completion>),
-    /// A password fits, or does not.
+    /// A password was checked; true if it is correct.
     Verified(SessionId, bool),
-    /// What a session asked of the server is done.
+    /// Reply to an administrative command of a session.
     AdminDone(SessionId, adt::Reply),
-    /// What the server knows about itself.
+    /// Facts about the server, for the commands that report them.
     Facts(Arc<Facts>),
     /// Settings with new values.
     Configure(Arc<Vec<(String, String)>>),
-    /// The counters begin anew.
+    /// Reset the counters.
     ResetStats,
-    /// What a new shard of this worker begins with, which has come out of a split.
+    /// Initial state of a new shard of this worker, which a split has created.
     Seed(Box<Seed>),
-    /// Hand all leads over and stand back, or end that.
+    /// Hand over all leaderships and accept none, or end that.
     StandBack(bool),
-    /// Replicated logs count time in ticks of so many microseconds from now on.
+    /// Length of a tick of replicated logs in microseconds, from now on.
     Tick(u64),
     /// Write a snapshot of every shard.
     Snapshot,
-    /// The files thread has taken a piece of a shard's snapshot.
+    /// The snapshot thread has taken a piece of a shard's snapshot.
     SnapshotTaken(ShardId),
-    /// A shard's snapshot is durable, or has failed.
+    /// A shard's snapshot is durable (true) or has failed.
     SnapshotDone(ShardId, bool),
-    /// What was read of a shard's snapshot for another machine: of which one, from which byte on,
-    /// the bytes and whether they are the last ones.
+    /// Piece of a shard's snapshot that was read for another machine: shard, machine and snapshot,
+    /// offset in bytes, then the bytes and whether they are the last ones; none if the snapshot is
+    /// gone.
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
-    /// A piece of the snapshot that another machine sends, of this number, is written, or cannot be.
+    /// A piece of the numbered snapshot that another machine sends was written (true) or could not
+    /// be.
     SnapshotReceived((ShardId, u64), bool),
-    /// All files of a shard that is not held here any more are removed.
+    /// All files of a shard that has left this machine are removed.
     SnapshotsRemoved(ShardId),
     /// Send a report.
     Report(Sender<Report>),
-    /// Send what the gateway knows of the whole server or cluster.
+    /// Send the gateway's overview of the whole server or cluster.
     Overview(Sender<Overview>),
-    /// Send what there is to tell about each client of the coordination service; with lists of sessions
-    /// and nodes or without.
+    /// Send details of each client of the coordination service, with lists of sessions and nodes if
+    /// true.
     Details(bool, Sender<Details>),
-    /// What a client of the coordination service is told that has asked with four letters.
+    /// Answer to a four-letter command of a client of the coordination service.
     Word(CoordinationClient, String),
-    /// The counters of clients of the coordination service begin anew.
+    /// Reset the counters of clients of the coordination service.
     ResetTalk {
-        /// Those of the server, or those of each connection.
+        /// Whether to reset all counters of the server; otherwise only those of each connection.
         all: bool,
     },
-    /// Read nothing more from clients; say so once everything that was read is done.
+    /// Stop reading from clients; report when everything that was read is done.
     Drain,
-    /// End.
+    /// Stop.
     Stop,
 }
 
-/// Where a worker's mail goes.
+/// Sender of messages to a worker.
 #[derive(Clone)]
 pub struct Mailbox {
     sender: Sender<Mail>,
@@ -147,7 +151,8 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Puts mail into the worker's inbox and wakes it. A worker that has ended gets nothing.
+    /// Puts a message into the worker's inbox and wakes the worker. Messages to a worker that has
+    /// ended are dropped.
     pub fn send(&self, mail: Mail) {
         if self.sender.send(mail).is_ok()
             && !self.woken.swap(true, Ordering::AcqRel)
@@ -158,28 +163,28 @@ impl Mailbox {
     }
 }
 
-/// A worker's end.
+/// Receiver of a worker's messages.
 pub struct Inbox {
     receiver: Receiver<Mail>,
     woken: Arc<AtomicBool>,
 }
 
 impl Inbox {
-    /// Says that mail from now on needs a wake-up. To be called before the inbox is emptied.
+    /// Makes the next message wake the worker. Must be called before the inbox is emptied.
     pub fn open(&self) {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// The next piece of mail.
+    /// Next message, if any.
     pub fn take(&self) -> Option<Mail> {
         self.receiver.try_recv().ok()
     }
 }
 
-/// An inbox and the way to it. What is in an inbox is bounded by what the senders may have under
-/// way: requests by [`engine::limits::PIPELINE_REQUESTS_MAX`], writes of the log by
-/// [`engine::limits::PERSISTS_MAX`] per shard, what other machines send by what they may have under
-/// way in turn.
+/// Creates an inbox and its sender. The inbox is bounded by what the senders may have outstanding:
+/// requests by [`engine::limits::PIPELINE_REQUESTS_MAX`], writes of the log by
+/// [`engine::limits::PERSISTS_MAX`] per shard, messages of other machines by their own limits in
+/// turn.
 pub fn inbox(waker: Arc<Waker>) -> (Mailbox, Inbox) {
     let (sender, receiver) = channel();
     let woken = Arc::new(AtomicBool::new(false));

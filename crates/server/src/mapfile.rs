@@ -1,7 +1,7 @@
-//! The newest shard map that this machine knows, kept in its data directory.
+//! Newest shard map that this machine knows, kept in its data directory.
 //!
-//! It is durable before anything is done that it says: a machine that forgets which shards it has
-//! given up could take itself for one of those that founded their groups.
+//! The map is made durable before the machine acts on it: a machine that forgot which shards it has
+//! given up could take itself for a founder of their groups.
 
 use crate::datadir::{DirError, write_durably};
 use engine::ids::{MachineId, ShardId};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The map, and the file that it is in.
+/// Map and the file that contains it.
 #[derive(Debug)]
 pub struct MapFile {
     path: PathBuf,
@@ -21,11 +21,11 @@ pub struct MapFile {
 }
 
 impl MapFile {
-    /// Reads the map of a data directory; `first` is what a machine begins with that is among the founders
-    /// of its cluster and starts for the first time (`is_new`).
+    /// Reads the map of a data directory. `first` is the map for a founder of the cluster; it is
+    /// used on the machine's first start (`is_new`).
     ///
     /// # Errors
-    /// If it cannot be read or understood.
+    /// If the map cannot be read or parsed.
     pub fn open(dir: &Path, first: Option<ShardMap>, is_new: bool) -> Result<Self, DirError> {
         let path = dir.join("MAP");
         let map = match std::fs::read_to_string(&path) {
@@ -59,12 +59,12 @@ impl MapFile {
         Ok(Self { path, map: Mutex::new(map), left_path, left: Mutex::new(left) })
     }
 
-    /// What replicas have promised that were on this machine and are removed.
+    /// Promises of replicas that this machine held and has removed.
     pub fn left(&self) -> BTreeMap<ShardId, Promises> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps what a replica has promised that is about to be removed, durably.
+    /// Stores the promises of a replica that is about to be removed, durably.
     ///
     /// # Errors
     /// If the disk refuses.
@@ -78,17 +78,17 @@ impl MapFile {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest map.
+    /// Newest map.
     pub fn map(&self) -> Option<ShardMap> {
         self.lock().clone()
     }
 
-    /// The machines that there are, if a map is known.
+    /// Machines of the cluster, if a map is known.
     pub fn machines(&self) -> Option<Vec<MachineId>> {
         self.lock().as_ref().map(|map| map.machines.keys().copied().collect())
     }
 
-    /// Keeps a map, durably, unless there is a newer one. Tells whether it is new.
+    /// Stores a map durably, unless a newer one is known. Returns whether it was newer.
     ///
     /// # Errors
     /// If the disk refuses.
@@ -102,8 +102,8 @@ impl MapFile {
         Ok(true)
     }
 
-    /// Where the machines listen for each other: what was said at the start, as far as the map does
-    /// not know better.
+    /// Addresses at which the machines listen for each other: those in the map, or the configured
+    /// ones while no map is known.
     pub fn addresses(&self, said: &BTreeMap<MachineId, String>) -> BTreeMap<MachineId, String> {
         match &*self.lock() {
             Some(map) => map.machines.clone(),
@@ -112,7 +112,7 @@ impl MapFile {
     }
 }
 
-/// A line for each shard: `shard 3 term 5 vote 2 last 23 of 4`.
+/// Formats the promises, a line for each shard: `shard 3 term 5 vote 2 last 23 of 4`.
 fn left_text(left: &BTreeMap<ShardId, Promises>) -> String {
     let mut text = String::new();
     for (ShardId(shard), Promises { term, vote, last: (index, of) }) in left {

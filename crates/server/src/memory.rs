@@ -1,74 +1,74 @@
-//! How much memory there is, and how much of it is in use.
+//! Available memory, and how much of it is in use.
 
 use crate::budget::Sum;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the logs of all shards take in memory, and what they may: the workers that have the shards
-/// and the thread that looks after memory look at the same numbers.
+/// Memory that the logs of all shards use, and their limit. The workers that own the shards and the
+/// thread that watches memory share these numbers.
 #[derive(Debug)]
 pub struct LogMemory {
-    /// What they may take.
+    /// Limit in bytes.
     most: u64,
     taken: Sum,
-    /// Snapshots that are being written, of all workers.
+    /// Snapshots that are being written, over all workers.
     under_way: Sum,
-    /// Memory as a whole is nearly at its limit.
+    /// Whether memory as a whole is nearly at its limit.
     short: AtomicBool,
 }
 
 impl LogMemory {
-    /// Logs may take so many bytes.
+    /// Allows the logs `most` bytes.
     pub fn new(most: u64) -> Self {
         let (taken, under_way, short) = Default::default();
         Self { most, taken, under_way, short }
     }
 
-    /// The logs of a worker take so many bytes instead of those that it had told before.
+    /// Replaces a worker's part: its logs took `before` bytes and now take `now`.
     pub fn tell(&self, before: u64, now: u64) {
         self.taken.change(before as usize, now as usize);
     }
 
-    /// A worker writes so many snapshots instead of those that it had told before.
+    /// Replaces a worker's part: it was writing `before` snapshots and now writes `now`.
     pub fn tell_under_way(&self, before: usize, now: usize) {
         self.under_way.change(before, now);
     }
 
-    /// What the logs take.
+    /// Bytes that the logs take.
     pub fn taken(&self) -> u64 {
         self.taken.get() as u64
     }
 
-    /// Whether memory as a whole is nearly at its limit.
+    /// Records whether memory as a whole is nearly at its limit.
     pub fn set_short(&self, short: bool) {
         self.short.store(short, Ordering::Relaxed);
     }
 
-    /// Whether snapshots should be written now, so that logs can be forgotten.
+    /// Whether snapshots should be written now, so that logs can be truncated.
     pub fn is_near(&self) -> bool {
         let short = self.short.load(Ordering::Relaxed);
-        // A snapshot costs as much as there are data, so not for every little log.
+        // A snapshot costs as much as the data are large, so a short log is no reason for one.
         self.taken() > if short { self.most / 4 } else { self.most / 4 * 3 }
     }
 
-    /// Whether clients have to wait until a snapshot is there that is being written.
+    /// Whether clients have to wait for a snapshot that is being written.
     pub fn is_full(&self) -> bool {
         self.taken() > self.most && self.under_way.get() > 0
     }
 
-    /// Whether logs have outgrown their memory, because no snapshot comes about.
+    /// Whether logs have outgrown their memory because no snapshot succeeds.
     pub fn is_beyond(&self) -> bool {
         self.taken() > 2 * self.most
     }
 }
 
-/// Bytes that this process may use: what its control group allows, or what the machine has.
+/// Bytes that this process may use: the limit of its control group, or else the machine's memory.
 pub fn available_bytes() -> u64 {
     let machine = meminfo("MemTotal:").unwrap_or(1 << 30);
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
 }
 
-/// What the control group of this process allows, if it sets a limit (version 2, then version 1).
+/// Limit of this process's control group, if it sets one (version 2, then version 1).
 pub fn cgroup_limit_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
@@ -81,18 +81,18 @@ pub fn cgroup_limit_bytes() -> Option<u64> {
     files
         .into_iter()
         .filter_map(|file| number(Path::new(file)))
-        // Version 1 writes "no limit" as a number near the largest one.
+        // Version 1 writes "no limit" as a number near the largest possible one.
         .filter(|limit| *limit < 1 << 60)
         .min()
 }
 
-/// Bytes of memory of this process, as the system counts them.
+/// Resident memory of this process in bytes, as the system counts it.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     kilobytes(&status, "VmRSS:").unwrap_or(0)
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Value of a line of `/proc/meminfo`, in bytes.
 pub fn meminfo(name: &str) -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, name)
 }

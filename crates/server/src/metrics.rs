@@ -1,4 +1,4 @@
-//! What a server measures about itself, in the text format of Prometheus.
+//! Metrics of a server in the text format of Prometheus.
 
 use crate::control::Status;
 use crate::counts::PeerCounts;
@@ -10,16 +10,15 @@ use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, GaugeVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::collections::HashMap;
 
-/// The metrics of a server, gathered for one answer.
+/// Metrics of a server, gathered for one answer.
 struct Sheet {
     registry: Registry,
 }
 
-/// Writes down how the server is. The log's own measurements (fsync latency among them) are part
-/// of it.
+/// Renders all metrics, including the log's own measurements (fsync latency among them).
 ///
 /// # Errors
-/// If two metrics have the same name, which is a mistake in this file.
+/// If two metrics have the same name, which would be a mistake in this file.
 pub fn render(status: &Status) -> Result<String, prometheus::Error> {
     let sheet = Sheet { registry: Registry::new_custom(Some("claret".to_owned()), None)? };
     sheet.server(status)?;
@@ -98,7 +97,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// What goes to the disk and to other machines.
+    /// Writes to the disk, and messages to other machines.
     fn machines(&self, status: &Status) -> Result<(), prometheus::Error> {
         for (name, help, value) in status.log.iter().flat_map(|log| log.numbers()) {
             self.value(name, help, value)?;
@@ -118,8 +117,8 @@ impl Sheet {
         self.add(messages)
     }
 
-    /// Sessions, nodes and watches, and the clients of ZooKeeper's protocol. Numbers of the tree are
-    /// those of the replica that is here, if there is one; watches are known to its leader.
+    /// Sessions, nodes and watches, and the clients of ZooKeeper's protocol. Numbers of the tree
+    /// are those of the local replica, if there is one; watches are known only to its leader.
     fn coordination(&self, status: &Status) -> Result<(), prometheus::Error> {
         let mut sum = Clients::default();
         status.reports.iter().for_each(|report| sum.add(&report.clients));
@@ -154,7 +153,7 @@ impl Sheet {
         self.value("coordination_watches", help, watched.watches as u64)
     }
 
-    /// What the probe knows, in a cluster.
+    /// Measurements of the probe, in a cluster.
     fn synchrony(&self, status: &Status) -> Result<(), prometheus::Error> {
         let Some(picture) = &status.synchrony else { return Ok(()) };
         let help = "Round trips to another machine in the last minute; +Inf: no answer";
@@ -268,7 +267,7 @@ impl Sheet {
         self.locks(status)
     }
 
-    /// Locks that clients take by name, as the leaders here have seen them.
+    /// Named locks, as seen by the leaders on this machine.
     fn locks(&self, status: &Status) -> Result<(), prometheus::Error> {
         let names = [
             ("grants_total", "Grants of locks by name, sections among them"),
@@ -299,7 +298,7 @@ impl Sheet {
     }
 }
 
-/// A gauge for each name, with a value for each shard.
+/// Creates a gauge for each name, with a value for each shard.
 fn of_shards(of: &str, names: &[(&str, &str)]) -> Result<Vec<IntGaugeVec>, prometheus::Error> {
     let gauge = |(name, help): &(&str, &str)| {
         IntGaugeVec::new(Opts::new(format!("{of}_{name}"), *help), &["shard"])
@@ -307,14 +306,14 @@ fn of_shards(of: &str, names: &[(&str, &str)]) -> Result<Vec<IntGaugeVec>, prome
     names.iter().map(gauge).collect()
 }
 
-/// The values of one shard, in the order of the gauges.
+/// Sets the values of one shard, in the order of the gauges.
 fn set(gauges: &[IntGaugeVec], shard: &str, values: impl IntoIterator<Item = u64>) {
     for (gauge, value) in gauges.iter().zip(values) {
         gauge.with_label_values(&[shard]).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 }
 
-/// Durations that were counted elsewhere, of each shard.
+/// Histogram of durations that were counted elsewhere, for each shard.
 struct Histogram {
     desc: Desc,
     family: MetricFamily,
@@ -361,12 +360,12 @@ impl Collector for Histogram {
     }
 }
 
-/// Quantiles with the labels that they have.
+/// Quantiles with their labels.
 fn quantiles(of: &Quantiles) -> [(&'static str, Option<u32>); 3] {
     [("0.5", of.p50_us), ("0.9", of.p90_us), ("0.99", of.p99_us)]
 }
 
-/// Microseconds as seconds; none is for ever.
+/// Converts microseconds to seconds; none becomes infinity.
 fn seconds(us: Option<u32>) -> f64 {
     us.map_or(f64::INFINITY, |us| f64::from(us) / 1e6)
 }

@@ -1,10 +1,10 @@
-//! Passwords: how they are kept, and a thread that checks them.
+//! Storage of passwords, and a thread that checks them.
 //!
-//! A password is kept as an Argon2id string (RFC 9106, with the parameters that OWASP recommends,
-//! in the form of the Password Hashing Competition), which costs some 20 ms and 19 MiB to check: too
-//! much for an event loop. A wrong one is answered half a second later, so that guessing is slow;
-//! others are not held up by that. A right one is remembered under a key that only this process
-//! has, so that a client with many connections does not pay for each.
+//! A password is stored as an Argon2id string (RFC 9106, with the parameters that OWASP recommends,
+//! in the format of the Password Hashing Competition). Checking it costs some 20 ms and 19 MiB: too
+//! much for an event loop. A wrong password is answered half a second later, so that guessing is
+//! slow; other clients are not delayed by that. A correct one is remembered under a key that only
+//! this process has, so that a client with many connections does not pay for each.
 
 use crate::datadir::random;
 use argon2::password_hash::phc::PasswordHash;
@@ -15,17 +15,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a wrong password waits for its answer.
+/// Delay before a wrong password is answered.
 pub const WRONG_PASSWORD_DELAY: Duration = Duration::from_millis(500);
-/// Most memory that checking a password may take, in KiB.
+/// Limit on the memory for checking a password, in KiB.
 const MEMORY_KIB_MAX: u32 = 256 << 10;
-/// Most passwords that are remembered.
+/// Limit on remembered passwords.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// What a password is kept as.
+/// Argon2id string for a password.
 ///
 /// # Panics
-/// If the system has no random bytes.
+/// If the system cannot provide random bytes.
 pub fn verifier(password: &str) -> String {
     Argon2::default()
         .hash_password(password.as_bytes())
@@ -33,10 +33,10 @@ pub fn verifier(password: &str) -> String {
         .to_string()
 }
 
-/// Whether a string is something that passwords can be checked against.
+/// Checks that a string is a valid Argon2id string with acceptable costs.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Describes what is wrong with it.
 pub fn check_verifier(verifier: &str) -> Result<(), String> {
     let hash = PasswordHash::new(verifier)
         .map_err(|_| "is no string such as $argon2id$v=19$m=19456,t=2,p=1$salt$hash".to_owned())?;
@@ -50,27 +50,28 @@ pub fn check_verifier(verifier: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A password to be checked.
+/// Password to be checked.
 pub struct Attempt<T> {
-    /// Comes back with the answer.
+    /// Identifies the attempt; returned with the result.
     pub origin: T,
-    /// The password.
+    /// Password that the client sent.
     pub password: Vec<u8>,
-    /// What it is checked against; empty if no password fits.
+    /// Argon2id string of the right password; empty if no password is right.
     pub verifier: String,
 }
 
-/// The thread that checks passwords.
+/// Handle of the thread.
 pub struct PasswordThread<T> {
     sender: Option<Sender<Attempt<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T: Send + 'static> PasswordThread<T> {
-    /// Starts the thread; `answer` is told whose password fits.
+    /// Starts the thread; `answer` receives each attempt's origin and whether the password is
+    /// correct.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot start a thread.
     pub fn spawn(answer: impl Fn(T, bool) + Send + 'static) -> std::io::Result<Self> {
         // A session has at most one attempt under way, so the queue is bounded by the connections.
         let (sender, receiver) = channel();
@@ -80,10 +81,10 @@ impl<T: Send + 'static> PasswordThread<T> {
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Where attempts go.
+    /// Sender of attempts.
     ///
     /// # Panics
-    /// Never: the sender is there until the thread is dropped.
+    /// Never: the sender exists until the thread is dropped.
     pub fn sender(&self) -> Sender<Attempt<T>> {
         self.sender.clone().expect("there until dropped")
     }
@@ -100,12 +101,12 @@ impl<T> Drop for PasswordThread<T> {
     }
 }
 
-/// Checks passwords.
+/// Checker of passwords, with the correct ones that it remembers.
 struct Checker {
     key: hmac::Key,
-    /// Passwords that fitted, by what they were checked against.
+    /// Tags of correct passwords, by their Argon2id strings.
     known: BTreeMap<String, hmac::Tag>,
-    /// Stands in where there is nothing to check against, so that the time tells nothing.
+    /// Checked when there is no string to check against, so that the response time reveals nothing.
     decoy: String,
 }
 

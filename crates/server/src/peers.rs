@@ -1,10 +1,11 @@
-//! The thread that connects this machine with the others of its cluster.
+//! Thread that connects this machine with the others of its cluster.
 //!
-//! Of two machines the one with the larger number connects, and tries again until it succeeds. Both
-//! say first who they are, inside of TLS if there is TLS between the machines. A connection on which
-//! both have is handed to the worker that holds it from then on; see `worker/peers.rs`.
+//! Of two machines the one with the larger number connects, and retries until it succeeds. Both
+//! sides first send a greeting, inside TLS if it is configured between the machines. After both
+//! greetings the connection is handed to the worker that holds it from then on; see
+//! `worker/peers.rs`.
 //!
-//! They need not be of the same build: each must understand what the cluster uses, [`Level`].
+//! The machines need not run the same build: each must understand what the cluster uses, [`Level`].
 
 mod refused;
 
@@ -30,36 +31,37 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::peer::{Hello, decode_hello, encode_hello};
 
-/// How often to try to connect.
+/// Interval between attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a connection may take until both sides have said who they are.
+/// Time-out for the greetings of a connection.
 const HELLO_WAIT: Duration = Duration::from_secs(2);
-/// A warning is not repeated sooner.
+/// Interval before a warning is repeated.
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
-/// Bytes that are read at once.
+/// Size of a read.
 const READ_BYTES: usize = 4 << 10;
-/// Encrypted bytes that are sent at once: what a turn of a worker has for a machine, as a rule.
+/// Limit on encrypted bytes that wait to be sent: usually a worker's messages to a machine in one
+/// turn.
 const BATCH_BYTES: usize = 1 << 20;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKE: Token = Token(usize::MAX - 1);
 
-/// A connection on which both sides have said who they are.
+/// Connection on which both greetings have been exchanged.
 pub struct PeerSocket {
-    /// How bytes travel, not blocking.
+    /// Transport in non-blocking mode.
     pub transport: Transport,
-    /// What the other machine said.
+    /// Greeting of the other machine.
     pub hello: Hello,
-    /// What came after that.
+    /// Bytes that followed the greeting.
     pub input: Vec<u8>,
 }
 
-/// Which other machines are connected: workers take back what this thread says.
+/// Machines that are connected. This thread adds machines, and workers remove them.
 #[derive(Debug, Default)]
 pub struct Linked(Mutex<BTreeSet<MachineId>>);
 
 impl Linked {
-    /// Says whether a machine is connected.
+    /// Records whether a machine is connected.
     pub fn set(&self, machine: MachineId, linked: bool) {
         let mut machines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if linked {
@@ -69,7 +71,7 @@ impl Linked {
         }
     }
 
-    /// The machines that are connected.
+    /// Machines that are connected.
     pub fn machines(&self) -> Vec<MachineId> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
@@ -80,41 +82,41 @@ impl Linked {
     }
 }
 
-/// What the thread works with.
+/// Resources of the thread.
 pub struct Meeting {
-    /// The cluster.
+    /// Cluster.
     pub cluster: ClusterOptions,
-    /// What this machine says first.
+    /// Greeting of this machine.
     pub hello: Hello,
-    /// Where the others connect; see [`listen`].
+    /// Listening socket for the other machines; see [`listen`].
     pub listener: TcpListener,
-    /// TLS between the machines, if there is.
+    /// TLS between the machines, if configured.
     pub tls: Option<Arc<PeerTls>>,
-    /// Which machines are connected.
+    /// Machines that are connected.
     pub linked: Arc<Linked>,
-    /// Which machines there are, as soon as that is known.
+    /// Machines of the cluster, once a map is known.
     pub map: Arc<MapFile>,
-    /// The workers.
+    /// Workers.
     pub workers: Vec<Mailbox>,
 }
 
 /// Opens the port for other machines.
 ///
 /// # Errors
-/// If it cannot be had.
+/// If it cannot be opened.
 pub fn listen(cluster: &ClusterOptions) -> io::Result<TcpListener> {
     let address = cluster.peer_bind();
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     TcpListener::bind(resolve(address).map_err(named)?).map_err(named)
 }
 
-/// The first address of a name.
+/// First address of a host name.
 fn resolve(address: &str) -> io::Result<SocketAddr> {
     let none = || io::Error::new(ErrorKind::NotFound, "the name has no address");
     address.to_socket_addrs()?.next().ok_or_else(none)
 }
 
-/// The thread.
+/// Handle of the thread.
 pub struct PeersThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -125,7 +127,7 @@ impl PeersThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the system refuses what it needs.
+    /// If the system cannot provide the resources.
     pub fn start(mut meeting: Meeting) -> io::Result<Self> {
         let poll = Poll::new()?;
         poll.registry().register(&mut meeting.listener, LISTENER, Interest::READABLE)?;
@@ -152,12 +154,12 @@ impl Drop for PeersThread {
     }
 }
 
-/// A connection on which not everything is said.
+/// Connection on which the greetings are not complete.
 struct Stranger {
     transport: Transport,
-    /// The other side, in words.
+    /// Description of the other side, for messages.
     whom: String,
-    /// The machine that was dialled; none if it was the other side who connected.
+    /// Machine to which this one connects; none for an accepted connection.
     dialled: Option<MachineId>,
     input: Vec<u8>,
     ready: bool,
@@ -169,7 +171,7 @@ struct Host {
     poll: Poll,
     meeting: Meeting,
     strangers: Slab<Stranger>,
-    /// When it was last warned of what.
+    /// Time of the last warning with each text.
     warned: BTreeMap<String, Instant>,
 }
 
@@ -199,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Where the machines of the cluster listen.
+    /// Addresses at which the machines of the cluster listen.
     fn addresses(&self) -> BTreeMap<MachineId, String> {
         self.meeting.map.addresses(&self.meeting.cluster.nodes)
     }
@@ -226,7 +228,8 @@ impl Host {
     fn accept_all(&mut self) {
         loop {
             match self.meeting.listener.accept() {
-                // Whoever comes when it is full is gone when the stream is dropped.
+                // A connection that arrives when the table is full is closed when the stream is
+                // dropped.
                 Ok((stream, from)) if self.strangers.len() < STRANGERS_MAX => {
                     let whom = format!("somebody at {}", from.ip().to_canonical());
                     let tls = self.meeting.tls.as_ref().map(|tls| tls.accept()).transpose();
@@ -263,7 +266,7 @@ impl Host {
         entry.insert(Stranger { transport, whom, dialled, input, ready, greeted, began });
     }
 
-    /// Something has happened on a connection.
+    /// Handles an event of a connection.
     fn go_on(&mut self, slot: usize) {
         let Some(stranger) = self.strangers.get_mut(slot) else { return };
         match stranger.talk(&self.meeting.hello) {
@@ -296,7 +299,7 @@ impl Host {
         stranger
     }
 
-    /// Why a machine is turned away, if it is.
+    /// Checks a greeting. The error is the reason why the machine is rejected.
     fn judge(&self, hello: &Hello, dialled: Option<MachineId>) -> Result<(), String> {
         let cluster = &self.meeting.cluster;
         let machine = hello.machine.0;
@@ -348,7 +351,7 @@ impl Host {
         workers[holder].send(Mail::Peer(Box::new(PeerSocket { transport, hello, input })));
     }
 
-    /// Gives up connections that take too long.
+    /// Drops connections that take too long.
     fn expire(&mut self) {
         let late = |stranger: &Stranger| stranger.began.elapsed() >= HELLO_WAIT;
         let slots = self.strangers.iter().filter(|(_, stranger)| late(stranger));
@@ -359,7 +362,7 @@ impl Host {
 
     fn warn(&mut self, text: String) {
         self.warned.retain(|_, at| at.elapsed() < WARN_INTERVAL);
-        // Strangers can cause as many different texts as they like.
+        // Strangers can cause any number of different texts.
         if self.warned.len() < STRANGERS_MAX
             && let Entry::Vacant(vacant) = self.warned.entry(text)
         {
@@ -369,7 +372,7 @@ impl Host {
     }
 }
 
-/// A machine must understand what the cluster uses.
+/// Checks that a machine understands what the cluster uses.
 fn understands(hello: &Hello, used: Level) -> Result<(), String> {
     match hello.level.suffices_for(used) {
         true => Ok(()),
@@ -382,14 +385,14 @@ fn understands(hello: &Hello, used: Level) -> Result<(), String> {
 }
 
 impl Stranger {
-    /// Says who this machine is, once.
+    /// Sends the greeting of this machine, once.
     fn greet(&mut self, own: &Hello) -> io::Result<()> {
         if self.greeted {
             return Ok(());
         }
         let mut bytes = Vec::new();
         encode_hello(own, &mut bytes);
-        // The buffer of a new socket has room for this.
+        // The buffer of a new socket has room for the greeting.
         if self.transport.send(&bytes)? < bytes.len() {
             return Err(io::Error::other("the socket takes nothing"));
         }
@@ -397,7 +400,7 @@ impl Stranger {
         Ok(())
     }
 
-    /// Says who this machine is and listens who the other one is.
+    /// Sends the greeting of this machine and reads that of the other one.
     fn talk(&mut self, own: &Hello) -> io::Result<Option<Hello>> {
         if !self.ready {
             let stream = self.transport.stream();
@@ -430,7 +433,7 @@ impl Stranger {
                 }
                 Ok(None) => {}
                 Err(Corrupt) => {
-                    // Whoever expects TLS finds out by that what is spoken here.
+                    // A peer that expects TLS recognises the wrong protocol by the greeting.
                     let told = self.greet(own);
                     return told.and(Err(ErrorKind::InvalidData.into()));
                 }

@@ -1,4 +1,4 @@
-//! From what is on the disk to shards that serve.
+//! Recovery: restores shards from the disk until they serve.
 
 use crate::clock::Clock;
 use crate::config::{Durability, Options};
@@ -15,12 +15,12 @@ use engine::shard::ShardConfig;
 use std::time::Instant;
 use wire::entry::EntryFormat;
 
-/// Restores all shards: the newest snapshot, the log after it, and the fate of transactions that a
-/// crash has left open. In a cluster the replicas begin to serve later, when there is somebody to
-/// agree with.
+/// Restores all shards: the newest snapshot, the log after it, and the outcome of transactions that
+/// a crash has left open. In a cluster the replicas begin to serve later, once they reach a
+/// majority.
 ///
 /// # Errors
-/// If something is damaged or missing; nothing is served then.
+/// If data are damaged or missing; nothing is served then.
 pub fn recover(
     options: &Options,
     dir: &DataDir,
@@ -74,7 +74,7 @@ pub fn recover(
         tell_loaded(parts, entries, began);
         return Ok(replicas);
     }
-    // Without durability nothing is written, whatever an earlier run has left.
+    // Without durability nothing is written, whatever an earlier run has left behind.
     let mut store = store.filter(|_| options.durability != Durability::None);
     settle(&mut replicas, store.as_deref_mut(), clock)?;
     let (committed, aborted) = resolve_open(&mut replicas, clock.now());
@@ -98,7 +98,7 @@ fn tell_loaded(parts: usize, entries: usize, began: Instant) {
     }
 }
 
-/// Drives all shards until they serve and have nothing left to write.
+/// Runs all shards until they serve and have nothing left to write.
 fn settle(
     replicas: &mut [Replica<EntryFormat>],
     mut store: Option<&mut LogStore>,

@@ -1,19 +1,19 @@
-//! Text that must not be seen: passwords.
+//! Text that must not be displayed: passwords.
 
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// A password. It can be asked for by [`Secret::reveal`] only, and shows as dots everywhere else.
+/// Password. Only [`Secret::reveal`] returns the text; everywhere else it shows as dots.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text` from being seen.
+    /// Hides `text` from logs and debug output.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text.
+    /// Password in the clear.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! The thread that writes snapshots: pieces come in, a file that counts comes out. It also reads
-//! them for other machines.
+//! Thread that writes snapshots: it collects the pieces of a snapshot in a file, which becomes
+//! valid when it is complete. It also reads snapshots for other machines.
 
 use crate::datadir::{DataDir, DirError, SnapshotFile, failed, sync_parent};
 use crate::mail::{Mail, Mailbox};
@@ -12,20 +12,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Most jobs that wait, of each shard.
+/// Limit on queued jobs of each shard.
 const QUEUE_PER_SHARD: usize = 4 * (1 + MACHINES_MAX);
 
-/// Where a snapshot comes from.
+/// Origin of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// This machine takes it.
+    /// Taken by this machine.
     Own,
-    /// Another machine sends it.
+    /// Received from another machine.
     Machine,
 }
 
 impl Origin {
-    /// Part of the name of an unfinished file: both may come to the same index at once.
+    /// Part of the name of an unfinished file: two snapshots of different origins may reach the
+    /// same index at once.
     fn label(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -34,61 +35,61 @@ impl Origin {
     }
 }
 
-/// Something for the thread to do.
+/// Job for the thread.
 #[derive(Debug)]
 pub enum Job {
     /// Write a piece.
     Write(Piece),
     /// Read a piece for another machine.
     Read {
-        /// The shard.
+        /// Shard.
         shard: ShardId,
-        /// For whom.
+        /// Receiver.
         to: MachineId,
-        /// Which snapshot.
+        /// Log index of the snapshot.
         index: u64,
-        /// From which byte on.
+        /// Offset in bytes.
         offset: u64,
     },
-    /// Nothing more comes of a snapshot that was begun.
+    /// Abandon a snapshot that was begun.
     GiveUp(ShardId, Origin),
-    /// Nothing more is read of a snapshot for a machine.
+    /// Stop reading a snapshot for a machine.
     Close(ShardId, MachineId),
     /// Remove all snapshots of a shard.
     Remove(ShardId),
 }
 
-/// A piece of a shard's snapshot.
+/// Piece of a shard's snapshot.
 #[derive(Debug)]
 pub struct Piece {
-    /// The shard.
+    /// Shard.
     pub shard: ShardId,
     /// The snapshot contains the shard's log up to this index.
     pub index: u64,
-    /// Where it comes from.
+    /// Origin of the snapshot.
     pub origin: Origin,
-    /// Which of all snapshots that other machines have begun to send; 0 for an own one.
+    /// Number among all snapshots that other machines have begun to send; 0 for this machine's own.
     pub number: u64,
     /// Encoded parts.
     pub bytes: Vec<u8>,
-    /// It is the first one.
+    /// Whether the piece is the first one.
     pub first: bool,
-    /// Nothing follows.
+    /// Whether the piece is the last one.
     pub last: bool,
 }
 
-/// The thread.
+/// Handle of the thread.
 pub struct SnapshotThread {
     sender: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SnapshotThread {
-    /// Starts the thread. A shard's worker is told when a piece is taken and when the snapshot is
-    /// durable.
+    /// Starts the thread. The shard's worker is notified when a piece is taken and when the
+    /// snapshot is durable.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot start a thread.
     pub fn spawn(dir: Arc<DataDir>, workers: Vec<Mailbox>) -> std::io::Result<Self> {
         let (sender, receiver) =
             sync_channel(QUEUE_PER_SHARD * (1 + usize::from(dir.manifest().shards)));
@@ -100,10 +101,10 @@ impl SnapshotThread {
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Where jobs go.
+    /// Sender of jobs.
     ///
     /// # Panics
-    /// Never: the sender is there until the thread is dropped.
+    /// Never: the sender exists until the thread is dropped.
     pub fn sender(&self) -> SyncSender<Job> {
         self.sender.clone().expect("there until dropped")
     }
@@ -123,10 +124,10 @@ impl Drop for SnapshotThread {
 struct Writer {
     dir: Arc<DataDir>,
     workers: Vec<Mailbox>,
-    /// Files that are being written, own ones and those that other machines send; none for a
-    /// snapshot that has failed already.
+    /// Files that are being written, this machine's own and those received from other machines;
+    /// none for a snapshot that has failed already.
     open: BTreeMap<(ShardId, Origin), Option<SnapshotFile>>,
-    /// Files that are being read for other machines, with the index of the snapshot.
+    /// Files that are being read for other machines, with the log index of the snapshot.
     reading: BTreeMap<(ShardId, MachineId), (u64, File)>,
 }
 
@@ -191,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// Writes a piece; tells whether the snapshot is good so far.
+    /// Writes a piece. Returns whether the snapshot has succeeded so far.
     fn write(&mut self, piece: Piece) -> Result<bool, DirError> {
         let Piece { shard, origin, index, bytes, first, last, .. } = piece;
         if first {
@@ -212,8 +213,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Reads a piece for another machine, and whether it is the last one. Nothing if the snapshot is
-    /// not there any more.
+    /// Reads a piece for another machine. Returns the bytes and whether the piece is the last one,
+    /// or nothing if the snapshot no longer exists.
     fn read(
         &mut self,
         (shard, to, index): (ShardId, MachineId, u64),
@@ -221,7 +222,7 @@ impl Writer {
     ) -> Result<Option<(Vec<u8>, bool)>, DirError> {
         let open = self.reading.get(&(shard, to));
         if open.is_none_or(|(opened, _)| *opened != index) {
-            // Kept open until the end: a newer snapshot may take its place in the meantime.
+            // Kept open until the end: a newer snapshot may replace this one in the meantime.
             let found = self.dir.snapshots_of(shard)?.into_iter().find(|(of, _)| *of == index);
             let Some((_, path)) = found else { return Ok(None) };
             let file = File::open(&path).map_err(failed(&path, "opened"))?;

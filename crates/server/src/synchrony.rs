@@ -1,10 +1,10 @@
-//! The probe inside this server: how long messages to the other machines take, who is slow because
-//! of that, and which leads should leave them.
+//! Probe of this server: measures how long messages to the other machines take, which machines are
+//! slow as a result, and which leaderships should move away from them.
 //!
-//! The thread that looks after the server asks every other machine once a second, through the worker
-//! that holds the connection, and is told what came back. Every ten seconds it tells all others what
-//! it has seen. What follows is found by `probe::watch`, the same on every machine. Nothing here is
-//! needed for anything that must be right.
+//! The control thread asks every other machine once a second, through the worker that holds the
+//! connection, and receives the answers. Every ten seconds it sends its measurements to all others.
+//! `probe::watch` draws the conclusions, which are the same on every machine. Correctness does not
+//! depend on anything here.
 
 use crate::clock::Clock;
 use crate::mail::{Batch, Mail, Mailbox};
@@ -32,28 +32,28 @@ pub mod calibrate;
 pub mod picture;
 pub mod record;
 
-/// How long the worker that knows who leads what may take to say so.
+/// Time-out for the worker that knows the leaders.
 const OVERVIEW_WAIT: Duration = Duration::from_millis(200);
-/// A lead that was asked to move is not asked again sooner.
+/// Interval before another machine is asked again to move a leadership.
 const ASK_AGAIN_US: u64 = 30_000_000;
-/// A move that was proposed is not proposed again sooner.
+/// Interval before a move is proposed again.
 const PROPOSE_AGAIN_US: u64 = 600_000_000;
 
-/// What the probe may do.
+/// Permissions of the probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Nothing: other machines are answered, and not asked.
+    /// Nothing: the machine answers other machines and asks none.
     Off,
-    /// Measure, judge, and say what should be done.
+    /// Measure, judge, and propose moves.
     #[default]
     Propose,
-    /// Do it, too.
+    /// Measure, judge, and make moves.
     Apply,
 }
 
 impl Mode {
-    /// The name, as in the configuration.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -78,23 +78,23 @@ impl FromStr for Mode {
     }
 }
 
-/// Whom the probe of a machine talks to.
+/// Parts of the server that the probe uses.
 pub struct Surroundings {
-    /// The machine.
+    /// This machine.
     pub own: MachineId,
-    /// Its workers.
+    /// Workers of this machine.
     pub workers: Vec<Mailbox>,
-    /// Which other machines it is connected with.
+    /// Machines that are connected to this one.
     pub linked: Arc<Linked>,
-    /// Which machines there are.
+    /// Machines of the cluster.
     pub map: Arc<MapFile>,
-    /// The clock.
+    /// Clock.
     pub clock: Clock,
-    /// Workers hand leads over when another machine asks for it.
+    /// Whether workers hand over leaderships when another machine asks for it.
     pub obeys: Arc<AtomicBool>,
 }
 
-/// The probe of this machine.
+/// Probe of this machine.
 pub struct Synchrony {
     around: Surroundings,
     mode: Mode,
@@ -104,12 +104,12 @@ pub struct Synchrony {
     calibration: Calibration,
     agreement: Agreement,
     window_us: u64,
-    /// Where every single measurement goes, if somebody wants to have them.
+    /// Recorder for all single measurements, if they are kept.
     record: Option<Box<dyn Record>>,
 }
 
 impl Synchrony {
-    /// The probe of a machine that belongs to a cluster.
+    /// Creates the probe of a machine that belongs to a cluster.
     pub fn new(around: Surroundings, mode: Mode) -> Self {
         let now_us = around.clock.now().mono_us;
         let asker = Asker::new(around.own.0, now_us);
@@ -132,12 +132,12 @@ impl Synchrony {
         new
     }
 
-    /// What the probe may do.
+    /// Permissions of the probe.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The probe may do something else from now on. What was measured is forgotten if it stops.
+    /// Changes the permissions of the probe. If it stops, its measurements are dropped.
     pub fn set_mode(&mut self, mode: Mode) {
         let now_us = self.now_us();
         if mode == Mode::Off {
@@ -148,7 +148,7 @@ impl Synchrony {
             (self.judge, self.planner) = (Judge::default(), Planner::default());
             self.calibration = Calibration::default();
         } else if mode != self.mode {
-            // What was only proposed may be done now.
+            // Moves that were only proposed may be made now.
             self.planner = Planner::default();
         }
         let is_other = mode != self.mode;
@@ -164,7 +164,7 @@ impl Synchrony {
         self.around.clock.now().mono_us
     }
 
-    /// Looks which machines there are.
+    /// Updates the list of machines.
     fn look(&mut self) {
         let machines = self.around.map.machines().unwrap_or_default();
         if let Some(record) = &mut self.record {
@@ -179,14 +179,14 @@ impl Synchrony {
         }
     }
 
-    /// How long until somebody is to be asked; none if nobody is.
+    /// Time until the next question is due; none if none is.
     pub fn due(&self) -> Option<Duration> {
         let due_us = self.asker.due_us()?;
         Some(Duration::from_micros(due_us.saturating_sub(self.now_us())))
     }
 
-    /// Asks whoever is to be asked; ends a window if it is time. A timer of this thread was so late,
-    /// if it was waited for.
+    /// Sends the questions that are due; ends a window if it is time. `late` is the lateness of
+    /// this thread's timer, if the thread slept.
     pub fn tick(&mut self, late: Option<Duration>) {
         if self.mode == Mode::Off {
             return;
@@ -209,7 +209,7 @@ impl Synchrony {
         }
     }
 
-    /// The worker that holds the connection with a machine.
+    /// Worker that holds the connection with a machine.
     fn holder(&self, machine: MachineId) -> &Mailbox {
         &self.around.workers[usize::from(machine.0) % self.around.workers.len()]
     }
@@ -242,7 +242,7 @@ impl Synchrony {
         }
     }
 
-    /// Leads that should leave a machine that is slow.
+    /// Decides which leaderships should leave a slow machine.
     fn plan(&mut self) {
         let verdicts = self.judge.verdicts();
         if verdicts.iter().all(|verdict| verdict.subject.to_be_left().is_none()) {
@@ -298,13 +298,13 @@ impl Synchrony {
         self.judge.note(Event { at_ms, what, before, after, evidence });
     }
 
-    /// A machine has answered.
+    /// Records the answer of a machine.
     pub fn answered(&mut self, machine: MachineId, number: u32, times_us: (u32, u32)) {
         let now_us = self.now_us();
         self.asker.answered(now_us, machine.0, number, times_us);
     }
 
-    /// A machine tells what it has seen.
+    /// Records measurements that a machine has sent.
     pub fn hear(&mut self, machine: MachineId, figures: Figures) {
         if self.mode != Mode::Off {
             let now_us = self.now_us();
@@ -312,13 +312,13 @@ impl Synchrony {
         }
     }
 
-    /// An append of this machine was durable on another one after so long.
+    /// Records that an append of this machine became durable on another one after `us`.
     pub fn appended(&mut self, machine: MachineId, us: u32) {
         let now_us = self.now_us();
         self.asker.appended(now_us, machine.0, us);
     }
 
-    /// A machine tells how long its appends took on others.
+    /// Records how long a machine's appends took on others.
     pub fn hear_appends(&mut self, machine: MachineId, rows: Vec<AppendRow>) {
         if self.mode != Mode::Off {
             let now_us = self.now_us();
@@ -326,14 +326,14 @@ impl Synchrony {
         }
     }
 
-    /// A machine has connected.
+    /// Records that a machine has connected.
     pub fn connected(&mut self, machine: MachineId) {
         self.look();
         let now_us = self.now_us();
         self.asker.connected(now_us, machine.0);
     }
 
-    /// A machine asks for the lead of a shard to go to another one.
+    /// Handles a machine's request to move the leadership of a shard to another one.
     pub fn asked(&mut self, from: MachineId, shard: ShardId, to: MachineId) {
         let name = engine::map::name_of(shard);
         let evidence = match self.mode {

@@ -1,7 +1,7 @@
-//! TLS: certificates, their reload, and the side of a connection that encrypts.
+//! TLS: certificates, their reload, and the server side of connections.
 //!
-//! With clients versions 1.2 and 1.3 (RFC 8446) by rustls; a client certificate is required if
-//! authorities are named for it. Between machines see [`peers`].
+//! Clients use versions 1.2 and 1.3 (RFC 8446) through rustls; a client certificate is required if
+//! the configuration names authorities for it. For connections between machines see [`peers`].
 
 pub mod peers;
 
@@ -13,12 +13,12 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Why TLS cannot be set up.
+/// Reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("TLS cannot be set up: {0}")]
 pub struct TlsError(String);
 
-/// The certificates in use.
+/// Certificates in use.
 pub struct Tls {
     settings: TlsSettings,
     config: RwLock<Arc<ServerConfig>>,
@@ -28,23 +28,23 @@ impl Tls {
     /// Reads certificates and key.
     ///
     /// # Errors
-    /// Names the file that does not read or fit.
+    /// Names the file that cannot be read or does not match.
     pub fn load(settings: TlsSettings) -> Result<Self, TlsError> {
         let config = RwLock::new(Arc::new(load(&settings)?));
         Ok(Self { settings, config })
     }
 
-    /// Reads certificates and key again; connections from now on use them.
+    /// Reads certificates and key again; new connections use them.
     ///
     /// # Errors
-    /// Names the file that does not read or fit; the old ones stay in use then.
+    /// Names the file that cannot be read or does not match; the old ones stay in use then.
     pub fn reload(&self) -> Result<(), TlsError> {
         let config = Arc::new(load(&self.settings)?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
-    /// The server's side of a new connection.
+    /// Server side of a new connection.
     ///
     /// # Errors
     /// If rustls refuses the configuration.
@@ -76,12 +76,13 @@ fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     config.map_err(|error| unfit(&settings.cert, &settings.key, &error, hint))
 }
 
-/// A certificate and a key that cannot be used.
+/// Error for a certificate and key that cannot be used.
 fn unfit(cert: &Path, key: &Path, error: &rustls::Error, hint: &str) -> TlsError {
     TlsError(format!("{} and {}: {error}{hint}", cert.display(), key.display()))
 }
 
-/// What to say of certificates that cannot be used, if one of them is of X.509's first version.
+/// Addition to the error about certificates that cannot be used, if one of them is of X.509's first
+/// version.
 fn hint(chain: &[CertificateDer<'_>]) -> &'static str {
     if chain.iter().any(|certificate| is_of_version_1(certificate)) {
         "; a certificate there is of X.509 version 1, which cannot be used: issue it with \
@@ -92,8 +93,8 @@ fn hint(chain: &[CertificateDer<'_>]) -> &'static str {
     }
 }
 
-/// Whether a certificate is of X.509's first version: what is signed begins with its number, and
-/// not with the version (RFC 5280, 4.1).
+/// Whether a certificate is of X.509's first version: its signed part begins with the serial
+/// number, not with the version (RFC 5280, 4.1).
 fn is_of_version_1(certificate: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const INTEGER: u8 = 0x02;
@@ -101,11 +102,11 @@ fn is_of_version_1(certificate: &[u8]) -> bool {
     signed.is_some_and(|signed| signed.first() == Some(&INTEGER))
 }
 
-/// What comes behind the tag and the length of an element in DER, if it has that tag.
+/// Content of a DER element, after tag and length, if it has this tag.
 fn content(der: &[u8], tag: u8) -> Option<&[u8]> {
     let rest = der.strip_prefix(&[tag])?;
     let (length, rest) = rest.split_first()?;
-    // A length above 127 says only how many bytes it takes.
+    // A length above 127 encodes only the number of length bytes.
     let more = if *length < 0x80 { 0 } else { usize::from(length & 0x7f) };
     rest.get(more..)
 }
@@ -115,7 +116,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
         .map_err(|error| TlsError(format!("{}: {error}", file.display())))
 }
 
-/// The authorities in a file.
+/// Certificates of the authorities in a file.
 fn roots(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let certificates = certificates(file)?;

@@ -1,43 +1,43 @@
-//! How the bytes of a connection travel: as they are, or encrypted by rustls.
+//! Transport of a connection's bytes: plain, or encrypted by rustls.
 //!
-//! Connections with clients and with other machines alike. Nothing here blocks.
+//! Serves connections with clients and with other machines alike. Nothing here blocks.
 
 use mio::net::TcpStream;
 use rustls::Connection;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// What reading has brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// Bytes; `more` if there may be more to read now.
     Bytes {
-        /// How many.
+        /// Number of bytes.
         count: usize,
         /// Whether to read again.
         more: bool,
     },
-    /// Nothing now.
+    /// Nothing to read now.
     Nothing,
-    /// The other side has closed the connection.
+    /// The peer has closed the connection.
     End,
 }
 
-/// What may share a record of TLS.
+/// Limit on the data in one TLS record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
-    /// Whatever is to be sent.
+    /// No limit.
     Anything,
-    /// One frame at most, which begins with its length in four bytes; of the one that was begun, so
-    /// many bytes are left. kazoo takes one frame after the other, and only when the socket has
-    /// something; a second one in a record that it has read already would wait for the next.
+    /// At most one frame, which begins with its length in four bytes. kazoo reads one frame after
+    /// the other, and only when the socket is readable: a second frame in a record that it has read
+    /// already would wait for the next record.
     Frame {
-        /// Bytes that belong to the frame that was begun.
+        /// Bytes left of the frame that was begun.
         left: usize,
     },
 }
 
 impl Records {
-    /// How many of these bytes may go into the next record; `took` says how many have.
+    /// Number of these bytes that may go into the next record; `took` reports the number that did.
     fn next(&mut self, bytes: &[u8]) -> usize {
         let Self::Frame { left } = self else { return bytes.len() };
         if *left == 0 {
@@ -54,17 +54,17 @@ impl Records {
     }
 }
 
-/// A socket, and what encrypts if something does.
+/// Socket, with its TLS state if encrypted.
 pub enum Transport {
-    /// Bytes as they are.
+    /// Plain bytes.
     Plain(TcpStream),
-    /// Bytes in TLS.
+    /// Encrypted bytes.
     Tls(TcpStream, Box<Connection>, Records),
 }
 
 impl Transport {
-    /// Over a socket. At most `batch_bytes` that are encrypted already wait for the socket; as many
-    /// go into one system call.
+    /// Creates a transport over a socket. At most `batch_bytes` of encrypted data wait for the
+    /// socket; as many go into one system call.
     pub fn new(stream: TcpStream, tls: Option<Connection>, batch_bytes: usize) -> Self {
         match tls {
             None => Self::Plain(stream),
@@ -75,7 +75,8 @@ impl Transport {
         }
     }
 
-    /// The same for bytes that are frames with their lengths before them: a record has one at most.
+    /// Restricts each TLS record to at most one frame, for data that consists of frames with their
+    /// lengths before them.
     pub fn in_frames(self) -> Self {
         match self {
             Self::Tls(stream, tls, _) => Self::Tls(stream, tls, Records::Frame { left: 0 }),
@@ -83,19 +84,19 @@ impl Transport {
         }
     }
 
-    /// The socket.
+    /// Socket.
     pub fn stream(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(stream) | Self::Tls(stream, ..) => stream,
         }
     }
 
-    /// Whether bytes are encrypted.
+    /// Whether the bytes are encrypted.
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(..))
     }
 
-    /// Whether the keys are still being agreed on.
+    /// Whether the TLS handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -103,7 +104,7 @@ impl Transport {
         }
     }
 
-    /// Whether there is something that the socket has not taken although [`Self::send`] has.
+    /// Whether [`Self::send`] has accepted data that the socket has not taken yet.
     pub fn holds_back(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -111,10 +112,11 @@ impl Transport {
         }
     }
 
-    /// Goes on agreeing on keys, as far as that goes now; tells whether it is done.
+    /// Continues the TLS handshake as far as possible without blocking. Returns whether it is
+    /// complete.
     ///
     /// # Errors
-    /// If the connection is broken, or the other side is turned away or turns this one away.
+    /// If the connection is broken, or either side rejects the other.
     pub fn shake_hands(&mut self) -> io::Result<bool> {
         loop {
             self.send(&[])?;
@@ -132,7 +134,7 @@ impl Transport {
 
     /// Reads into `buffer`: once, or when encrypted until it is full or there is nothing more.
     ///
-    /// `hangup` says that an event has told that the other side will send nothing more.
+    /// `hangup` says that an event has announced the end of the peer's data.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -141,16 +143,16 @@ impl Transport {
             Self::Plain(stream) => match retry(|| stream.read(buffer))? {
                 None => Ok(Received::Nothing),
                 Some(0) => Ok(Received::End),
-                // Fewer bytes than there was room for: the socket is empty, and an event will tell
-                // when that changes. An end that follows was told already, hence `hangup`.
+                // Fewer bytes than the buffer has room for: the socket is empty, and an event will
+                // announce further data. An end that follows was announced already, hence `hangup`.
                 Some(count) => Ok(Received::Bytes { count, more: count == buffer.len() || hangup }),
             },
             Self::Tls(stream, tls, _) => receive_tls(stream, tls, buffer),
         }
     }
 
-    /// Sends what there is to send, as far as the socket takes it: usually one system call. Gives
-    /// how many of `bytes` need not be sent again.
+    /// Sends as much as the socket takes, usually in one system call. Returns how many of `bytes`
+    /// need not be sent again.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -184,7 +186,7 @@ impl Transport {
     }
 }
 
-/// Does something that may block: `None` if it would.
+/// Performs an operation that may block: `None` if it would.
 fn retry(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match attempt() {
@@ -196,19 +198,19 @@ fn retry(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<Option<us
     }
 }
 
-/// Reads from the socket once and deciphers; as [`retry`].
+/// Reads from the socket once and decrypts; see [`retry`] for the result.
 fn read_packets(stream: &mut TcpStream, tls: &mut Connection) -> io::Result<Option<usize>> {
     let read = retry(|| tls.read_tls(stream))?;
-    // Even if nothing has come: what was wrong before is wrong still.
+    // Even if nothing has arrived: an earlier error persists.
     if let Err(error) = tls.process_new_packets() {
-        // The alert that says why; the other side may be gone already.
+        // The alert tells the peer the reason; the peer may be gone already.
         let _ = tls.write_tls(stream);
         return Err(io::Error::new(ErrorKind::InvalidData, error));
     }
     Ok(read)
 }
 
-/// Encrypts as much as may wait for the socket; gives how many bytes that were.
+/// Encrypts as much as may wait for the socket. Returns the number of bytes encrypted.
 fn seal(tls: &mut Connection, records: &mut Records, bytes: &[u8]) -> io::Result<usize> {
     let mut taken = 0;
     while taken < bytes.len() {
@@ -230,7 +232,7 @@ fn receive_tls(
     buffer: &mut [u8],
 ) -> io::Result<Received> {
     let mut count = 0;
-    // Records are short, so a buffer takes many.
+    // Records are short, so several fit into the buffer.
     while count < buffer.len() {
         let end = match tls.reader().read(&mut buffer[count..]) {
             Ok(0) => Ok(Received::End),
@@ -247,14 +249,14 @@ fn receive_tls(
                     Err(error) => Err(error),
                 }
             }
-            // The other side has gone without saying goodbye.
+            // The peer has closed the socket without a TLS close.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(Received::End),
             Err(error) => Err(error),
         };
         if count == 0 {
             return end;
         }
-        // What came before comes first; the end shows again.
+        // Data before the end are returned first; the next read reports the end again.
         break;
     }
     Ok(Received::Bytes { count, more: true })
@@ -285,7 +287,7 @@ mod tests {
             "not all is taken at once"
         );
         assert_eq!(pieces(Records::Anything, &frames, 100), [16]);
-        // Text that answers four letters is no frame.
+        // Text answers to four-letter commands are no frames.
         for text in [b"imok".as_slice(), b"rw", b"Zookeeper version"] {
             assert_eq!(pieces(Records::Frame { left: 0 }, text, 100), [text.len()]);
         }

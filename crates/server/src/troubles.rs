@@ -1,4 +1,5 @@
-//! What is wrong, the worst first: what people see of a machine before anything else.
+//! Problems of a machine, the most severe first: the first thing that the console and `claret
+//! doctor` show.
 
 use crate::control::Status;
 use crate::synchrony::picture::Picture;
@@ -6,26 +7,26 @@ use engine::gateway::{Facts, Overview};
 use engine::node::Readiness;
 use serde::Serialize;
 
-/// How bad something is.
+/// Severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
-    /// Something that was asked for is not done.
+    /// A request or a duty is not fulfilled.
     Bad,
-    /// It is done, and something should be looked at.
+    /// Everything is fulfilled, and an operator should look.
     Warn,
 }
 
-/// Something that is wrong.
+/// Problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trouble {
-    /// How bad.
+    /// Severity.
     pub grade: Grade,
-    /// What.
+    /// Description.
     pub text: String,
 }
 
-/// Everything that is known to be wrong, the worst first.
+/// All known problems, the most severe first.
 pub fn troubles(status: &Status, overview: Option<&Overview>) -> Vec<Trouble> {
     let mut found = Found::default();
     let silent = status.workers - status.reports.len().min(status.workers);
@@ -42,7 +43,7 @@ pub fn troubles(status: &Status, overview: Option<&Overview>) -> Vec<Trouble> {
     found.0
 }
 
-/// Why a machine does not do its part, a line each.
+/// Reasons why a machine is not ready, a line each.
 pub fn reasons(found: &Readiness) -> Vec<String> {
     let facts = [
         (u64::from(found.without_map), "it does not know the shard map yet"),
@@ -133,7 +134,7 @@ impl Found {
         for verdict in &picture.verdicts {
             self.warn(true, || verdict.text.clone());
         }
-        // Who is known to be away needs no second line.
+        // Peers that are known to be unreachable need no second line.
         for peer in picture.peers.iter().filter(|peer| !away(peer.machine)) {
             let silent = peer.minute.count > 0 && peer.minute.p90_us.is_none();
             self.warn(silent, || {

@@ -1,5 +1,5 @@
-//! What a person or a monitor is told who sends four letters to the port for ZooKeeper's clients, in
-//! the forms that ZooKeeper 3.8 has for it. What is not known here is left out.
+//! Answers to four-letter commands on the port for ZooKeeper's clients, in the formats of ZooKeeper
+//! 3.8. Values that are not known here are left out.
 
 use crate::worker::talk::{Clients, Details, Line, Talk};
 use adt::Blob;
@@ -13,48 +13,48 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use wire::jute::FourLetterWord;
 
-/// The version of ZooKeeper whose protocol is spoken: what programs look for that ask for a version.
+/// Version of ZooKeeper whose protocol is implemented, for programs that ask for a version.
 const ZOOKEEPER_VERSION: &str = "3.8.0";
-/// Milliseconds of what ZooKeeper calls a tick: sessions are silent for two of them at least.
+/// ZooKeeper's tick in milliseconds: the shortest session time-out is two ticks.
 const TICK_MS: i32 = *SESSION_TIMEOUT_MS.start() / 2;
 
-/// What does not change while the server runs.
+/// Facts that do not change while the server runs.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The port, if there is one.
+    /// Port, if there is one.
     pub port: Option<u16>,
-    /// The one for TLS.
+    /// Port for TLS, if there is one.
     pub tls_port: Option<u16>,
-    /// The data directory.
+    /// Data directory.
     pub dir: PathBuf,
-    /// The directory of the log in it.
+    /// Directory of the log inside the data directory.
     pub log: PathBuf,
-    /// The machine's number.
+    /// Number of the machine.
     pub machine: u16,
-    /// Whether there are other machines.
+    /// Whether the machine belongs to a cluster.
     pub clustered: bool,
-    /// For how long sessions may be silent, in milliseconds.
+    /// Permitted session time-outs in milliseconds.
     pub session_timeout_ms: RangeInclusive<i32>,
-    /// Most connections from one address; 0 for no limit.
+    /// Limit on connections from one address; 0 for no limit.
     pub share_max: usize,
 }
 
-/// What a word is answered from.
+/// Data from which a command is answered.
 pub struct Sources<'a> {
-    /// What does not change.
+    /// Facts that do not change.
     pub place: &'a Place,
     /// Seconds since the start.
     pub uptime_s: u64,
-    /// What the workers have told.
+    /// Reports of the workers.
     pub workers: &'a [Details],
 }
 
-/// Whether sessions and nodes must be listed for an answer.
+/// Whether the answer lists sessions and nodes.
 pub fn needs_lists(word: FourLetterWord) -> bool {
     matches!(word, FourLetterWord::Dump | FourLetterWord::Wchc | FourLetterWord::Wchp)
 }
 
-/// The answer.
+/// Answer to a four-letter command.
 pub fn answer(word: FourLetterWord, sources: &Sources<'_>) -> String {
     let mut sum = Clients::default();
     sources.workers.iter().for_each(|worker| sum.add(&worker.clients));
@@ -80,7 +80,7 @@ pub fn answer(word: FourLetterWord, sources: &Sources<'_>) -> String {
     out
 }
 
-/// As ZooKeeper has it; the time is that at which this program was written to the disk.
+/// Version line in ZooKeeper's form. The build time is the modification time of the executable.
 fn version() -> String {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let built = program.and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
@@ -89,7 +89,7 @@ fn version() -> String {
     format!("{ZOOKEEPER_VERSION}-claret-{number}, built on {built} UTC")
 }
 
-/// A time in seconds since 1970: year, month, day, hour and minute.
+/// Formats a time in seconds since 1970 with year, month, day, hour and minute.
 fn minute(time_s: u64) -> String {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
@@ -112,8 +112,8 @@ fn minute(time_s: u64) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}", day + 1)
 }
 
-/// What this machine is for the tree. A machine that has no replica of it passes everything on, which
-/// is what ZooKeeper's observers come closest to.
+/// This machine's role for the tree. A machine without a replica of the tree passes all requests
+/// on; ZooKeeper's observers are the closest match.
 fn mode(place: &Place, survey: Option<&Survey>) -> &'static str {
     match survey {
         _ if !place.clustered => "standalone",
@@ -155,13 +155,13 @@ fn latency(talk: &Talk) -> String {
     format!("{}/{}/{}", talk.min_ms(), rounded(talk.average_ms()), talk.max_ms())
 }
 
-/// With four places behind the point at most, and one at least.
+/// Formats a number with one to four decimal places.
 fn rounded(ms: f64) -> String {
     let rounded = (ms * 10_000.0).round() / 10_000.0;
     if rounded.fract() == 0.0 { format!("{rounded:.1}") } else { rounded.to_string() }
 }
 
-/// The beginning of a connection's line.
+/// First part of a connection's line.
 fn short(line: &Line) -> String {
     let Line { address, reading, outstanding, talk, .. } = line;
     let reading = u8::from(*reading);
@@ -191,7 +191,7 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
     put("version", version())?;
     put("server_state", mode(sources.place, sum.survey.as_ref()).to_owned())?;
     if let Some(followers) = sum.followers.filter(|_| sources.place.clustered) {
-        // ZooKeeper's leaders say these.
+        // ZooKeeper prints the following lines on a leader only.
         put("quorum_size", followers.voters.to_string())?;
         put("learners", followers.others.to_string())?;
         put("synced_followers", followers.following.to_string())?;
@@ -244,7 +244,8 @@ fn data_bytes(place: &Place) -> u64 {
     bytes_below(&place.dir).saturating_sub(bytes_below(&place.log))
 }
 
-/// Bytes of all files in a directory and below. What goes while this looks is not counted.
+/// Bytes of all files in a directory and below. Files that disappear during the count are not
+/// counted.
 fn bytes_below(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
@@ -309,11 +310,11 @@ fn watches(sum: &Clients, out: &mut String) -> std::fmt::Result {
     }
 }
 
-/// What is told where nothing is known.
+/// Answer about watches on a machine that does not lead the tree.
 const ELSEWHERE: &str =
     "Watches are known to the machine that leads the tree, which is another one.";
 
-/// The sessions, and what they have at all shards that are known here.
+/// Sessions, with their nodes and watches at all shards that are known here.
 fn listed(sources: &Sources<'_>) -> Option<Listed> {
     let mut listed = sources.workers.iter().find_map(|worker| worker.listed.clone())?;
     let elsewhere = sources.workers.iter().flat_map(|worker| &worker.listed_elsewhere);

@@ -1,11 +1,11 @@
-//! A data directory from a backup.
+//! Restores a backup into a new data directory.
 //!
-//! The records of all shards are shared out anew, by slot, among as many shards as the new data
-//! directory has: so a backup fits a server that is alone and a cluster of any size, and whatever
-//! splits there were are forgotten. Every machine of a new cluster does the same with the same file,
-//! so that all replicas of a shard begin with the same snapshot, as those of a split do.
+//! The records of all shards are distributed anew, by slot, over the shards of the new data
+//! directory. A backup thus fits a single server and a cluster of any size, and earlier splits are
+//! forgotten. Every machine of a new cluster does the same with the same file, so that all replicas
+//! of a shard begin with the same snapshot, as after a split.
 //!
-//! The manifest is written last. Until then the directory is none that a server starts in.
+//! The manifest is written last. Until then no server starts in the directory.
 
 use super::{BackupError, Contents, inspect, read};
 use crate::config::Options;
@@ -21,27 +21,27 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use wire::snapshot::SnapshotFormat;
 
-/// Index and term of the snapshots that all replicas begin with.
+/// Index and term of the snapshot that all replicas begin with.
 const BEGINNING: (u64, u64) = (1, 1);
-/// Bytes of a snapshot that are gathered before they are written.
+/// Bytes of a snapshot that are collected before they are written.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Why a backup is not restored.
+/// Reason why a backup is not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The backup.
+    /// Error of the backup.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// The data directory.
+    /// Error of the data directory.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// The machine would join.
+    /// The machine would join an existing cluster.
     #[error(
         "a backup is restored into a new cluster, and --join is for one that is there already: name \
          all machines of the new cluster with --cluster"
     )]
     Join,
-    /// The name of the cluster that the backup is of.
+    /// The new cluster has the name of the backed-up one.
     #[error(
         "the backup is of a cluster that is called '{0}' as well, and a machine of it that is still \
          running would mix with the new one: give the new one another name, with --cluster-name or \
@@ -50,11 +50,11 @@ pub enum RestoreError {
     SameName(String),
 }
 
-/// Makes a data directory for a server with these options from a backup. `same_name` allows a new
-/// cluster to be called like the one that the backup is of.
+/// Creates a data directory for a server with these options from a backup. `same_name` allows the
+/// new cluster to have the name of the backed-up one.
 ///
 /// # Errors
-/// If the file is not whole, or the directory is not new. Nothing is left then.
+/// If the file is not complete, or the directory is not new. Nothing is left then.
 pub fn restore(
     path: &Path,
     options: &Options,
@@ -87,7 +87,7 @@ pub fn restore(
     Ok(contents)
 }
 
-/// The slots that the shards of a backup were founded with.
+/// Slots of the backup's shards when they were founded.
 fn founded(contents: &Contents) -> Vec<Range> {
     let shards = match ShardMap::parse(&contents.about.map) {
         Ok(map) => (map.shards.len() - map.splits.len()) as u16,
@@ -96,7 +96,7 @@ fn founded(contents: &Contents) -> Vec<Range> {
     ranges(shards.max(1))
 }
 
-/// A new shard's snapshot that is being written.
+/// New shard's snapshot that is being written.
 struct New {
     range: Range,
     file: Option<SnapshotFile>,
@@ -118,10 +118,10 @@ impl New {
     }
 }
 
-/// Shares the parts of a backup out among new shards.
+/// Distributes the parts of a backup over the new shards.
 struct Sharing {
     new: Vec<New>,
-    /// The slots of the shards in the backup.
+    /// Slots of the shards in the backup.
     before: Vec<Range>,
 }
 
@@ -164,7 +164,7 @@ impl Sharing {
             SnapshotPart::Record(key, _) => {
                 self.new[usize::from(shard_of(key, shards).0)].put(&part)
             }
-            // Whoever repeats a request asks one of the shards that have its slots now.
+            // A client that retries a request asks one of the shards that own its slots now.
             SnapshotPart::Request { request, .. } => {
                 let (first, last) = self.before[usize::from(shard.0)];
                 for new in &mut self.new {
@@ -175,7 +175,7 @@ impl Sharing {
                 }
                 Ok(())
             }
-            // What was refused stays refused, wherever the slots are now.
+            // Fenced requests stay fenced, wherever the slots are now.
             SnapshotPart::Fence { .. } | SnapshotPart::FenceFloor(_) => {
                 let (first, last) = self.before[usize::from(shard.0)];
                 let meets = |new: &&mut New| new.range.0 <= last && first <= new.range.1;
@@ -184,8 +184,8 @@ impl Sharing {
             SnapshotPart::Spread { over, .. } if over.count() > shards => {
                 Err(DirError::TooFewShards { least: over.count() })
             }
-            // Nodes go by their top-level names and not by slots, and stay with the shard's number. What
-            // several shards were about to do together is settled by what all of them know of it.
+            // Nodes are placed by their top-level names and not by slots, so they stay with the
+            // shard's number. Joint changes in progress are settled by the participants' knowledge.
             SnapshotPart::Coordination { .. }
             | SnapshotPart::Spread { .. }
             | SnapshotPart::Session { .. }
@@ -194,8 +194,8 @@ impl Sharing {
                 Some(new) => new.put(&part),
                 None => Err(DirError::TooFewShards { least: shard.0 + 1 }),
             },
-            // Nothing was open, and nobody will ask what became of it; nor are there the machines
-            // that the groups had.
+            // No transaction was open, so no participant will ask for an outcome; nor do the
+            // machines of the old groups exist.
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Files that are cut off, changed or in another order, and data directories from whole ones.
+//! Backup files that are truncated, changed or reordered, and data directories from intact ones.
 
 use super::restore::{RestoreError, restore};
 use super::*;
@@ -27,7 +27,8 @@ fn request(number: u64) -> SnapshotPart {
     SnapshotPart::Request { request, outcome: RequestOutcome::Void(Timestamp(5)) }
 }
 
-/// What a shard knows of a tree that is spread: a session that is at both, and what it was about to do there.
+/// Parts of a shard with a tree over two shards: a session that is at both, and its pending joint
+/// change.
 fn of_tree() -> Vec<SnapshotPart> {
     let (session, id) = (SessionId(7), JointId { joined: Zxid(8), number: 1 });
     let kept = Box::new(Session { timeout_ms: 6_000, entered: Zxid(8), ..Session::default() });
@@ -40,12 +41,12 @@ fn of_tree() -> Vec<SnapshotPart> {
     ]
 }
 
-/// The snapshots of two shards.
+/// Snapshots of two shards.
 fn snapshots() -> Vec<Vec<u8>> {
     snapshots_with(&[])
 }
 
-/// The same with something more of the second one.
+/// Snapshots of two shards, with further parts of the second one.
 fn snapshots_with(more: &[SnapshotPart]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for shard in [0, 1].map(ShardId) {
@@ -274,7 +275,7 @@ fn a_directory_without_a_manifest_is_none() {
     let fail = |_: &Path| Err(crate::datadir::DirError::Foreign(dir.clone()));
     assert!(DataDir::found(&dir, purpose(), 1, fail).is_err());
     assert!(!dir.join("snapshots").exists() && !dir.join("MANIFEST").exists());
-    // A crash in the middle leaves what no server starts in.
+    // A crash in the middle leaves a directory in which no server starts.
     std::fs::create_dir(dir.join("snapshots")).unwrap();
     assert!(DataDir::open(&dir, purpose(), 1).is_err());
 }

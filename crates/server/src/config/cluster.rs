@@ -1,4 +1,4 @@
-//! What a server is told about the cluster that it belongs to.
+//! Settings of the cluster that the server belongs to.
 
 use super::peer_tls::{PeerTlsOptions, PeerTlsSettings};
 use super::{ConfigError, Durability};
@@ -11,31 +11,33 @@ use wire::peer::HELLO_CLUSTER_BYTES_MAX;
 
 /// Number of shards of a new cluster.
 pub const SHARDS_DEFAULT: u16 = 3;
-/// Name of a cluster that was given none.
+/// Name of a cluster without a configured name.
 const DEFAULT_NAME: &str = "claret";
 
-/// What was said about the cluster.
+/// Settings of the cluster as given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterSettings {
-    /// Name; machines of clusters with other names are turned away.
+    /// Name; machines of clusters with other names are rejected.
     pub name: Option<String>,
     /// Number of this machine.
     pub node: Option<u16>,
-    /// Where every machine, by number, is reached by the others.
+    /// Addresses at which the machines, by number, reach each other.
     pub nodes: BTreeMap<String, String>,
-    /// Where this machine listens for the others, if that is not where they reach it.
+    /// Address on which this machine listens for the others, if that differs from the one in
+    /// `nodes`.
     pub bind: Option<String>,
-    /// Where clients reach this machine, if that is not where it listens.
+    /// Address at which clients reach this machine, if that differs from the one on which it
+    /// listens.
     pub announce: Option<String>,
-    /// This machine comes to a cluster that is there already.
+    /// Whether this machine joins an existing cluster.
     pub join: Option<bool>,
     /// TLS between the machines.
     pub tls: PeerTlsSettings,
 }
 
 impl ClusterSettings {
-    /// These settings, and `below` where these say nothing.
+    /// These settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             name: self.name.or(below.name),
@@ -48,10 +50,10 @@ impl ClusterSettings {
         }
     }
 
-    /// Reads `1=host:port,2=host:port`.
+    /// Parses `1=host:port,2=host:port`.
     ///
     /// # Errors
-    /// Says which part cannot be read.
+    /// Names the part that cannot be parsed.
     pub fn parse_nodes(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
         let mut nodes = BTreeMap::new();
         for part in text.split(',') {
@@ -69,30 +71,32 @@ impl ClusterSettings {
     }
 }
 
-/// The cluster that a server belongs to.
+/// Cluster that a server belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
     /// Its name.
     pub name: String,
     /// This machine.
     pub own: MachineId,
-    /// Where the others reach every machine, as `host:port`.
+    /// Addresses at which the machines reach each other, as `host:port`.
     pub nodes: BTreeMap<MachineId, String>,
-    /// Where this machine listens for the others, as `host:port`, if that is not where they reach it.
+    /// Address on which this machine listens for the others, as `host:port`, if it differs from the
+    /// one in `nodes`.
     pub bind: Option<String>,
-    /// Where clients reach this machine, as `host:port`, if that is not where it listens.
+    /// Address at which clients reach this machine, as `host:port`, if it differs from the one on
+    /// which it listens.
     pub announce: Option<String>,
-    /// This machine comes to a cluster that is there already.
+    /// Whether this machine joins an existing cluster.
     pub join: bool,
     /// TLS between the machines.
     pub tls: Option<PeerTlsOptions>,
 }
 
 impl ClusterOptions {
-    /// Checks what was said; `None` if nothing was.
+    /// Checks the settings; `None` if there are none.
     ///
     /// # Errors
-    /// Says what is wrong and what is allowed.
+    /// Names the wrong setting and the permitted values.
     pub fn resolve(
         settings: ClusterSettings,
         durability: Durability,
@@ -161,29 +165,28 @@ impl ClusterOptions {
         Ok(Some(Self { name, own, nodes, bind, announce, join, tls }))
     }
 
-    /// Where the others reach this machine.
+    /// Address at which the other machines reach this one.
     pub fn own_address(&self) -> &str {
         &self.nodes[&self.own]
     }
 
-    /// Where this machine listens for the others.
+    /// Address on which this machine listens for the others.
     pub fn peer_bind(&self) -> &str {
         self.bind.as_deref().unwrap_or_else(|| self.own_address())
     }
 
-    /// The shard map that this machine begins with: the one that it helps to found the cluster
-    /// with, or none.
+    /// Initial shard map: the one with which this machine helps to found the cluster, or none.
     pub fn first_map(&self, shards: u16) -> Option<ShardMap> {
         (!self.join).then(|| ShardMap::founded(self.nodes.clone(), shards))
     }
 
-    /// The machines, this one included.
+    /// All machines, including this one.
     pub fn machines(&self) -> Vec<MachineId> {
         self.nodes.keys().copied().collect()
     }
 }
 
-/// Host and port of `host:port`; the host of `[::1]:6379` is without its brackets.
+/// Host and port of `host:port`; the host of `[::1]:6379` comes without its brackets.
 pub fn split_address(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))

@@ -1,11 +1,11 @@
-//! What a server is told about TLS between the machines of its cluster.
+//! Settings of TLS between the machines of the cluster.
 
 use super::ConfigError;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// What was said about TLS between machines.
+/// Settings of TLS between machines as given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PeerTlsSettings {
@@ -13,15 +13,14 @@ pub struct PeerTlsSettings {
     pub cert: Option<PathBuf>,
     /// Private key of this machine, PEM.
     pub key: Option<PathBuf>,
-    /// Certificates of the authorities whose certificates the other machines have, PEM.
+    /// Certificates of the authorities that issued the other machines' certificates, PEM.
     pub ca: Option<PathBuf>,
-    /// Name that the certificates of the other machines are for, if that is not the host of the
-    /// address at which each is reached.
+    /// Name in the other machines' certificates, if it is not the host of each machine's address.
     pub server_name: Option<String>,
 }
 
 impl PeerTlsSettings {
-    /// These settings, and `below` where these say nothing.
+    /// These settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             cert: self.cert.or(below.cert),
@@ -39,18 +38,18 @@ pub struct PeerTlsOptions {
     pub cert: PathBuf,
     /// Private key of this machine, PEM.
     pub key: PathBuf,
-    /// Certificates of the authorities whose certificates the other machines have, PEM.
+    /// Certificates of the authorities that issued the other machines' certificates, PEM.
     pub ca: PathBuf,
-    /// Name that the certificates of the other machines are for; the host of the address at which
-    /// each is reached if there is none.
+    /// Name in the other machines' certificates; if none is set, the host of each machine's
+    /// address.
     pub server_name: Option<String>,
 }
 
 impl PeerTlsOptions {
-    /// Checks what was said; `None` if nothing was.
+    /// Checks the settings; `None` if there are none.
     ///
     /// # Errors
-    /// Says what is missing or wrong.
+    /// Names the missing or wrong setting.
     pub fn resolve(settings: PeerTlsSettings) -> Result<Option<Self>, ConfigError> {
         if settings == PeerTlsSettings::default() {
             return Ok(None);

@@ -1,14 +1,14 @@
-//! Lengths of time in settings.
+//! Durations in settings.
 
 use engine::gateway::Patience;
 use engine::limits::TRANSACTION_TIMEOUT_MS_MAX;
 use serde::Deserialize;
 use std::str::FromStr;
 
-/// A length of time, written as `500ms`, `5s`, `2m`, or a number of milliseconds.
+/// Duration, written as `500ms`, `5s`, `2m`, or a number of milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// In milliseconds.
+    /// Milliseconds.
     pub ms: u64,
 }
 
@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
-/// How long transactions may keep others waiting, from what was said of it.
+/// Limits on the time for which transactions may keep others waiting, from the settings.
 pub(super) fn patience(idle: Option<Period>, lasts: Option<Period>) -> Result<Patience, String> {
     let of = |name: &str, said: Option<Period>, usual_us: u64| match said {
         Some(Period { ms }) if ms > TRANSACTION_TIMEOUT_MS_MAX => {

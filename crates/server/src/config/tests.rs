@@ -1,4 +1,4 @@
-//! Settings that are said, and what they amount to.
+//! Settings and the configurations that result from them.
 
 use super::peer_tls::PeerTlsSettings;
 use super::*;
@@ -27,7 +27,7 @@ fn a_file_is_read() {
     assert!(!format!("{options:?}").contains("\"p\""), "passwords do not print");
 }
 
-/// The file to start from, `deploy/claret.toml`, with all of its settings switched on.
+/// Contents of the sample file, `deploy/claret.toml`, with all of its settings enabled.
 fn everything_in_the_file_to_start_from() -> String {
     let is_setting = |text: &&str| text.starts_with(|c: char| c.is_lowercase() || c == '[');
     let on = |line| str::strip_prefix(line, "#").filter(is_setting).unwrap_or(line);
@@ -39,7 +39,7 @@ const START: &str = include_str!("../../../../deploy/claret.toml");
 #[test]
 fn the_file_to_start_from_names_every_setting() {
     assert_eq!(file(START).unwrap(), Settings::default(), "it changes nothing");
-    // Every field stands here, without `..`: a new setting must come into the file.
+    // Every field is listed, without `..`: a new setting must be added to the file.
     let Settings {
         dir,
         bind,

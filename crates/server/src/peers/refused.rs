@@ -1,15 +1,15 @@
-//! Why a connection between machines came to nothing, in words that say what to do.
+//! Warnings about failed connections between machines, with advice.
 //!
-//! The words must not hold anything that changes from one attempt to the next, such as a time or a
-//! port, so that the same trouble is told once in a while and not with every attempt.
+//! The texts must not contain anything that changes from one attempt to the next, such as a time or
+//! a port, so that the same problem is reported once in a while and not with every attempt.
 
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use std::io::{self, ErrorKind};
 
-/// What is told of a connection with `whom` that was given up; none if it is not worth a warning.
+/// Warning about a connection with `whom` that was dropped; none if it is not worth a warning.
 ///
-/// `encrypted` says whether TLS was spoken here, `input` is what came over it as far as it was not
-/// understood.
+/// `encrypted` says whether this side used TLS, `input` is the part of the received data that was
+/// not understood.
 pub fn reason(whom: &str, encrypted: bool, input: &[u8], error: &io::Error) -> Option<String> {
     if !encrypted && begins_tls(input) {
         return Some(format!(
@@ -28,7 +28,7 @@ pub fn reason(whom: &str, encrypted: bool, input: &[u8], error: &io::Error) -> O
     })
 }
 
-/// Whether bytes are the beginning of a record of TLS: an alert or a handshake, of version 3.x.
+/// Whether bytes are the beginning of a TLS record: an alert or a handshake, of version 3.x.
 fn begins_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [21 | 22, 3, ..])
 }

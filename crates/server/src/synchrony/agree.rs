@@ -1,5 +1,5 @@
-//! The election time-out that all machines of the cluster use: what this one says about it, and what
-//! it does when it is another one.
+//! Agreement on the election time-out that all machines of the cluster use: this machine's
+//! proposal, and the change when another time-out is agreed on.
 
 use super::{Mode, Synchrony};
 use crate::mail::Mail;
@@ -10,7 +10,7 @@ use engine::replication::Pace;
 use probe::watch::{Agreement, AgreementScene, Bounds, Change, Event, Wish};
 use std::collections::BTreeSet;
 
-/// What machines may agree on.
+/// Bounds on the agreed time-out.
 fn bounds() -> Bounds {
     let election_us = |tick_us| Pace { tick_us, ..Pace::default() }.election_us() as u32;
     Bounds {
@@ -20,13 +20,13 @@ fn bounds() -> Bounds {
     }
 }
 
-/// A machine that begins.
+/// State of a machine that starts.
 pub(super) fn begin(now_us: u64, mode: Mode) -> Agreement {
     Agreement::new(bounds(), now_us, mode == Mode::Apply)
 }
 
 impl Synchrony {
-    /// The machine does not agree any more, or begins to: until then it uses the default.
+    /// Leaves or joins the agreement: until a time-out is agreed on, the machine uses the default.
     pub(super) fn agree_anew(&mut self) {
         let before_us = self.agreement.used_us();
         self.agreement = begin(self.now_us(), self.mode);
@@ -37,7 +37,7 @@ impl Synchrony {
         }
     }
 
-    /// Another machine says which time-out it uses, and which one would do.
+    /// Records the time-out that another machine uses and the one that would suffice for it.
     pub fn wished(&mut self, machine: MachineId, wish: Wish) {
         if self.mode != Mode::Off {
             let now_us = self.now_us();
@@ -45,7 +45,7 @@ impl Synchrony {
         }
     }
 
-    /// A window ends: the others are told, and this machine does as is agreed.
+    /// Ends a window: sends this machine's proposal to the others and applies the agreed time-out.
     pub(super) fn agree(&mut self, now_us: u64) {
         let Some(machines) = self.around.map.machines() else { return };
         self.propose();
@@ -61,8 +61,8 @@ impl Synchrony {
         self.tell_all(&Timing::Wish(self.agreement.wish()));
     }
 
-    /// What was worked out is proposed; where it rests on a fitted law, the upper end of the interval,
-    /// and nothing if the law says so little that there is none.
+    /// Proposes the calibrated time-out. If it relies on a fitted law, proposes the upper end of
+    /// the interval, or nothing if the law is too weak to give one.
     fn propose(&mut self) {
         let Some(timers) = self.calibration.found() else { return };
         let proposed_ms = if timers.extrapolated { timers.high_ms } else { timers.election_ms };

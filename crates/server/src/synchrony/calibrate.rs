@@ -1,5 +1,5 @@
-//! Which time-outs would follow from what this machine has measured: once in an hour, on a thread of
-//! its own. It is said, and what comes of it is agreed with the others (`agree`).
+//! Calibration: derives time-outs from this machine's measurements, once an hour on its own thread.
+//! The result is reported, and the machines agree on a time-out (`agree`).
 
 use super::Synchrony;
 use engine::limits::{CLOCK_DRIFT_PERCENT_MAX, REPLICAS_MAX};
@@ -10,52 +10,53 @@ use serde::Serialize;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// How often time-outs are looked at.
+/// Interval between calibrations.
 const EVERY_US: u64 = 3_600_000_000;
-/// A time-out that was proposed is proposed again when it is another one by this factor.
+/// Factor by which a time-out must differ from the last reported one to be reported.
 const NEWS_FACTOR: f64 = 1.5;
 
-/// Time-outs, now and as they could be. Milliseconds.
+/// Time-outs in use and derived ones. Milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timers {
-    /// Lower edge of the election time-out that is in use.
+    /// Lower bound of the election time-out in use.
     pub election_in_use_ms: f64,
-    /// Between two heartbeats, as it is.
+    /// Heartbeat interval in use.
     pub heartbeat_in_use_ms: f64,
-    /// The least election time-out with one false suspicion in thirty days; none if none has so few.
+    /// Least election time-out with one false suspicion in thirty days; none if none has so few.
     pub election_ms: Option<f64>,
-    /// Ends of the interval of it.
+    /// Lower end of its interval.
     pub low_ms: Option<f64>,
-    /// The upper one.
+    /// Upper end of its interval.
     pub high_ms: Option<f64>,
-    /// The heartbeat that goes with it.
+    /// Heartbeat interval for this time-out.
     pub heartbeat_ms: Option<f64>,
-    /// The lease that goes with it.
+    /// Lease for this time-out.
     pub lease_ms: Option<f64>,
-    /// False suspicions of a group in a day with what is in use, or the nearest that was looked at.
+    /// False suspicions of a group per day with the time-out in use, or with the nearest one
+    /// examined.
     pub false_per_day_in_use: Option<f64>,
-    /// It rests on a fitted law, not on what was seen.
+    /// Whether the result relies on a fitted law and not on observations.
     pub extrapolated: bool,
-    /// Questions that it rests on.
+    /// Questions on which the result relies.
     pub questions: u64,
-    /// For how long machines were watched.
+    /// Observed time, in days times machines.
     pub observed_node_days: f64,
-    /// For how long they would have to be, to be sure without a law.
+    /// Time that would have to be observed to be certain without a law.
     pub needed_node_days: f64,
 }
 
-/// What was found out about time-outs.
+/// State and last result of the calibration.
 #[derive(Debug, Default)]
 pub struct Calibration {
     looked_us: Option<u64>,
     running: Option<Receiver<Option<Timers>>>,
     found: Option<Timers>,
-    /// The time-out that an event has told of.
+    /// Time-out that the last event reported.
     told_ms: Option<f64>,
 }
 
 impl Calibration {
-    /// What was found out last.
+    /// Last result.
     pub fn found(&self) -> Option<&Timers> {
         self.found.as_ref()
     }
@@ -71,7 +72,7 @@ fn in_use(machines: usize, election_us: u32) -> InUse {
     }
 }
 
-/// What follows from what was measured.
+/// Derives time-outs from the measurements.
 fn look(collected: Collected, in_use: InUse) -> Option<Timers> {
     let questions = collected.questions();
     let report: Report = collected.propose(in_use)?;
@@ -97,7 +98,7 @@ fn look(collected: Collected, in_use: InUse) -> Option<Timers> {
 }
 
 impl Synchrony {
-    /// Looks at time-outs if it is time to, and takes what came of it.
+    /// Starts a calibration if it is due, and collects the result of the last one.
     pub(super) fn calibrate(&mut self, now_us: u64) {
         if let Some(running) = &self.calibration.running
             && let Ok(found) = running.try_recv()
@@ -117,7 +118,7 @@ impl Synchrony {
         let (sender, receiver) = channel();
         let collected = collected.clone();
         let begun = thread::Builder::new().name("calibrate".to_owned()).spawn(move || {
-            // Whoever asked may be gone.
+            // The receiver may be gone.
             let _ = sender.send(look(collected, in_use));
         });
         match begun {

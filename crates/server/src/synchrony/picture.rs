@@ -1,56 +1,56 @@
-//! What the probe of a machine knows, for the console and for metrics.
+//! State of the probe, for the console and for metrics.
 
 use super::Synchrony;
 use super::calibrate::Timers;
 use probe::watch::{Event, LOST_US, Law3, Subject, Verdict};
 use serde::Serialize;
 
-/// Events that are told.
+/// Limit on the events shown.
 const EVENTS_SHOWN: usize = 50;
 
-/// What the probe knows. A time of `None` is one that never came.
+/// State of the probe. A time of `None` means that no answer came.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Picture {
-    /// What it may do.
+    /// Permissions of the probe.
     pub mode: &'static str,
-    /// The machine.
+    /// This machine.
     pub own: u16,
-    /// How late its own timers were in the last minute.
+    /// Lateness of this machine's timers in the last minute.
     pub late: Quantiles,
-    /// What each machine has seen of the others, as it has told last.
+    /// Measurements of each machine, as it reported them last.
     pub observers: Vec<Observer>,
-    /// What this machine has seen: the last minute, ten minutes, day.
+    /// Measurements of this machine: the last minute, ten minutes, day.
     pub peers: Vec<Peer>,
-    /// Machines that nobody has heard of for a minute.
+    /// Machines that have not been heard of for a minute.
     pub silent: Vec<u16>,
-    /// What is so now.
+    /// Verdicts that hold now.
     pub verdicts: Vec<Held>,
-    /// Time-outs that would follow, once enough was measured.
+    /// Derived time-outs, once there are enough measurements.
     pub timers: Option<Timers>,
-    /// The election time-out in use: the lower edge, in milliseconds.
+    /// Lower bound of the election time-out in use, in milliseconds.
     pub election_ms: u32,
-    /// What has happened, the newest first.
+    /// Events, the newest first.
     pub events: Vec<Happened>,
 }
 
-/// What a machine has seen of the others in a minute.
+/// A machine's measurements of the others in one minute.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observer {
-    /// The machine.
+    /// Machine.
     pub machine: u16,
-    /// How old that is.
+    /// Age of the measurements.
     pub age_s: u64,
-    /// How long the machine has been there.
+    /// Time since the machine's start.
     pub up_s: u32,
-    /// How late its own timers were: the 90th percentile.
+    /// 90th percentile of the lateness of its timers.
     pub late_us: u32,
-    /// What it has seen.
+    /// Measurements of other machines.
     pub seen: Vec<Cell>,
-    /// How long its appends took until they were durable on others.
+    /// Time until its appends were durable on others.
     pub appends: Vec<Append>,
 }
 
-/// How long a machine's appends took until they were durable on another one.
+/// Time until a machine's appends were durable on another one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Append {
     machine: u16,
@@ -60,7 +60,7 @@ pub struct Append {
     near_us: Option<u32>,
 }
 
-/// What a machine has seen of another one.
+/// A machine's measurements of another one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     machine: u16,
@@ -74,12 +74,12 @@ pub struct Cell {
     settled: bool,
 }
 
-/// Quantiles of a span of time.
+/// Quantiles over a period.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Quantiles {
-    /// Questions.
+    /// Number of questions.
     pub count: u32,
-    /// Those of them that were never answered in time.
+    /// Number of questions without an answer in time.
     pub lost: u32,
     /// Median.
     pub p50_us: Option<u32>,
@@ -89,37 +89,37 @@ pub struct Quantiles {
     pub p99_us: Option<u32>,
 }
 
-/// What this machine has seen of another one.
+/// This machine's measurements of another one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Peer {
-    /// The other machine.
+    /// Other machine.
     pub machine: u16,
-    /// Questions that were never answered in time since this machine has begun.
+    /// Questions without an answer in time since this machine's start.
     pub lost_total: u64,
-    /// The last minute.
+    /// Last minute.
     pub minute: Quantiles,
-    /// The last ten minutes.
+    /// Last ten minutes.
     pub ten_minutes: Quantiles,
-    /// The last day.
+    /// Last day.
     pub day: Quantiles,
 }
 
-/// A verdict.
+/// Verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
     /// `slow`, `observer`, `link`, `everywhere` or `disk`.
     pub kind: &'static str,
-    /// The machines that it is about; none if it is about most.
+    /// Machines concerned; none if most are.
     pub machines: Vec<u16>,
-    /// In words.
+    /// Description.
     pub text: String,
-    /// For how long.
+    /// Duration so far.
     pub for_s: u64,
-    /// What it rests on.
+    /// Evidence.
     pub evidence: String,
 }
 
-/// An event.
+/// Event.
 #[derive(Clone, Debug, Serialize)]
 pub struct Happened {
     at_ms: u64,
@@ -164,7 +164,7 @@ impl From<&Event> for Happened {
 }
 
 impl Synchrony {
-    /// What the probe knows now.
+    /// Current state of the probe.
     pub fn picture(&mut self) -> Picture {
         let now_us = self.now_us();
         let observers = self.judge.told().map(|(machine, at_us, figures)| Observer {

@@ -1,9 +1,9 @@
-//! Every single measurement, for those who want to have them: as rows of the table `rpc`, like those of
-//! the agents of `claret probe`.
+//! Recording of all single measurements, as rows of the table `rpc`, like those of the agents of
+//! `claret probe`.
 //!
-//! What is made of them is not the server's business: it gives them to a [`Record`]. A question is a
-//! call of the workload that does nothing, of group 0; an append is one of the workload that syncs, of
-//! group 1. Machines are nodes by their numbers, the first being node 0.
+//! Storage is not the server's business: it passes the measurements to a [`Record`]. A question is
+//! recorded as a call of the workload that does nothing, of group 0; an append as one of the
+//! workload that syncs, of group 1. Machines are nodes by their numbers, the first being node 0.
 
 use super::Synchrony;
 use engine::ids::MachineId;
@@ -13,46 +13,46 @@ use probe::{Sample, Status, Workload};
 use std::fmt::Debug;
 use std::path::Path;
 
-/// The group of questions.
+/// Group of questions.
 pub const QUESTIONS: u16 = 0;
-/// The group of appends.
+/// Group of appends.
 pub const APPENDS: u16 = 1;
 
-/// Where measurements are to be kept.
+/// Destination of measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordTo<'a> {
-    /// The folder.
+    /// Folder.
     pub dir: &'a Path,
-    /// The name of the cluster.
+    /// Name of the cluster.
     pub cluster: &'a str,
-    /// For how many days they stay one by one.
+    /// Days for which single measurements are kept.
     pub keep_days: u16,
 }
 
-/// Where measurements go.
+/// Recorder of measurements.
 pub trait Record: Debug + Send {
-    /// This machine, and which there are in its cluster; said before the first sample, and whenever
-    /// there are others.
+    /// Sets this machine and the machines of its cluster; called before the first sample, and
+    /// whenever the machines change.
     fn machines(&mut self, own: MachineId, machines: &[MachineId]);
 
-    /// A question or an append. They come in any order, at most some seconds late.
+    /// Records a question or an append. Samples come in any order, at most some seconds late.
     fn sample(&mut self, sample: Sample);
 }
 
-/// The node of a machine.
+/// Node number of a machine.
 pub fn node_of(machine: MachineId) -> u16 {
     machine.0.saturating_sub(1)
 }
 
 impl Synchrony {
-    /// From now on measurements go there as well.
+    /// Passes all measurements to `record` from now on.
     pub fn record(&mut self, record: Box<dyn Record>) {
         self.record = Some(record);
         self.asker.keep_seen();
         self.look();
     }
 
-    /// Passes on what was measured.
+    /// Passes on the measurements that are ready.
     pub(super) fn pass_on(&mut self) {
         let seen = self.asker.take_seen();
         let Some(record) = self.record.as_mut().filter(|_| !seen.is_empty()) else { return };
@@ -89,7 +89,7 @@ fn sample(seen: &Seen, t_sched_ns: i64, (src, group_size): (u16, u8)) -> Sample 
         lag_ns: seen.lag_us.saturating_mul(1_000),
         rtt_100ns: seen.rtt_us.map(|us| us.saturating_mul(10)),
         svc_100ns: seen.service_us.map(|us| us.saturating_mul(10)),
-        // Nobody says what the other machine's wall clock was.
+        // The other machine's wall clock is not known.
         rx_off_us: None,
         status,
         incarnation: 0,

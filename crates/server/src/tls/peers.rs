@@ -1,8 +1,9 @@
-//! TLS between the machines of a cluster: each shows the other a certificate of the same authority.
+//! TLS between the machines of a cluster: both sides show a certificate of the same authority.
 //!
-//! Version 1.3 only. The certificate of a machine serves both sides: whoever connects is the TLS
-//! client and checks that the certificate is for the name at which it has looked for the other
-//! machine; whoever is connected to checks the authority only, for it does not know who comes.
+//! Version 1.3 only. A machine's certificate serves both sides. The machine that connects is the
+//! TLS client and checks that the certificate is valid for the name under which it looked up the
+//! other machine. The accepting machine checks the authority only, because it does not know which
+//! machine connects.
 
 use super::{TlsError, certificates, hint, private_key, roots, unfit};
 use crate::config::cluster::split_address;
@@ -15,13 +16,13 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The certificates in use between machines.
+/// Certificates in use between machines.
 pub struct PeerTls {
     options: PeerTlsOptions,
     sides: RwLock<Sides>,
 }
 
-/// Both sides of connections.
+/// Configurations of both sides.
 #[derive(Clone)]
 struct Sides {
     server: Arc<ServerConfig>,
@@ -32,23 +33,23 @@ impl PeerTls {
     /// Reads certificates and key.
     ///
     /// # Errors
-    /// Names the file that does not read or fit.
+    /// Names the file that cannot be read or does not match.
     pub fn load(options: PeerTlsOptions) -> Result<Self, TlsError> {
         let sides = RwLock::new(load(&options)?);
         Ok(Self { options, sides })
     }
 
-    /// Reads certificates and key again; connections from now on use them.
+    /// Reads certificates and key again; new connections use them.
     ///
     /// # Errors
-    /// Names the file that does not read or fit; the old ones stay in use then.
+    /// Names the file that cannot be read or does not match; the old ones stay in use then.
     pub fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.options)?;
         *self.sides.write().unwrap_or_else(PoisonError::into_inner) = sides;
         Ok(())
     }
 
-    /// The side of a machine to which another one has connected.
+    /// Accepting side of a connection.
     ///
     /// # Errors
     /// If rustls refuses the configuration.
@@ -57,10 +58,10 @@ impl PeerTls {
         Ok(connection.into())
     }
 
-    /// The side of a machine that connects to another one at `address`.
+    /// Connecting side of a connection to the machine at `address`.
     ///
     /// # Errors
-    /// If no certificate can be for such an address, or rustls refuses the configuration.
+    /// If no certificate can be valid for such an address, or rustls refuses the configuration.
     pub fn dial(&self, address: &str) -> io::Result<Connection> {
         let host = split_address(address).map_or(address, |(host, _)| host);
         let name = self.options.server_name.as_deref().unwrap_or(host).to_owned();
@@ -101,8 +102,8 @@ fn load(options: &PeerTlsOptions) -> Result<Sides, TlsError> {
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)
         .map_err(unfit)?;
-    // Certificates are looked at whenever machines connect: a session that is resumed would go on
-    // with one that has expired.
+    // Certificates are checked on every connection: a resumed session would continue with an
+    // expired one.
     server.send_tls13_tickets = 0;
     client.resumption = Resumption::disabled();
     Ok(Sides { server: Arc::new(server), client: Arc::new(client) })
@@ -118,7 +119,7 @@ mod tests {
     struct Authority(Issuer<'static, KeyPair>);
 
     impl Authority {
-        /// An authority; its certificate is written into `dir`.
+        /// Creates an authority and writes its certificate into `dir`.
         fn new(dir: &Path) -> Self {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Passes everything that one side has to say to the other.
+    /// Delivers everything that one side has to send to the other.
     fn pass(from: &mut Connection, to: &mut Connection) -> Result<(), Error> {
         let mut bytes = Vec::new();
         while from.wants_write() {
@@ -164,8 +165,8 @@ mod tests {
         Ok(())
     }
 
-    /// What the side that dials and the side that accepts come to; the second is not asked if the
-    /// first refuses.
+    /// Results of a handshake for the connecting and the accepting side; the second is not run if
+    /// the first refuses.
     fn meet(dial: &PeerTls, accept: &PeerTls) -> (Result<(), Error>, Result<(), Error>) {
         let mut client = dial.dial("127.0.0.1:7001").unwrap();
         let mut server = accept.accept().unwrap();
@@ -187,7 +188,7 @@ mod tests {
         authority.issue(temp.path(), "127.0.0.1", false);
         let machine = PeerTls::load(options(temp.path())).unwrap();
         assert_eq!(meet(&machine, &machine), (Ok(()), Ok(())));
-        // A stranger that trusts the authority and has no certificate of it.
+        // A stranger that trusts the authority and has no certificate from it.
         let stranger = Authority::new(other.path());
         stranger.issue(other.path(), "127.0.0.1", false);
         let trusting = PeerTlsOptions { ca: temp.path().join("ca.pem"), ..options(other.path()) };
