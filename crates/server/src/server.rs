@@ -1,4 +1,4 @@
-//! A server from start to stop.
+//! Server from start to stop.
 
 use crate::budget::Budget;
 use crate::clock::Clock;
@@ -39,43 +39,43 @@ use std::time::Instant;
 use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 
-/// Why a server does not start.
+/// Reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data directory.
+    /// Error of the data directory.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// The log.
+    /// Error of the log.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A shard.
+    /// Error of a shard.
     #[error(transparent)]
     Replica(#[from] ReplicaError),
-    /// The certificates.
+    /// Error of the certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A port.
+    /// A port for clients cannot be opened.
     #[error("cannot listen on {0}. Another server may be running: choose another port with --port")]
     Listen(std::io::Error),
-    /// The port for other machines.
+    /// The port for other machines cannot be opened.
     #[error(
         "cannot listen for the other machines of the cluster on {0}. Another server may be running: \
          correct this machine's address in --cluster"
     )]
     ListenPeers(std::io::Error),
-    /// The port for other machines is open to everybody.
+    /// The port for other machines is reachable and neither encrypted nor authenticated.
     #[error(
         "{0} can be reached by other machines, and what the machines of this cluster say to each \
          other is neither encrypted nor authenticated: set up TLS between them ([cluster.tls] with \
          cert, key and ca), or say insecure = true if the network is trusted"
     )]
     Exposed(SocketAddr),
-    /// Something that every process gets.
+    /// The system refuses a thread, a file or another resource.
     #[error("the system refuses what a server needs: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// A running server. Dropping the handle lets it run on.
+/// Running server. Dropping the handle does not stop it.
 pub struct Handle {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
@@ -90,46 +90,47 @@ pub struct Handle {
     supervisor: JoinHandle<()>,
 }
 
-/// Tells a server to stop, from anywhere.
+/// Handle for stopping a server, usable from any thread.
 #[derive(Clone)]
 pub struct Remote(Sender<Notice>);
 
 impl Remote {
-    /// Stops the server: it accepts nothing more, finishes what it has read, and ends.
+    /// Stops the server: it accepts no more connections, finishes the requests that it has read,
+    /// and ends.
     pub fn stop(&self) {
-        // If nobody listens any more, it has stopped.
+        // If the receiver is gone, the server has stopped.
         let _ = self.0.send(Notice::Stop);
     }
 
-    /// Has certificates read again.
+    /// Makes the server read its certificates again.
     pub fn reload(&self) {
-        // If nobody listens any more, it has stopped.
+        // If the receiver is gone, the server has stopped.
         let _ = self.0.send(Notice::Reload);
     }
 }
 
 impl Handle {
-    /// Where plain connections are accepted.
+    /// Address for plain connections.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where encrypted connections are accepted.
+    /// Address for encrypted connections.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_address
     }
 
-    /// Where `/metrics`, `/health`, `/ready` and `/console` are.
+    /// Address of `/metrics`, `/health`, `/ready` and `/console`.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// The data directory.
+    /// Data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What is printed when the server is ready.
+    /// Line that is printed when the server is ready.
     pub fn ready_line(&self) -> String {
         let shards = match self.shards {
             1 => "1 shard".to_owned(),
@@ -160,7 +161,7 @@ impl Handle {
         self.workers
     }
 
-    /// Something to stop the server with.
+    /// Handle with which other threads can stop the server.
     pub fn remote(&self) -> Remote {
         Remote(self.control.clone())
     }
@@ -179,10 +180,10 @@ impl Handle {
     }
 }
 
-/// Starts a server; it serves when this returns.
+/// Starts a server; it serves when this function returns.
 ///
 /// # Errors
-/// Says what is missing or does not fit; nothing is left running.
+/// Names what is missing or wrong; nothing is left running.
 pub fn start(options: Options) -> Result<Handle, StartError> {
     let clock = Clock::new();
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
@@ -199,7 +200,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         );
     }
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
-    // The log is created last, so that a start that is cut short is one that did not happen.
+    // The log is created last, so that an interrupted start leaves no trace.
     let map = Arc::new(MapFile::open(dir.path(), first, !dir.log().exists())?);
     let mut store = open_log(&options, &dir)?;
     let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, &map)?;
@@ -210,7 +211,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     starting.finish(store, replicas)
 }
 
-/// Opens the log if there is to be one, or if there is one.
+/// Opens the log if durability needs one, or if one exists.
 fn open_log(options: &Options, dir: &DataDir) -> Result<Option<LogStore>, LogError> {
     let is_there = dir.log().exists() || dir.known().exists();
     if options.durability == Durability::None && !is_there {
@@ -227,7 +228,7 @@ fn open_log(options: &Options, dir: &DataDir) -> Result<Option<LogStore>, LogErr
     .map(Some)
 }
 
-/// A server whose data is loaded.
+/// Server whose data are loaded.
 struct Starting {
     options: Options,
     clock: Clock,
@@ -239,7 +240,7 @@ struct Starting {
     peer_tls: Option<Arc<PeerTls>>,
 }
 
-/// A worker's end before the worker exists.
+/// Receiving end of a worker's inbox and its event loop, before the worker exists.
 struct Seat {
     poll: Poll,
     inbox: Inbox,
@@ -276,7 +277,7 @@ impl Starting {
         let [tls_address, zookeeper_address, zookeeper_tls_address] =
             [Port::RedisTls, Port::Zookeeper, Port::ZookeeperTls]
                 .map(|port| listener.address(port));
-        // This port is always there.
+        // This port always exists.
         let address = listener.address(Port::Redis).unwrap_or(self.options.address());
         let peer_listener = self.listen_peers()?;
         let linked = Arc::<Linked>::default();
@@ -360,7 +361,7 @@ impl Starting {
         })
     }
 
-    /// The probe, if there are other machines.
+    /// Probe, in a cluster.
     fn synchrony(
         &self,
         workers: &[Mailbox],
@@ -407,7 +408,7 @@ impl Starting {
         })
     }
 
-    /// Opens the port for the other machines, if there are any.
+    /// Opens the port for the other machines, in a cluster.
     fn listen_peers(&self) -> Result<Option<TcpListener>, StartError> {
         let Some(cluster) = &self.identity.cluster else { return Ok(None) };
         let listener = peers::listen(cluster).map_err(StartError::ListenPeers)?;
@@ -419,7 +420,7 @@ impl Starting {
         Ok(Some(listener))
     }
 
-    /// Starts to connect with the other machines, if there are any.
+    /// Starts the thread that connects with the other machines, in a cluster.
     fn meet(
         &self,
         listener: Option<TcpListener>,
@@ -491,7 +492,7 @@ impl Starting {
             let seed = u64::from_le_bytes(random());
             let mut gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
-            // The first client may ask before the control thread has sent any.
+            // The first client may ask before the control thread has sent any facts.
             gateway.set_facts(self.facts(address));
             let place = Place {
                 id,
@@ -561,7 +562,7 @@ impl Starting {
     }
 }
 
-/// Event loops and inboxes for the workers.
+/// Creates event loops and inboxes for the workers.
 fn seats(workers: u16) -> std::io::Result<(Vec<Seat>, Vec<Mailbox>)> {
     let (mut seats, mut mailboxes) = (Vec::new(), Vec::new());
     for _ in 0..workers {
@@ -574,7 +575,7 @@ fn seats(workers: u16) -> std::io::Result<(Vec<Seat>, Vec<Mailbox>)> {
     Ok((seats, mailboxes))
 }
 
-/// The users in the gateway's terms. Passwords are replaced by what they are checked against.
+/// Users as the gateway expects them. Passwords are replaced by their Argon2id strings.
 fn users(options: &Options) -> Vec<UserConfig> {
     let verifier_of = |user: &UserSettings| {
         let made = user.password.as_ref().map(|secret| password::verifier(secret.reveal()));
@@ -601,7 +602,7 @@ fn users(options: &Options) -> Vec<UserConfig> {
     users
 }
 
-/// What `CONFIG GET` shows, by Redis' names where Redis has one.
+/// Settings that `CONFIG GET` shows, under Redis' names where Redis has one.
 fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<String, String> {
     let durable = options.durability != Durability::None;
     let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
@@ -644,7 +645,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Lets this process have as many file descriptors as it may; every connection needs one.
+/// Raises this process's limit on file descriptors to its maximum; every connection needs one.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,4 +1,4 @@
-//! What the log holds after stops of every kind, with real files.
+//! Contents of the log after stops of every kind, with real files.
 
 use engine::ids::ShardId;
 use engine::replication::Persist;
@@ -25,7 +25,7 @@ fn open(dir: &Path) -> Result<LogStore, LogError> {
     LogStore::open(options(dir))
 }
 
-/// Entries `from..to` of a shard, each with a payload of its own.
+/// Entries `from..to` of a shard, each with a distinct payload.
 fn persist(shard: ShardId, from: u64, to: u64) -> Persist {
     let entries = (from..to).map(|index| {
         let mut entry = Entry::default();
@@ -47,7 +47,7 @@ fn persist(shard: ShardId, from: u64, to: u64) -> Persist {
     }
 }
 
-/// A log of `batches` batches of one entry, left behind as a crash leaves it.
+/// Creates a log of `batches` batches of one entry, as a crash leaves it.
 fn crashed(dir: &Path, batches: u64, sync: bool) {
     let mut store = open(dir).unwrap();
     for index in 1..=batches {
@@ -59,7 +59,7 @@ fn crashed(dir: &Path, batches: u64, sync: bool) {
     OpenOptions::new().write(true).open(file(dir)).unwrap().set_len(reserved).unwrap();
 }
 
-/// As [`crashed`], while the last batch was being written: nobody was told that it was durable.
+/// As [`crashed`], while the last batch was being written: its durability was not reported.
 fn crashed_while_writing(dir: &Path, batches: u64) {
     crashed(dir, batches - 1, true);
     let known = std::fs::read(dir.join("DURABLE")).unwrap();
@@ -75,7 +75,7 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("log/0000000000000001.raftlog")
 }
 
-/// The bytes of the file without the reserved space behind them.
+/// Bytes of the file without the reserved space behind them.
 fn written(dir: &Path) -> Vec<u8> {
     let mut bytes = std::fs::read(file(dir)).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
@@ -83,7 +83,7 @@ fn written(dir: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Where the batch of entry `index` begins: right behind the marker of the batch before.
+/// Offset of the batch of entry `index`: directly behind the marker of the batch before.
 fn batch_of(bytes: &[u8], index: u64) -> usize {
     let marker_ends: Vec<usize> = bytes
         .windows(16)
@@ -149,7 +149,7 @@ fn a_torn_last_record_is_cut_wherever_it_is_torn() {
             drop(store);
         }
     }
-    // What comes after the cut is as good as ever.
+    // The log continues normally after the cut.
     let mut store = open(temp.path()).unwrap();
     store.append(&[persist(SHARD, 4, 7)], true).unwrap();
     drop(store);
@@ -321,7 +321,7 @@ fn a_snapshot_lets_go_of_the_log_and_gaps_are_refused() {
     assert!(matches!(gap, Err(LogError::Gap { first: 7, snapshot: 5, .. })));
     let short = store.recover(SHARD, (6, 1), 11);
     assert!(matches!(short, Err(LogError::Short { last: 10, reach: 11, .. })));
-    // A snapshot may be ahead of the log; the log goes on behind it.
+    // A snapshot may be ahead of the log; the log continues behind it.
     assert!(store.recover(SHARD, (20, 1), 20).unwrap().entries.is_empty());
     store.append(&[persist(SHARD, 21, 23)], true).unwrap();
     store.close().unwrap();
@@ -331,7 +331,8 @@ fn a_snapshot_lets_go_of_the_log_and_gaps_are_refused() {
 
 #[test]
 fn another_machines_snapshot_stands_in_the_place_of_the_log() {
-    // The log may end before the snapshot, or go on beyond it with what was never committed.
+    // The log may end before the snapshot, or continue beyond it with entries that were never
+    // committed.
     for end in [11, 31] {
         let temp = tempfile::tempdir().unwrap();
         let other = ShardId(3);

@@ -157,7 +157,7 @@ fn a_client_that_has_said_everything_still_gets_its_replies() {
     assert_eq!(client.receive(), Some(ClientReply::Int(2)));
     assert_eq!(client.receive(), Some(bulk("2")));
     assert_eq!(client.receive(), None);
-    // But it does not wait for others.
+    // But it does not wait for other clients.
     let mut waiting = connect(server.address());
     waiting.send(&["BLPOP", "list", "0"]);
     waiting.stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -238,7 +238,7 @@ fn a_password_is_asked_for_and_strangers_cost_little() {
     let begun = Instant::now();
     assert!(error(&client.ask(&["AUTH", "open barley"])).starts_with("WRONGPASS"));
     assert!(begun.elapsed() >= Duration::from_millis(500), "guessing is slow");
-    // What follows an AUTH in the same packet may be long.
+    // Commands after an AUTH in the same packet may be long.
     let long = "v".repeat(10 * UNAUTHENTICATED_FRAME_BYTES_MAX);
     let mut bytes = Vec::new();
     wire::resp::encode_command(["AUTH", "open sesame"], &mut bytes);
@@ -369,6 +369,6 @@ fn a_server_that_cannot_start_leaves_nothing_running() {
     };
     assert!(reason.to_string().contains("--port"), "{reason}");
     first.stop();
-    // The directory is free: the failed start has let go of it.
+    // The directory is free: the failed start has released it.
     serve(taken).stop();
 }

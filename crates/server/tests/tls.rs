@@ -13,7 +13,7 @@ use std::sync::Arc;
 use support::{Client, bulk, connect, serve, settings};
 use wire::resp::ClientReply;
 
-/// Writes a certificate that signs itself, and its key; gives the certificate.
+/// Writes a self-signed certificate and its key. Returns the certificate.
 fn certificate(dir: &Path) -> CertificateDer<'static> {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -105,7 +105,7 @@ fn certificates_are_reloaded_while_the_server_runs() {
         assert!(begun.elapsed().as_secs() < 5, "the new certificate is not used");
     }
     assert_eq!(old.ask(&["ECHO", "y"]), bulk("y"), "connections go on");
-    // Files that do not fit change nothing.
+    // Files that do not match change nothing.
     std::fs::write(temp.path().join("key.pem"), "nonsense").unwrap();
     server.remote().reload();
     assert_eq!(encrypted(&server, &second).ask(&["ECHO", "z"]), bulk("z"));

@@ -1,10 +1,10 @@
-//! The files of the log as raft-engine sees them: readable by their owner only, and a process that
-//! ends with a clear message when the disk refuses.
+//! Files of the log, as raft-engine uses them: readable by their owner only. The process ends with
+//! a clear message when the disk fails.
 //!
-//! After a write or an fsync that failed, nobody knows what is on the disk and what is not, and
-//! asking again proves nothing: the kernel may have dropped the dirty pages with the first error
-//! (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). So the process
-//! stops, and what the disk really holds is read at the next start.
+//! After a write or an fsync has failed, it is unknown what is on the disk, and retrying proves
+//! nothing: the kernel may have dropped the dirty pages with the first error (Rebello et al., "Can
+//! Applications Recover from fsync Failures?", ATC 2020). So the process stops, and the next start
+//! reads what the disk really holds.
 
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
 use rustix::fs::FallocateFlags;
@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What to do when the disk has failed: must not return.
+/// Handler for a failed disk: must not return.
 pub type OnDiskFailure = fn(&Path, &str, &io::Error) -> !;
 
 /// Ends the process.
@@ -35,13 +35,13 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// A file system that calls `on_failure` when a write or an fsync fails.
+    /// Creates a file system that calls `on_failure` when a write or an fsync fails.
     pub fn new(on_failure: OnDiskFailure) -> Self {
         Self { on_failure }
     }
 }
 
-/// An open file of the log.
+/// Open file of the log.
 pub struct LogFile {
     path: PathBuf,
     file: File,
@@ -65,14 +65,14 @@ impl Handle for LogFile {
     }
 }
 
-/// So many bytes after what is written are filled with zeros at once.
+/// Zeros that are written at once ahead of the data.
 const ZEROS: &[u8] = &[0; 256 << 10];
 
-/// A position in a file of the log.
+/// Position in a file of the log.
 pub struct Cursor {
     file: Arc<LogFile>,
     offset: u64,
-    /// From here to `reserved` the file has room that was never written.
+    /// From here to `reserved` the file has space that was never written.
     zeroed: u64,
     reserved: u64,
 }
@@ -82,14 +82,15 @@ impl Cursor {
         Self { file, offset: 0, zeroed: 0, reserved: 0 }
     }
 
-    /// Fills what comes next with zeros. Whoever writes to blocks that were only reserved makes the
-    /// next `fsync` commit the file's metadata too; this way that is paid once for many records.
+    /// Fills the space ahead of the data with zeros. A write to blocks that were only reserved
+    /// makes the next `fsync` commit the file's metadata too; with the zeros that cost is paid once
+    /// for many records.
     fn fill_ahead(&mut self) {
         if self.offset <= self.zeroed {
             return;
         }
         let room = self.reserved.saturating_sub(self.offset).min(ZEROS.len() as u64);
-        // Nothing depends on the zeros: if the disk is in trouble, the next record will tell.
+        // Nothing depends on the zeros: if the disk is failing, the next record will show it.
         if let Err(error) = self.file.file.write_all_at(&ZEROS[..room as usize], self.offset) {
             tracing::debug!("filling {} failed: {error}", self.file.path.display());
         }
@@ -152,7 +153,7 @@ impl WriteExt for Cursor {
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             other => {
                 other?;
-                // What is there before was written by somebody, and stays.
+                // Data before this offset are already written and stay.
                 self.zeroed = self.zeroed.max(offset as u64);
                 self.reserved = (offset + size) as u64;
                 Ok(())

@@ -1,12 +1,12 @@
-//! What is known of the log outside of it: up to which batch it was durable, and which files
-//! belong to it.
+//! Facts about the log that are kept outside of it: the last durable batch, and the files that
+//! belong to the log.
 //!
-//! A log cannot tell that its end is missing. So the file `DURABLE` of the data directory says it,
-//! in two places that are written in turns, so that one is good whatever a crash does to the other.
-//! It is written after every batch that was made durable, and not made durable itself then: that
-//! would double the cost of a write. After a crash of the process it is exact; after one of the
-//! machine it may be behind the log, never ahead of it. Which files there are is made durable
-//! whenever it changes.
+//! A log cannot tell that its end is missing. The file `DURABLE` of the data directory therefore
+//! records it, in two places that are written alternately, so that one stays valid whatever a crash
+//! does to the other. It is written after every batch that was made durable. That write is not made
+//! durable itself: it would double the cost of a write. After a crash of the process the file is
+//! exact; after a crash of the machine it may be behind the log, never ahead of it. Changes of the
+//! list of files are made durable at once.
 
 use super::tail::{FILE_HEADER_BYTES, LogTag, file_number};
 use std::fs::{File, OpenOptions};
@@ -14,27 +14,27 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of one of the two places.
+/// Size of one of the two places.
 const PLACE_BYTES: usize = 128;
-/// Bytes of a record in it: tag, six numbers and a checksum.
+/// Size of the record in a place: tag, six numbers and a checksum.
 const RECORD_BYTES: usize = 16 + 6 * 8 + 4;
 
 const _: () = assert!(RECORD_BYTES <= PLACE_BYTES);
 
-/// Numbers of the files that the log consists of. Later ones may have been appended.
+/// Numbers of the files that form the log. Later ones may have been appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The first one that is appended to.
+    /// First file of the queue that is appended to.
     first: u64,
-    /// The first and the last one of those that hold what was moved; 0 for none.
+    /// First and last file with moved entries; 0 for none.
     moved: (u64, u64),
 }
 
 impl Files {
-    /// What there is in a directory.
+    /// Lists the files of a directory.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the directory cannot be read.
     pub fn of(dir: &Path) -> io::Result<Self> {
         let (appended, moved) = (numbers(dir, "raftlog")?, numbers(dir, "rewrite")?);
         let end = |numbers: &[u64], last: bool| {
@@ -44,14 +44,14 @@ impl Files {
         Ok(Self { first: end(&appended, false), moved: (end(&moved, false), end(&moved, true)) })
     }
 
-    /// A file that should be there and is not, or is empty.
+    /// First file that belongs to the log and is missing or empty, if any.
     ///
     /// # Errors
     /// If the directory cannot be read.
     pub fn missing(&self, dir: &Path) -> io::Result<Option<PathBuf>> {
         let first = self.first.max(1);
         let newest = numbers(dir, "raftlog")?.last().copied().unwrap_or(0);
-        // The newest may be begun and not finished.
+        // The newest file may be begun and not finished.
         let end = if newest < first { first + 1 } else { newest };
         let appended = (first..end).map(|n| (n, "raftlog"));
         let moved = (self.moved.0.max(1)..=self.moved.1).map(|n| (n, "rewrite"));
@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-/// The numbers of the files with a suffix, in order.
+/// Numbers of the files with a suffix, in order.
 pub fn numbers(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -84,27 +84,27 @@ pub fn numbers(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// What is known of a log.
+/// Recorded facts about a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Every batch up to this number was durable.
+    /// All batches up to this number were durable.
     pub durable: u64,
-    /// The files; none while they are being cleared up.
+    /// Files of the log; none while they are being compacted.
     pub files: Option<Files>,
 }
 
-/// The file that says it.
+/// File `DURABLE`.
 #[derive(Debug)]
 pub struct KnownFile {
     file: File,
     tag: LogTag,
-    /// How often it was written.
+    /// Number of writes so far.
     stamp: u64,
     known: Known,
 }
 
 impl KnownFile {
-    /// Reads it; nothing if it is not there, or says nothing that can be understood.
+    /// Reads the file; none if it does not exist or cannot be parsed.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -127,7 +127,7 @@ impl KnownFile {
         Ok(newest.map(|(_, known)| known))
     }
 
-    /// Begins it anew, durably.
+    /// Creates the file anew, durably.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -144,7 +144,7 @@ impl KnownFile {
         Ok(new)
     }
 
-    /// Every batch up to this number is durable.
+    /// Records that all batches up to this number are durable.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -153,7 +153,7 @@ impl KnownFile {
         self.write()
     }
 
-    /// These are the files now, or nobody knows; durably.
+    /// Records the files of the log, or that they are unknown; durably.
     ///
     /// # Errors
     /// If it cannot be written.

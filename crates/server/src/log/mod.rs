@@ -1,10 +1,10 @@
-//! The log of all shards of a server on disk.
+//! Log of all shards of a server on disk.
 //!
-//! One log for all groups: what all of them want to have durable is written in one append and made
-//! durable by at most one fsync ([`LogStore::append`]), by one thread ([`LogThread`]). Entries are
-//! read back only at the start; after that the groups have what they need in memory.
+//! All groups share one log: their entries are written in one append and made durable by at most
+//! one fsync ([`LogStore::append`]), by one thread ([`LogThread`]). Entries are read back only at
+//! the start; after that the groups keep what they need in memory.
 //!
-//! Below is raft-engine 0.4.2 with three precautions of our own: the end of the log is examined
+//! The store below is raft-engine 0.4.2 with three precautions: the end of the log is examined
 //! before it is opened ([`tail`]), its files end the process when the disk fails ([`files`]), and
 //! its `sync` is not used, because it does nothing when there is nothing to write.
 
@@ -31,15 +31,15 @@ use tail::{LogTag, Marker, Tail};
 const HARD_STATE: &[u8] = b"hard_state";
 /// Key of the marker.
 const MARKER: &[u8] = b"marker";
-/// The group whose only key is the marker.
+/// Group whose only key is the marker.
 const MARKER_GROUP: u64 = u64::MAX;
-/// Size at which the log goes on in a new file.
+/// Size at which the log continues in a new file.
 const FILE_BYTES: u64 = 32 << 20;
 
-/// Why the log cannot be used.
+/// Reason why the log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// A record that had been durable is bad.
+    /// A record is bad although it had been durable.
     #[error(
         "the log is damaged: {} holds a bad record at offset {at} that had been durable (the record \
          at offset {proof} proves it). Nothing was changed. Cutting the log there would lose \
@@ -47,20 +47,20 @@ pub enum LogError {
          if there is none, and check the disk", file.display()
     )]
     Damaged {
-        /// The file.
+        /// File.
         file: PathBuf,
         /// Offset of the bad record.
         at: u64,
         /// Offset of the marker that proves that it had been durable.
         proof: u64,
     },
-    /// Entries are missing.
+    /// Entries are missing at the beginning.
     #[error(
         "the log of shard {shard} begins with entry {first}, but the newest good snapshot ends with \
          entry {snapshot}: entries between them are missing. Restore the data directory from a backup"
     )]
     Gap {
-        /// The shard.
+        /// Shard.
         shard: u16,
         /// First entry in the log.
         first: u64,
@@ -73,26 +73,26 @@ pub enum LogError {
          the end of that snapshot (entry {reach}). Restore the data directory from a backup"
     )]
     Short {
-        /// The shard.
+        /// Shard.
         shard: u16,
         /// Last entry in the log.
         last: u64,
-        /// Where it must reach.
+        /// Index that the log must reach.
         reach: u64,
     },
-    /// The end is missing.
+    /// The end of the log is missing.
     #[error(
         "the log in {} ends with batch {last}, but {} says that it was durable up to batch {durable}: \
          acknowledged writes are missing. {}", dir.display(), known.display(), way_out(known)
     )]
     Lost {
-        /// The log's directory.
+        /// Directory of the log.
         dir: PathBuf,
-        /// The last batch that is there.
+        /// Last batch in the log.
         last: u64,
-        /// The last batch that was durable.
+        /// Last batch that was durable.
         durable: u64,
-        /// The file that says so.
+        /// File that records it.
         known: PathBuf,
     },
     /// A file is missing.
@@ -101,24 +101,24 @@ pub enum LogError {
          acknowledged writes may be missing. {}", file.display(), known.display(), way_out(known)
     )]
     Missing {
-        /// The file of the log.
+        /// Missing file.
         file: PathBuf,
-        /// The file that says so.
+        /// File that lists it.
         known: PathBuf,
     },
-    /// The store below refuses.
+    /// The store below refuses an operation.
     #[error("the log in {} cannot be {what}: {reason}", dir.display())]
     Store {
-        /// The log's directory.
+        /// Directory of the log.
         dir: PathBuf,
-        /// What was attempted.
+        /// Attempted operation.
         what: &'static str,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
 }
 
-/// What can be done when a part of the log is missing.
+/// Advice for a log of which a part is missing.
 fn way_out(known: &Path) -> String {
     format!(
         "Nothing was changed. Put the log's files back as they were, or restore the data directory \
@@ -129,22 +129,22 @@ fn way_out(known: &Path) -> String {
     )
 }
 
-/// How the log is kept.
+/// Options of the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// Its directory.
+    /// Directory of the log.
     pub dir: PathBuf,
-    /// The file that says what is known of it (see [`known`]).
+    /// File with facts about the log (see [`known`]).
     pub known: PathBuf,
-    /// What marks its records (see [`tail`]).
+    /// Tag of its records (see [`tail`]).
     pub tag: LogTag,
-    /// Bytes of log beyond which old files are given up, as far as snapshots allow.
+    /// Bytes of log beyond which old files are removed, as far as snapshots allow.
     pub keep_bytes: u64,
-    /// What to do when the disk fails.
+    /// Handler for a failed disk.
     pub on_failure: OnDiskFailure,
 }
 
-/// How raft-engine reads the entries.
+/// Tells raft-engine how to read the entries.
 struct RaftEntries;
 
 impl MessageExt for RaftEntries {
@@ -154,20 +154,21 @@ impl MessageExt for RaftEntries {
     }
 }
 
-/// The log on disk.
+/// Log on disk.
 pub struct LogStore {
     engine: Engine<LogFiles>,
     options: LogOptions,
     batch: LogBatch,
     marker: Marker,
-    /// Something was written after the last fsync.
+    /// Whether anything was written after the last fsync.
     unsynced: bool,
     known: KnownFile,
     counts: Arc<LogCounts>,
 }
 
 impl LogStore {
-    /// Opens the log, or creates an empty one. What a crash left half written at the end is cut off.
+    /// Opens the log, or creates an empty one. Records at the end that a crash has left half
+    /// written are cut off.
     ///
     /// # Errors
     /// If a record is bad that had been durable, or the files cannot be read.
@@ -192,7 +193,8 @@ impl LogStore {
             batch_compression_threshold: ReadableSize(0),
             target_file_size: ReadableSize(FILE_BYTES),
             purge_threshold: ReadableSize(options.keep_bytes.max(4 * FILE_BYTES)),
-            // Records of an earlier life in the unwritten part of a file could be taken for damage.
+            // Records of an earlier life in the unwritten part of a file could be mistaken for
+            // damage.
             enable_log_recycle: false,
             ..Config::default()
         };
@@ -220,7 +222,7 @@ impl LogStore {
         })
     }
 
-    /// What it has done, for everybody to see.
+    /// Shared counters of the log.
     pub fn counts(&self) -> Arc<LogCounts> {
         self.counts.clone()
     }
@@ -229,8 +231,8 @@ impl LogStore {
         LogError::Store { dir: self.options.dir.clone(), what, reason: error.to_string() }
     }
 
-    /// What the log holds of a shard after its snapshot, which ends with this index and term. The
-    /// log must reach to entry `reach`, unless the snapshot does.
+    /// Reads the entries of a shard after its snapshot, which ends with this index and term. The
+    /// log must reach entry `reach`, unless the snapshot does.
     ///
     /// # Errors
     /// If entries are missing, or the files cannot be read.
@@ -251,8 +253,8 @@ impl LogStore {
         }
         if let Some((first, last)) = bounds {
             if last <= snapshot.0 {
-                // The snapshot reaches further than the log: the log goes on after a gap, which is
-                // right only if nothing is before it.
+                // The snapshot reaches further than the log: the log continues after a gap, which
+                // is correct only if nothing is before it.
                 self.batch.add_command(group, Command::Compact { index: last + 1 });
             } else if first > snapshot.0 + 1 {
                 return Err(LogError::Gap { shard: shard.0, first, snapshot: snapshot.0 });
@@ -270,7 +272,7 @@ impl LogStore {
         }
         let committed = hard_state.as_ref().map_or(0, |state| state.commit);
         if bounds.is_none() && committed > snapshot.0 {
-            // A snapshot held them.
+            // A snapshot contained the missing entries.
             let (first, snapshot) = (committed + 1, snapshot.0);
             return Err(LogError::Gap { shard: shard.0, first, snapshot });
         }
@@ -281,7 +283,7 @@ impl LogStore {
         Ok(Recovered { snapshot, hard_state, entries, members: None, promises: None })
     }
 
-    /// Whether there is anything of a shard.
+    /// Whether the log holds anything of a shard.
     pub fn holds(&self, shard: ShardId) -> bool {
         let group = group(shard);
         self.engine.last_index(group).is_some() || self.engine.get(group, HARD_STATE).is_some()
@@ -296,8 +298,8 @@ impl LogStore {
         self.write(0, true)
     }
 
-    /// Appends what several groups want to have durable, in one write; with `sync` it is durable on
-    /// return.
+    /// Appends the entries and states of several groups in one write; with `sync` they are durable
+    /// on return.
     ///
     /// # Errors
     /// If the batch cannot be written. The log must not be used any more then.
@@ -305,7 +307,7 @@ impl LogStore {
         for persist in persists {
             let group = group(persist.group);
             if let Some(index) = persist.restored {
-                // Beyond the end nothing is left, and the log goes on from anywhere.
+                // Nothing remains beyond the end, and the log may continue at any index.
                 let index = self.engine.last_index(group).unwrap_or(0).max(index) + 1;
                 self.batch.add_command(group, Command::Compact { index });
             }
@@ -320,7 +322,7 @@ impl LogStore {
         self.write(persists.iter().map(|persist| persist.entries.len()).sum(), sync)
     }
 
-    /// Writes the batch, which has so many entries, with a marker.
+    /// Writes the batch of `entries` entries, with a marker.
     fn write(&mut self, entries: usize, sync: bool) -> Result<(), LogError> {
         self.marker.number += 1;
         let marker = self.marker.encode(&self.options.tag);
@@ -338,7 +340,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Whether something was written that may not be on the disk yet.
+    /// Whether anything was written that may not be on the disk yet.
     pub fn is_unsynced(&self) -> bool {
         self.unsynced
     }
@@ -346,7 +348,7 @@ impl LogStore {
     /// Makes everything durable that was written.
     ///
     /// # Errors
-    /// If it cannot be written. The log must not be used any more then.
+    /// If the disk refuses. The log must not be used any more then.
     pub fn sync(&mut self) -> Result<(), LogError> {
         if self.unsynced { self.write(0, true) } else { Ok(()) }
     }
@@ -360,8 +362,8 @@ impl LogStore {
         self.write(0, true)
     }
 
-    /// A snapshot holds a shard's entries up to `index`: they are not needed any more. Files that
-    /// hold nothing needed are removed.
+    /// Drops a shard's entries up to `index`, which a snapshot contains. Files without needed
+    /// entries are removed.
     ///
     /// # Errors
     /// If the files cannot be written.
@@ -379,20 +381,20 @@ impl LogStore {
     }
 }
 
-/// The engine's number of a shard's group.
+/// Number of a shard's group in the engine.
 fn group(shard: ShardId) -> u64 {
     u64::from(shard.0) + 1
 }
 
-/// What a look at the end of the log has found.
+/// Result of examining the end of the log.
 struct End {
-    /// The files to be mended: where each ends, and how many torn bytes are behind that.
+    /// Files to repair: the end of each, and the number of torn bytes behind it.
     mends: Vec<(PathBuf, Option<u64>, u64)>,
     /// Number of the last good batch.
     last: u64,
 }
 
-/// Looks where the log ends, and changes nothing.
+/// Finds the end of the log without changing anything.
 fn find_end(options: &LogOptions) -> Result<End, LogError> {
     let store_error = |error: std::io::Error| LogError::Store {
         dir: options.dir.clone(),
@@ -401,7 +403,7 @@ fn find_end(options: &LogOptions) -> Result<End, LogError> {
     };
     let mut found = End { mends: Vec::new(), last: 0 };
     for suffix in ["raftlog", "rewrite"] {
-        // A file of which nothing is left is removed; then the one before it is the last.
+        // A file of which nothing is left is removed; then the file before it is the last.
         let mut is_last = true;
         for number in known::numbers(&options.dir, suffix).map_err(store_error)?.into_iter().rev() {
             if !is_last && found.last > 0 {
@@ -425,7 +427,7 @@ fn find_end(options: &LogOptions) -> Result<End, LogError> {
     Ok(found)
 }
 
-/// Whether everything is there that is known to have been durable.
+/// Checks that everything exists that is known to have been durable.
 fn check_known(options: &LogOptions, known: Known, end: &End) -> Result<(), LogError> {
     let durable = || options.known.clone();
     let files = known.files.unwrap_or_default();
@@ -444,7 +446,7 @@ fn check_known(options: &LogOptions, known: Known, end: &End) -> Result<(), LogE
     let moved = |file: &Path| file.extension().is_some_and(|suffix| suffix == "rewrite");
     let torn = end.mends.iter().find(|(file, _, torn)| moved(file) && *torn > 0);
     if let Some((file, _, _)) = torn.filter(|_| known.files.is_some()) {
-        // Nothing was being written to it.
+        // No record was being written to this file.
         return Err(LogError::Missing { file: file.clone(), known: durable() });
     }
     Ok(())
@@ -476,7 +478,7 @@ fn mend(options: &LogOptions, known: Option<Known>, end: &End) -> Result<(), Log
     Ok(())
 }
 
-/// Shortens a file, removes it if nothing is left, and makes it durable.
+/// Truncates a file, removes it if nothing is left, and makes it durable.
 fn cut(file: &Path, end: Option<u64>) -> std::io::Result<()> {
     if end == Some(0) {
         std::fs::remove_file(file)?;

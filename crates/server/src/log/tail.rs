@@ -1,33 +1,34 @@
-//! Is the end of the log torn, or is its middle damaged?
+//! Examination of the end of the log: is the end torn, or is the middle damaged?
 //!
 //! A crash may leave the last records half written. They were never acknowledged, and cutting them
 //! off is right. A bad record that *had* been durable is another matter: cutting there would
 //! silently lose acknowledged writes and everything after them, so the server must refuse to start
 //! (Alagappan et al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018). A checksum
-//! cannot tell the two apart, so every batch carries a [`Marker`]: its own number, and the number up
-//! to which everything was known to be on the disk when it was written. If a marker behind the bad
-//! record says that the record had been durable, the middle is damaged; if none does, the end is
-//! torn.
+//! cannot distinguish the two cases. Every batch therefore carries a [`Marker`]: its own number,
+//! and the number of the last batch that was known to be on the disk when it was written. If a
+//! marker behind the bad record says that the record had been durable, the middle is damaged; if
+//! none does, the end is torn.
 //!
-//! What this cannot see: damage to the very last durable batch with nothing written after it. A
-//! clean stop therefore writes a closing batch, and [`super::known`] says where the end was.
+//! One case cannot be detected: damage to the very last durable batch with nothing written after
+//! it. A clean stop therefore writes a closing batch, and [`super::known`] records where the end
+//! was.
 //!
-//! The layout of raft-engine's files, which is read here without it: a file header, then batches of
-//! a 16-byte header (big-endian: 56 bits of length, 8 of compression type, 64 of footer offset),
+//! The layout of raft-engine's files is read here without raft-engine: a file header, then batches
+//! of a 16-byte header (big-endian: 56 bits of length, 8 of compression type, 64 of footer offset),
 //! the entries with their CRC-32, and a footer whose CRC-32 is combined with the file's number.
 
 use std::path::Path;
 
-/// What a file of the log begins with, then the version and the alignment, 8 bytes each.
+/// Beginning of a log file; the version and the alignment follow, 8 bytes each.
 const FILE_MAGIC: &[u8] = b"RAFT-LOG-FILE-HEADER-9986AB3E47F320B394C8E84916EB0ED5";
-/// Bytes of the file header of version 2.
+/// Size of the file header of version 2.
 pub const FILE_HEADER_BYTES: usize = FILE_MAGIC.len() + 16;
-/// Bytes of a batch's header.
+/// Size of a batch's header.
 const BATCH_HEADER_BYTES: usize = 16;
-/// Bytes of a checksum.
+/// Size of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Number of a batch, and what was durable when it was written.
+/// Number of a batch, and the last durable batch at the time of its writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
     /// Number of the batch, from 1.
@@ -36,15 +37,15 @@ pub struct Marker {
     pub durable: u64,
 }
 
-/// Sixteen random bytes of the data directory, so that nothing that a client stores can look like
-/// a marker.
+/// Sixteen random bytes of the data directory, so that nothing that a client stores can look like a
+/// marker.
 pub type LogTag = [u8; 16];
 
 impl Marker {
-    /// Bytes of an encoded marker.
+    /// Size of an encoded marker.
     pub const BYTES: usize = 16 + 8 + 8 + CHECKSUM_BYTES;
 
-    /// The bytes of the marker.
+    /// Encodes the marker.
     pub fn encode(self, tag: &LogTag) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(tag);
@@ -55,7 +56,7 @@ impl Marker {
         bytes
     }
 
-    /// Reads a marker from the beginning of `bytes`.
+    /// Decodes a marker at the beginning of `bytes`.
     pub fn decode(bytes: &[u8], tag: &LogTag) -> Option<Self> {
         let bytes = bytes.get(..Self::BYTES)?;
         let (body, crc) = bytes.split_at(Self::BYTES - CHECKSUM_BYTES);
@@ -68,34 +69,34 @@ impl Marker {
     }
 }
 
-/// What the end of a log file looks like.
+/// State of the end of a log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// All bytes belong to good batches.
     Whole,
-    /// Good batches up to `end`; behind it, space that was reserved and never written.
+    /// Good batches up to `end`, followed by space that was reserved and never written.
     Reserved {
-        /// Where the good batches end.
+        /// End of the good batches.
         end: u64,
     },
-    /// Good batches up to `end`; behind it, `torn_bytes` of batches that were not durable.
+    /// Good batches up to `end`, followed by `torn_bytes` of batches that were not durable.
     Torn {
-        /// Where the good batches end. Zero if not even the file's header is whole.
+        /// End of the good batches. Zero if the file's header is incomplete.
         end: u64,
-        /// Bytes behind it, reserved space not counted.
+        /// Number of bytes behind the end, without reserved space.
         torn_bytes: u64,
     },
     /// A batch at `at` is bad although it had been durable.
     Damaged {
         /// Offset of the bad batch.
         at: u64,
-        /// A batch behind it that proves it.
+        /// Offset of a batch behind it that proves it.
         proof: u64,
     },
 }
 
-/// Reads a file of the log (`number` is in its name) to see where it ends, and with which batch; 0 if
-/// no good one is in it.
+/// Examines a file of the log (`number` is in its name). Returns the state of its end, and the
+/// number of its last good batch; 0 if there is none.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -103,8 +104,8 @@ pub fn examine(path: &Path, number: u64, tag: &LogTag) -> std::io::Result<(Tail,
     Ok(examine_bytes(&std::fs::read(path)?, number, tag))
 }
 
-/// The number in the name of a file of the log with a suffix: `raftlog` for the queue that is
-/// appended to, `rewrite` for what was moved out of it.
+/// Number in the name of a file of the log with a suffix: `raftlog` for the queue that is appended
+/// to, `rewrite` for entries that were moved out of it.
 pub fn file_number(name: &str, suffix: &str) -> Option<u64> {
     name.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
 }
@@ -125,8 +126,8 @@ fn examine_bytes(bytes: &[u8], number: u64, tag: &LogTag) -> (Tail, u64) {
         let whole = rest.is_empty() && at > 0;
         return (if whole { Tail::Whole } else { Tail::Reserved { end: at as u64 } }, last);
     };
-    // The bad batch comes right after the last good one. Where no good one is before it, it is not
-    // younger than the first marker that follows.
+    // The bad batch directly follows the last good one. If there is no good batch before it, it is
+    // not younger than the first marker that follows.
     let behind: Vec<(usize, Marker)> = markers(rest, tag).collect();
     let bad = if last > 0 { last + 1 } else { behind.first().map_or(u64::MAX, |m| m.1.number) };
     let tail = match behind.iter().find(|(_, marker)| marker.durable >= bad) {
@@ -136,13 +137,13 @@ fn examine_bytes(bytes: &[u8], number: u64, tag: &LogTag) -> (Tail, u64) {
     (tail, last)
 }
 
-/// All markers in `bytes` with their offsets.
+/// Markers in `bytes` with their offsets.
 fn markers<'a>(bytes: &'a [u8], tag: &'a LogTag) -> impl Iterator<Item = (usize, Marker)> + 'a {
     memchr::memmem::find_iter(bytes, tag)
         .filter_map(move |at| Marker::decode(&bytes[at..], tag).map(|marker| (at, marker)))
 }
 
-/// The length of the batch at the beginning of `bytes`, if all of it is there and its checksums fit.
+/// Length of the batch at the beginning of `bytes`, if it is complete and its checksums match.
 fn batch_length(bytes: &[u8], file: u32) -> Option<usize> {
     let header = bytes.get(..BATCH_HEADER_BYTES)?;
     let word =
@@ -159,7 +160,7 @@ fn batch_length(bytes: &[u8], file: u32) -> Option<usize> {
     fits.then_some(length)
 }
 
-/// Whether `bytes` end with the CRC-32 of what is before it, combined with `sign`.
+/// Whether `bytes` end with the CRC-32 of the bytes before it, combined with `sign`.
 fn checksum_fits(bytes: &[u8], sign: u32) -> bool {
     match bytes.split_last_chunk::<CHECKSUM_BYTES>() {
         Some((body, crc)) => crc32fast::hash(body) == u32::from_le_bytes(*crc) ^ sign,

@@ -1,8 +1,8 @@
-//! The one thread that writes the log.
+//! Thread that writes the log.
 //!
-//! It takes everything that is waiting, writes it in one append with at most one fsync, and reports
-//! it as durable. While it waits for the disk, more is gathered: the slower the disk, the larger
-//! the batches (group commit).
+//! It takes all waiting writes, appends them at once with at most one fsync, and reports them as
+//! durable. While it waits for the disk, more writes collect: the slower the disk, the larger the
+//! batches (group commit).
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
@@ -13,13 +13,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most messages of a shard that wait for the thread: it has at most [`PERSISTS_MAX`] writes
-/// outstanding and compacts rarely, so that this is never reached.
+/// Limit on a shard's messages that wait for the thread. A shard has at most [`PERSISTS_MAX`]
+/// writes outstanding and compacts rarely, so the limit is never reached.
 const QUEUE_PER_SHARD: usize = 2 * PERSISTS_MAX;
-/// How often the log is made durable with `everysec`.
+/// Interval between fsyncs with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread is asked to do.
+/// Job for the thread.
 enum Job {
     Persist(Persist),
     Compact(ShardId, u64),
@@ -27,33 +27,33 @@ enum Job {
     Stop,
 }
 
-/// A number that was given out with a [`Persist`], and its shard.
+/// Shard and number of a completed [`Persist`].
 pub type Completion = (ShardId, u64);
 
-/// The number with which it is reported that a shard's log is removed.
+/// Number that reports that a shard's log is removed.
 pub const REMOVED: u64 = u64::MAX;
 
-/// Where work for the thread goes.
+/// Sender of jobs to the thread.
 #[derive(Clone)]
 pub struct LogSender(SyncSender<Job>);
 
 impl LogSender {
-    /// Asks for something to be written.
+    /// Enqueues a write.
     pub fn persist(&self, persist: Persist) {
         self.send(Job::Persist(persist));
     }
 
-    /// Says that a snapshot holds a shard's entries up to an index.
+    /// Reports that a snapshot contains a shard's entries up to an index.
     pub fn compact(&self, shard: ShardId, index: u64) {
         self.send(Job::Compact(shard, index));
     }
 
-    /// Asks for a shard's log to be removed, after what was asked before; reported as [`REMOVED`].
+    /// Enqueues the removal of a shard's log, after all earlier jobs; reported as [`REMOVED`].
     pub fn remove(&self, shard: ShardId) {
         self.send(Job::Remove(shard));
     }
 
-    /// The thread ends only after everybody has stopped sending, or with the process.
+    /// The thread ends only after all senders are gone, or with the process.
     fn send(&self, job: Job) {
         if self.0.send(job).is_err() {
             tracing::error!("the log thread has ended; nothing more is written");
@@ -61,13 +61,13 @@ impl LogSender {
     }
 }
 
-/// The thread.
+/// Handle of the thread.
 pub struct LogThread {
     sender: LogSender,
     thread: JoinHandle<()>,
 }
 
-/// What is waiting, gathered into one batch.
+/// Waiting jobs, collected into one batch.
 #[derive(Default)]
 struct Batch {
     persists: Vec<Persist>,
@@ -88,11 +88,11 @@ impl Batch {
 }
 
 impl LogThread {
-    /// Starts the thread for so many shards and the map's group. `complete` is called with what has
-    /// become as durable as `durability` says.
+    /// Starts the thread for `shards` shards and the map's group. `complete` is called with the
+    /// writes that have reached `durability`.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot start a thread.
     pub fn spawn(
         store: LogStore,
         shards: u16,
@@ -110,7 +110,7 @@ impl LogThread {
         Ok(Self { sender: LogSender(sender), thread })
     }
 
-    /// Where work for the thread goes.
+    /// Sender of jobs to the thread.
     pub fn sender(&self) -> LogSender {
         self.sender.clone()
     }

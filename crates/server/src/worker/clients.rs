@@ -1,4 +1,4 @@
-//! What a worker tells about its clients of the coordination service, and four-letter words.
+//! A worker's statistics about its clients of the coordination service, and four-letter commands.
 
 use super::Worker;
 use super::connection::Connection;
@@ -11,7 +11,7 @@ use engine::gateway::CoordinationClient;
 use engine::shard::Shard;
 
 impl Worker {
-    /// The shards that have a part of the tree, shard 0 first.
+    /// Shards that own a part of the tree, shard 0 first.
     fn trees(&self) -> impl Iterator<Item = &Shard> {
         let home = self.node.replica(HOME).map(|replica| replica.shard());
         let others = self.node.replicas().map(|replica| replica.shard());
@@ -24,7 +24,7 @@ impl Worker {
         slots.filter_map(|slot| self.connections.get(*slot)?.dialogue.as_deref())
     }
 
-    /// In numbers.
+    /// Totals over all clients.
     pub(super) fn clients_report(&self) -> Clients {
         let mut report = Clients { talk: self.left, ..Clients::default() };
         for dialogue in self.dialogues() {
@@ -43,7 +43,7 @@ impl Worker {
         report
     }
 
-    /// One by one; sessions and nodes only if they are asked for.
+    /// Details of each connection; sessions and nodes only if requested.
     pub(super) fn details(&self, with_lists: bool) -> Details {
         let (mut listed, mut elsewhere) = (None, Vec::new());
         for shard in self.trees().filter(|_| with_lists) {
@@ -61,7 +61,7 @@ impl Worker {
         }
     }
 
-    /// The counters begin anew: those of the connections, or `all` of the server's.
+    /// Resets the counters: those of the connections, or `all` of the server's.
     pub(super) fn reset_talk(&mut self, all: bool) {
         if all {
             self.left = Talk::default();
@@ -78,17 +78,17 @@ impl Worker {
         }
     }
 
-    /// A connection may have asked something that all workers are asked about.
+    /// Forwards a four-letter command to the control thread if it needs answers of all workers.
     pub(super) fn ask_word(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Connection { dialogue: Some(dialogue), .. } = connection else { return };
         let Some(word) = dialogue.take_word() else { return };
         let (worker, client) = (self.id.worker, dialogue.client);
-        // If nobody listens any more, the server is stopping, and all connections end.
+        // If the receiver is gone, the server is stopping, and all connections end.
         let _ = self.peers.control.send(Notice::Word { worker, client, word });
     }
 
-    /// What came of it.
+    /// Sends the answer to a four-letter command.
     pub(super) fn say_word(&mut self, client: CoordinationClient, text: &str) {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };

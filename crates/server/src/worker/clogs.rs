@@ -1,4 +1,5 @@
-//! What clients make a worker keep: replies that they do not take, and commands that they do not end.
+//! Limits on the memory that clients occupy: replies that they do not read, and commands that they
+//! do not complete.
 
 use super::reading::{keep_rest, take_commands};
 use super::{READ_BYTES, Worker};
@@ -9,9 +10,9 @@ use engine::limits::{
 };
 use engine::now::Now;
 
-/// How often it is looked who takes nothing.
+/// Interval between searches for clients that read nothing.
 const LOOK_US: u64 = 500_000;
-/// How often it is looked whose commands do not end, at most.
+/// Minimum interval between searches for incomplete commands.
 const INPUTS_LOOK_US: u64 = 100_000;
 
 fn no_room() -> ErrorReply {
@@ -23,17 +24,17 @@ fn no_room() -> ErrorReply {
 }
 
 impl Worker {
-    /// Whether replies that wait take as much memory as they may.
+    /// Whether unsent replies have reached their memory limit.
     fn is_full_of_replies(&self) -> bool {
         self.peers.budget.replies.get() >= REPLIES_BYTES_MAX
     }
 
-    /// Whether requests whose replies may be large are to wait.
+    /// Whether requests whose replies may be large have to wait.
     pub(super) fn is_full(&self) -> bool {
         self.heavies.are_full() || self.is_full_of_replies()
     }
 
-    /// A connection was read, and may have requests under way now whose replies may be large.
+    /// Registers a connection that may have requests in progress whose replies may be large.
     pub(super) fn note_heavy(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.window.is_open() && !connection.heavy {
@@ -42,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// Looks which of those requests are answered.
+    /// Removes connections whose large requests have been answered.
     pub(super) fn settle_heavy(&mut self) {
         let mut under_way = std::mem::take(&mut self.heavies.connections);
         under_way.retain(|&(slot, number)| {
@@ -59,7 +60,8 @@ impl Worker {
         self.heavies.connections = under_way;
     }
 
-    /// More is to be sent to a connection than it may stand still with.
+    /// Registers a connection that has more unsent data than it may have while it makes no
+    /// progress.
     pub(super) fn watch_clog(&mut self, now: Now, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.unsent() > OUTPUT_BYTES_PAUSE && !connection.clogged {
@@ -71,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Closes connections whose clients take nothing of the much that there is for them.
+    /// Closes connections with much unsent data whose clients read nothing.
     pub(super) fn close_clogged(&mut self, now: Now) {
         if self.clogged.is_empty() || now.mono_us < self.clogs_due_us {
             return;
@@ -105,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Counts what a connection holds of a command that has not come to its end.
+    /// Updates the count of bytes that a connection holds of an incomplete command.
     pub(super) fn count_input(&mut self, now: Now, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let held = connection.input.capacity();
@@ -117,8 +119,8 @@ impl Worker {
         }
     }
 
-    /// Makes room for more of a command, if commands of all clients together take too much: those of
-    /// this worker that have been coming for long are refused, or else this one is.
+    /// Frees memory if the incomplete commands of all clients take too much: refuses those of this
+    /// worker that have been incomplete for long, or else the command of this connection.
     pub(super) fn make_room(&mut self, now: Now, slot: usize) {
         let needed = |connection: &super::Connection| connection.input.len() > READ_BYTES / 2;
         if self.peers.budget.inputs.get() < INPUTS_BYTES_MAX
@@ -148,16 +150,17 @@ impl Worker {
         }
     }
 
-    /// Refuses the command that a connection has sent a part of, and forgets that part.
+    /// Refuses the command of which a connection has sent a part, and drops that part.
     fn refuse_input(&mut self, now: Now, slot: usize) {
         let full = self.is_full();
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        // What waits for its turn is whole commands.
+        // Commands that wait here are complete.
         if connection.paused || connection.deaf {
             return;
         }
         if connection.dialogue.is_some() {
-            // Its protocol has no answer without a request; the client comes back to its session.
+            // ZooKeeper's protocol has no answer without a request; the client reconnects to its
+            // session.
             tracing::debug!("closed a connection of a ZooKeeper client: {}", no_room());
             return self.close(now, slot);
         }

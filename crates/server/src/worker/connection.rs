@@ -1,4 +1,4 @@
-//! One client's connection: bytes in, bytes out.
+//! Connection of one client: bytes in, bytes out.
 
 use super::dialogue::Dialogue;
 use super::replies::{Replies, Window};
@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use wire::resp::{Limits, Protocol, RequestDecoder, encode, size};
 
-/// What a client may send.
+/// Limits on a client's commands.
 pub const LIMITS: Limits = Limits {
     bulk_max_bytes: ARGUMENT_BYTES_MAX as u32,
     words_max: COMMAND_WORDS_MAX as u32,
@@ -24,7 +24,7 @@ pub const LIMITS: Limits = Limits {
     skipped_max_bytes: SKIPPED_BYTES_MAX as u32,
     authenticated: true,
 };
-/// What a client may send before it has authenticated itself.
+/// Limits on a client's commands before it has authenticated.
 pub const UNAUTHENTICATED_LIMITS: Limits = Limits {
     bulk_max_bytes: UNAUTHENTICATED_FRAME_BYTES_MAX as u32,
     words_max: COMMAND_WORDS_MAX as u32,
@@ -34,88 +34,89 @@ pub const UNAUTHENTICATED_LIMITS: Limits = Limits {
     authenticated: false,
 };
 
-/// More room for bytes to be sent than this is given back when all are sent.
+/// A larger output buffer is freed when all is sent.
 const OUTPUT_KEPT_BYTES: usize = 64 << 10;
-/// Replies of at most so many bytes are written at once.
+/// Replies of at most this size are encoded at once.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
-/// Bytes that are written ahead of the socket, of replies that are written as it takes them, and most
-/// bytes that are read at once.
+/// Limit on bytes that are encoded ahead of the socket, for replies that are encoded as it takes
+/// them, and on the bytes of one read.
 const PIECE_BYTES: usize = 256 << 10;
-/// Most bytes by which a connection's own buffer grows at once; what nothing is read into takes none.
+/// Limit on the growth of a connection's own buffer; a buffer without data takes no memory.
 const GROWTH_BYTES_MAX: usize = 4 << 20;
-/// Fewest bytes that are read into a connection's own buffer at once.
+/// Least free space of a connection's own buffer for a read.
 const GROWTH_BYTES_MIN: usize = 16 << 10;
-/// Bytes that are sent after which their room is given back, at least.
+/// Least number of sent bytes that are removed from the buffer at once.
 const SENT_BYTES_KEPT: usize = 1 << 20;
 /// Bytes that are encrypted at once.
 const TLS_CHUNK_BYTES: usize = 16 << 10;
 
-/// A client's connection.
+/// Connection of a client.
 pub struct Connection {
     transport: Transport,
-    /// The gateway's name for it.
+    /// Session of the connection at the gateway.
     pub session: SessionId,
-    /// Where the client is.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// Tells it from others that have its place after it.
+    /// Distinguishes the connection from later ones in the same slot.
     pub number: u64,
     /// Finds commands in the input.
     pub decoder: RequestDecoder,
-    /// Bytes that were received and hold no complete command yet, or wait for their turn.
+    /// Received bytes without a complete command, or complete commands that wait for earlier ones.
     pub input: Vec<u8>,
-    /// Bytes of commands that have been passed on since that was asked last.
+    /// Bytes of commands that have been passed on and not yet been counted.
     pub passed: usize,
-    /// Bytes to be sent; those before `sent` are sent already.
+    /// Bytes to be sent; those before `sent` have been sent.
     pub output: Vec<u8>,
     sent: usize,
-    /// Memory of both buffers and of replies that wait, as it was counted last.
+    /// Memory of both buffers and of unsent replies, as it was counted last.
     pub buffered: usize,
-    /// Replies that come after that.
+    /// Replies after those in `output`.
     pub replies: Replies,
-    /// Requests whose replies may be large.
+    /// Limit on requests whose replies may be large.
     pub window: Window,
-    /// What of `input` is counted in the sum of the process, in bytes, and since when (µs).
+    /// Bytes of `input` that the process-wide sum includes, and the time since which it does (µs).
     pub counted: (usize, u64),
-    /// When the socket has taken something last, or something came to be sent to it (µs).
+    /// Time at which the socket last accepted bytes, or the output last became non-empty (µs).
     pub moved_us: u64,
-    /// In the list of connections that have requests under way whose replies may be large.
+    /// In the list of connections with requests in progress whose replies may be large.
     pub heavy: bool,
-    /// In the list of connections that may stand still.
+    /// In the list of connections that may make no progress.
     pub clogged: bool,
-    /// It waits until there is room for another large reply.
+    /// Waits until there is room for another large reply.
     pub starved: bool,
-    /// The socket takes more, but others are to have their turn.
+    /// The socket takes more, but other connections come first.
     pub more: bool,
-    /// The socket took less than there was to send: an event will tell when it takes more.
+    /// The socket took less than was offered: an event will announce when it takes more.
     pub full: bool,
     /// There may be bytes to read.
     pub readable: bool,
-    /// The client will send nothing more: read until the end shows, however little comes at once.
+    /// The client will send nothing more: read until the end shows, however few bytes a read
+    /// returns.
     pub hangup: bool,
     /// In the list of connections to be read.
     pub queued: bool,
-    /// In the list of connections with something to be sent.
+    /// In the list of connections with output.
     pub dirty: bool,
-    /// In the list of connections with replies that may travel with the next one.
+    /// In the list of connections with replies that may be sent together with the next one.
     pub lingering: bool,
     /// In the list of connections whose commands wait until earlier ones are answered.
     pub paused: bool,
     /// Nothing more is read.
     pub deaf: bool,
-    /// The client broke the protocol, and has been told so already.
+    /// The client broke the protocol, and the error has been sent already.
     pub broken: bool,
     /// To be closed once everything is sent.
     pub closing: bool,
-    /// The gateway has said that the client may send commands.
+    /// The gateway has authenticated the client.
     pub authenticated: bool,
-    /// A client of the coordination service speaks another protocol.
+    /// State of ZooKeeper's protocol, for a client of the coordination service.
     pub dialogue: Option<Box<Dialogue>>,
-    /// Counts it among those of its address until it is gone.
+    /// Counts the connection against its address's limit until it is dropped.
     _share: Option<Share>,
 }
 
 impl Connection {
-    /// A connection that was just accepted.
+    /// Creates the state of a connection that was just accepted.
     pub fn new(accepted: Accepted, session: SessionId, number: u64) -> Self {
         let tls = accepted.tls.map(Into::into);
         let (port, peer) = (accepted.port, accepted.peer);
@@ -158,27 +159,27 @@ impl Connection {
         }
     }
 
-    /// The socket.
+    /// Socket.
     pub fn stream(&mut self) -> &mut TcpStream {
         self.transport.stream()
     }
 
-    /// Whether the keys are still being agreed on.
+    /// Whether the TLS handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.transport.is_handshaking()
     }
 
-    /// Whether there is something to be sent that nobody has put into `output`.
+    /// Whether the transport holds data to send that did not come from `output`.
     pub fn holds_back(&self) -> bool {
         self.transport.holds_back()
     }
 
-    /// Bytes that are to be sent, about.
+    /// Approximate number of bytes to be sent.
     pub fn unsent(&self) -> usize {
         self.output.len() - self.sent + self.replies.bytes()
     }
 
-    /// A reply is to be sent; gives what it costs until it is.
+    /// Adds a reply. Returns the memory that it costs until it is encoded.
     pub fn put(&mut self, now_us: u64, reply: Reply, protocol: Protocol) -> usize {
         let unsent = self.unsent();
         if unsent == 0 {
@@ -224,9 +225,8 @@ impl Connection {
         received
     }
 
-    /// Sends what there is to send, as far as the socket takes it and others need not wait for long:
-    /// usually one system call. Gives how many bytes that were, and what has become free of what
-    /// replies have cost.
+    /// Sends as much as the socket takes without delaying other connections for long: usually one
+    /// system call. Returns the number of bytes sent, and the memory freed by encoding replies.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -250,7 +250,7 @@ impl Connection {
         Ok((total, freed))
     }
 
-    /// Forgets what is sent.
+    /// Drops the bytes that have been sent.
     fn give_back(&mut self) {
         if self.sent == self.output.len() {
             self.sent = 0;

@@ -1,4 +1,4 @@
-//! What is said on a connection of a client of the coordination service: ZooKeeper's protocol.
+//! Protocol state of a connection of a client of the coordination service: ZooKeeper's protocol.
 
 use super::foreign::is_http;
 use super::replies::Window;
@@ -18,29 +18,29 @@ use wire::jute::{
     Request, SetWatches, next_frame, notification, reply, who_am_i,
 };
 
-/// Operations by their numbers: who somebody is, and a change of the servers.
+/// Numbers of two operations: authentication, and a change of the servers.
 const AUTH: i32 = 100;
 const RECONFIG: i32 = 16;
 
-/// A client's side of the protocol.
+/// Server side of the protocol, for one client.
 pub struct Dialogue {
-    /// The gateway's name for it.
+    /// Identifier of the client at the gateway.
     pub client: CoordinationClient,
     state: State,
-    /// Whether it could live with a server that takes no changes; older clients do not say.
+    /// Whether the client accepts a read-only server; older clients do not say.
     read_only: Option<bool>,
-    /// The requests that are not answered, the oldest first, with the time at which each came (µs).
+    /// Unanswered requests, the oldest first, with the times of their arrival (µs).
     expected: VecDeque<(i32, Expected, u64)>,
-    /// A word of four letters that others must be asked about.
+    /// Four-letter command that needs answers of all workers.
     word: Option<FourLetterWord>,
-    /// It has spoken HTTP.
+    /// Whether the client has sent an HTTP request.
     foreign: bool,
-    /// Requests whose answers may be large.
+    /// Limit on requests whose answers may be large.
     window: Window,
     address: SocketAddr,
     since_ms: u64,
     session: Option<LineOfSession>,
-    /// What was counted since somebody set the counters of connections back, and those of the server.
+    /// Counters since the last reset of the connection's counters, and since that of the server's.
     own: Talk,
     pub share: Talk,
 }
@@ -50,20 +50,20 @@ enum State {
     New,
     Connecting,
     Connected,
-    /// Its word is being asked about; nothing more is read.
+    /// A four-letter command is being answered; nothing more is read.
     Asking,
     /// Nothing more is read.
     Ended,
 }
 
-/// What an answer looks like.
+/// Format of an answer.
 enum Expected {
     Answer(Kind),
     Identities,
 }
 
 impl Dialogue {
-    /// A client has connected from this address.
+    /// Creates the state for a client that has connected from this address.
     pub fn new(gateway: &mut Gateway, now: Now, address: SocketAddr) -> Self {
         let id = Blob::from(address.ip().to_canonical().to_string());
         let client = gateway.client_came(now, Identity { scheme: Blob::from("ip"), id });
@@ -83,40 +83,40 @@ impl Dialogue {
         }
     }
 
-    /// The word that others must be asked about; told once.
+    /// Takes the four-letter command that needs answers of all workers, if there is one.
     pub fn take_word(&mut self) -> Option<FourLetterWord> {
         self.word.take()
     }
 
-    /// Whether nothing more is read, and an answer is on its way.
+    /// Whether a four-letter command is being answered; nothing more is read then.
     pub fn is_asking(&self) -> bool {
         self.state == State::Asking
     }
 
-    /// Answers the word.
+    /// Sends the answer to a four-letter command.
     pub fn say_word(&mut self, text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(text.as_bytes());
         self.state = State::Ended;
     }
 
-    /// Whether the client has said what it wants.
+    /// Whether the client has sent its first request.
     pub fn has_begun(&self) -> bool {
         self.state != State::New
     }
 
-    /// How many requests are not answered.
+    /// Number of unanswered requests.
     pub fn outstanding(&self) -> usize {
         self.expected.len()
     }
 
-    /// What there is to tell of the connection.
+    /// Statistics of the connection.
     pub fn line(&self, gateway: &Gateway) -> Line {
         let reading = self.state == State::Connected && !self.must_wait(gateway);
         let (outstanding, talk) = (self.outstanding(), self.own);
         Line { address: self.address, reading, outstanding, talk, session: self.session }
     }
 
-    /// The counters of the connection begin anew.
+    /// Resets the counters of the connection.
     pub fn reset(&mut self) {
         self.own = Talk::default();
     }
@@ -126,19 +126,19 @@ impl Dialogue {
         count(&mut self.share);
     }
 
-    /// Whether reading should wait until something is answered.
+    /// Whether reading should wait for an answer.
     pub fn must_wait(&self, gateway: &Gateway) -> bool {
         let waits = self.window.is_full() && self.outstanding() > 0;
         waits || gateway.client_is_busy(self.client)
     }
 
-    /// Whether the connection is to be closed once everything is sent.
+    /// Whether to close the connection once everything is sent.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// Takes the complete frames in `bytes`; gives the number of bytes they took. What is answered here
-    /// and now goes to `out`.
+    /// Takes the complete frames in `bytes`. Returns the number of bytes that they took. Immediate
+    /// answers go to `out`.
     pub fn take(
         &mut self,
         gateway: &mut Gateway,
@@ -182,7 +182,7 @@ impl Dialogue {
         at
     }
 
-    /// Whether the client has spoken HTTP instead of what is spoken here.
+    /// Whether the client has sent an HTTP request.
     pub fn is_foreign(&self) -> bool {
         self.foreign
     }
@@ -199,7 +199,7 @@ impl Dialogue {
         }
         match Request::decode(frame) {
             Ok(Request { xid, what }) => self.ask(gateway, now, xid, what),
-            // Whoever cannot say who it is is not talked to any longer.
+            // A client whose authentication cannot be parsed is disconnected.
             Err(BadRequest::Header | BadRequest::Body { opcode: AUTH, .. }) => {
                 self.state = State::Ended;
             }
@@ -214,7 +214,7 @@ impl Dialogue {
         self.state = State::Connecting;
         self.read_only = request.read_only;
         let session = (request.session != SessionId(0)).then_some(request.session);
-        // Whoever comes back without the right number of bytes has no password that could fit.
+        // A reconnecting client whose password has a wrong length can have no valid one.
         let password = match session {
             Some(_) => request.password.unwrap_or_default(),
             None => random(),
@@ -262,7 +262,7 @@ impl Dialogue {
         gateway.client_asks(now, self.client, asked);
     }
 
-    /// A request is answered.
+    /// Updates the statistics for an answered request.
     fn note(&mut self, now: Now, xid: i32, zxid: Zxid, expected: &Expected, asked_us: u64) {
         let took_us = now.mono_us.saturating_sub(asked_us);
         self.count(|talk| talk.answer(took_us));
@@ -278,7 +278,7 @@ impl Dialogue {
         }
     }
 
-    /// Puts what the gateway says to the client into `out`.
+    /// Encodes a message from the gateway into `out`.
     pub fn say(&mut self, gateway: &Gateway, now: Now, said: Said, out: &mut Vec<u8>) {
         if said != Said::Close {
             self.count(|talk| talk.sent += 1);
@@ -324,7 +324,7 @@ impl Dialogue {
     }
 }
 
-/// Whether the answer may be large in comparison with the question.
+/// Whether the answer may be much larger than the request.
 fn may_be_large(op: Op) -> bool {
     matches!(
         op,
@@ -332,7 +332,7 @@ fn may_be_large(op: Op) -> bool {
     )
 }
 
-/// What was asked, in the letters that ZooKeeper has for it.
+/// ZooKeeper's four-letter name of a request.
 fn letters(expected: &Expected) -> &'static str {
     let Expected::Answer(kind) = expected else { return "HOMI" };
     match kind.op() {
@@ -365,7 +365,8 @@ fn letters(expected: &Expected) -> &'static str {
     }
 }
 
-/// Who somebody is who can say this: ZooKeeper's `DigestAuthenticationProvider`.
+/// Request for the identity that a credential proves, as in ZooKeeper's
+/// `DigestAuthenticationProvider`.
 fn proved(scheme: &[u8], auth: &[u8]) -> ClientRequest {
     match scheme {
         b"digest" => {
@@ -374,13 +375,13 @@ fn proved(scheme: &[u8], auth: &[u8]) -> ClientRequest {
             let id = [user, b":", STANDARD.encode(hash).as_bytes()].concat();
             ClientRequest::Proved(Identity { scheme: Blob::from("digest"), id: Blob::from(id) })
         }
-        // Where somebody comes from is known without being told.
+        // The client's address is already known.
         b"ip" => ClientRequest::Of(OfSession::Ping),
         _ => ClientRequest::Refused(Code::AuthFailed),
     }
 }
 
-/// What passwords could be guessed from is not shown.
+/// Removes the part of an identity from which a password could be guessed.
 fn without_secret(who: &Identity) -> Identity {
     let mut who = who.clone();
     if who.scheme.as_slice() == b"digest" {
@@ -390,7 +391,7 @@ fn without_secret(who: &Identity) -> Identity {
     who
 }
 
-/// The watches that a client had before its connection broke.
+/// Request that restores the watches that a client had before its connection broke.
 fn again(set: SetWatches) -> OfSession {
     let SetWatches { since, data, exist, child, persistent, recursive } = set;
     let kinds = [
@@ -412,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_what_zookeeper_makes_of_it() {
-        // The user and password of ZooKeeper's administrator's guide.
+        // User and password from ZooKeeper's administrator's guide.
         let ClientRequest::Proved(who) = proved(b"digest", b"super:test") else { panic!() };
         assert_eq!(who.id, Blob::from("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
         assert_eq!(without_secret(&who).id, Blob::from("super"));

@@ -1,11 +1,11 @@
-//! Clients that speak HTTP: their connections end, and the log tells of them.
+//! Detection of clients that send HTTP: their connections are closed and logged.
 
 use super::Worker;
 use engine::gateway::HTTP_METHODS;
 use engine::limits::FOREIGN_WARN_US;
 use engine::now::Now;
 
-/// Whether what a client says first is a request of HTTP.
+/// Whether a client's first bytes are an HTTP request.
 pub fn is_http(bytes: &[u8]) -> bool {
     let mut methods = HTTP_METHODS.iter().chain(&["GET"]);
     methods.any(|method| {
@@ -14,7 +14,7 @@ pub fn is_http(bytes: &[u8]) -> bool {
 }
 
 impl Worker {
-    /// Tells of a client that speaks HTTP; seldom, since strangers can connect as often as they like.
+    /// Logs a client that sends HTTP; rarely, since strangers can connect as often as they like.
     pub(super) fn warn_of_http(&mut self, now: Now, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         if now.mono_us < self.warns_us {
@@ -29,7 +29,7 @@ impl Worker {
         );
     }
 
-    /// A client of the coordination service may have spoken HTTP.
+    /// Checks whether a client of the coordination service has sent HTTP.
     pub(super) fn look_for_http(&mut self, now: Now, slot: usize) {
         let dialogue = self.connections.get(slot).and_then(|c| c.dialogue.as_ref());
         if dialogue.is_some_and(|dialogue| dialogue.is_foreign()) {

@@ -1,12 +1,12 @@
-//! Messages about leaders: who leads what, and what nobody leads. Each shard is told of by one worker,
-//! and what comes together is told together.
+//! Log messages about leaders and shards without one. One worker reports each shard, and
+//! simultaneous changes are reported together.
 
 use super::Worker;
 use engine::ids::{MachineId, ShardId, term_of};
 use engine::node::Event;
 use std::collections::BTreeMap;
 
-/// What has changed since it was told last, and what was told.
+/// Last reported leaders, and the changes since then.
 #[derive(Debug, Default)]
 pub(super) struct Leads {
     known: BTreeMap<ShardId, MachineId>,
@@ -14,7 +14,7 @@ pub(super) struct Leads {
 }
 
 impl Worker {
-    /// Takes note of what the node says of leaders.
+    /// Records a change of leaders.
     pub(super) fn note_leads(&mut self, event: &Event) {
         match event {
             Event::Led(shard, led) if self.tells_of(*shard) => {
@@ -29,12 +29,12 @@ impl Worker {
         }
     }
 
-    /// One worker of a machine tells of a shard.
+    /// Whether this worker reports the shard; one worker of each machine does.
     fn tells_of(&self, shard: ShardId) -> bool {
         usize::from(shard.0) % self.peers.workers.len() == usize::from(self.id.worker)
     }
 
-    /// Tells what has changed in this turn.
+    /// Logs the changes of this turn.
     pub(super) fn tell_leads(&mut self) {
         for (shard, why) in self.gateway.take_unled() {
             tracing::error!("{} has no leader: {why}; requests for it are refused", name(shard));

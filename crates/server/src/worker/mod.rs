@@ -1,11 +1,11 @@
-//! A worker: one thread with an event loop, a gateway, its connections and its shards.
+//! Worker: one thread with an event loop, a gateway, its connections and its shards.
 //!
-//! One wake-up of the loop is one **turn**: everything that can be read is read once per
-//! connection, all complete commands in it are executed, what they write goes into one log entry
-//! per shard, and every connection with replies gets one write. So the costs of a system call, of
-//! consensus and of the disk are shared by all that has come in at the same time, and the busier a
-//! worker is, the less each request costs. A request whose shard lives on the same worker never
-//! leaves it; the rest travels in one batch per worker and turn.
+//! One wake-up of the loop is one **turn**: each readable connection is read once, all complete
+//! commands are executed, their writes go into one log entry per shard, and each connection with
+//! replies is written once. The costs of a system call, of consensus and of the disk are thus
+//! shared by everything that has arrived at the same time, and the busier a worker is, the less
+//! each request costs. A request whose shard is on the same worker never leaves it; the other
+//! requests travel in one batch per worker and turn.
 
 mod clients;
 mod clogs;
@@ -56,86 +56,86 @@ use talk::Talk;
 use wire::entry::EntryFormat;
 use wire::peer::Hello;
 
-/// The event of the inbox.
+/// Token of the inbox's event.
 pub const INBOX: Token = Token(usize::MAX);
-/// Most events that one wake-up takes.
+/// Limit on the events of one wake-up.
 const EVENTS_MAX: usize = 1024;
-/// Bytes that are read from a connection at once.
+/// Size of a read from a connection.
 const READ_BYTES: usize = 64 << 10;
-/// How long the requests of a client that sends nothing more may take.
+/// Time for which requests continue after their client has stopped sending.
 const LEAVING_US_MAX: u64 = 200_000;
-/// How often it is looked whether there is room for large replies again.
+/// Interval between checks whether there is room for large replies again.
 const STARVED_US: u64 = 5_000;
-/// How long a worker that is to stop waits for requests that are under way.
+/// Time for which a stopping worker waits for requests in progress.
 const DRAIN_US_MAX: u64 = 2_000_000;
-/// A worker is done with what it has read when nothing has moved for so long.
+/// Time without progress after which a stopping worker has finished what it has read.
 const DRAIN_QUIET_US: u64 = 20_000;
 
-/// How often a worker looks whether clients that wait for the disk may go on: what they wait for may
-/// be another worker's.
+/// Interval between checks whether clients that wait for the disk may continue: the disk's backlog
+/// may be another worker's.
 const HELD_UP_LOOK_US: u64 = 5_000;
 
-/// Where a password attempt came from.
+/// Origin of a password attempt.
 pub type Origin = (GatewayId, SessionId);
 
-/// What a worker counts for everybody to see.
+/// Counters of a worker that other threads read.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Bytes received from clients.
     pub bytes_in: AtomicU64,
     /// Bytes sent to clients.
     pub bytes_out: AtomicU64,
-    /// Bytes of memory in which something waits.
+    /// Bytes of memory in queues and buffers.
     pub buffered: AtomicU64,
 }
 
-/// Whom a worker talks to.
+/// Other threads and shared state that a worker uses.
 pub struct Peers {
-    /// The inboxes of all workers, this one's included.
+    /// Inboxes of all workers, including this one.
     pub workers: Vec<Mailbox>,
-    /// The log; none if nothing is to be durable.
+    /// Log; none without durability.
     pub log: Option<LogSender>,
-    /// The thread that writes and reads snapshots.
+    /// Thread that writes and reads snapshots.
     pub snapshots: SyncSender<Job>,
-    /// The thread that checks passwords.
+    /// Thread that checks passwords.
     pub passwords: Sender<Attempt<Origin>>,
-    /// The thread that looks after the server as a whole.
+    /// Control thread.
     pub control: Sender<Notice>,
-    /// The counters of connections.
+    /// Counters of connections.
     pub connections: Arc<Connections>,
-    /// The counters of this worker.
+    /// Counters of this worker.
     pub traffic: Arc<Traffic>,
-    /// Which other machines this one is connected with.
+    /// Machines that are connected to this one.
     pub linked: Arc<Linked>,
-    /// Where the shard map is kept.
+    /// File of the shard map.
     pub map: Arc<MapFile>,
-    /// Leads are handed over when another machine asks for it.
+    /// Whether leaderships are handed over when another machine asks for it.
     pub obeys: Arc<AtomicBool>,
-    /// What clients make the server keep.
+    /// Memory kept on behalf of clients.
     pub budget: Arc<Budget>,
-    /// What all logs take in memory.
+    /// Memory that all logs use.
     pub log_memory: Arc<LogMemory>,
 }
 
-/// Where a worker works.
+/// Identity and resources of a worker.
 pub struct Place {
-    /// Its number.
+    /// Gateway of the worker.
     pub id: GatewayId,
-    /// The clock.
+    /// Clock.
     pub clock: Clock,
-    /// Its event loop.
+    /// Event loop.
     pub poll: Poll,
-    /// Its mail.
+    /// Inbox.
     pub inbox: Inbox,
     /// Number of shards of the whole server.
     pub shards: u16,
-    /// What this machine says first to others; none if there are no others.
+    /// Greeting to other machines; none for a single machine.
     pub hello: Option<Hello>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,
 }
 
-/// A worker.
+/// Worker.
 pub struct Worker {
     id: GatewayId,
     /// Number of shards of the whole server.
@@ -144,52 +144,52 @@ pub struct Worker {
     poll: Poll,
     inbox: Inbox,
     gateway: Gateway,
-    /// This worker's shards, and the way to the others.
+    /// Shards of this worker, and routes to all others.
     node: Node<EntryFormat>,
     peers: Peers,
-    /// The connections with other machines.
+    /// Connections with other machines.
     links: Links,
     connections: Slab<Connection>,
     sessions: HashMap<SessionId, usize, RandomState>,
-    /// The connections of clients of the coordination service.
+    /// Connections of clients of the coordination service.
     clients: HashMap<CoordinationClient, usize, RandomState>,
-    /// What was counted of those that are gone.
+    /// Counters of their closed connections.
     left: Talk,
-    /// The session that was last asked for, since replies come in bursts.
+    /// Last session that was looked up, since replies come in bursts.
     recent: (SessionId, usize),
     /// Connections to be read in this turn.
     ready: Vec<usize>,
-    /// Connections with something to be sent in this turn.
+    /// Connections with output in this turn.
     dirty: Vec<usize>,
-    /// Connections with replies that may travel with the next one.
+    /// Connections with replies that may be sent together with the next one.
     lingering: Vec<usize>,
     /// Connections whose commands wait until earlier ones are answered.
     paused: Vec<usize>,
     /// Connections that may be unauthenticated, in the order of their deadlines (µs), with their
     /// numbers.
     unproven: VecDeque<(u64, usize, u64)>,
-    /// Connections whose client sends nothing more, with the time until which it may have
-    /// requests under way (µs), and their numbers.
+    /// Connections whose client has stopped sending, with the deadlines for their requests in
+    /// progress (µs), and their numbers.
     leaving: VecDeque<(u64, usize, u64)>,
-    /// Connections with requests under way whose replies may be large.
+    /// Connections with requests in progress whose replies may be large.
     heavies: Heavies,
-    /// Connections that may stand still with much to be sent, with their numbers.
+    /// Connections with much unsent data that may make no progress, with their numbers.
     clogged: Vec<(usize, u64)>,
-    /// When those are looked at, and when commands that do not come to their end may be (µs).
+    /// Times of the next search among these, and of the next search for incomplete commands (µs).
     clogs_due_us: u64,
     inputs_due_us: u64,
-    /// Connections wait until there is room for large replies.
+    /// Whether connections wait until there is room for large replies.
     starved: bool,
-    /// Connections so far; the last one's number.
+    /// Number of connections so far; also the number of the last one.
     accepted: u64,
-    /// What this turn has for the other workers.
+    /// Messages of this turn for the other workers.
     outbound: Vec<Batch>,
     scratch: Vec<u8>,
     snapshots: Snapshots,
     leads: Leads,
     received_bytes: u64,
-    /// Bytes of the commands taken in this turn, since log entries were last closed for their
-    /// size, and since nothing was on its way to the disk.
+    /// Bytes of the commands taken in this turn, since log entries were last closed for their size,
+    /// and since no write was on its way to the disk.
     turn_bytes: usize,
     entry_bytes: usize,
     unlogged_bytes: usize,
@@ -197,19 +197,20 @@ pub struct Worker {
     buffered: usize,
     sent_bytes: u64,
     turns: u64,
-    /// There is more to do at once.
+    /// Whether there is more to do at once.
     again: bool,
-    /// Since when nothing more is read from clients.
+    /// Time at which reading from clients stopped.
     draining: Option<u64>,
-    /// Everything that was read before is done.
+    /// Whether everything that was read before has been completed.
     drained: bool,
     /// Writes that the log thread has not reported as durable yet.
     persisting: usize,
-    /// When the shards want to be told the time. Kept, because what they answer moves on with it.
+    /// Time of the shards' next tick. Kept between turns, because the shards' answers are relative
+    /// to the current time.
     shards_due_us: u64,
-    /// When anything moved last.
+    /// Time of the last progress.
     moved_us: u64,
-    /// When the log may tell again of a client that speaks HTTP (µs).
+    /// Time from which the next client that sends HTTP may be logged (µs).
     warns_us: u64,
     stopping: bool,
 }
@@ -226,7 +227,7 @@ impl Drop for AbortOnPanic {
 }
 
 impl Worker {
-    /// A worker with its shards.
+    /// Creates a worker with its shards.
     pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
@@ -282,10 +283,10 @@ impl Worker {
         }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it receives [`Mail::Stop`].
     ///
     /// # Errors
-    /// If the system refuses to tell about events.
+    /// If the system refuses to report events.
     pub fn run(mut self) -> io::Result<()> {
         let _guard = AbortOnPanic;
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -301,7 +302,7 @@ impl Worker {
         Ok(())
     }
 
-    /// How long to sleep.
+    /// Time to sleep.
     fn timeout(&mut self) -> Option<Duration> {
         let now = self.clock.now();
         let due = self.node.next_timeout(now);
@@ -327,10 +328,10 @@ impl Worker {
 
     /// One turn.
     ///
-    /// The thread may stand still between any two lines, for longer than a lease. A request must
-    /// therefore never be judged by a clock that was read before the request came: the leader of
-    /// then need not be the leader of now. So the clock is read again after everything that brings
-    /// requests in, whether from a client, another worker or another machine.
+    /// The thread may be suspended between any two lines, for longer than a lease. A request must
+    /// therefore never be judged by a clock that was read before the request arrived: the leader at
+    /// that time need not be the leader now. So the clock is read again after every step that takes
+    /// in requests, whether from a client, another worker or another machine.
     fn turn(&mut self, events: &Events) {
         self.turns += 1;
         self.turn_bytes = 0;
@@ -374,7 +375,7 @@ impl Worker {
         }
         self.expire_unproven(now);
         self.read_ready();
-        // Timestamps must be later than those that others gave before this turn's requests came.
+        // Timestamps must be later than those issued elsewhere before this turn's requests arrived.
         let now = self.clock.now();
         self.settle(now);
         self.post_parcels();
@@ -391,13 +392,13 @@ impl Worker {
         self.drain(now);
     }
 
-    /// Before the replies of this turn go out: whoever acts on them gets later timestamps, on all
-    /// shards.
+    /// Called before the replies of this turn are sent: requests that depend on them get later
+    /// timestamps, on all shards.
     fn publish_clocks(&self) {
         self.clock.raise(self.node.clock());
     }
 
-    /// Somebody wants snapshots of everything. What is not held here needs none.
+    /// Begins snapshots of all shards. Shards that are not on this machine need none.
     fn begin_snapshots(&mut self) {
         self.snapshots.begin_all(self.node.local());
         let workers = self.peers.workers.len();
@@ -409,7 +410,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a new shard map before anything is done that it says. There are so few that a worker
+    /// Stores a new shard map before the machine acts on it. Maps change so rarely that a worker
     /// may wait for the disk.
     fn keep_map(&mut self) {
         if let Some(count) = self.node.take_misfit() {
@@ -479,7 +480,7 @@ impl Worker {
                     self.snapshot_received(now, which, ok);
                 }
                 Mail::Report(reply) => {
-                    // Whoever asked may have given up waiting.
+                    // The receiver may have given up waiting.
                     let _ = reply.send(self.report(now));
                 }
                 Mail::Overview(reply) => {
@@ -539,8 +540,8 @@ impl Worker {
         entry.insert(connection);
     }
 
-    /// Closes connections that have not authenticated themselves in time, or that have not begun to
-    /// speak where that is what is expected.
+    /// Closes connections that have not authenticated in time, or, on ports without authentication,
+    /// have not sent a request in time.
     fn expire_unproven(&mut self, now: Now) {
         while let Some(&(deadline, slot, number)) = self.unproven.front()
             && deadline <= now.mono_us
@@ -554,7 +555,7 @@ impl Worker {
         }
     }
 
-    /// Ends a connection, whatever state it is in.
+    /// Closes a connection in any state.
     fn close(&mut self, now: Now, slot: usize) {
         let Some(mut connection) = self.connections.try_remove(slot) else { return };
         if let Some(dialogue) = &connection.dialogue {
@@ -573,12 +574,13 @@ impl Worker {
         }
         self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
         self.buffered -= connection.buffered;
-        // Closing may abort a transaction, which has things to say to shards.
+        // Closing may abort a transaction, which produces messages to shards.
         self.again = true;
     }
 
-    /// The client sends nothing more. It may still want its replies (`nc` closes its side of the
-    /// connection first), but what waits for somebody else must not wait for a client that is gone.
+    /// Handles a client that has stopped sending. It may still want its replies (`nc` closes its
+    /// side of the connection first), but a request that waits for other clients must not wait for
+    /// a client that is gone.
     fn leave(&mut self, now: Now, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.dialogue.is_some() && connection.unsent() == 0 {
@@ -588,7 +590,7 @@ impl Worker {
         self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.number));
     }
 
-    /// Closes connections of clients that send nothing more and have got everything.
+    /// Closes connections of clients that have stopped sending and received everything.
     fn close_leaving(&mut self, now: Now) {
         for _ in 0..self.leaving.len() {
             let Some((deadline, slot, number)) = self.leaving.pop_front() else { return };
@@ -601,7 +603,7 @@ impl Worker {
             if done && connection.unsent() == 0 || !done && deadline <= now.mono_us {
                 self.close(now, slot);
             } else if done {
-                // Sending goes on when the socket takes more, or the connection breaks.
+                // Sending continues when the socket takes more, or the connection breaks.
                 self.leaving.push_back((u64::MAX, slot, number));
             } else {
                 self.leaving.push_back((deadline, slot, number));
@@ -610,7 +612,8 @@ impl Worker {
     }
 
     fn durable(&mut self, now: Now, completions: &[Completion]) {
-        // Roughly what was on its way with these; nothing is if they were the last.
+        // Approximately the bytes that were on their way with these writes; none remain after the
+        // last write.
         let count = completions.iter().filter(|(_, number)| *number != REMOVED).count();
         self.unlogged_bytes -= self.unlogged_bytes * count / self.persisting.max(1);
         self.persisting -= count;
@@ -625,7 +628,7 @@ impl Worker {
         }
     }
 
-    /// Puts a connection into the list of those to be read.
+    /// Adds a connection to the list of those to be read.
     fn queue(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get_mut(slot)
             && !connection.queued
@@ -635,7 +638,7 @@ impl Worker {
         }
     }
 
-    /// Puts a connection into the list of those with something to be sent.
+    /// Adds a connection to the list of those with output.
     fn mark_dirty(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get_mut(slot)
             && !connection.dirty
@@ -645,7 +648,7 @@ impl Worker {
         }
     }
 
-    /// A connection's buffers may have another size now.
+    /// Updates the count of a connection's buffers.
     fn count_buffers(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let buffers = connection.input.capacity() + connection.output.capacity();
@@ -681,7 +684,7 @@ impl Worker {
         }
     }
 
-    /// Says when everything is done that was read before the worker was told to drain.
+    /// Reports when everything is completed that was read before the worker was told to drain.
     fn drain(&mut self, now: Now) {
         let Some(since) = self.draining.filter(|_| !self.drained) else { return };
         let quiet = now.mono_us.saturating_sub(self.moved_us.max(since)) >= DRAIN_QUIET_US;
@@ -694,8 +697,9 @@ impl Worker {
     }
 }
 
-/// Whether a connection is still anybody's: its keys are being agreed on, or the client has not said
-/// who it is, or nothing yet where nobody is asked.
+/// Whether a connection has not proved that it serves a client: the TLS handshake is in progress,
+/// the client has not authenticated, or, on ports without authentication, it has not sent a
+/// request.
 fn is_unproven(connection: &Connection, gateway: &Gateway) -> bool {
     let known = match &connection.dialogue {
         Some(dialogue) => dialogue.has_begun(),
@@ -704,7 +708,7 @@ fn is_unproven(connection: &Connection, gateway: &Gateway) -> bool {
     !known || connection.is_handshaking()
 }
 
-/// A shard cannot go on: neither can the process, for nobody else has its data.
+/// Stops the process after a shard has failed: no other thread has the shard's data.
 fn fail(shard: ShardId, error: &dyn std::fmt::Display) -> ! {
     tracing::error!("shard {}: {error}; the server stops", shard.0);
     eprintln!("claret: shard {}: {error}; stopped", shard.0);

@@ -1,9 +1,9 @@
 //! A worker's connections with other machines.
 //!
 //! Each pair of machines has one connection; the worker `listener(machine)` holds it and passes
-//! what comes to the other workers, in order. What a turn has for a machine is sent with one system
-//! call. All workers hear when a connection begins and when it is lost, in order with what came
-//! over it.
+//! what it receives to the other workers, in order. A turn's messages for a machine are sent with
+//! one system call. All workers are notified when a connection begins and when it is lost, in order
+//! with its messages.
 
 use super::Worker;
 use super::timing::Due;
@@ -26,61 +26,61 @@ use std::io;
 use std::sync::Arc;
 use wire::peer::{Fault, Hello, Instead, PeerFormat, TooLong, decode_hello, encode_hello};
 
-/// The first token of connections with other machines; those with clients have smaller ones.
+/// First token of connections with other machines; clients' tokens are smaller.
 const FIRST_TOKEN: usize = usize::MAX / 2;
-/// More room for bytes than this is given back when it is empty.
+/// A larger buffer is freed when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
-/// Bytes that are read at once.
+/// Size of a read.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes that are read from a connection in one turn, unless a frame is longer.
+/// Limit on the bytes read from a connection in one turn, unless a frame is longer.
 const TURN_BYTES: usize = 4 << 20;
-/// Questions about time, and answers, that may wait to be sent on one connection.
+/// Limit on timing messages that wait to be sent on one connection.
 const TIMING_MAX: usize = 64;
-/// After so much silence of our own something is said that has no effect.
+/// Time without messages after which a heartbeat is sent.
 const SAY_AFTER_US: u64 = 200_000;
-/// After so much silence of the other machine the connection is taken for lost.
+/// Silence of the other machine after which the connection counts as lost.
 const LOST_AFTER_US: u64 = 1_500_000;
 
-// A sign of life or two may be late.
+// One or two heartbeats may be late.
 const _: () = assert!(2 * SAY_AFTER_US < SILENT_US && SILENT_US < LOST_AFTER_US);
 
-/// The connection with another machine.
+/// Connection with another machine.
 struct Link {
     transport: Transport,
-    /// What the build of the other machine understands.
+    /// Level that the other machine's build understands.
     level: Level,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Bytes of the output that are sent already.
+    /// Number of bytes of the output that have been sent.
     sent: usize,
     readable: bool,
-    /// An event has told that the other side will send nothing more.
+    /// An event has announced the end of the peer's data.
     hangup: bool,
-    /// The socket took less than there was to send.
+    /// The socket took less than was offered.
     full: bool,
     received_us: u64,
-    /// It was said that the machine is silent.
+    /// Whether the machine has been reported as silent.
     silent: bool,
     sent_us: u64,
-    /// Questions about time, and answers, that wait to be sent.
+    /// Timing messages that wait to be sent.
     timing: Vec<Due>,
-    /// Requests and answers that came over it and could not be read.
+    /// Number of received requests and answers that could not be decoded.
     unread: u64,
-    /// It is to be closed, for this reason.
+    /// Reason for closing the connection, if it is to be closed.
     broken: Option<String>,
 }
 
-/// The connections that a worker holds, and those that it knows of.
+/// Connections that this worker holds, and connections of the whole machine.
 pub(super) struct Links {
-    /// What this machine says first; none if there are no others.
+    /// Greeting of this machine; none for a single machine.
     hello: Option<Hello>,
     held: BTreeMap<MachineId, Link>,
-    /// The connections of all workers of this machine.
+    /// Current connections of all workers of this machine.
     epochs: BTreeMap<MachineId, u64>,
     next_epoch: u64,
     format: PeerFormat,
     counts: PeerCounts,
-    /// What those are to be told who asked for what cannot be sent.
+    /// Responses for requests that could not be sent.
     refused: Vec<Response>,
 }
 
@@ -91,29 +91,31 @@ impl Links {
         Self { hello, held, epochs, next_epoch: 1, format, counts, refused: Vec::new() }
     }
 
-    /// What was sent over all of them.
+    /// Counters over all connections.
     pub(super) fn counts(&self) -> PeerCounts {
         self.counts
     }
 
-    /// Memory of their buffers.
+    /// Memory of the buffers.
     pub(super) fn buffered(&self) -> usize {
         self.held.values().map(|link| link.input.capacity() + link.output.capacity()).sum()
     }
 
-    /// The connection with a machine, as far as this worker was told; 0 if there is none.
+    /// Number of the current connection with a machine, as far as this worker knows; 0 if there is
+    /// none.
     pub(super) fn epoch(&self, machine: MachineId) -> u64 {
         self.epochs.get(&machine).copied().unwrap_or(0)
     }
 
-    /// The cluster uses this level: who does not understand it must not hear more.
+    /// Closes connections with machines that do not understand this level, which the cluster uses
+    /// now.
     pub(super) fn demand(&mut self, level: Level) {
         for link in self.held.values_mut().filter(|link| !link.level.suffices_for(level)) {
             link.broken = Some(format!("the other build does not understand level {level}"));
         }
     }
 
-    /// When something is due by time.
+    /// Time of the next heartbeat or time-out.
     pub(super) fn due_us(&self) -> Option<u64> {
         let due = |link: &Link| {
             let wait_us = if link.silent { LOST_AFTER_US } else { SILENT_US };
@@ -122,7 +124,7 @@ impl Links {
         self.held.values().map(due).min()
     }
 
-    /// Takes an event if it belongs to one of the connections.
+    /// Handles an event if it belongs to one of the connections.
     pub(super) fn event(&mut self, event: &Event) -> bool {
         let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) else { return false };
         let machine = u16::try_from(number).map(MachineId);
@@ -136,7 +138,7 @@ impl Links {
         true
     }
 
-    /// Puts something into what is to be sent, unless its connection is lost.
+    /// Adds a message to the output, unless its connection is lost.
     pub(super) fn put(&mut self, outgoing: Outgoing) {
         let Outgoing { to, epoch, parcel } = outgoing;
         if epoch == 0 || epoch != self.epoch(to) {
@@ -179,13 +181,13 @@ impl Links {
 }
 
 impl Links {
-    /// A machine is to be asked how long messages take. One that is not connected is not; who asks
-    /// finds out.
+    /// Queues a question that measures the round trip to a machine. Without a connection it is
+    /// dropped, and the asker's time-out expires.
     pub(super) fn ask(&mut self, machine: MachineId, number: u32) {
         self.say_time(machine, Due::Question(number));
     }
 
-    /// Something about time is to be sent to a machine.
+    /// Queues a timing message to a machine.
     pub(super) fn say_time(&mut self, machine: MachineId, due: Due) {
         if let Some(link) = self.held.get_mut(&machine)
             && link.timing.len() < TIMING_MAX
@@ -195,7 +197,7 @@ impl Links {
     }
 }
 
-/// Whether a parcel brings entries of a log.
+/// Whether a parcel carries log entries.
 fn has_entries(parcel: &Parcel) -> bool {
     matches!(parcel, Parcel::Raft { message, .. } if !message.entries.is_empty())
 }
@@ -209,7 +211,7 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             readable: true,
-            // Whatever was told before is forgotten: the first reading finds out.
+            // Earlier events are not known here: the first read finds out.
             hangup: true,
             full: false,
             received_us: now.mono_us,
@@ -221,7 +223,7 @@ impl Link {
         }
     }
 
-    /// Reads what there is, up to a bound.
+    /// Reads what has arrived, up to a limit.
     fn receive(&mut self, now: Now) {
         let began = self.input.len();
         while self.readable && self.input.len() < began + TURN_BYTES {
@@ -251,7 +253,7 @@ impl Link {
         }
     }
 
-    /// Sends what there is, as far as the socket takes it.
+    /// Sends as much as the socket takes.
     fn send(&mut self, now: Now, counts: &mut PeerCounts) -> io::Result<()> {
         let has_some = self.sent < self.output.len() || self.transport.holds_back();
         if !self.full && has_some {
@@ -277,7 +279,7 @@ impl Link {
 }
 
 impl Worker {
-    /// A connection with another machine is there; it replaces the one before.
+    /// Adds a connection with another machine; it replaces an earlier one.
     pub(super) fn link(&mut self, now: Now, mut socket: PeerSocket) {
         let machine = socket.hello.machine;
         if self.links.held.contains_key(&machine) {
@@ -296,7 +298,7 @@ impl Worker {
         self.tell_control(Notice::Connected(machine));
         let hello = Arc::new(socket.hello.clone());
         self.links.held.insert(machine, Link::new(socket, now));
-        // It was let in by the map of a moment ago.
+        // The machine was admitted by a map that may have changed since.
         let used = self.node.map().map(|map| map.level);
         used.into_iter().for_each(|level| self.links.demand(level));
         let epoch = self.links.next_epoch;
@@ -306,7 +308,7 @@ impl Worker {
         self.again = true;
     }
 
-    /// Another machine is connected, and has said this.
+    /// Handles the start of another machine's connection, with its greeting.
     pub(super) fn peer_up(&mut self, now: Now, epoch: u64, hello: &Hello) {
         self.links.epochs.insert(hello.machine, epoch);
         if let Some(address) = split_address(&hello.address) {
@@ -315,7 +317,7 @@ impl Worker {
         self.node.connect(now, hello.machine);
     }
 
-    /// The connection with another machine is lost.
+    /// Handles the loss of the connection with another machine.
     pub(super) fn peer_down(&mut self, now: Now, machine: MachineId) {
         self.links.epochs.remove(&machine);
         self.node.disconnect(now, machine);
@@ -329,7 +331,7 @@ impl Worker {
         }
     }
 
-    /// Ends a connection. Everybody hears of it after what came over it.
+    /// Closes a connection. All workers are notified after the messages that it has delivered.
     fn unlink(&mut self, now: Now, machine: MachineId, reason: &str) {
         let Some(mut link) = self.links.held.remove(&machine) else { return };
         tracing::warn!("the connection with machine {} is lost: {reason}", machine.0);
@@ -340,14 +342,14 @@ impl Worker {
         self.post_parcels();
         self.publish_clocks();
         self.send_batches();
-        // Was counted with what is sent now.
+        // These bytes were counted before, with the output.
         self.turn_bytes = 0;
         self.tell_workers(|| Mail::PeerDown(machine));
         self.peer_down(now, machine);
         self.again = true;
     }
 
-    /// Reads every connection with another machine that has something, and ends those that broke.
+    /// Reads all connections with other machines that are readable, and closes the broken ones.
     pub(super) fn read_links(&mut self, now: Now) {
         for response in std::mem::take(&mut self.links.refused) {
             self.take_parcel(now, self.id.machine, Parcel::Response(response));
@@ -380,7 +382,7 @@ impl Worker {
         if link.readable {
             link.receive(now);
         }
-        // What came is judged by a clock that is read after it: see `Worker::turn`.
+        // Received messages are judged by a clock that is read after them: see `Worker::turn`.
         let now = self.clock.now();
         let mut input = std::mem::take(&mut link.input);
         let mut at = 0;
@@ -405,7 +407,7 @@ impl Worker {
         }
     }
 
-    /// The next complete frame, which may hold nothing but a sign of life.
+    /// Decodes the next complete frame; a heartbeat has no content.
     fn next_frame(&mut self, machine: MachineId, bytes: &[u8]) -> Option<(Option<Parcel>, usize)> {
         if bytes.is_empty() {
             return None;
@@ -424,10 +426,10 @@ impl Worker {
         }
     }
 
-    /// A request or an answer cannot be read: it fails, and nothing else does.
+    /// Handles a request or an answer that cannot be decoded: it alone fails.
     fn unread(&mut self, machine: MachineId, instead: Instead) -> Option<Parcel> {
         if let Some(link) = self.links.held.get_mut(&machine) {
-            // Clients that try again shall not fill the log.
+            // Clients that retry must not fill the log.
             if link.unread.is_power_of_two() || link.unread == 0 {
                 tracing::error!(
                     "something that machine {} says cannot be read, and fails: {instead:?}; so did \
@@ -448,7 +450,7 @@ impl Worker {
         }
     }
 
-    /// Sends what this turn has for other machines, or a sign of life.
+    /// Sends the messages of this turn for other machines, or heartbeats.
     pub(super) fn flush_links(&mut self, now: Now) {
         if self.links.held.is_empty() {
             return;
@@ -474,7 +476,7 @@ impl Worker {
                     encode_hello(hello, &mut link.output);
                 }
             } else if !idle && now.mono_us >= link.sent_us + SAY_AFTER_US {
-                // It is the other side that does not read; there is nothing to wake up for.
+                // The peer does not read; this side has no reason to wake up.
                 link.sent_us = now.mono_us;
             }
             if link.broken.is_none()
@@ -482,7 +484,7 @@ impl Worker {
             {
                 link.broken = Some(error.to_string());
             }
-            // The next turn ends it.
+            // The next turn closes it.
             self.again |= link.broken.is_some();
         }
     }

@@ -1,4 +1,4 @@
-//! From bytes to commands.
+//! Reading: turns bytes into commands.
 
 use super::connection::{Connection, LIMITS, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
@@ -10,11 +10,11 @@ use engine::limits::{
 };
 use engine::now::Now;
 
-/// So many connections are read before what they want is passed on to the shards.
+/// Number of connections that are read before their requests are passed on to the shards.
 const ROUTE_EVERY: usize = 16;
 
 impl Worker {
-    /// Reads every connection that has something, once.
+    /// Reads all readable connections, once.
     pub(super) fn read_ready(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         if self.draining.is_some() {
@@ -31,19 +31,19 @@ impl Worker {
             }
         }
         if self.ready.is_empty() {
-            // Keeps the memory.
+            // Reuses the allocation.
             self.ready = ready;
             self.ready.clear();
         }
     }
 
-    /// Whether the disk has to catch up before more is taken in.
+    /// Whether the disk has to catch up before more commands are taken.
     pub(super) fn is_congested(&self) -> bool {
         let behind = self.persisting > 0 && self.unlogged_bytes > UNLOGGED_BYTES_MAX;
         behind || self.snapshots.hold_clients_up()
     }
 
-    /// So many bytes of commands were passed on. Keeps log entries from growing too large.
+    /// Counts bytes of commands that were passed on. Keeps log entries from growing too large.
     pub(super) fn took(&mut self, bytes: usize) {
         self.unlogged_bytes += bytes;
         self.entry_bytes += bytes;
@@ -70,7 +70,7 @@ impl Worker {
         self.took(taken);
     }
 
-    /// Reads a connection once, and passes on the commands that are complete.
+    /// Reads a connection once, and passes on the complete commands.
     fn read_commands(&mut self, slot: usize) {
         let now = self.clock.now();
         let full = self.is_full();
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Receives what a client has sent, once; tells whether it may send more.
+    /// Receives bytes of a client, once. Returns whether more may follow.
     fn receive(&mut self, slot: usize, full: bool) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         let held = connection.input.len();
@@ -143,14 +143,14 @@ impl Worker {
                 return false;
             }
         }
-        // The other side may wait for what agreeing on keys takes, in TLS 1.2 at its very end.
+        // The peer may wait for handshake messages; in TLS 1.2 the last one comes at the very end.
         if connection.holds_back() {
             self.mark_dirty(slot);
         }
         true
     }
 
-    /// Lets connections go on whose earlier commands are answered and sent.
+    /// Resumes connections whose earlier commands are answered and sent.
     pub(super) fn resume(&mut self) {
         self.starved = false;
         self.settle_heavy();
@@ -180,7 +180,7 @@ impl Worker {
     }
 }
 
-/// Whether a connection has enough under way for now.
+/// Whether a connection has reached its limit on requests in progress.
 fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
     if connection.unsent() > OUTPUT_BYTES_PAUSE {
         return true;
@@ -197,14 +197,14 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
     }
     if !connection.authenticated {
         connection.authenticated = gateway.authenticated(connection.session);
-        // What follows an AUTH may be longer once the AUTH is granted.
+        // Commands after an AUTH may be longer once the AUTH has succeeded.
         return !connection.authenticated && under_way > 0;
     }
     under_way >= PIPELINE_REQUESTS_MAX
 }
 
-/// Executes the complete commands in `bytes`, if there is room for replies or they have small ones;
-/// gives the number of bytes they took.
+/// Executes the complete commands in `bytes`, as far as there is room for their replies or the
+/// replies are small. Returns the number of bytes consumed.
 pub(super) fn take_commands(
     connection: &mut Connection,
     gateway: &mut Gateway,
@@ -244,7 +244,7 @@ pub(super) fn take_commands(
                 connection.passed +=
                     if connection.decoder.is_skipping() { 0 } else { frame.consumed };
                 if last {
-                    // If there is no more, reading goes on: it shows when the client is gone.
+                    // If there is no more, reading continues, so that a disconnection is noticed.
                     connection.paused = at < bytes.len();
                     break;
                 }
@@ -257,7 +257,7 @@ pub(super) fn take_commands(
             Err(error) if !skipped && connection.decoder.is_skipping() => {
                 gateway.unread(now, connection.session, error.into());
             }
-            // It has been told that the command is refused, and gets no second reply for it.
+            // The command has been refused already and gets no second reply.
             Err(_) if skipped => connection.broken = true,
             Err(error) => {
                 gateway.protocol_error(now, connection.session, error.into());
@@ -268,7 +268,7 @@ pub(super) fn take_commands(
     at
 }
 
-/// Puts back what was not consumed.
+/// Puts back the bytes that were not consumed.
 pub(super) fn keep_rest(connection: &mut Connection, mut input: Vec<u8>, consumed: usize) {
     if consumed < input.len() {
         input.drain(..consumed);

@@ -1,8 +1,8 @@
-//! Replies that wait for their client: they are written as its socket takes them.
+//! Replies that wait for their client: they are encoded as its socket takes them.
 //!
-//! Until then a reply shares its strings with the records, so what waits costs little more than a place
-//! for each item. How many requests whose replies may be large go ahead at once is what [`Window`]
-//! decides: one at first, and more as long as the replies turn out to be small.
+//! Until then a reply shares its strings with the records, so a waiting reply costs little more
+//! than a place for each item. [`Window`] limits the number of requests in progress whose replies
+//! may be large: one at first, and more as long as the replies turn out to be small.
 
 use adt::Reply;
 use engine::limits::{
@@ -15,7 +15,7 @@ use wire::resp::{Pieces, Protocol, Size};
 /// Memory that an item of a reply takes, in bytes.
 const ITEM_BYTES: usize = size_of::<Reply>();
 
-/// Replies of a connection that are not written yet, in their order.
+/// Replies of a connection that are not encoded yet, in order.
 #[derive(Default)]
 pub struct Replies {
     waiting: VecDeque<Waiting>,
@@ -32,10 +32,10 @@ struct Waiting {
 }
 
 impl Replies {
-    /// A reply that waits; gives what it costs.
+    /// Adds a reply. Returns the memory that it costs.
     pub fn push(&mut self, reply: Reply, protocol: Protocol, size: Size) -> usize {
         let pushed = if matches!(reply, Reply::Push(_)) { size.bytes } else { 0 };
-        // The strings are those of the records, and are given back with them unless those change.
+        // The strings are those of the records, and are freed with them unless the records change.
         let cost = size.items * ITEM_BYTES + size.bytes.min(FRAME_BYTES_MAX);
         let bytes = size.bytes;
         let pieces = Pieces::new(reply, protocol);
@@ -46,7 +46,8 @@ impl Replies {
         cost
     }
 
-    /// Writes until `out` has about `until` bytes; gives what the replies that are written have cost.
+    /// Encodes until `out` has about `until` bytes. Returns the memory that the encoded replies
+    /// have cost.
     pub fn write(&mut self, until: usize, out: &mut Vec<u8>) -> usize {
         let mut freed = 0;
         while out.len() < until
@@ -64,28 +65,28 @@ impl Replies {
         freed
     }
 
-    /// Bytes that they have when they are written, about. One that is begun counts in full.
+    /// Approximate size of the encoded replies. A partly encoded one counts in full.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of what the client is told without having asked.
+    /// Bytes of messages that the client has not asked for.
     pub fn pushed(&self) -> usize {
         self.pushed
     }
 
-    /// What all of them cost.
+    /// Memory that all waiting replies cost.
     pub fn cost(&self) -> usize {
         self.cost
     }
 
-    /// Whether there are none.
+    /// Whether no replies wait.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-/// How many requests whose replies may be large a connection may have under way.
+/// Limit on a connection's requests in progress whose replies may be large.
 #[derive(Debug)]
 pub struct Window {
     size: u32,
@@ -100,28 +101,28 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Counts a request whose reply may be large; returns whether the window is full with it.
+    /// Counts a request whose reply may be large. Returns whether the window is now full.
     pub fn went(&mut self) -> bool {
         self.open += 1;
         self.is_full()
     }
 
-    /// A reply has so many bytes.
+    /// Records the size of a reply.
     pub fn saw(&mut self, bytes: usize) {
         self.largest = self.largest.max(bytes);
     }
 
-    /// Whether requests are under way.
+    /// Whether requests are in progress.
     pub fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// Whether no further request may go ahead until all are answered.
+    /// Whether no further request may start until all are answered.
     pub fn is_full(&self) -> bool {
         self.open >= self.size
     }
 
-    /// All are answered.
+    /// Adjusts the window after all requests are answered.
     pub fn turn_over(&mut self) {
         let small = self.largest <= SMALL_REPLY_BYTES_MAX;
         self.size = if small { (self.size * 2).min(HEAVY_REQUESTS_MAX) } else { 1 };
@@ -129,14 +130,15 @@ impl Window {
     }
 }
 
-/// Which connections of a worker have requests under way whose replies may be large, and how many may.
+/// Connections of a worker with requests in progress whose replies may be large, and the limit on
+/// them.
 ///
-/// What such requests will cost is not known before they are answered. So there are few at first, one
-/// more with each that turned out to be no large one, and hardly any after a large one.
+/// The cost of such requests is not known before they are answered. The limit is therefore low at
+/// first, grows by one with each reply that turns out to be small, and drops after a large one.
 pub struct Heavies {
     most: usize,
     largest: usize,
-    /// Their places, and their numbers.
+    /// Their slots, and their numbers.
     pub connections: Vec<(usize, u64)>,
 }
 
@@ -152,12 +154,12 @@ impl Heavies {
         self.connections.len() >= self.most
     }
 
-    /// A reply has so many bytes.
+    /// Records the size of a reply.
     pub fn saw(&mut self, bytes: usize) {
         self.largest = self.largest.max(bytes);
     }
 
-    /// The requests of one connection are answered.
+    /// Records that the requests of one connection are answered.
     pub fn settle(&mut self) {
         if std::mem::take(&mut self.largest) > MIDDLING_REPLY_BYTES_MAX {
             self.most = HEAVY_CONNECTIONS_MIN;

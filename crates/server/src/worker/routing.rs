@@ -1,4 +1,4 @@
-//! From commands to shards, other workers and threads, and the replies on their way back.
+//! Routing of requests to shards, other workers and threads, and of their replies.
 
 use super::{Worker, fail};
 use crate::control::Notice;
@@ -12,19 +12,19 @@ use engine::node::{Parcel, To};
 use engine::now::Now;
 use wire::resp::Protocol;
 
-/// Rounds between gateway and shards after which a turn is ended even if there is more to do.
+/// Limit on rounds between gateway and shards in one turn, even if there is more to do.
 const ROUNDS_MAX: usize = 256;
 
 impl Worker {
-    /// Passes on what the gateway wants and what the shards answer, until neither has anything left
-    /// that does not wait for the disk or for another worker.
+    /// Passes messages between gateway and shards until both have only work that waits for the disk
+    /// or for another worker.
     pub(super) fn settle(&mut self, now: Now) {
         for _ in 0..ROUNDS_MAX {
             let moved = self.route(now);
             if moved {
                 self.moved_us = now.mono_us;
             }
-            // Everything is taken in: what was written goes into the log.
+            // All requests have been taken in: their writes go into the log.
             if !self.end_turn(now) && !moved {
                 return;
             }
@@ -32,7 +32,7 @@ impl Worker {
         self.again = true;
     }
 
-    /// Passes messages on; tells whether there were any.
+    /// Passes messages on. Returns whether there were any.
     pub(super) fn route(&mut self, now: Now) -> bool {
         let mut moved = false;
         loop {
@@ -53,7 +53,7 @@ impl Worker {
         }
     }
 
-    /// Closes the log entries of this turn; tells whether that has made answers at once.
+    /// Closes the log entries of this turn. Returns whether that has produced answers at once.
     fn end_turn(&mut self, now: Now) -> bool {
         let mut answers = false;
         let mut index = 0;
@@ -82,7 +82,7 @@ impl Worker {
         }
         answers |= self.node.has_answers();
         if self.persisting == 0 {
-            // Reads were counted too, and nothing of it waits for the disk.
+            // The count includes reads, and none of it waits for the disk.
             self.unlogged_bytes = 0;
         }
         answers
@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Puts what this turn has for others into the batches and onto the connections.
+    /// Puts the messages of this turn for other workers and machines into batches and connections.
     pub(super) fn post_parcels(&mut self) {
         self.transfer_snapshots();
         while let Some((worker, seed)) = self.node.poll_seed() {
@@ -227,12 +227,12 @@ impl Worker {
         }
     }
 
-    /// Says something to a client of the coordination service.
+    /// Sends a message to a client of the coordination service.
     fn say(&mut self, now: Now, client: CoordinationClient, said: Said) {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(dialogue) = &mut connection.dialogue else { return };
-        // A client that reads gets its answers; what it watches can happen faster than it reads.
+        // A client that reads gets its answers, but watched events can occur faster than it reads.
         let unasked = matches!(said, Said::Happened { .. });
         if connection.output.is_empty() {
             connection.moved_us = now.mono_us;
@@ -255,7 +255,7 @@ impl Worker {
         self.watch_clog(now, slot);
     }
 
-    /// Replies that may travel with the next one do not if there is none to come.
+    /// Sends replies that were held back for a next one, if none is to come.
     fn end_lingering(&mut self) {
         let mut lingering = std::mem::take(&mut self.lingering);
         lingering.retain(|&slot| {
@@ -271,7 +271,7 @@ impl Worker {
         self.lingering = lingering;
     }
 
-    /// Sends what every connection has got in this turn.
+    /// Sends the output of all connections.
     pub(super) fn flush(&mut self, now: Now) {
         self.end_lingering();
         let mut dirty = std::mem::take(&mut self.dirty);
@@ -299,7 +299,7 @@ impl Worker {
                 }
             }
         }
-        // Closing connections marks none as having something to be sent.
+        // Closing connections gives no other connection output.
         self.dirty = dirty;
         for slot in further {
             self.again = true;
@@ -307,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Sends the other workers what this turn has for them.
+    /// Sends the other workers this turn's messages.
     pub(super) fn send_batches(&mut self) {
         for (to, batch) in self.outbound.iter_mut().enumerate() {
             if !batch.is_empty() {

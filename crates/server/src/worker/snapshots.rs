@@ -1,4 +1,4 @@
-//! When a worker writes snapshots of its shards, and how: a little in every turn.
+//! Scheduling and writing of a worker's snapshots: a small piece in every turn.
 
 use super::{Worker, fail};
 use crate::control::Notice;
@@ -15,22 +15,22 @@ use std::sync::mpsc::TrySendError;
 use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 
-/// Parts that are asked for at once.
+/// Number of parts that are requested at once.
 const PARTS: usize = 16;
-/// Bytes after which a piece is handed over, so that a turn stays short.
+/// Size at which a piece is handed over, so that a turn stays short.
 const PIECE_BYTES: usize = 256 << 10;
-/// Pieces that may be on their way to the disk.
+/// Limit on pieces on their way to the disk.
 const PIECES_MAX: usize = 2;
 
-/// A shard's snapshot that is being written.
+/// Shard's snapshot that is being written.
 #[derive(Debug)]
 struct UnderWay {
     index: u64,
-    /// Pieces that the files thread has not taken yet.
+    /// Pieces that the snapshot thread has not taken yet.
     pieces: usize,
-    /// Everything has been handed over.
+    /// Whether all pieces have been handed over.
     complete: bool,
-    /// Somebody asked for it.
+    /// Whether it was begun because of [`crate::mail::Mail::Snapshot`].
     asked: bool,
 }
 
@@ -39,33 +39,33 @@ struct ShardState {
     /// Bytes of log since the last snapshot.
     logged_bytes: u64,
     under_way: Option<UnderWay>,
-    /// Begin as soon as possible.
+    /// Begin a snapshot as soon as possible.
     wanted: bool,
-    /// The last one has failed: not before then (µs), unless somebody asks.
+    /// Time before which no snapshot begins unless requested, after one has failed (µs).
     rests_until_us: u64,
 }
 
-/// How long a shard whose snapshot has failed does not try again because its log is long.
+/// Pause after a failed snapshot before the length of the log is a reason for another one.
 const REST_US: u64 = 1_000_000;
 
-/// The snapshots of a worker's shards.
+/// Snapshots of a worker's shards.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     shards: Vec<ShardState>,
     log_bytes: u64,
-    /// Whether there is a log on disk. If not, it is kept in memory only and may be forgotten
+    /// Whether there is a log on disk. If not, the log exists in memory only and may be truncated
     /// without a snapshot.
     logged: bool,
-    /// What all logs may take in memory, and how many shards there are.
+    /// Memory that all logs use, and the number of shards.
     memory: Arc<LogMemory>,
     count: u64,
-    /// What this worker's take, and how many are under way, as it was told.
+    /// Last reported memory of this worker's logs, and number of its snapshots being written.
     told: (u64, usize),
 }
 
 impl Snapshots {
     pub(super) fn new(count: u16, log_bytes: u64, logged: bool, memory: Arc<LogMemory>) -> Self {
-        // Not all numbers are in use: the map's comes last.
+        // Not all numbers are in use: the map's is the last one.
         let shards = usize::from(count.max(ShardId::MAP.0 + 1));
         let mut states = Vec::new();
         states.resize_with(shards, ShardState::default);
@@ -77,28 +77,28 @@ impl Snapshots {
         &mut self.shards[usize::from(shard.0)]
     }
 
-    /// A shard's log has grown.
+    /// Records that a shard's log has grown.
     #[inline]
     pub(super) fn logged(&mut self, shard: ShardId, bytes: u64) {
         self.of(shard).logged_bytes += bytes;
     }
 
-    /// Somebody wants snapshots of these shards.
+    /// Requests snapshots of these shards.
     pub(super) fn begin_all(&mut self, shards: &[usize]) {
         for &shard in shards {
             self.shards[shard].wanted = true;
         }
     }
 
-    /// The files thread has taken a piece.
+    /// Records that the snapshot thread has taken a piece.
     pub(super) fn taken(&mut self, shard: ShardId) {
         if let Some(under_way) = &mut self.of(shard).under_way {
             under_way.pieces = under_way.pieces.saturating_sub(1);
         }
     }
 
-    /// The log of a shard takes so much memory that a snapshot should be written early. At least the
-    /// longest of all logs does, when all together are near their bound.
+    /// Whether a shard's log takes so much memory that a snapshot should be written early. True at
+    /// least for the longest log when all logs together are near their limit.
     fn presses(&self, replica: &Replica<EntryFormat>) -> bool {
         self.memory.is_near() && replica.log_bytes() > self.memory.taken() / (2 * self.count)
     }
@@ -108,7 +108,7 @@ impl Snapshots {
         self.memory.is_full()
     }
 
-    /// Tells what this worker's logs take.
+    /// Reports the memory of this worker's logs.
     fn tell(&mut self, bytes: u64) {
         let (old_bytes, old_count) = self.told;
         if old_bytes != bytes {
@@ -121,14 +121,14 @@ impl Snapshots {
         self.told = (bytes, count);
     }
 
-    /// How many snapshots are being written.
+    /// Number of snapshots that are being written.
     pub(super) fn under_way(&self) -> usize {
         self.shards.iter().filter(|shard| shard.under_way.is_some()).count()
     }
 }
 
 impl Worker {
-    /// Begins snapshots that are due and writes a piece of those under way.
+    /// Begins snapshots that are due and writes a piece of those in progress.
     pub(super) fn write_snapshots(&mut self, now: Now) {
         let mut log_bytes = 0;
         for index in 0..self.node.local().len() {
@@ -136,7 +136,7 @@ impl Worker {
             let Some(replica) = self.node.replica(ShardId(shard as u16)) else { continue };
             log_bytes += replica.log_bytes();
             if !replica.may_snapshot() {
-                // It is being split: its log is still needed.
+                // The shard is being split: its log is still needed.
                 continue;
             }
             let presses = self.snapshots.presses(replica);
@@ -157,7 +157,8 @@ impl Worker {
         self.snapshots.tell(log_bytes);
     }
 
-    /// A snapshot holds everything already: what replicas that lag behind could need is forgotten.
+    /// Truncates the log of a shard whose snapshot already contains everything, including entries
+    /// that lagging replicas could need.
     fn shorten_log(&mut self, shard: usize) {
         let shard = ShardId(shard as u16);
         let Some(replica) = self.node.replica_mut(shard) else { return };
@@ -180,7 +181,7 @@ impl Worker {
         self.write_piece(shard, true);
     }
 
-    /// Without a log on disk nothing reads the entries again.
+    /// Truncates the log of a shard without a log on disk: its entries are never read again.
     fn forget_log(&mut self, shard: usize) {
         let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let (index, _) = replica.applied();
@@ -195,7 +196,7 @@ impl Worker {
             return;
         }
         if !replica.shard().is_taking_snapshot() {
-            // Another machine's snapshot stands in the place of the shard.
+            // The shard was replaced by another machine's snapshot.
             let asked = under_way.asked;
             self.snapshots.shards[shard].under_way = None;
             let shard = ShardId(shard as u16);
@@ -222,7 +223,7 @@ impl Worker {
         self.give(Job::Write(piece));
     }
 
-    /// Hands something to the thread; its queue has room for what all shards have on their way.
+    /// Hands a job to the thread; its queue has room for the outstanding jobs of all shards.
     fn give(&self, job: Job) {
         if let Err(TrySendError::Disconnected(_) | TrySendError::Full(_)) =
             self.peers.snapshots.try_send(job)
@@ -231,7 +232,7 @@ impl Worker {
         }
     }
 
-    /// Passes on what is to be done with snapshots for or from other machines.
+    /// Passes on jobs with snapshots for or from other machines.
     pub(super) fn transfer_snapshots(&mut self) {
         while let Some(transfer) = self.node.poll_transfer() {
             self.give(match transfer {
@@ -283,8 +284,8 @@ impl Worker {
         }
     }
 
-    /// Keeps what a replica has promised before it is removed. There are so few that a worker may
-    /// wait for the disk.
+    /// Stores the promises of a replica before it is removed. Removals are so rare that a worker
+    /// may wait for the disk.
     fn keep_promises(&self, shard: ShardId, promises: Promises) {
         if let Err(error) = self.peers.map.keep_promises(shard, promises) {
             tracing::error!("what shard {} has promised cannot be kept: {error}", shard.0);
@@ -292,20 +293,20 @@ impl Worker {
         }
     }
 
-    /// The log of a shard that is not held here any more is removed.
+    /// Removes the snapshots of a shard that has left this machine, after its log.
     pub(super) fn remove_snapshots(&self, shard: ShardId) {
         self.give(Job::GiveUp(shard, Origin::Own));
         self.give(Job::Remove(shard));
     }
 
-    /// A piece of another machine's snapshot is written, or cannot be.
+    /// Handles the result of writing a piece of another machine's snapshot.
     pub(super) fn snapshot_received(&mut self, now: Now, which: (ShardId, u64), ok: bool) {
         if let Err(error) = self.node.snapshot_written(now, which, ok) {
             fail(which.0, &error);
         }
     }
 
-    /// A snapshot is durable, or has failed.
+    /// Handles a snapshot that is durable or has failed.
     pub(super) fn snapshot_done(&mut self, now: Now, shard: ShardId, ok: bool) {
         let state = self.snapshots.of(shard);
         let Some(under_way) = state.under_way.take() else { return };

@@ -1,14 +1,14 @@
-//! What is counted about the clients of the coordination service, for those who watch over it.
+//! Statistics about the clients of the coordination service, for monitoring.
 
 use engine::coordination::survey::{Listed, Survey};
 use engine::coordination::{SessionId, Zxid};
 use engine::replication::Followers;
 use std::net::SocketAddr;
 
-/// Messages, and how long answers took.
+/// Counts of messages, and times of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Talk {
-    /// Frames and four-letter words received.
+    /// Frames and four-letter commands received.
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
@@ -19,7 +19,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// A request was answered after so long.
+    /// Records the time of an answer.
     pub fn answer(&mut self, us: u64) {
         self.min_us = if self.answered == 0 { us } else { self.min_us.min(us) };
         self.max_us = self.max_us.max(us);
@@ -27,7 +27,7 @@ impl Talk {
         self.answered += 1;
     }
 
-    /// Adds what somebody else has counted.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.min_us = match (self.answered, other.answered) {
             (0, _) => other.min_us,
@@ -41,77 +41,77 @@ impl Talk {
         self.total_us += other.total_us;
     }
 
-    /// The shortest time that an answer took, in milliseconds.
+    /// Shortest time of an answer, in milliseconds.
     pub fn min_ms(&self) -> u64 {
         self.min_us / 1000
     }
 
-    /// The longest time that an answer took, in milliseconds.
+    /// Longest time of an answer, in milliseconds.
     pub fn max_ms(&self) -> u64 {
         self.max_us / 1000
     }
 
-    /// How long an answer took on average, in milliseconds.
+    /// Average time of an answer, in milliseconds.
     pub fn average_ms(&self) -> f64 {
         self.total_us as f64 / self.answered.max(1) as f64 / 1000.0
     }
 }
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Where it comes from.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// Whether more is read from it.
+    /// Whether the connection is being read.
     pub reading: bool,
-    /// Requests without an answer.
+    /// Unanswered requests.
     pub outstanding: usize,
-    /// What was counted.
+    /// Counts.
     pub talk: Talk,
-    /// Its session, if it has one.
+    /// Session, if the connection has one.
     pub session: Option<OfSession>,
 }
 
-/// What there is to tell of a connection with a session.
+/// Details of a connection with a session.
 #[derive(Clone, Copy, Debug)]
 pub struct OfSession {
-    /// Which.
+    /// Session.
     pub session: SessionId,
-    /// It ends after so much silence, in milliseconds.
+    /// Session time-out, in milliseconds.
     pub timeout_ms: i32,
-    /// When the connection was made, in milliseconds since 1970.
+    /// Time of the connection, in milliseconds since 1970.
     pub since_ms: u64,
-    /// What was answered last, in four letters.
+    /// Last answered request, in four letters.
     pub operation: &'static str,
-    /// The number of that request.
+    /// Number of that request.
     pub xid: i32,
-    /// The number of the last change then.
+    /// Number of the last change at that time.
     pub zxid: Zxid,
-    /// When that was, in milliseconds of the monotonic clock.
+    /// Time of that answer, in milliseconds of the monotonic clock.
     pub answered_ms: u64,
-    /// How long it took, in milliseconds.
+    /// Duration of that request, in milliseconds.
     pub took_ms: u64,
 }
 
-/// What a worker has to tell in numbers.
+/// A worker's totals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clients {
     /// Connections.
     pub connections: usize,
-    /// Requests without an answer.
+    /// Unanswered requests.
     pub outstanding: usize,
-    /// What was counted, about connections that are gone as well.
+    /// Counts, including closed connections.
     pub talk: Talk,
-    /// What the replica of shard 0 can tell of the tree, if it is at this worker.
+    /// Facts about the tree from the replica of shard 0, if it is at this worker.
     pub survey: Option<Survey>,
-    /// What those of other shards can, if the tree is spread.
+    /// Facts from the replicas of other shards, if the tree uses several.
     pub elsewhere: Survey,
-    /// The other replicas of it, if that one leads.
+    /// Followers of the replica of shard 0, if it leads.
     pub followers: Option<Followers>,
 }
 
 impl Clients {
-    /// Adds what another worker has to tell.
+    /// Adds another worker's totals.
     pub fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.outstanding += other.outstanding;
@@ -121,7 +121,7 @@ impl Clients {
         self.followers = self.followers.or(other.followers);
     }
 
-    /// What is known here of the whole tree; nothing without shard 0.
+    /// Facts known here about the whole tree; none without shard 0.
     pub fn tree(&self) -> Option<Survey> {
         let mut survey = self.survey?;
         survey.add(&self.elsewhere);
@@ -129,16 +129,16 @@ impl Clients {
     }
 }
 
-/// The same, one by one.
+/// A worker's totals and details.
 #[derive(Debug, Default)]
 pub struct Details {
-    /// In numbers.
+    /// Totals.
     pub clients: Clients,
-    /// The connections.
+    /// Connections.
     pub lines: Vec<Line>,
-    /// The sessions, if they were asked for and the replica is here.
+    /// Sessions, if requested and the replica is here.
     pub listed: Option<Listed>,
-    /// What sessions have at other shards, if the tree is spread.
+    /// State of sessions at other shards, if the tree uses several.
     pub listed_elsewhere: Vec<Listed>,
 }
 

@@ -1,7 +1,7 @@
-//! Questions of other machines about time, and their answers to this one's.
+//! Timing messages: round-trip questions of other machines, and their answers to this one's.
 //!
-//! A question is answered in the turn in which it was read, by the loop that carries everything else
-//! as well: what is measured is what consensus has to live with.
+//! A question is answered in the turn in which it was read, by the event loop that carries all
+//! other messages as well: the measurement is what consensus experiences.
 
 use super::Worker;
 use crate::control::Notice;
@@ -10,18 +10,18 @@ use engine::node::{Parcel, Timing};
 use engine::now::Now;
 use std::sync::atomic::Ordering;
 
-/// Something about time that is to be sent.
+/// Timing message to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Due {
-    /// A question with a number.
+    /// Question with a number.
     Question(u32),
-    /// The answer to a question with a number, which was sent then by the clock of whoever asks, and
-    /// has come then by our own.
+    /// Answer to a question with a number: the time of its sending by the asker's clock, and the
+    /// time of its arrival by this machine's clock.
     Answer { number: u32, sent_us: u64, came_us: u64 },
 }
 
 impl Due {
-    /// As it is sent now.
+    /// Message as it is sent now.
     pub fn parcel(self, now_us: u64) -> Parcel {
         Parcel::Timing(match self {
             Self::Question(number) => Timing::Question { number, sent_us: now_us },
@@ -38,7 +38,7 @@ fn micros(us: u64) -> u32 {
 }
 
 impl Worker {
-    /// Another machine says something about time.
+    /// Handles a timing message of another machine.
     pub(super) fn hear_timing(&mut self, now: Now, machine: MachineId, timing: Timing) {
         match timing {
             Timing::Question { number, sent_us } => {
@@ -57,13 +57,14 @@ impl Worker {
         }
     }
 
-    /// Another machine asks for the lead of a shard to go elsewhere: whether that is done here.
+    /// Handles another machine's request to move the leadership of a shard. Returns whether this
+    /// machine complies.
     pub(super) fn may_obey(&self, from: MachineId, shard: ShardId, to: MachineId) -> bool {
         self.tell_control(Notice::LeadElsewhere { from, shard, to });
         self.peers.obeys.load(Ordering::Relaxed)
     }
 
-    /// How long appends took on other machines.
+    /// Reports how long appends took on other machines.
     pub(super) fn tell_appended(&mut self) {
         for (machine, us) in self.node.take_appended() {
             // As in `tell_control`.
@@ -71,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// The control thread is gone only when the process ends.
+    /// Sends a message to the control thread, which is gone only when the process ends.
     pub(super) fn tell_control(&self, notice: Notice) {
         let _ = self.peers.control.send(notice);
     }

@@ -1,4 +1,4 @@
-//! A server in this process, and a client that asks it things.
+//! Server in this process, and a client for it.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
