@@ -1,23 +1,23 @@
-//! Builds of the program: what each understands of what others have written.
+//! Builds of the program, and the formats that each understands.
 //!
-//! There is only one program to simulate, and one level so far. The build of the level before it is played
-//! by this one: every entry says at its beginning for which level it was written, and a build refuses
-//! entries of a later level than its own.
+//! There is only one program to simulate, and one level so far. The program also plays the build of
+//! the level before: every entry starts with the level for which it was written, and a build
+//! refuses entries of a later level than its own.
 
 use adt::Corrupt;
 use engine::entry::{Entry, EntryCodec, SnapshotPart};
 use engine::level::Level;
 use wire::entry::EntryFormat;
 
-/// What the older of two builds understands.
+/// Level of the older of two builds.
 pub const OLDER: Level = Level(Level::NEWEST.0 - 1);
 
-/// What a machine runs.
+/// Build that a machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// What it understands.
+    /// Level that it understands.
     pub level: Level,
-    /// A planted bug: it writes what it understands, whatever the cluster has agreed on.
+    /// Planted bug: it writes the format of its own level, whatever the cluster has agreed on.
     pub hastens: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One simulated client: carries out its scripts over a connection that may break at any moment.
+//! Simulated client: executes its scripts over a connection that may break at any moment.
 
 use crate::random::Random;
 use crate::workload::{Form, Mix, Script, Workload, is_read, value_of};
@@ -6,24 +6,25 @@ use adt::Reply;
 use check::{Event, EventKind, Value};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a client waits before it sends a request in doubt once more.
+/// Time after which a client resends a request in doubt.
 const RETRY_US: u64 = 50_000;
 
-/// What the clients of a run are like.
+/// Behaviour of the clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Manners {
-    /// How long they think between two transactions, mostly.
+    /// Typical pause between two transactions.
     think_us: u64,
-    /// How many of a hundred steps of an interactive transaction they dawdle over.
+    /// Percentage of steps of interactive transactions before which a client pauses.
     dawdles_percent: u64,
-    /// For how long at most; longer than locks are left to idle holders, sometimes.
+    /// Upper bound on such a pause; sometimes longer than idle holders may keep locks.
     dawdles_us: u64,
-    /// How many of a hundred interactive transactions they never go on with.
+    /// Percentage of interactive transactions that a client abandons.
     abandons_percent: u64,
 }
 
 impl Manners {
-    /// In most runs they are quick. Runs of a cluster are longer, and their clients slower.
+    /// Draws the behaviour. In most runs clients are quick. Runs of a cluster are longer, and their
+    /// clients slower.
     pub fn draw(random: &mut Random, cluster: bool) -> Self {
         let pauses_us = if cluster { [2_000, 10_000, 50_000] } else { [10, 200, 3_000] };
         let slow = random.percent(30);
@@ -37,55 +38,55 @@ impl Manners {
         }
     }
 
-    /// They think for so long at least.
+    /// Raises the pause between two transactions to at least this value.
     pub fn slower(self, think_us: u64) -> Self {
         Self { think_us: self.think_us.max(think_us), ..self }
     }
 
-    /// Whether others may have to wait for locks because of them, for however long.
+    /// Whether other clients may have to wait for locks of idle clients, however briefly.
     pub fn keep_locks(&self) -> bool {
         self.dawdles_percent > 0 || self.abandons_percent > 0
     }
 }
 
-/// What a client wants to be done.
+/// Action that a client requests.
 #[derive(Debug)]
 pub enum Wish {
     /// Send a command.
     Send(Vec<String>),
-    /// Go on after some microseconds.
+    /// Continue after some microseconds.
     Sleep(u64),
-    /// Break the connection, and go on after some microseconds.
+    /// Close the connection, and continue after some microseconds.
     Leave(u64),
 }
 
-/// Where a client is in its script.
+/// Progress of a client in its script.
 #[derive(Debug)]
 struct Running {
     script: Script,
     invoked_us: u64,
-    /// When the last command was sent.
+    /// Time at which the last command was sent.
     sent_us: u64,
-    /// Commands that are still to be sent, one after the other's reply (or all at once).
+    /// Commands that are still to be sent, each after the reply to the one before (or all at once).
     unsent: VecDeque<Vec<String>>,
     replies: Vec<Reply>,
     expected: usize,
-    /// Something was sent that may take effect.
+    /// Whether a command has been sent that may take effect.
     committing: bool,
-    /// It is to be sent once more, under the same number.
+    /// Whether to send the script once more, under the same number.
     idle: bool,
-    /// The next command is to be sent, but not yet.
+    /// Whether the next command is delayed.
     dawdles: bool,
-    /// It holds locks, perhaps, while it dawdles.
+    /// Whether the client may have held locks during a delay.
     dawdled: bool,
-    /// An attempt under this number may have taken effect.
+    /// Whether an attempt under this number may have taken effect.
     in_doubt: bool,
     number: u64,
-    /// How many commands of pipelines were sent before.
+    /// Number of commands of pipelines that were sent before.
     first: u64,
 }
 
-/// A client.
+/// Client.
 #[derive(Debug)]
 pub struct Client {
     id: u64,
@@ -93,28 +94,28 @@ pub struct Client {
     random: Random,
     running: Option<Running>,
     numbers: u64,
-    /// Commands of a pipeline take effect in the order in which they are sent.
+    /// Whether commands of a pipeline take effect in the order in which they are sent.
     ordered: bool,
-    /// How many such commands it has sent, and how often their order has begun anew, with another
-    /// connection for instance.
+    /// Number of such commands sent, and number of restarts of their order, for instance by another
+    /// connection.
     issued: u64,
     connections: u64,
     manners: Manners,
-    /// What it has seen.
+    /// Observations of the client.
     pub events: Vec<Event>,
-    /// How often it has seen what is rare.
+    /// Number of occurrences of rare events, by name.
     pub marks: BTreeMap<&'static str, u64>,
 }
 
-/// The process of the history that a client's pipelines belong to; without an order, each command of one
-/// belongs to another process from there on.
+/// First process of the history for a client's pipelines; without an order, each command of a
+/// pipeline belongs to its own process from this number on.
 const PIPELINED: u64 = 1_000;
 
-/// What the checkers see: a process, the place in its issue order, and what it does.
+/// Process, place in its issue order, and operations, as the checkers see them.
 type Seen<'a> = (u64, Option<u64>, &'a [Vec<String>]);
 
 impl Client {
-    /// Client number `id`.
+    /// Creates client number `id`.
     pub fn new(seed: u64, id: u64, mix: Mix, manners: Manners) -> Self {
         Self {
             id,
@@ -135,19 +136,20 @@ impl Client {
         *self.marks.entry(kind).or_default() += 1;
     }
 
-    /// From now on, commands of its pipelines take effect in the order in which they are sent.
+    /// Makes commands of its pipelines take effect in the order in which they are sent, from now
+    /// on.
     pub fn keep_order(mut self) -> Self {
         self.ordered = true;
         self
     }
 
-    /// Whether a transaction is under way.
+    /// Whether a transaction is in progress.
     pub fn is_busy(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Begins the next transaction, sends again the one that a crash has interrupted, or goes on
-    /// after it has dawdled.
+    /// Begins the next transaction, resends the one that a crash has interrupted, or continues
+    /// after a delay.
     pub fn go_on(&mut self, now_us: u64) -> Vec<Wish> {
         let running = match self.running.take() {
             Some(running) if running.dawdles => Running { dawdles: false, ..running },
@@ -195,7 +197,7 @@ impl Client {
         }
     }
 
-    /// The processes that the checkers see, with what each does.
+    /// Processes that the checkers see, with the operations of each.
     fn processes<'a>(&self, script: &'a Script) -> Vec<Seen<'a>> {
         self.processes_from(script, self.issued)
     }
@@ -215,7 +217,7 @@ impl Client {
         }
     }
 
-    /// The process and the place of a command of a pipeline.
+    /// Process and place of a command of a pipeline.
     fn pipelined_as(&self, first: u64, at: u64) -> (u64, Option<u64>) {
         let process = PIPELINED * (self.id + 1);
         match self.ordered {
@@ -224,17 +226,17 @@ impl Client {
         }
     }
 
-    /// Whether a reply is missing.
+    /// Whether a reply is outstanding.
     pub fn is_waiting(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.idle && !running.dawdles)
     }
 
-    /// Whether it waits for the reply of something that it may send again.
+    /// Whether the client waits for the reply to a request that it may resend.
     pub fn may_ask_again(&self) -> bool {
         self.is_waiting() && self.running.as_ref().is_some_and(|running| running.script.numbered)
     }
 
-    /// How long the command under way has been waiting for its reply.
+    /// Time for which the current command has been waiting for its reply.
     pub fn waits_us(&self, now_us: u64) -> u64 {
         self.running.as_ref().map_or(0, |running| now_us - running.sent_us)
     }
@@ -257,7 +259,7 @@ impl Client {
         wishes
     }
 
-    /// A reply has come.
+    /// Handles a reply.
     pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let form = running.script.form;
@@ -281,7 +283,7 @@ impl Client {
             let in_doubt = running.in_doubt;
             self.mark("no_leader_told");
             if in_doubt {
-                // It had no effect this time; an earlier copy may have had.
+                // This attempt had no effect; an earlier copy may have had.
                 return self.again();
             }
         }
@@ -299,12 +301,12 @@ impl Client {
         }
     }
 
-    /// An interactive transaction is kept waiting, or left alone for ever, with its locks.
+    /// Delays or abandons an interactive transaction, which keeps its locks.
     fn dawdle(&mut self) -> Option<Vec<Wish>> {
         let running = self.running.as_mut().filter(|r| waits_for_replies(r.script.form))?;
         if self.random.percent(self.manners.abandons_percent) {
             self.mark("transactions_abandoned");
-            // It is not heard of again before locks are left to idle holders, or long after.
+            // The client is silent until before idle holders lose their locks, or until long after.
             let us = self.random.below(2 * self.manners.dawdles_us + 1);
             return Some(vec![Wish::Leave(us)]);
         }
@@ -315,7 +317,7 @@ impl Client {
         Some(vec![Wish::Sleep(self.random.below(self.manners.dawdles_us))])
     }
 
-    /// Sent again under the same number, it takes effect once.
+    /// Resends a request under the same number, so that it takes effect once.
     fn again(&mut self) -> Vec<Wish> {
         if let Some(running) = &mut self.running {
             (running.idle, running.in_doubt) = (true, true);
@@ -323,7 +325,7 @@ impl Client {
         vec![Wish::Sleep(self.random.tail(RETRY_US))]
     }
 
-    /// The reply of the next command of a pipeline.
+    /// Handles the reply to the next command of a pipeline.
     fn pipelined(&mut self, now_us: u64, reply: &Reply) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let (first, at) = (running.first, running.replies.len() as u64);
@@ -331,7 +333,7 @@ impl Client {
         let last = running.replies.len() == running.expected;
         let (kind, replies) = match reply {
             Reply::Error(error) if error.code() == "INDEFINITE" => (EventKind::Info, Vec::new()),
-            // It took effect, and what it has answered is lost.
+            // The command took effect, and its reply is lost.
             Reply::Error(error) if error.code() == "REPEATED" => (EventKind::Ok, vec![None]),
             Reply::Error(_) => (EventKind::Fail, Vec::new()),
             reply => (EventKind::Ok, vec![Some(value_of(reply))]),
@@ -345,7 +347,8 @@ impl Client {
             self.mark("indefinite_told");
             self.begin_anew((process, seq));
         } else if matches!(reply, Reply::Error(error) if error.code() == "CLUSTERDOWN") {
-            // What was on its way to the server when it gave up is carried out there, or not, by itself.
+            // A command that was on its way to the server when the client gave up is executed
+            // there, or not, independently.
             self.mark("no_leader_told");
             self.begin_anew((process, seq));
         }
@@ -356,8 +359,8 @@ impl Client {
         Vec::new()
     }
 
-    /// What is in doubt may still take effect, behind whatever was issued after it: that has an order of its
-    /// own.
+    /// Restarts the order: a command in doubt may still take effect after commands that were issued
+    /// later, so it gets its own process.
     fn begin_anew(&mut self, (process, doubtful): (u64, Option<u64>)) {
         self.connections += 1;
         let renamed = PIPELINED * (self.id + 1) + self.connections;
@@ -367,7 +370,7 @@ impl Client {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     pub fn disconnected(&mut self, now_us: u64) {
         self.lose(now_us);
         self.connections += 1;
@@ -376,7 +379,7 @@ impl Client {
     fn lose(&mut self, now_us: u64) {
         let Some(running) = &mut self.running else { return };
         if running.script.numbered {
-            // It will be sent again under the same number.
+            // The request will be resent under the same number.
             running.in_doubt |= running.committing;
             return;
         }
@@ -384,7 +387,7 @@ impl Client {
         self.finish(now_us, kind, Vec::new());
     }
 
-    /// The run is over: whatever is open stays open.
+    /// Ends the run: open transactions stay open.
     pub fn stop(&mut self, now_us: u64) {
         if self.running.is_some() {
             self.finish(now_us, EventKind::Info, Vec::new());
@@ -396,7 +399,7 @@ impl Client {
             && running.in_doubt
             && kind == EventKind::Fail
         {
-            // This attempt had no effect; an earlier one may have had, or may still get it.
+            // This attempt had no effect; an earlier one may have had, or may still take effect.
             running.idle = true;
             return vec![Wish::Sleep(self.random.tail(RETRY_US))];
         }
@@ -438,7 +441,7 @@ impl Client {
     }
 }
 
-/// Whether each command is sent when the one before it is answered.
+/// Whether each command is sent only after the reply to the one before.
 fn waits_for_replies(form: Form) -> bool {
     !matches!(form, Form::Single | Form::Multi | Form::Pipeline)
 }
@@ -447,7 +450,7 @@ fn as_words(ops: &[Vec<String>]) -> Vec<Vec<Vec<u8>>> {
     ops.iter().map(|op| op.iter().map(|w| w.clone().into_bytes()).collect()).collect()
 }
 
-/// The commands that carry out a script.
+/// Commands that execute a script.
 fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> {
     let word = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mut commands = VecDeque::new();
@@ -466,7 +469,8 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
             let mut watch = vec!["watch".to_owned()];
             watch.extend(script.ops.iter().map(|op| op[1].clone()));
             commands.push_back(watch);
-            // The reads come first in these scripts: what they see must still be true at the EXEC.
+            // The reads come first in these scripts: the values they return must still be valid at
+            // the EXEC.
             commands.extend(ops.clone().filter(|op| is_read(op)));
             commands.push_back(word("multi"));
             commands.extend(ops.filter(|op| !is_read(op)));
@@ -485,13 +489,13 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
     commands
 }
 
-/// The replies of the script's operations, or `None` if it did not take effect.
+/// Replies of the script's operations, or `None` if it did not take effect.
 fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
     let lost = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "REPEATED");
     let seen = |reply: &Reply| (!lost(reply)).then(|| value_of(reply));
     let last = running.replies.last()?;
     if matches!(last, Reply::Error(e) if e.code() == "REPEATED") {
-        // It took effect before the connection broke; what it answered is not known any more.
+        // The transaction took effect before the connection broke; its replies are unknown.
         return Some(vec![None; running.script.ops.len()]);
     }
     match running.script.form {

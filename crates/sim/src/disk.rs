@@ -1,9 +1,9 @@
-//! A disk for the logs and snapshots of one server: what is synced stays, what is not may be lost.
+//! Disk for the logs and snapshots of one server: synced data stay, unsynced data may be lost.
 //!
-//! Log batches of all shards go into one sequence, as in the server. A crash keeps every batch
-//! that was synced and a random beginning of the ones that were not; a batch that was torn is
-//! recognised by its checksum in the real log, so here it is simply gone. Snapshots are the real
-//! bytes, so that a bit of them that is another one has to be noticed by whoever reads them.
+//! Log batches of all shards go into one sequence, as in the server. A crash keeps every synced
+//! batch and a random prefix of the unsynced ones. The real log recognises a torn batch by its
+//! checksum; here a torn batch is simply gone. Snapshots are the real bytes, so that readers have
+//! to notice a flipped bit.
 
 use crate::random::Random;
 use engine::ids::ShardId;
@@ -12,7 +12,7 @@ use engine::replication::{Persist, Promises, Recovered};
 use raft::eraftpb::{Entry, HardState};
 use std::collections::BTreeMap;
 
-/// One shard's part of what is on the disk.
+/// Part of one shard on the disk.
 #[derive(Clone, Debug, Default)]
 struct Log {
     hard_state: HardState,
@@ -35,41 +35,41 @@ impl Log {
     }
 }
 
-/// What a crash has cost a disk.
+/// Losses of a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Batches that were written and not synced.
+    /// Unsynced batches that were lost.
     pub batches: usize,
-    /// Whether the first of them is there in part.
+    /// Whether a part of the first lost batch remains.
     pub torn: bool,
 }
 
-/// The disk of one server.
+/// Disk of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     logs: BTreeMap<ShardId, Log>,
     unsynced: Vec<Persist>,
-    /// Up to which index, and the bytes.
+    /// Log index and bytes of each shard's snapshot.
     snapshots: BTreeMap<ShardId, (u64, Vec<u8>)>,
-    /// Every entry that was ever durable: what the log would be without snapshots.
+    /// Every entry that was ever durable: the log as it would be without snapshots.
     archive: BTreeMap<(ShardId, u64), Entry>,
-    /// The newest shard map.
+    /// Newest shard map.
     map: Option<ShardMap>,
-    /// What replicas have promised that were here and are removed.
+    /// Promises of replicas that were here and are removed.
     left: BTreeMap<ShardId, Promises>,
-    /// How often the end of a log was replaced by that of another leader.
+    /// Number of times that the end of a log was replaced by that of another leader.
     pub overwritten: usize,
-    /// What the log was on machines that have sent a snapshot.
+    /// Logs of the machines from which snapshots were received.
     histories: BTreeMap<ShardId, Vec<Entry>>,
 }
 
 impl Disk {
-    /// Hands a batch to the disk; it is not safe yet.
+    /// Hands a batch to the disk; it is not durable yet.
     pub fn write(&mut self, persist: Persist) {
         self.unsynced.push(persist);
     }
 
-    /// Everything written so far is safe.
+    /// Makes everything durable that was written so far.
     pub fn sync(&mut self) {
         for persist in std::mem::take(&mut self.unsynced) {
             self.settle(&persist);
@@ -93,7 +93,7 @@ impl Disk {
         }
     }
 
-    /// Takes a shard's entries from an index on out of the archive. There are none as a rule.
+    /// Removes a shard's entries from an index on from the archive. Usually there are none.
     fn forget_from(&mut self, shard: ShardId, index: u64) {
         let places = self.archive.range((shard, index)..=(shard, u64::MAX));
         for place in places.map(|(place, _)| *place).collect::<Vec<_>>() {
@@ -105,14 +105,14 @@ impl Disk {
         self.archive.extend(history.into_iter().map(|entry| ((shard, entry.index), entry)));
     }
 
-    /// The power fails: of what was not synced, a random beginning is kept.
+    /// Simulates a power failure: keeps a random prefix of the unsynced data.
     pub fn crash(&mut self, random: &mut Random) -> Lost {
         let unsynced = std::mem::take(&mut self.unsynced);
         let kept = random.below(unsynced.len() as u64 + 1) as usize;
         for persist in &unsynced[..kept] {
             self.settle(persist);
         }
-        // A start goes on from a snapshot that has come even if the log does not know of it.
+        // A start continues from a received snapshot even if the log does not know of it.
         for (shard, history) in std::mem::take(&mut self.histories) {
             self.adopt(shard, history);
         }
@@ -120,13 +120,13 @@ impl Disk {
         Lost { batches, torn: batches > 0 && random.percent(50) }
     }
 
-    /// All is lost. What the logs were is remembered, for those who have got them from here.
+    /// Destroys all data. The logs are remembered for machines that received them from here.
     pub fn destroy(&mut self) {
         let (archive, overwritten) = (std::mem::take(&mut self.archive), self.overwritten);
         *self = Self { archive, overwritten, ..Self::default() };
     }
 
-    /// A bit of a snapshot becomes another one; tells whether there is any snapshot.
+    /// Flips a bit of a snapshot. Returns whether there is any snapshot.
     pub fn flip_bit(&mut self, random: &mut Random) -> bool {
         let shards: Vec<ShardId> = self.snapshots.keys().copied().collect();
         if shards.is_empty() {
@@ -138,44 +138,44 @@ impl Disk {
         true
     }
 
-    /// Forgets the newest shard map: one of the planted bugs.
+    /// Drops the newest shard map: one of the planted bugs.
     pub fn forget_map(&mut self) {
         self.map = None;
     }
 
-    /// The newest shard map that was kept.
+    /// Newest shard map that was stored.
     pub fn map(&self) -> Option<&ShardMap> {
         self.map.as_ref()
     }
 
-    /// Keeps a shard map, durably, unless there is a newer one.
+    /// Stores a shard map durably, unless there is a newer one.
     pub fn keep_map(&mut self, map: ShardMap) {
         if self.map.as_ref().is_none_or(|kept| kept.epoch < map.epoch) {
             self.map = Some(map);
         }
     }
 
-    /// Whether there is anything of a shard.
+    /// Whether the disk holds anything of a shard.
     pub fn holds(&self, shard: ShardId) -> bool {
         self.logs.contains_key(&shard) || self.snapshots.contains_key(&shard)
     }
 
-    /// Whether something of a shard was written and is not synced.
+    /// Whether the disk has unsynced data of a shard.
     pub fn is_writing(&self, shard: ShardId) -> bool {
         self.unsynced.iter().any(|persist| persist.group == shard)
     }
 
-    /// What replicas have promised that were here and are removed.
+    /// Promises of replicas that were here and are removed.
     pub fn left(&self) -> &BTreeMap<ShardId, Promises> {
         &self.left
     }
 
-    /// Keeps what a replica has promised that is about to be removed, durably.
+    /// Stores the promises of a replica that is about to be removed, durably.
     pub fn keep_promises(&mut self, shard: ShardId, promises: Promises) {
         self.left.insert(shard, promises);
     }
 
-    /// Removes all of a shard, durably.
+    /// Removes all data of a shard, durably.
     pub fn remove(&mut self, shard: ShardId) {
         self.logs.remove(&shard);
         self.snapshots.remove(&shard);
@@ -183,8 +183,8 @@ impl Disk {
         self.forget_from(shard, 0);
     }
 
-    /// Drops the last batch of a shard although it was synced. No disk that keeps its word does
-    /// this: it is one of the planted bugs.
+    /// Drops the last batch of a shard although it was synced. No correct disk does this: it is one
+    /// of the planted bugs.
     pub fn lose_last_entry(&mut self, shard: ShardId) {
         if let Some(log) = self.logs.get_mut(&shard)
             && let Some(entry) = log.entries.pop()
@@ -193,7 +193,7 @@ impl Disk {
         }
     }
 
-    /// Puts a complete snapshot in the place of the one before, unless that one is newer.
+    /// Replaces the snapshot by a complete one, unless the stored one is newer.
     pub fn save_snapshot(&mut self, shard: ShardId, bytes: Vec<u8>, index: u64) {
         if self.snapshots.get(&shard).is_some_and(|(newest, _)| *newest > index) {
             return;
@@ -204,7 +204,7 @@ impl Disk {
         }
     }
 
-    /// The log of a shard up to an index, whether it is safe already or not.
+    /// Log of a shard up to an index, whether it is durable already or not.
     pub fn history(&self, shard: ShardId, index: u64) -> Vec<Entry> {
         let safe = self.archive.range((shard, 0)..=(shard, index)).map(|(_, entry)| entry);
         let mut history: BTreeMap<u64, Entry> = safe.map(|e| (e.index, e.clone())).collect();
@@ -215,7 +215,7 @@ impl Disk {
         history.into_values().collect()
     }
 
-    /// A snapshot that another machine has sent is complete; the log there was as `history` tells.
+    /// Stores a complete snapshot from another machine, whose log was `history`.
     pub fn receive_snapshot(
         &mut self,
         shard: ShardId,
@@ -227,7 +227,7 @@ impl Disk {
         self.histories.insert(shard, history);
     }
 
-    /// A piece of the snapshot up to an index, and whether it is the last one.
+    /// Piece of the snapshot up to an index, and whether it is the last one.
     pub fn read_snapshot(
         &self,
         shard: ShardId,
@@ -241,7 +241,7 @@ impl Disk {
         Some((piece.to_vec(), piece.len() == rest.len()))
     }
 
-    /// What a start reads.
+    /// Data that a start reads.
     pub fn read(&self, shard: ShardId) -> (Vec<u8>, Recovered) {
         let log = self.logs.get(&shard).cloned().unwrap_or_default();
         let Log { hard_state, entries } = log;
@@ -252,8 +252,8 @@ impl Disk {
         (snapshot.unwrap_or_default(), recovered)
     }
 
-    /// Of every shard, what the disk holds whose log reaches furthest. To be asked when all machines
-    /// have agreed.
+    /// For each shard, the data of the disk whose log reaches furthest. Meaningful when all
+    /// machines have agreed.
     pub fn longest<'a>(disks: impl Iterator<Item = &'a Self>) -> Self {
         let mut longest: BTreeMap<ShardId, (u64, u64, &Self)> = BTreeMap::new();
         for disk in disks {
@@ -272,7 +272,7 @@ impl Disk {
         all
     }
 
-    /// Every durable entry of every shard, in log order.
+    /// All durable entries of all shards, in log order.
     pub fn archive(&self) -> impl Iterator<Item = (ShardId, &Entry)> {
         self.archive.iter().map(|((shard, _), entry)| (*shard, entry))
     }

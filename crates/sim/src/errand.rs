@@ -1,6 +1,6 @@
-//! What clients of the coordination service ask for, and what the checkers see of it.
+//! Requests of clients of the coordination service, and the form in which the checkers see them.
 //!
-//! A few paths are enough: what is interesting is who meets whom there.
+//! A few paths suffice: the interesting cases are conflicts between clients at the same path.
 
 use crate::random::Random;
 use adt::Blob;
@@ -15,24 +15,24 @@ use seen::{Kind, Request};
 
 /// Paths that clients create and delete.
 const PATHS: [&str; 6] = ["/a", "/a/x", "/a/y", "/b", "/b/x", "/c"];
-/// What names of sequential nodes begin with.
+/// Prefixes of the names of sequential nodes.
 const QUEUES: [&str; 3] = ["/a/n-", "/q", "/b/n-"];
 
-/// What a client does how often.
+/// Frequencies of the clients' operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Taste {
-    /// How many of a hundred requests change something.
+    /// Percentage of requests that change something.
     pub writes_percent: u64,
-    /// How many of a hundred reads watch as well.
+    /// Percentage of reads that set a watch.
     pub watches_percent: u64,
-    /// How many of a hundred nodes are ephemeral.
+    /// Percentage of nodes that are ephemeral.
     pub ephemeral_percent: u64,
-    /// How many of a hundred nodes are sequential.
+    /// Percentage of nodes that are sequential.
     pub sequential_percent: u64,
 }
 
 impl Taste {
-    /// The taste of all clients of a run.
+    /// Draws the frequencies for all clients of a run.
     pub fn draw(random: &mut Random) -> Self {
         Self {
             writes_percent: *random.pick(&[20, 50, 80]),
@@ -42,8 +42,8 @@ impl Taste {
         }
     }
 
-    /// The next request. `unique` is a word that nobody else writes. In a tree that is spread, what goes
-    /// over all shards is mostly left out: it has no number.
+    /// Next request. `unique` is a value that no other request writes. In a tree over several
+    /// shards, requests to all shards are rare, because they have no number.
     pub fn next(&self, random: &mut Random, unique: &str, spread: Spread) -> Request {
         let request = self.any(random, unique, spread);
         match request {
@@ -111,7 +111,7 @@ impl Taste {
     }
 }
 
-/// Everybody may do everything.
+/// Access control list that permits everything to all clients.
 fn open() -> Vec<Acl> {
     let who = Identity { scheme: Blob::from("world"), id: Blob::from("anyone") };
     vec![Acl { perms: Acl::ALL, who }]
@@ -121,7 +121,7 @@ fn blob(text: &str) -> Blob {
     Blob::from(text)
 }
 
-/// A change as a gateway takes it.
+/// Converts a change to the form that a gateway takes.
 pub fn as_change(change: &seen::Change) -> Change {
     match change {
         seen::Change::Create { path, data, ephemeral, sequential } => {
@@ -142,7 +142,7 @@ pub fn as_change(change: &seen::Change) -> Change {
     }
 }
 
-/// A request as a gateway takes it.
+/// Converts a request to the form that a gateway takes.
 pub fn as_asked(request: &Request, identities: &[Identity]) -> ClientRequest {
     let read = |read, watch: &bool| {
         let identities = identities.to_vec();
@@ -184,7 +184,7 @@ fn as_watch(kind: Kind) -> Watch {
     }
 }
 
-/// Bytes as text: everything in this world is.
+/// Bytes as text: in this world all bytes are text.
 pub fn text(blob: &Blob) -> String {
     String::from_utf8_lossy(blob).into_owned()
 }
@@ -210,7 +210,8 @@ fn change_of(change: &Change) -> Option<seen::Change> {
     })
 }
 
-/// A write of the log as the checkers see it; none for what no client of this world asks.
+/// Converts a write of the log to the form that the checkers take; none for writes that no client
+/// of this world requests.
 pub fn request_of(write: &Write) -> Option<Request> {
     Some(match write {
         Write::Change(change) => Request::Change(change_of(change)?),
@@ -222,7 +223,7 @@ pub fn request_of(write: &Write) -> Option<Request> {
     })
 }
 
-/// An answer as the checkers see it.
+/// Converts an answer to the form that the checkers take.
 pub fn answer_of(reply: &Result<Reply, Code>) -> seen::Answer {
     let reply = reply.as_ref().map_err(|code| *code as i32)?;
     Ok(match reply {
@@ -254,7 +255,7 @@ fn stat_of(stat: &Stat) -> seen::Stat {
     }
 }
 
-/// What has happened, as the checkers see it.
+/// Converts an event to the form that the checkers take.
 pub fn happened_of(happened: Happened) -> seen::Happened {
     match happened {
         Happened::Created => seen::Happened::Created,

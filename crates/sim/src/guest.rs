@@ -1,6 +1,7 @@
-//! One simulated client of the coordination service: what ZooKeeper's clients do. It begins a session,
-//! asks without waiting, is heard of often enough, comes back to another machine when its connection
-//! is gone and says then what it watches; sometimes it ends its session, sometimes it falls silent.
+//! Simulated client of the coordination service, which behaves like ZooKeeper's clients. It begins
+//! a session, sends requests without waiting, pings in time, reconnects to another machine after
+//! the loss of its connection and restores its watches. Sometimes it ends its session, sometimes it
+//! falls silent.
 
 use crate::errand::{Taste, answer_of, as_asked, happened_of, text};
 use crate::random::Random;
@@ -11,16 +12,16 @@ use engine::gateway::Said;
 use engine::gateway::coordination::Connect;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the clients of a run are like.
+/// Behaviour of the clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// How long they think, mostly.
+    /// Typical pause between requests.
     think_us: u64,
-    /// How long their sessions may be silent.
+    /// Session time-out.
     timeout_ms: i32,
-    /// How many requests of one are under way at most.
+    /// Limit on a client's requests in progress.
     pipelined: u64,
-    /// In how many of a thousand moments they lose their connection, fall silent, end the session.
+    /// Steps per thousand at which a client drops its connection, falls silent or ends the session.
     leaves: u64,
     falls_silent: u64,
     closes: u64,
@@ -28,7 +29,7 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// The habits of all clients of a run.
+    /// Draws the behaviour of all clients of a run.
     pub fn draw(random: &mut Random) -> Self {
         Self {
             think_us: *random.pick(&[15_000, 60_000, 200_000]),
@@ -42,69 +43,69 @@ impl Habits {
     }
 }
 
-/// What a client wants to be done.
+/// Action that a client requests.
 #[derive(Debug)]
 pub enum Wish {
-    /// Connect to some machine, and say this.
+    /// Connect to some machine with this request.
     Connect(Connect),
-    /// Ask something.
+    /// Send a request.
     Ask(engine::gateway::coordination::ClientRequest),
-    /// Leave the connection.
+    /// Close the connection.
     Leave,
 }
 
-/// How it is connected.
+/// State of the connection.
 #[derive(Debug)]
 enum Line {
-    /// It is not.
+    /// Not connected.
     Off,
-    /// It has said who it is, at this time.
+    /// Waiting for the session since this time.
     Asking(u64),
-    /// It has its session.
+    /// Connected with a session.
     On,
 }
 
-/// What a client knows of its session.
+/// Client's knowledge of its session.
 #[derive(Debug)]
 struct Own {
     id: SessionId,
     password: [u8; 16],
     timeout_us: u64,
-    /// The last change that an answer has shown.
+    /// Last change that an answer has shown.
     last: i64,
-    /// What it watches.
+    /// Watches that are set.
     watches: BTreeMap<String, BTreeSet<Kind>>,
 }
 
-/// A client.
+/// Client.
 #[derive(Debug)]
 pub struct Guest {
     id: u64,
     habits: Habits,
-    /// Over how many shards the tree is, if it is new.
+    /// Number of shards of the tree, if it is new.
     spread: Spread,
     random: Random,
     line: Line,
     own: Option<Own>,
-    /// What is not answered.
+    /// Unanswered requests.
     open: VecDeque<Request>,
     heard_us: u64,
     asked_us: u64,
-    /// It does nothing before this time.
+    /// Time before which the client does nothing.
     silent_until_us: u64,
     number: u64,
     done: bool,
-    /// What it has seen.
+    /// Observations of the client.
     pub sessions: Vec<Session>,
-    /// How often it has seen what is rare.
+    /// Number of occurrences of rare events, by name.
     pub marks: BTreeMap<&'static str, u64>,
 }
 
-/// How long a client waits for its session before it tries another machine.
+/// Time after which a client without a session tries another machine.
 const CONNECT_US: u64 = 1_500_000;
 
 impl Guest {
-    /// Client number `id`.
+    /// Creates client number `id`.
     pub fn new(seed: u64, id: u64, habits: Habits, spread: Spread) -> Self {
         Self {
             id,
@@ -124,12 +125,12 @@ impl Guest {
         }
     }
 
-    /// Whether it still wants something.
+    /// Whether the client has unfinished work.
     pub fn is_busy(&self) -> bool {
         !self.done
     }
 
-    /// Who it is, as gateways see it.
+    /// Client's identity, as gateways see it.
     pub fn identity() -> Identity {
         Identity { scheme: adt::Blob::from("ip"), id: adt::Blob::from("10.0.1.1") }
     }
@@ -138,8 +139,8 @@ impl Guest {
         *self.marks.entry(kind).or_default() += 1;
     }
 
-    /// What it does now, and after how many microseconds it looks again, if ever. When all is `over`
-    /// it ends what it has begun.
+    /// Actions of the client now, and the microseconds after which it continues, if ever. When the
+    /// run is `over` it finishes what it has begun.
     pub fn go_on(&mut self, now_us: u64, over: bool) -> (Vec<Wish>, Option<u64>) {
         if over {
             self.silent_until_us = 0;
@@ -179,7 +180,7 @@ impl Guest {
         vec![Wish::Connect(Connect { session, password, timeout_ms, seen })]
     }
 
-    /// It leaves its connection, and comes back later.
+    /// Closes the connection, to reconnect later.
     fn leave(&mut self) -> Vec<Wish> {
         self.broken();
         vec![Wish::Leave]
@@ -201,7 +202,7 @@ impl Guest {
         let moment = self.random.below(1000);
         let Habits { leaves, falls_silent, closes, .. } = self.habits;
         if moment < leaves {
-            // Whatever is under way is lost, or comes late.
+            // Requests in progress are lost, or arrive late.
             let mut wishes = self.requests(now_us);
             wishes.extend(self.leave());
             return wishes;
@@ -224,7 +225,7 @@ impl Guest {
         Vec::new()
     }
 
-    /// All is over: the session is ended, or left alone.
+    /// Ends or abandons the session at the end of the run.
     fn finish(&mut self, now_us: u64) -> Vec<Wish> {
         if !self.open.is_empty() {
             return Vec::new();
@@ -236,7 +237,7 @@ impl Guest {
         vec![self.ask(now_us, Request::Close)]
     }
 
-    /// Some requests, unless too many are under way.
+    /// Sends some requests, unless too many are in progress.
     fn requests(&mut self, now_us: u64) -> Vec<Wish> {
         let count = self.random.between(0, self.habits.pipelined);
         let mut wishes = Vec::new();
@@ -269,13 +270,13 @@ impl Guest {
         self.sessions.last_mut()?.connections.last_mut()
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     pub fn broken(&mut self) {
         self.line = Line::Off;
         self.open.clear();
     }
 
-    /// It is told something; what it does at once.
+    /// Handles a message of the server. Returns the immediate actions.
     pub fn said(&mut self, now_us: u64, said: Said) -> Vec<Wish> {
         self.heard_us = now_us;
         match said {
@@ -303,7 +304,7 @@ impl Guest {
                 self.mark("watches_told");
                 let (happened, path) = (happened_of(event.happened), text(&event.path));
                 if let Some(own) = self.own.as_mut().filter(|_| self.spread.is_spread()) {
-                    // Some libraries take the number out of notices as well.
+                    // Some libraries take the number from notifications as well.
                     own.last = zxid.0;
                 }
                 let (time_us, zxid) = (now_us, at.0);
@@ -360,7 +361,8 @@ impl Guest {
         Vec::new()
     }
 
-    /// Each shard of a tree that is spread is asked by itself, so that each answer has a number.
+    /// Restores the watches. Each shard of a tree over several shards is asked separately, so that
+    /// each answer has a number.
     fn watch_again(&mut self, now_us: u64, since: i64, watches: Vec<(String, Kind)>) -> Vec<Wish> {
         let mut parts: Vec<(Place, Vec<(String, Kind)>)> = Vec::new();
         for watch in watches {
@@ -374,7 +376,7 @@ impl Guest {
         parts.map(|(_, watches)| self.ask(now_us, Request::Again(since, watches))).collect()
     }
 
-    /// What a client's library makes of an answer.
+    /// Updates the state of the session with an answer, as a client's library does.
     fn answered(&mut self, request: &Request, zxid: i64, answer: &seen::Answer) {
         let ended = *answer == Err(seen::code::SESSION_EXPIRED);
         if ended || (*request == Request::Close && answer.is_ok()) {
@@ -407,7 +409,7 @@ impl Guest {
         }
     }
 
-    /// Watches for one change end with what is told.
+    /// Removes one-time watches that an event has triggered.
     fn spend(&mut self, happened: seen::Happened, path: &str) {
         let Some(own) = &mut self.own else { return };
         let Some(kinds) = own.watches.get_mut(path) else { return };

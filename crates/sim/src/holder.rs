@@ -1,6 +1,6 @@
-//! One simulated client of locks: it asks for a lock, works under it, and writes to what the lock
-//! guards, with its token; or for a section, in which it writes. Sometimes it stands still for longer
-//! than its lease, goes on although the lock is lost, forgets to give it back, or leaves.
+//! Simulated client of locks: it acquires a lock, works under it, and writes to the data that the
+//! lock guards, with its token; or it writes within a section. Sometimes it pauses for longer than
+//! its lease, continues although the lock is lost, forgets to release it, or disconnects.
 
 mod habits;
 mod open;
@@ -15,43 +15,43 @@ use habits::{lock_name, place};
 use open::{Asks, Open, outcome, words};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a client waits before it sends a request in doubt once more.
+/// Time after which a client resends a request in doubt.
 const RETRY_US: u64 = 50_000;
 
-/// What it does next.
+/// Next step of a client with a lock.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// It works, or stands still.
+    /// Works or pauses for so long.
     Rest(u64),
-    /// Writes, so many without waiting in between.
+    /// Writes so many values without waiting in between.
     Write(u64),
     Read,
     Renew,
     Proclaim,
-    /// Waits until somebody else wants the lock, for so many milliseconds.
+    /// Waits for so many milliseconds until another client wants the lock.
     Listen(u64),
     Release,
     Break,
     Leave,
 }
 
-/// What it is about.
+/// Current activity.
 #[derive(Debug)]
 enum Stage {
     Idle,
-    /// It wants a lock: the act, and the request number if there is one.
+    /// Waits for a lock: the act, and the request number if there is one.
     Asking(usize, Option<u64>),
-    /// It has, or had, a lock.
+    /// Holds a lock, or held one.
     Holding {
         lock: u64,
         token: u64,
-        /// How many tokens it has, and which of them it has come to.
+        /// Number of tokens of the grant, and the current one.
         tokens: u64,
         at: u64,
     },
 }
 
-/// A client.
+/// Client.
 #[derive(Debug)]
 pub struct Holder {
     id: u64,
@@ -60,19 +60,19 @@ pub struct Holder {
     stage: Stage,
     plan: VecDeque<Step>,
     open: VecDeque<Open>,
-    /// It does nothing before this time.
+    /// Time before which the client does nothing.
     rests_until_us: u64,
     numbers: u64,
-    /// By lock, the version of the leader that it was told last.
+    /// Last version of each lock's leader that the client has seen.
     seen: BTreeMap<String, u64>,
-    /// What it has done.
+    /// Acts of the client.
     pub acts: Vec<Act>,
-    /// How often it has seen what is rare.
+    /// Number of occurrences of rare events, by name.
     pub marks: BTreeMap<&'static str, u64>,
 }
 
 impl Holder {
-    /// Client number `id`.
+    /// Creates client number `id`.
     pub fn new(seed: u64, id: u64, habits: Habits) -> Self {
         Self {
             id,
@@ -89,7 +89,7 @@ impl Holder {
         }
     }
 
-    /// Whether it is in the middle of something.
+    /// Whether the client has unfinished work.
     pub fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle) || !self.open.is_empty()
     }
@@ -98,7 +98,8 @@ impl Holder {
         *self.marks.entry(kind).or_default() += 1;
     }
 
-    /// What it does now. When all is `over` it begins nothing new, and waits for no lock.
+    /// Actions of the client now. When the run is `over` it begins nothing new, and waits for no
+    /// lock.
     pub fn go_on(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
         if over {
             self.rests_until_us = 0;
@@ -122,7 +123,7 @@ impl Holder {
                 // The tokens of a block are used one after the other.
                 let next = (at + u64::from(self.random.percent(50))).min(tokens - 1);
                 self.stage = Stage::Holding { lock, token, tokens, at: next };
-                // Sometimes somebody is late who had one of those before.
+                // Sometimes an earlier user of one of those tokens is late.
                 let late = next > 0 && self.random.percent(10);
                 let own = token + if late { self.random.below(next) } else { next };
                 self.step(now_us, lock, token, own)
@@ -130,7 +131,7 @@ impl Holder {
         }
     }
 
-    /// It looks at something, or asks for a lock.
+    /// Begins an observation or an acquisition.
     fn begin(&mut self, now_us: u64) -> Vec<Wish> {
         let lock = self.random.below(self.habits.locks);
         if self.random.percent(30) {
@@ -176,7 +177,7 @@ impl Holder {
         self.ask(act, number)
     }
 
-    /// It asks for something to be written in a section.
+    /// Begins a section that writes.
     fn begin_section(
         &mut self,
         now_us: u64,
@@ -185,7 +186,7 @@ impl Holder {
         number: Option<u64>,
     ) -> Vec<Wish> {
         let value = format!("section.{}.{}", self.id, self.acts.len());
-        // What it is about is where the lock is; a journal may be elsewhere.
+        // The register is on the shard of the lock; a journal may be elsewhere.
         let journal = !self.habits.requires && self.random.percent(50);
         let register = !journal || self.random.percent(50);
         let (lock, place, again) = (lock_name(lock), place(lock, 0), false);
@@ -208,7 +209,7 @@ impl Holder {
         commands.into_iter().map(Wish::Send).collect()
     }
 
-    /// A transaction that goes on as long as the lock is held.
+    /// Begins a transaction that continues as long as the lock is held.
     fn transact(&mut self, act: usize, held: String, writes: Vec<String>) -> Vec<Wish> {
         let commands = [held].into_iter().chain(writes).chain(["txn commit".to_owned()]);
         let unsent: VecDeque<_> = commands.map(|command| words(&command)).collect();
@@ -259,7 +260,7 @@ impl Holder {
                     (true, true) => {
                         ["multi", &section, &set, &push, "exec"].map(str::to_owned).into()
                     }
-                    // Whoever asks for one command is not told the token.
+                    // A section of a single command does not return the token.
                     (true, _) => vec![format!("{section} {set}")],
                     _ => ["multi", &section, &push, "exec"].map(str::to_owned).into(),
                 }
@@ -271,7 +272,7 @@ impl Holder {
         self.send(act, commands)
     }
 
-    /// The next step of whoever has a lock, by the token of the grant and under its own one.
+    /// Next step of the client with a lock, with the token of the grant and the one it uses.
     fn step(&mut self, now_us: u64, lock: u64, token: u64, own: u64) -> Vec<Wish> {
         let name = lock_name(lock);
         match self.plan.pop_front() {
@@ -320,7 +321,7 @@ impl Holder {
         vec![Wish::Sleep(us)]
     }
 
-    /// A value into the register or the journal of a place or both, fenced.
+    /// Writes a value into the register or the journal of a place, or both, fenced.
     fn write(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Wish> {
         let place = place(lock, self.random.below(self.habits.places));
         let (lock, (register_key, journal_key)) = (lock_name(lock), self.habits.keys(&place));
@@ -363,7 +364,7 @@ impl Holder {
         self.send(act, vec![words(&command)])
     }
 
-    /// A reply has come; what it does at once.
+    /// Handles a reply. Returns the immediate actions.
     pub fn reply(&mut self, now_us: u64, reply: &Reply, over: bool) -> Vec<Wish> {
         let Some(open) = self.open.front_mut() else { return Vec::new() };
         if let Some(command) = open.next(reply) {
@@ -388,7 +389,7 @@ impl Holder {
         self.go_on(now_us, over)
     }
 
-    /// What was asked for under a number is asked for once more, and takes effect once.
+    /// Resends a numbered request, which takes effect once.
     fn again(&mut self, now_us: u64) -> Vec<Wish> {
         if let Stage::Asking(act, _) = self.stage
             && let What::Acquire { again, .. }
@@ -421,7 +422,7 @@ impl Holder {
             (What::Listen { .. }, Outcome::Done) => "holders_that_listened",
             (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",
             (What::Section { .. }, Outcome::Fenced) => "sections_fenced",
-            // An attempt before this one may have been granted.
+            // An earlier attempt may have been granted.
             (What::Meet { .. }, Outcome::Granted(_)) => "barriers_passed",
             (
                 What::Acquire { again: true, .. }
@@ -465,7 +466,8 @@ impl Holder {
         }
     }
 
-    /// What it does with a lock; who was granted it under a number that was asked twice renews it first.
+    /// Draws the steps for a granted lock. If the grant's request was sent twice, the client renews
+    /// the lock first.
     fn draw_plan(&mut self, again: bool, elected: bool) -> VecDeque<Step> {
         let Habits { work_us, lease_ms, .. } = self.habits;
         let mut plan = VecDeque::new();
@@ -495,14 +497,15 @@ impl Holder {
         } else {
             plan.push_back(Step::Release);
         }
-        // It is at work still when it has given the lock back, or thinks that it goes on having it.
+        // The client continues to work after releasing the lock, or while it believes that it still
+        // holds it.
         if self.random.percent(10) {
             plan.extend([Step::Rest(work_us), Step::Write(1)]);
         }
         plan
     }
 
-    /// The connection is gone, and with it the answers to whatever was asked.
+    /// Handles the loss of the connection, and with it of all outstanding answers.
     pub fn disconnected(&mut self) {
         self.open.clear();
         let Stage::Asking(act, number) = self.stage else { return };

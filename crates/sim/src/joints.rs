@@ -1,6 +1,6 @@
-//! Where in the logs of several shards each `multi` is that they have carried out together: read from the
-//! bytes on the disk, like the changes of one shard ([`crate::zxids`]). On the way it is found out whether
-//! every one of them was carried out everywhere or nowhere.
+//! Positions of joint `multi`s in the logs of their shards, read from the bytes on the disk, like
+//! the changes of one shard ([`crate::zxids`]). The reader also checks that each of them was
+//! applied everywhere or nowhere.
 
 use crate::errand::as_change;
 use crate::spread::parts;
@@ -12,21 +12,21 @@ use engine::coordination::spread::{Spread, Step};
 use engine::ids::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the logs have of one.
+/// Records of a joint `multi` in the logs.
 #[derive(Debug, Default)]
 struct Joint {
     shards: Vec<ShardId>,
-    /// Where its parts were prepared first, and what is in them.
+    /// First prepare at each shard, and the changes in it.
     prepared: BTreeMap<ShardId, (Zxid, Write)>,
-    /// Where they were carried out, or given up.
+    /// Commit or abort at each shard.
     committed: BTreeMap<ShardId, Zxid>,
     given_up: BTreeMap<ShardId, Zxid>,
-    /// It is some request's.
+    /// Whether it is assigned to a request.
     taken: bool,
 }
 
 impl Joint {
-    /// Whether it is what this request has asked.
+    /// Whether it belongs to this request.
     fn is_of(&self, over: Spread, request: &Request) -> bool {
         let parts = parts(over, request);
         let is_part = |(shard, (_, part)): (&ShardId, &(Vec<usize>, Request))| {
@@ -44,7 +44,7 @@ impl Joint {
 
 type Joints = BTreeMap<(i64, JointId), Joint>;
 
-/// What every shard has, by its changes in their order.
+/// Reads the joint `multi`s from the changes of all shards.
 fn read(changes: &BTreeMap<ShardId, Vec<Logged>>) -> Joints {
     let mut joints = Joints::new();
     for (&shard, changes) in changes {
@@ -69,17 +69,17 @@ fn read(changes: &BTreeMap<ShardId, Vec<Logged>>) -> Joints {
     joints
 }
 
-/// Whether all changes were carried out.
+/// Whether all changes were applied.
 fn is_done(answer: &Answer) -> bool {
     matches!(answer, Ok(Reply::Multi(answers)) if answers.iter().all(Result::is_ok))
 }
 
-/// Notes with every such request where the logs have it. One that was refused stands where the shard that
-/// voted against it was told so. Gives these numbers.
+/// Assigns positions in the logs to all joint requests. A refused request gets the position at
+/// which the shard that voted against it learned the outcome. Returns these positions.
 ///
 /// # Errors
-/// Something was carried out at some shards and not at others, was answered and is not there, or was not
-/// asked for.
+/// If a joint `multi` was applied at some shards only, was answered and is not in the logs, or was
+/// not requested.
 pub fn stamp(
     history: &mut History,
     changes: &BTreeMap<ShardId, Vec<Logged>>,
@@ -104,7 +104,7 @@ pub fn stamp(
     }
 }
 
-/// How many of them there are, as far as their requests were answered or they were carried out.
+/// Number of joint requests that were answered or applied.
 pub fn counts(history: &History) -> [(&'static str, u64); 2] {
     let connections = history.sessions.iter().flat_map(|session| &session.connections);
     let all: Vec<usize> =
@@ -114,7 +114,7 @@ pub fn counts(history: &History) -> [(&'static str, u64); 2] {
     [("multis_over_shards", done), ("multis_over_shards_refused", refused)]
 }
 
-/// Those that were answered are told apart by their numbers, others by what they are.
+/// Answered requests are identified by their numbers, others by their contents.
 fn stamp_session(
     session: &mut Session,
     joints: &mut Joints,
@@ -164,11 +164,11 @@ fn stamp_session(
     Ok(())
 }
 
-/// Where a request that was not answered was given up, if it was: it was not left out.
+/// Position at which an unanswered request was aborted, if it was; it was not skipped then.
 fn given_up(joints: &Joints, session: i64, over: Spread, request: &Request) -> Option<Zxid> {
     let of = (session, JointId::default())..(session + 1, JointId::default());
     let own = joints.range(of).filter(|(_, joint)| joint.is_of(over, request));
-    // A shard that has not prepared it does not know what its session knew.
+    // A shard that has not prepared it does not know the session's last change.
     let at = |joint: &Joint| {
         let given_up = joint.given_up.iter();
         given_up.filter(|(s, _)| joint.prepared.contains_key(s)).map(|(_, zxid)| *zxid).max()
@@ -176,8 +176,8 @@ fn given_up(joints: &Joints, session: i64, over: Spread, request: &Request) -> O
     own.filter(|(_, joint)| !joint.taken).filter_map(|(_, joint)| at(joint)).max()
 }
 
-/// The shard of the change that was refused: those before it are told that they were not, those behind it
-/// that it was not their fault.
+/// Shard of the change that was refused: earlier changes get a rollback result, later ones a result
+/// that blames another change.
 fn voter(over: Spread, request: &Request, answer: &Answer) -> Option<ShardId> {
     let Ok(Reply::Multi(answers)) = answer else { return None };
     let first = answers.iter().position(|answer| *answer != Err(code::OK))?;
@@ -185,7 +185,7 @@ fn voter(over: Spread, request: &Request, answer: &Answer) -> Option<ShardId> {
     parts.into_iter().find(|(_, (places, _))| places.contains(&first)).map(|(shard, _)| shard)
 }
 
-/// A request was refused at this change of this shard.
+/// Position at which a request was refused by this change of this shard.
 fn refused<'a>(
     asked: &mut Asked,
     mut own: impl Iterator<Item = &'a mut Joint>,

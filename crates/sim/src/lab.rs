@@ -1,8 +1,8 @@
-//! A cluster in which nothing goes wrong and every delay is exact: what a protocol costs in messages'
-//! delays, with the product's own gateways, shards and logs.
+//! Cluster without faults and with exact delays: measures the cost of a protocol in message delays,
+//! with the product's own gateways, shards and logs.
 //!
-//! Processors take no time here, so what is measured is the protocol alone: how often something has
-//! to travel before a client has its answer, how much travels, and how much is written.
+//! Processors take no time here, so the measurement is of the protocol alone: the message delays
+//! before a client has its answer, the traffic, and the writes.
 
 use crate::build::Build;
 use crate::machine::Machine;
@@ -19,31 +19,31 @@ use engine::node::Transfer;
 use std::collections::BTreeMap;
 use wire::peer::PeerFormat;
 
-/// How often a worker looks at its timers.
+/// Interval at which a worker checks its timers.
 const TICK_US: u64 = 10_000;
-/// How long a cluster may take to become what was asked for.
+/// Time-out for a cluster to reach the planned state.
 const PATIENCE_US: u64 = 120_000_000;
-/// How often is looked whether it is.
+/// Interval of checks whether it has.
 const LOOK_US: u64 = 100_000;
 
-/// What the lab is to look like.
+/// Layout of the lab.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// By shard, the machines that hold it, from 1 on; the first one leads it. Machines that hold
-    /// nothing have higher numbers than all that do.
+    /// For each shard, the machines that hold it, counted from 1; the first one leads it. Machines
+    /// that hold nothing have higher numbers than all that do.
     pub holders: Vec<Vec<u16>>,
     /// One-way delays in microseconds, from the machine of the row to that of the column.
     pub delays_us: Vec<Vec<u64>>,
-    /// How long a write to a disk takes, in microseconds.
+    /// Duration of a disk write, in microseconds.
     pub disk_us: u64,
-    /// How pipelines keep their order across shards.
+    /// Method that keeps the order of pipelines across shards.
     pub order: Order,
 }
 
-/// What was sent and written.
+/// Messages and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages between machines that somebody's request is the reason of.
+    /// Messages between machines that are caused by a client's request.
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
@@ -61,23 +61,23 @@ enum Event {
     Wake(usize),
 }
 
-/// What a client sees.
+/// Event at a client.
 #[derive(Debug)]
 pub enum Seen {
-    /// A reply.
+    /// Reply.
     Reply(Reply),
-    /// It wanted to be woken.
+    /// Wake-up that the client requested.
     Woken,
 }
 
-/// A cluster with its clients.
+/// Cluster with its clients.
 pub struct Lab {
     plan: Plan,
     now_us: u64,
     sequence: u64,
     queue: BTreeMap<(u64, u64), Event>,
     machines: Vec<Machine>,
-    /// By client, the machine that it is connected to.
+    /// Machine to which each client is connected.
     clients: Vec<usize>,
     format: PeerFormat,
     messages: u64,
@@ -85,10 +85,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts the machines and waits until everybody holds and leads what the plan says.
+    /// Starts the machines and waits until they hold and lead the shards of the plan.
     ///
     /// # Errors
-    /// If the plan is none, or does not come true.
+    /// If the plan is invalid, or is not reached.
     pub fn new(plan: Plan) -> Result<Self, String> {
         let machines = plan.delays_us.len();
         let founders = plan.holders.iter().flatten().copied().max().unwrap_or(0);
@@ -137,7 +137,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Lets the cluster become what the plan says.
+    /// Brings the cluster to the state of the plan.
     fn arrange(&mut self, founders: u16) -> Result<(), String> {
         self.wait_for("leaders", |lab| {
             (0..lab.plan.holders.len()).all(|shard| lab.leader(shard).is_some())
@@ -150,7 +150,7 @@ impl Lab {
             let mut holders: Vec<MachineId> =
                 self.plan.holders[shard].iter().copied().map(MachineId).collect();
             let id = ShardId(shard as u16);
-            // Whoever leads it must not be taken away under it.
+            // The leader must not lose its replica in the change.
             self.wait_for("a lead", |lab| lab.lead_as_planned(shard))?;
             holders.sort_unstable();
             self.change(|map| map.placed(id, &holders))?;
@@ -160,7 +160,7 @@ impl Lab {
         })
     }
 
-    /// Whether a shard is led by whom the plan says; sees to it if not.
+    /// Whether the planned machine leads a shard; asks for the change if not.
     fn lead_as_planned(&mut self, shard: usize) -> bool {
         let wanted = usize::from(self.plan.holders[shard][0]) - 1;
         match self.leader(shard) {
@@ -174,7 +174,7 @@ impl Lab {
         false
     }
 
-    /// Tells the cluster another map, and waits until its machines have it.
+    /// Changes the cluster's map, and waits until its machines have the new one.
     fn change(
         &mut self,
         next: impl Fn(&ShardMap) -> Result<ShardMap, MapError>,
@@ -206,7 +206,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The machine that leads a shard.
+    /// Machine that leads a shard.
     fn leader(&self, shard: usize) -> Option<usize> {
         let id = ShardId(shard as u16);
         self.machines.iter().position(|machine| {
@@ -215,7 +215,7 @@ impl Lab {
         })
     }
 
-    /// Connects a client that is next to a machine, from 1 on; gives its number.
+    /// Connects a client that is next to a machine, counted from 1. Returns its number.
     pub fn connect(&mut self, machine: u16) -> usize {
         let client = self.clients.len();
         self.clients.push(usize::from(machine) - 1);
@@ -223,7 +223,7 @@ impl Lab {
         client
     }
 
-    /// A client sends commands, all at once.
+    /// Sends commands of a client, all at once.
     pub fn send(&mut self, client: usize, commands: Vec<Vec<String>>) {
         let machine = self.clients[client];
         for command in commands {
@@ -231,12 +231,12 @@ impl Lab {
         }
     }
 
-    /// A client wants to be woken later.
+    /// Schedules a wake-up of a client.
     pub fn wake_at(&mut self, client: usize, at_us: u64) {
         self.at(at_us, Event::Wake(client));
     }
 
-    /// What a client sees next, at the latest at `until_us`.
+    /// Next event at a client, at the latest at `until_us`.
     ///
     /// # Errors
     /// If a machine fails.
@@ -268,7 +268,7 @@ impl Lab {
         self.now_us
     }
 
-    /// What was sent and written so far.
+    /// Messages and writes so far.
     pub fn traffic(&self) -> Traffic {
         let ids = (0..self.plan.holders.len() as u16).map(ShardId);
         let length = |id| {
@@ -330,7 +330,7 @@ impl Lab {
                 disk.remove(shard);
                 self.hand_in(machine, Input::Removed(shard));
             }
-            // No client of the coordination service is here.
+            // There are no clients of the coordination service here.
             Sent::Guest(..) | Sent::Transfer(Transfer::GiveUp(_) | Transfer::Close(..)) => {}
             Sent::Worker(..) | Sent::Transfer(_) | Sent::Snapshot(..) => {
                 return Err("a lab has one worker per machine, and no snapshots".to_owned());
@@ -366,7 +366,7 @@ mod tests {
         lab
     }
 
-    /// How long a pipeline takes that sets these keys, in delays.
+    /// Duration of a pipeline that sets these keys, in message delays.
     fn delays(lab: &mut Lab, keys: &[&str]) -> f64 {
         let set = |key: &&str| ["set", key, "x"].map(str::to_owned).to_vec();
         let began_us = lab.now_us();
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(delays(&mut lab, &KEYS[..2]), 7.0);
         let long: Vec<&str> = KEYS.into_iter().cycle().take(32).collect();
         assert_eq!(delays(&mut lab, &long), 37.0);
-        // What follows another one on the same shard is handed on together with it.
+        // Consecutive commands on one shard are handed on together.
         assert_eq!(delays(&mut lab, &["a", "b", "b", "b", "c"]), 8.0);
     }
 

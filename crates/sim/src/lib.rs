@@ -1,9 +1,9 @@
-//! Does it survive? The product's own gateways, shards and replicated logs under virtual time.
+//! Simulator: the product's own gateways, shards and replicated logs under virtual time.
 //!
-//! A run is drawn from one seed: sizes, delays, crashes, disks that lose what was not synced,
-//! clocks that jump, clients that vanish and come back. Two checkers judge what the clients have
-//! seen. The same seed gives the same run, to the last event; a failing seed is repeated with the
-//! command that the report names.
+//! A run is drawn from one seed: sizes, delays, crashes, disks that lose unsynced writes, clocks
+//! that jump, clients that vanish and come back. Two checkers judge the clients' observations. The
+//! same seed gives the same run, to the last event; a failing seed is repeated with the command
+//! that the report names.
 
 mod build;
 mod client;
@@ -38,20 +38,20 @@ use std::collections::BTreeMap;
 use workload::{ACCOUNTS, DEPOSIT, account};
 use world::World;
 
-/// What one seed showed.
+/// Result of one seed.
 #[derive(Debug)]
 pub struct Run {
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// What happened.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// What the checkers say.
+    /// Verdicts of the checkers.
     pub verdicts: Vec<Verdict>,
-    /// Why the seed fails, if it does.
+    /// Reason of the failure, if the seed fails.
     pub failure: Option<String>,
 }
 
-/// Runs one seed. A planted bug that takes pipelines or locks has runs that are about these.
+/// Runs one seed. A planted bug that needs pipelines or locks selects runs that focus on them.
 pub fn run(seed: u64, focus: Focus, plant: Option<Plant>) -> Run {
     let focus = plant.and_then(Plant::focus).unwrap_or(focus);
     let mut outcome = World::new(seed, focus, plant).run();
@@ -82,8 +82,8 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
     Ok(verdicts)
 }
 
-/// A tree at one shard is one history. A tree that is spread has one for each shard, and what holds for a
-/// session at all of them together.
+/// Judges the sessions. A tree at one shard is one history. A tree over several shards has one
+/// history per shard, and the rules for a session hold over all of them together.
 fn judge_sessions(
     sessions: &mut coordination::History,
     over: Spread,
@@ -114,7 +114,7 @@ fn judge_sessions(
     Ok(verdicts)
 }
 
-/// What many seeds showed.
+/// Summary of many seeds.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Number of seeds.
@@ -129,15 +129,15 @@ pub struct Report {
     pub transactions: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// How often what is rare was seen, by name.
+    /// Number of occurrences of rare events, by name.
     pub marks: BTreeMap<&'static str, u64>,
     /// Processor time of all runs, in microseconds, if the caller has measured it.
     pub cpu_us: u64,
     /// Operations that the checkers saw.
     pub operations: u64,
-    /// The seeds that failed.
+    /// Failed seeds.
     pub failed: Vec<u64>,
-    /// The first failing seed and why.
+    /// First failing seed, and the reason.
     pub first_failure: Option<(u64, String)>,
 }
 
@@ -163,7 +163,7 @@ impl Report {
         }
     }
 
-    /// Adds what other seeds, which come after these, have shown.
+    /// Adds the results of other seeds, which come after these.
     pub fn absorb(&mut self, others: Self) {
         self.seeds += others.seeds;
         self.failures += others.failures;
@@ -181,12 +181,12 @@ impl Report {
         self.first_failure = self.first_failure.take().or(others.first_failure);
     }
 
-    /// How many seconds were simulated in one second of a processor.
+    /// Simulated seconds per second of processor time.
     pub fn speed(&self) -> f64 {
         self.simulated_us as f64 / self.cpu_us.max(1) as f64
     }
 
-    /// The report as one JSON document, in the form that scripts rely on.
+    /// Report as one JSON document, in the form that scripts rely on.
     pub fn to_json(&self, focus: Focus, plant: Option<Plant>) -> serde_json::Value {
         let mut document = serde_json::json!({
             "seeds": self.seeds,

@@ -1,4 +1,4 @@
-//! One simulated machine: its workers while it is up, its disk, its clocks.
+//! Simulated machine: its workers while it is up, its disk, its clocks.
 
 use crate::build::Build;
 use crate::disk::{Disk, Lost};
@@ -12,48 +12,48 @@ use std::collections::BTreeMap;
 /// Wall clock at the beginning of a run: 2026-01-01.
 const WALL_US: u64 = 1_767_225_600_000_000;
 
-/// A machine.
+/// Machine.
 #[derive(Default)]
 pub struct Machine {
-    /// Its number.
+    /// Number.
     pub id: MachineId,
-    /// Grows with every start and stop: what was meant for an earlier life does not arrive.
+    /// Grows with every start and stop: messages for an earlier life do not arrive.
     pub epoch: u64,
-    /// What it runs.
+    /// Build that it runs.
     pub build: Build,
-    /// How often it was started.
+    /// Number of starts.
     pub life: u32,
-    /// Nobody while it is down.
+    /// Workers; none while the machine is down.
     pub workers: Vec<Worker>,
-    /// Its disk.
+    /// Disk.
     pub disk: Disk,
-    /// It does nothing before this time.
+    /// Time before which it does nothing.
     pub paused_until_us: u64,
-    /// Since when.
+    /// Beginning of that pause.
     paused_from_us: u64,
-    /// A turn is due, by worker.
+    /// Whether a turn is due, by worker.
     pub turning: Vec<bool>,
-    /// A reminder is due, by worker.
+    /// Whether a timer is due, by worker.
     pub ticking: Vec<bool>,
-    /// When the last message between two workers arrives.
+    /// Arrival of the last message between two workers.
     pub channels: BTreeMap<(u16, u16), u64>,
-    /// How far the wall clock of each worker is off.
+    /// Offset of the wall clock of each worker.
     pub wall_offsets_us: Vec<i64>,
-    /// By how many millionths its clocks are fast, or slow.
+    /// Drift of the clocks, in millionths.
     pub drift_ppm: i64,
-    /// The machine is not there any more; its number is not given again.
+    /// Whether the machine is gone for good; its number is not reused.
     pub is_retired: bool,
-    /// A bit on its disk is not what was written.
+    /// Whether a bit on its disk is flipped.
     pub is_damaged: bool,
-    /// The next fsync fails.
+    /// Whether the next fsync fails.
     pub sync_fails: bool,
-    /// Nothing can be written before this time.
+    /// Time before which the disk is full.
     pub full_until_us: u64,
-    /// For how long its monotonic clock has stood still.
+    /// Time for which the monotonic clock has stood still.
     frozen_us: u64,
-    /// Later than every timestamp that the machine has given.
+    /// Later than every timestamp that the machine has issued.
     floor_us: u64,
-    /// Snapshots that other machines send, as far as they have come.
+    /// Snapshots that other machines are sending, as far as they have arrived.
     pub incoming: BTreeMap<(ShardId, u64), Vec<u8>>,
     waiting_for_disk: Vec<Persist>,
     syncing: Vec<(ShardId, u64)>,
@@ -61,7 +61,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine that was never started.
+    /// Creates a machine that was never started.
     pub fn new(id: MachineId, build: Build, wall_offsets_us: Vec<i64>) -> Self {
         Self { id, build, wall_offsets_us, ..Self::default() }
     }
@@ -71,28 +71,28 @@ impl Machine {
         !self.workers.is_empty()
     }
 
-    /// The clocks of a worker.
+    /// Clocks of a worker.
     pub fn now(&self, now_us: u64, worker: u16) -> Now {
         let offset = self.wall_offsets_us.get(usize::from(worker)).copied().unwrap_or(0);
         let wall_us = (WALL_US + self.passed_us(now_us)).saturating_add_signed(offset);
-        // Where a monotonic clock begins says nothing, and each start is a new beginning.
+        // The origin of a monotonic clock is arbitrary, and each start is a new one.
         let begin_us = u64::from(self.id.0) * 7_000_000 + u64::from(self.life) * 1_000_000;
         let mono_us = begin_us + self.passed_us(now_us + 1 - self.frozen_us);
         Now { wall_us: wall_us.max(self.floor_us), mono_us }
     }
 
-    /// How much time has passed by the machine's own clocks.
+    /// Passed time by the machine's own clocks.
     fn passed_us(&self, us: u64) -> u64 {
         us.saturating_add_signed(us as i64 * self.drift_ppm / 1_000_000)
     }
 
-    /// How far the wall clock of each worker is from true time.
+    /// Deviation of each worker's wall clock from true time.
     pub fn deviations_us(&self, now_us: u64) -> impl Iterator<Item = i64> {
         let drifted_us = self.passed_us(now_us) as i64 - now_us as i64;
         self.wall_offsets_us.iter().map(move |offset_us| offset_us + drifted_us)
     }
 
-    /// It does nothing for a while. `frozen` (a planted bug): its monotonic clock stops as well.
+    /// Pauses the machine. `frozen` (a planted bug): its monotonic clock stops as well.
     pub fn pause(&mut self, now_us: u64, length_us: u64, frozen: bool) {
         if frozen {
             let end_us = (now_us + length_us).max(self.paused_until_us);
@@ -104,19 +104,19 @@ impl Machine {
         self.paused_until_us = self.paused_until_us.max(now_us + length_us);
     }
 
-    /// For how long it has done nothing.
+    /// Time for which it has been paused.
     pub fn paused_for_us(&self, now_us: u64) -> u64 {
         let paused = now_us < self.paused_until_us;
         if paused { now_us - self.paused_from_us } else { 0 }
     }
 
-    /// What the machine does before replies go out: later timestamps are given to what comes after.
+    /// Step before replies go out: later events get later timestamps.
     pub fn publish_clocks(&mut self, worker: u16) {
         let latest = self.workers[usize::from(worker)].node().clock();
         self.floor_us = self.floor_us.max(latest.after_us());
     }
 
-    /// Its workers begin to work.
+    /// Starts its workers.
     pub fn start(&mut self, workers: Vec<Worker>) {
         self.turning = vec![false; workers.len()];
         self.ticking = vec![false; workers.len()];
@@ -126,7 +126,7 @@ impl Machine {
         (0..self.workers.len() as u16).for_each(|worker| self.publish_clocks(worker));
     }
 
-    /// The power fails.
+    /// Simulates a power failure.
     pub fn stop(&mut self, random: &mut Random) -> Lost {
         self.epoch += 1;
         self.sync_fails = false;
@@ -140,7 +140,7 @@ impl Machine {
         self.disk.crash(random)
     }
 
-    /// The machine is gone with its disk.
+    /// Removes the machine with its disk.
     pub fn retire(&mut self) {
         self.is_retired = true;
         self.is_damaged = false;
@@ -156,18 +156,19 @@ impl Machine {
         Ok(sent)
     }
 
-    /// Hands something to the disk.
+    /// Hands a write to the disk.
     pub fn write(&mut self, persist: Persist) {
         self.waiting_for_disk.push(persist);
     }
 
-    /// Whether something of a shard is on its way to the disk.
+    /// Whether a write of a shard is on its way to the disk.
     pub fn is_writing(&self, shard: ShardId) -> bool {
         let waits = self.waiting_for_disk.iter().any(|persist| persist.group == shard);
         waits || self.syncing.iter().any(|(of, _)| *of == shard)
     }
 
-    /// Begins one write and one sync for whatever all shards have by now; tells whether it did.
+    /// Begins one write and one sync of everything that all shards have produced so far. Returns
+    /// whether it did.
     pub fn start_sync(&mut self) -> bool {
         if self.sync_running || self.waiting_for_disk.is_empty() {
             return false;
@@ -180,7 +181,7 @@ impl Machine {
         true
     }
 
-    /// The sync is done; gives what is durable by it.
+    /// Completes the sync. Returns the writes that are durable now.
     pub fn synced(&mut self) -> Vec<(ShardId, u64)> {
         self.disk.sync();
         self.sync_running = false;

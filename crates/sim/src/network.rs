@@ -1,51 +1,51 @@
-//! The connections between machines: in order and without gaps, or broken.
+//! Connections between machines: in order and without gaps, or broken.
 //!
 //! Between two machines there is one connection, as in the product. While a direction is cut,
-//! nothing arrives; what was sent waits, as it would in the buffers of a socket. If it is cut for
-//! longer than the machines wait for a sign of life, or one of them goes down, the connection
-//! breaks, both ends hear of it, and whatever was on its way is gone. So nothing is lost, doubled
-//! or overtaken within one connection, because TCP sees to that; what is lost is lost with a
-//! connection, and what comes twice or too late was sent again on another one.
+//! nothing arrives; sent messages wait, as in the buffers of a socket. If the cut lasts longer than
+//! the machines wait for a heartbeat, or if one of the machines goes down, the connection breaks,
+//! both ends are notified, and messages on their way are lost. Within one connection nothing is
+//! lost, duplicated or reordered, because TCP guarantees that. Messages are lost only with a
+//! connection, and a message that arrives twice or too late was resent on another connection.
 //!
-//! What travels are the bytes that travel between real machines.
+//! The messages are the same bytes as between real machines.
 
 use crate::random::Random;
 use engine::ids::MachineId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a machine waits for a sign of life before it takes a connection for broken.
+/// Silence after which a machine considers a connection broken.
 pub const SILENCE_US: u64 = 1_500_000;
-/// The longest that a message takes once nothing goes wrong any more.
+/// Upper bound on delays once faults are over.
 const CALM_US: u64 = 100_000;
 
-/// So many frames may wait behind a cut before entries of logs are left out. (The product counts
-/// bytes; it takes far more of them than a run has.)
+/// Frames that may wait behind a cut before log entries are dropped. (The product counts bytes; its
+/// limit is far above what a run produces.)
 const WAITING_MAX: usize = 200;
-/// The same for what is on its way over a clogged link: how late it may be.
+/// Lateness of a clogged link beyond which log entries are dropped.
 const LATE_US: u64 = 200_000;
 
-/// From one machine to another.
+/// Sender and receiver.
 pub type Way = (MachineId, MachineId);
 
-/// A message between machines.
+/// Message between machines.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// As it travels.
+    /// Encoded bytes.
     pub bytes: Vec<u8>,
-    /// It brings entries of a log, which are left out when too much waits for the other machine.
+    /// Whether it carries log entries, which are dropped when too much waits for the other machine.
     pub has_entries: bool,
 }
 
-/// What becomes of a frame.
+/// Fate of a frame.
 #[derive(Debug)]
 pub enum Sending {
-    /// It arrives at this time.
+    /// Arrives at this time.
     Arrives(u64, Frame),
-    /// It waits behind a cut.
+    /// Waits behind a cut.
     Waits,
-    /// The connection is lost.
+    /// Lost with the connection.
     Lost,
-    /// Too much is waiting for the other machine already.
+    /// Dropped, because too much is waiting for the other machine.
     LeftOut,
 }
 
@@ -53,12 +53,12 @@ pub enum Sending {
 #[derive(Debug, Default)]
 struct Direction {
     last_us: u64,
-    /// Since when nothing arrives.
+    /// Beginning of the cut, if the direction is cut.
     cut_us: Option<u64>,
     waiting: VecDeque<Frame>,
-    /// The usual delay of this direction.
+    /// Usual delay of this direction.
     delay_us: u64,
-    /// Until when everything takes long, and how long.
+    /// End of a clog, and the delay during it.
     clog: Option<(u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ struct Direction {
 #[derive(Debug)]
 pub struct Network {
     delay_us: u64,
-    /// No message takes longer, unless its direction is clogged or cut.
+    /// Upper bound on delays, unless a direction is clogged or cut.
     late_us: u64,
     uneven: bool,
     random: Random,
@@ -80,11 +80,11 @@ fn pair(a: MachineId, b: MachineId) -> Way {
 }
 
 impl Network {
-    /// Connections with this delay, one way; if they are `uneven`, each has one of its own, up to
-    /// ten times as long.
+    /// Creates connections with this one-way delay; if they are `uneven`, each direction has its
+    /// own delay, up to ten times as long.
     pub fn new(seed: u64, delay_us: u64, uneven: bool) -> Self {
         let random = Random::new(seed, "links");
-        // Later than that would be silence.
+        // A longer delay would count as silence.
         let late_us = SILENCE_US / 3 * 2;
         let (directions, pairs) = Default::default();
         Self { delay_us, late_us, uneven, random, directions, pairs }
@@ -98,14 +98,14 @@ impl Network {
         })
     }
 
-    /// From now on messages arrive in time for what the machines promise: an election needs two
-    /// round trips within a time-out. Because nothing overtakes, one message that takes a second
+    /// Bounds delays from now on, as the machines' guarantees require: an election needs two round
+    /// trips within a time-out. Because messages are not reordered, one message that takes a second
     /// delays all that are sent within that second.
     pub fn calm_down(&mut self) {
         self.late_us = CALM_US;
     }
 
-    /// What becomes of a frame that is sent now on this generation of a connection.
+    /// Sends a frame on this generation of a connection, and returns its fate.
     pub fn send(&mut self, now_us: u64, way: Way, generation: u64, frame: Frame) -> Sending {
         if !self.is_current(way, generation) {
             return Sending::Lost;
@@ -132,17 +132,17 @@ impl Network {
         Sending::Arrives(time, frame)
     }
 
-    /// For a while every message in this direction takes so long.
+    /// Delays every message in this direction for a while.
     pub fn clog(&mut self, way: Way, until_us: u64, delay_us: u64) {
         self.direction(way).clog = Some((until_us, delay_us));
     }
 
-    /// Whether what was sent on this generation of a connection arrives.
+    /// Whether frames of this generation of a connection still arrive.
     pub fn is_current(&self, way: Way, generation: u64) -> bool {
         self.pairs.get(&pair(way.0, way.1)) == Some(&(generation, true))
     }
 
-    /// Connects two machines that are not connected; gives the generation of the connection.
+    /// Connects two machines that are not connected. Returns the generation of the connection.
     pub fn connect(&mut self, a: MachineId, b: MachineId) -> Option<u64> {
         if self.is_cut((a, b)) || self.is_cut((b, a)) {
             return None;
@@ -155,7 +155,7 @@ impl Network {
         Some(*generation)
     }
 
-    /// Breaks the connection of two machines; tells whether there was one.
+    /// Breaks the connection of two machines. Returns whether there was one.
     pub fn disconnect(&mut self, a: MachineId, b: MachineId) -> bool {
         for way in [(a, b), (b, a)] {
             if let Some(direction) = self.directions.get_mut(&way) {
@@ -170,12 +170,13 @@ impl Network {
         self.directions.get(&way).is_some_and(|direction| direction.cut_us.is_some())
     }
 
-    /// From now on nothing arrives in this direction.
+    /// Cuts this direction: nothing arrives from now on.
     pub fn cut(&mut self, now_us: u64, way: Way) {
         self.direction(way).cut_us.get_or_insert(now_us);
     }
 
-    /// The direction works again; gives what has waited, and the generation of the connection.
+    /// Ends the cut of this direction. Returns the waiting frames, and the generation of the
+    /// connection.
     pub fn mend(&mut self, way: Way) -> (u64, VecDeque<Frame>) {
         let generation =
             self.pairs.get(&pair(way.0, way.1)).map_or(0, |(generation, _)| *generation);
@@ -184,7 +185,7 @@ impl Network {
         (generation, std::mem::take(&mut direction.waiting))
     }
 
-    /// Connections on which one end has heard nothing for so long.
+    /// Connections on which one end has received nothing for so long.
     pub fn silent(&self, now_us: u64, silence_us: u64) -> Vec<Way> {
         let silent = self.directions.iter().filter(|(way, direction)| {
             let up = self.pairs.get(&pair(way.0, way.1)).is_some_and(|(_, up)| *up);

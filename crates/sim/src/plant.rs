@@ -1,6 +1,7 @@
-//! Planted bugs: each breaks one promise that the product relies on. The checkers must notice. Mostly
-//! that is done from outside, by doing to a message, a disk or a start what a bug in that mechanism would
-//! do; rules of the order of pipelines are broken by the shards themselves, which are told to.
+//! Planted bugs: each breaks one guarantee that the product relies on, and the checkers must detect
+//! it. Most bugs are simulated from outside, by changing a message, a disk or a start as a bug in
+//! that mechanism would. Rules of the order of pipelines are broken by the shards themselves, on
+//! request.
 
 use crate::build::Build;
 use crate::swarm::{Fault, Focus};
@@ -16,7 +17,7 @@ use engine::shard::Rule;
 use raft::eraftpb::{Message, MessageType};
 use std::sync::Arc;
 
-/// A planted bug.
+/// Planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plant {
     /// Writes are answered before they are on disk.
@@ -31,11 +32,11 @@ pub enum Plant {
     DroppedGuard,
     /// Locks are released as soon as they are granted.
     EarlyRelease,
-    /// Values read from several shards are taken for a snapshot whatever their times are.
+    /// Values read from several shards are taken for a snapshot whatever their timestamps.
     MixedSnapshot,
-    /// Transactions that a crash has left open are not settled.
+    /// Transactions that a crash has left open are not recovered.
     NoResolve,
-    /// Wound hints get lost, so that deadlocks stay.
+    /// Wounds get lost, so that deadlocks stay.
     LostWound,
     /// A message to a shard arrives twice.
     DuplicateMessage,
@@ -43,86 +44,92 @@ pub enum Plant {
     LostRelease,
     /// A transaction does not see its own writes.
     LostOwnWrites,
-    /// A shard goes on before all shards stand still for a backup, and nobody asks whether it did.
+    /// A shard continues before all shards stand still for a backup, and the check for that is
+    /// skipped.
     TornCut,
-    /// Pipelines go out as if nobody had promised an order across shards.
+    /// Pipelines are dispatched without an order across shards.
     LooseOrder,
-    /// With locks: tokens are shown and nobody looks at them, as if writes came without.
+    /// With locks: tokens are issued and not checked, as if writes came without.
     UnfencedWrites,
-    /// With locks: the largest tokens that were seen are lost with the log before a snapshot.
+    /// With locks: the largest tokens seen are lost with the log before a snapshot.
     ForgottenTokens,
     /// With locks: leases end after a quarter of their time.
     EarlyLeaseEnd,
-    /// With locks: whoever observes an election is told again what it has seen.
+    /// With locks: observers of an election receive the same state twice.
     RepeatedLeader,
-    /// With locks: those who come to a barrier go on without the others.
+    /// With locks: parties at a barrier proceed without the others.
     ShortBarrier,
-    /// With locks: what a server keeps for its clients has a small part of the lease that the server knows.
+    /// With locks: a lock that a server keeps for its clients has a small part of the lease that
+    /// the server assumes.
     ShortKeep,
-    /// With locks: grants have the tokens of others.
+    /// With locks: grants repeat tokens of other grants.
     RepeatedToken,
-    /// In a cluster: leases are counted on a clock that stands still while the machine does.
+    /// In a cluster: leases are measured by a clock that stops while the machine is paused.
     FrozenClock,
-    /// In a cluster: a snapshot that another machine has sent counts before it is on disk.
+    /// In a cluster: a snapshot from another machine counts as stored before it is on disk.
     LostSnapshot,
-    /// In a cluster: whoever asks what became of a transaction is told that it was never prepared.
+    /// In a cluster: a participant is told that a transaction was never prepared.
     WrongFate,
-    /// In a cluster: a machine is started again with the map that the cluster was founded with.
+    /// In a cluster: a machine restarts with the map that the cluster was founded with.
     ForgottenMap,
-    /// In a cluster: a machine whose disk is lost comes back under its number.
+    /// In a cluster: a machine whose disk is lost returns under its number.
     ReusedNumber,
-    /// In a cluster: a newcomer says that it has caught up, and goes on to acknowledge what it lacks.
+    /// In a cluster: a new replica claims to have caught up, and acknowledges entries that it
+    /// lacks.
     EarlyVoter,
     /// In a cluster: a clock is slower than leases allow for.
     SlowClock,
-    /// In a cluster: a connection loses a message now and then and goes on.
+    /// In a cluster: a connection loses a message now and then and continues.
     LostFrame,
-    /// In a cluster: nobody keeps what a leader has asked to be promised.
+    /// In a cluster: followers break the promises that a leader has asked for.
     BrokenPromise,
-    /// In a cluster: a newer build writes what an older one does not understand.
+    /// In a cluster: a newer build writes a format that an older one does not understand.
     EarlyLevel,
-    /// In a cluster with sessions: what is watched is told after an answer that shows it.
+    /// In a cluster with sessions: a notification is sent after an answer that shows its change.
     WatchAfterAnswer,
-    /// In a cluster with sessions: a watch is not set now and then.
+    /// In a cluster with sessions: now and then a watch is not set.
     LostWatch,
-    /// In a cluster with sessions: what has happened while a client was away is not told to it.
+    /// In a cluster with sessions: changes during a client's absence are not notified.
     MissedChange,
-    /// In a cluster with sessions: an ephemeral node is created as one that stays, now and then.
+    /// In a cluster with sessions: now and then an ephemeral node is created as a persistent one.
     KeptEphemeral,
-    /// In a cluster with sessions: sequential nodes are given numbers again.
+    /// In a cluster with sessions: sequential nodes get numbers again.
     ReusedSequence,
     /// In a cluster with sessions: sessions end after a quarter of their time.
     EarlyExpiry,
-    /// In a cluster with sessions: a gateway goes on writing for a session that is elsewhere by now.
+    /// In a cluster with sessions: a gateway continues to write for a session that has moved.
     MovedSession,
-    /// In a tree that is spread: a session ends although other shards still show its nodes.
+    /// In a tree over several shards: a session ends although other shards still show its nodes.
     HalfAnEnd,
-    /// In a tree that is spread: a change has any number, whatever its session knows.
+    /// In a tree over several shards: a change gets a number regardless of what its session has
+    /// seen.
     ForgottenNumber,
-    /// In a tree that is spread: what is sent ahead holds what it is about as if it only looked at it.
+    /// In a tree over several shards: requests sent ahead lock their branches in shared mode.
     SharedBranches,
-    /// In a tree that is spread: nobody waits for what is sent ahead.
+    /// In a tree over several shards: other requests do not wait for requests sent ahead.
     PassingRequests,
-    /// In a tree that is spread: one of the shards of a `multi` is told that it has no effect.
+    /// In a tree over several shards: one of the shards of a `multi` is told that it has no effect.
     TornMulti,
-    /// In a tree that is spread: nobody waits for what a `multi` has prepared.
+    /// In a tree over several shards: other requests do not wait for a prepared `multi`.
     PassedMultis,
-    /// In a tree that is spread: nobody finds out what becomes of a `multi` whose gateway is lost.
+    /// In a tree over several shards: the outcome of a `multi` whose gateway is lost is not
+    /// recovered.
     ForgottenMulti,
-    /// In a cluster with pipelines: clocks do not go up to the places that they have given.
+    /// In a cluster with pipelines: clocks do not advance to the places that they have issued.
     StandingClock,
-    /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
+    /// In a cluster with pipelines: entries that are not durable yet are not waited for, however
+    /// low their proposal.
     UndurableIgnored,
-    /// In a cluster with pipelines: proposals are told before they are durable.
+    /// In a cluster with pipelines: proposals are sent before they are durable.
     EarlyProposal,
-    /// In a cluster with pipelines: that something is refused is kept in memory only.
+    /// In a cluster with pipelines: refusals are kept in memory only.
     ForgottenRefusal,
-    /// In a cluster with pipelines: what was answered before counts for nothing.
+    /// In a cluster with pipelines: earlier answers are ignored.
     DroppedFloor,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Self; 50] = [
         Self::EarlyReply,
         Self::LostEntry,
@@ -176,7 +183,7 @@ impl Plant {
         Self::DroppedFloor,
     ];
 
-    /// Name for the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::EarlyReply => "early-reply",
@@ -232,17 +239,17 @@ impl Plant {
         }
     }
 
-    /// Whether it takes several machines to notice.
+    /// Whether only several machines can show it.
     pub fn needs_cluster(self) -> bool {
         self >= Self::FrozenClock
     }
 
-    /// Whether it takes clients of the coordination service to notice.
+    /// Whether only clients of the coordination service can show it.
     pub fn needs_sessions(self) -> bool {
         (Self::WatchAfterAnswer..=Self::MovedSession).contains(&self)
     }
 
-    /// What runs are about that can notice it, if it takes such.
+    /// Focus of runs that can show it, if it needs one.
     pub fn focus(self) -> Option<Focus> {
         if self >= Self::StandingClock {
             return Some(Focus::Pipelines);
@@ -254,9 +261,9 @@ impl Plant {
         of_locks.then_some(Focus::Locks)
     }
 
-    /// What has to happen often for it to show, if it is rare in other runs: what is wrong with a cut
-    /// shows in one that is made, what is wrong with a clock where it stands still and something is led,
-    /// and what counts too early where it gets lost.
+    /// Faults that must be frequent for the bug to show: a bug of cuts shows when a cut is made, a
+    /// bug of clocks when a clock stops on a leader, and a premature acknowledgement when data get
+    /// lost.
     pub fn shows_under(self) -> &'static [(Fault, u64)] {
         match self {
             Self::TornCut => &[(Fault::Backup, 40)],
@@ -268,7 +275,7 @@ impl Plant {
         }
     }
 
-    /// The rule of the order of pipelines that is broken, if it is one that shards see to.
+    /// Rule of the order of pipelines that shards break, if it is such a bug.
     pub fn rule(self) -> Option<Rule> {
         match self {
             Self::StandingClock => Some(Rule::ClocksFollow),
@@ -281,12 +288,12 @@ impl Plant {
         }
     }
 
-    /// The bug called `name`.
+    /// Bug with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// What becomes of a request on its way to a shard: the requests that arrive.
+    /// Requests that arrive when a shard is sent this one.
     pub fn requests(self, mut request: Request, shard: u16) -> Vec<Request> {
         if self == Self::ShortKeep
             && let Body::Await { apply, .. } | Body::Apply(apply) = &mut request.body
@@ -363,7 +370,7 @@ impl Plant {
         vec![request]
     }
 
-    /// What becomes of a client's command.
+    /// Changes a client's command.
     pub fn command(self, words: &mut [String]) {
         if self == Self::EarlyLeaseEnd
             && words[0] == "lock.acquire"
@@ -377,7 +384,7 @@ impl Plant {
         }
     }
 
-    /// What becomes of a snapshot that is read back.
+    /// Changes a snapshot that is read back.
     pub fn snapshot(self, parts: &mut [SnapshotPart]) {
         for part in parts {
             if let (Self::ForgottenTokens, SnapshotPart::Fence { token, .. }) = (self, part) {
@@ -386,7 +393,7 @@ impl Plant {
         }
     }
 
-    /// What becomes of a request about the coordination service, which is the `nth`.
+    /// Changes the `nth` request to the coordination service.
     fn coordinates(self, ask: &mut Ask, nth: u64) {
         match (self, ask) {
             (Self::LostWatch, Ask::Of(_, OfSession::Read { watch, .. })) => {
@@ -419,7 +426,7 @@ impl Plant {
         }
     }
 
-    /// What becomes of a parcel for another machine, if it goes out.
+    /// Changes a parcel for another machine; none if it is dropped.
     pub fn parcel(self, parcel: &mut Parcel, node: &Node<Build>) -> Option<()> {
         match (self, parcel) {
             (Self::EarlyVoter, Parcel::Raft { shard, message }) => {
@@ -437,7 +444,7 @@ impl Plant {
         Some(())
     }
 
-    /// What becomes of an answer on its way to a gateway, if it arrives.
+    /// Changes an answer on its way to a gateway; none if it is lost.
     pub fn response(self, mut response: Response) -> Option<Response> {
         match (self, &mut response.answer) {
             (Self::MixedSnapshot, Answer::Snapshot { since, until, .. }) => {
@@ -464,10 +471,10 @@ impl Plant {
     }
 }
 
-/// Tokens of locks are larger, and other numbers of a run are not.
+/// Tokens of locks are larger than this, and other numbers of a run are not.
 const TOKENS: i64 = 1 << 24;
 
-/// Shortens the lease of a server that keeps a lock: clients do not ask for one when they renew theirs.
+/// Shortens the lease of a server that keeps a lock: clients send no lease when they renew theirs.
 fn shorten(op: &mut Op) {
     match op {
         Op::Lock(adt::lock::Op::Acquire(grant)) if grant.owner.starts_with(b"near ") => {
@@ -478,7 +485,7 @@ fn shorten(op: &mut Op) {
     }
 }
 
-/// Says that what was offered is there.
+/// Acknowledges the entries that were offered.
 fn acknowledge(message: &mut Message) {
     if message.reject {
         message.reject = false;
@@ -486,8 +493,7 @@ fn acknowledge(message: &mut Message) {
     }
 }
 
-/// A leader's question names no time that is to be promised, and its answer is that to the question as
-/// it was.
+/// Removes the promise from a leader's question, and answers as if the question had asked for it.
 fn ask_for_nothing(message: &mut Message) {
     let context = &message.context;
     message.context = match (message.get_msg_type(), context.len()) {
@@ -497,7 +503,7 @@ fn ask_for_nothing(message: &mut Message) {
     };
 }
 
-/// Whether a shard says that it has not stood still.
+/// Whether a shard reports that it has not stood still.
 fn is_no_cut(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(error) if error.code() == "NOCUT")
 }

@@ -1,8 +1,8 @@
-//! Where in the log each transaction is: read from the bytes on the disk, not asked of the server.
+//! Positions of transactions in the log, read from the bytes on the disk without asking the server.
 //!
-//! Every writing transaction writes at least one value that nobody else writes, so a log record
-//! tells which transaction it belongs to. Commit timestamps are those of the records, or of the
-//! outcomes for transactions over several shards.
+//! Every writing transaction writes at least one unique value, so a log record identifies its
+//! transaction. Commit timestamps are those of the records, or of the outcomes for transactions
+//! over several shards.
 
 use crate::build::Build;
 use crate::disk::Disk;
@@ -13,18 +13,18 @@ use engine::ids::{KeyedOp, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A place in commit order.
+/// Position in commit order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     ts: u64,
     /// Orders equal timestamps.
     tie: Option<u64>,
-    /// The record took effect only if its guards held. The log alone does not tell; whoever was answered, or
-    /// has seen what it wrote, does.
+    /// Whether the record took effect only if its guards held. The log alone does not show that; an
+    /// answer, or a read of the written value, does.
     guarded: bool,
 }
 
-/// Position of every unique value that is in the log and took effect.
+/// Positions of all unique values that are in the log and took effect.
 fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
     let mut values: BTreeMap<Vec<u8>, Position> = BTreeMap::new();
     let mut prepared: BTreeMap<TxnId, Vec<Vec<u8>>> = BTreeMap::new();
@@ -42,9 +42,9 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
             let ts = spacing.ts_of(first, index).0;
             match record {
                 LogRecord::Apply(apply) => {
-                    // Commands of a pipeline may be in one record.
+                    // Commands of a pipeline may share a record.
                     for (tie, value) in (0..).zip(unique_values(&apply.ops)) {
-                        // A retry of a numbered request is in the log again and does nothing.
+                        // A retry of a numbered request is in the log again and has no effect.
                         values.entry(value).or_insert(Position {
                             ts,
                             tie: Some(tie),
@@ -88,8 +88,8 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
             }
         }
     }
-    // Transactions with equal timestamps take effect in the order of their ids, which is the
-    // order of this map. What one of them shares with a single record commutes with that.
+    // Transactions with equal timestamps take effect in the order of their ids, which is the order
+    // of this map. A transaction that shares its timestamp with a single record commutes with it.
     for (tie, (txn, written)) in (1 << 32..).zip(prepared) {
         let Some(ts) = outcomes.get(&txn) else { continue };
         for value in written {
@@ -99,7 +99,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
     Ok(values)
 }
 
-/// The values in operations that look like those of the workload.
+/// Values in operations that look like those of the workload.
 fn unique_values(ops: &[KeyedOp]) -> Vec<Vec<u8>> {
     let mut words = ArgBuf::new();
     let mut values = Vec::new();
@@ -118,7 +118,7 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
     writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
 }
 
-/// Gives every completion (and every open transaction) the position that the log has for it.
+/// Gives every completion (and every open transaction) its position in the log.
 pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
     let mut positions = positions(disk)?;
     let replies = events.iter().flat_map(|event| &event.replies).flatten();

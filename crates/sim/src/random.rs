@@ -1,12 +1,12 @@
-//! Random numbers from a seed, one stream per purpose, so that a draw more in one place does not
-//! shift all the others.
+//! Random numbers from a seed. Each purpose has its own stream, so that an additional draw in one
+//! place does not shift all others.
 
-/// A stream of random numbers (SplitMix64).
+/// Stream of random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream for `purpose` under `seed`.
+    /// Stream for `purpose` under `seed`.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mut stream = Self(seed ^ 0xc1a2_e700_0000_0000);
         for byte in purpose.bytes() {
@@ -24,12 +24,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -39,7 +39,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A delay with a long tail: mostly near `low`, now and then up to a hundred times as long.
+    /// Delay with a long tail: mostly near `low`, now and then up to a hundred times as long.
     pub fn tail(&mut self, low: u64) -> u64 {
         let spread = self.between(0, low);
         match self.below(100) {
@@ -49,7 +49,7 @@ impl Random {
         }
     }
 
-    /// One of the items.
+    /// Random item.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }

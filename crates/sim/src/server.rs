@@ -1,4 +1,4 @@
-//! One machine's workers under virtual time, with their gateways and replicas.
+//! Workers of one machine in virtual time, with their gateways and replicas.
 
 use crate::build::Build;
 use crate::disk::Disk;
@@ -25,34 +25,34 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::peer::PeerFormat;
 use wire::snapshot::SnapshotFormat;
 
-/// How long requests wait for a leader, which takes as long now and then as an election.
+/// Time for which requests wait for a leader; an election occasionally takes as long.
 const LEADER_WAIT_US: u64 = 2_000_000;
 
 /// Sizes of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Machines at the beginning. Those that found the cluster hold a replica of every shard then.
+    /// Machines at the beginning. The founders hold a replica of every shard then.
     pub machines: u16,
-    /// How many of them, the first ones, found the cluster.
+    /// Number of founders, which are the first machines.
     pub founders: u16,
-    /// Whether it is a cluster, be it of one founder, and not a server that is alone for ever.
+    /// Whether it is a cluster, be it of one founder, and not a permanently single server.
     pub clustered: bool,
     /// Workers of each machine, each with a gateway.
     pub workers: u16,
     /// Shards; shard s is on worker s modulo workers.
     pub shards: u16,
-    /// Which parts of the concurrency control are on.
+    /// Enabled parts of the concurrency control.
     pub concurrency: Concurrency,
-    /// What the build understood that founded the cluster.
+    /// Level of the build that founded the cluster.
     pub level: Level,
-    /// How pipelines keep their order across shards.
+    /// Method that keeps the order of pipelines across shards.
     pub order: Order,
-    /// Over how many shards the tree of the coordination service is spread.
+    /// Number of shards over which the tree of the coordination service is spread.
     pub tree: u16,
 }
 
 impl Shape {
-    /// Whether there is more than one machine, or may be one day.
+    /// Whether there is more than one machine, or may be later.
     pub fn is_cluster(&self) -> bool {
         self.clustered
     }
@@ -65,14 +65,14 @@ impl Shape {
         })
     }
 
-    /// The map that the cluster is founded with.
+    /// Map that the cluster is founded with.
     pub fn founded(&self) -> ShardMap {
         let machines = (1..=self.founders).map(MachineId);
         let machines = machines.map(|machine| (machine, address(machine)));
         ShardMap { level: self.level, ..ShardMap::founded(machines.collect(), self.shards) }
     }
 
-    /// The map that a machine begins with at its first start.
+    /// Map of a machine at its first start.
     fn first_map(&self, own: MachineId) -> Option<ShardMap> {
         (self.is_cluster() && own.0 <= self.founders).then(|| self.founded())
     }
@@ -86,53 +86,55 @@ impl Shape {
     }
 }
 
-/// Where a machine is said to listen for the others.
+/// Address of a machine in the map.
 pub fn address(machine: MachineId) -> String {
     format!("10.0.0.{}:7001", machine.0)
 }
 
-/// Something that arrives at a worker.
+/// Input of a worker.
 #[derive(Debug)]
 pub enum Input {
     /// A client has connected.
     Open(u64),
-    /// A client's command.
+    /// Command of a client.
     Command(u64, Vec<String>),
     /// A client's connection is gone.
     Close(u64),
-    /// A client of the coordination service does something.
+    /// Act of a client of the coordination service.
     Guest(u64, Visit),
-    /// From another worker, of this machine or another one.
+    /// Message from another worker, of this machine or another one.
     Parcel(MachineId, Box<Parcel>),
-    /// From the gateway of another worker of this machine, about locks that are kept for clients.
+    /// Message from the gateway of another worker of this machine, about locks that are kept for
+    /// clients.
     Near(GatewayId, NearWord),
     /// A batch is durable.
     Persisted(ShardId, u64),
-    /// What was read of a snapshot: of which one, for whom, from where on, and what.
+    /// Piece of a snapshot that was read: shard, receiver and snapshot, offset, bytes and whether
+    /// they are the last.
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
-    /// A piece of a snapshot of another machine, of this number, is written.
+    /// A piece of the numbered snapshot of another machine is written.
     SnapshotWritten((ShardId, u64)),
-    /// What a new shard begins with, from the worker that has the shard it comes from.
+    /// Initial state of a new shard, from the worker of the shard that was split.
     Seed(Box<Seed>),
-    /// An operator hands the lead of a shard over to a machine.
+    /// Operator's command to hand the leadership of a shard over to a machine.
     HandOver(ShardId, MachineId),
-    /// The machine hands all leads over and stands back, or ends that.
+    /// Operator's command to hand over all leaderships and accept none, or to end that.
     StandBack(bool),
-    /// Replicated logs count time in ticks of so many microseconds.
+    /// Length of a tick of replicated logs in microseconds.
     Tick(u64),
-    /// An operator's command.
+    /// Operator's command.
     Operate(Vec<String>),
-    /// The files of a shard that was held here are removed.
+    /// The files of a shard that has left this machine are removed.
     Removed(ShardId),
-    /// Another machine is connected: generation of the connection, and what its build understands.
+    /// Another machine is connected: generation of the connection, and level of its build.
     Connected(MachineId, u64, Level),
     /// The connection to another machine is lost.
     Lost(MachineId),
-    /// Another machine was not heard of for so many microseconds.
+    /// Another machine has been silent for so many microseconds.
     Silent(MachineId, u64),
 }
 
-/// Something that a worker sends.
+/// Output of a worker.
 #[derive(Debug)]
 pub enum Sent {
     /// To another worker of the machine.
@@ -143,17 +145,17 @@ pub enum Sent {
     Client(u64, Reply),
     /// To a client of the coordination service.
     Guest(u64, Said),
-    /// To the disk.
+    /// Write to the disk.
     Disk(Persist),
-    /// Something to be done with the disk for another machine.
+    /// Disk operation for another machine.
     Transfer(Transfer),
-    /// A complete snapshot of a shard, up to a log index.
+    /// Complete snapshot of a shard, up to a log index.
     Snapshot(ShardId, u64, Vec<u8>),
-    /// A shard map to be kept, which is done at once.
+    /// Shard map to be stored, which is done at once.
     Map(Box<ShardMap>),
 }
 
-/// A snapshot on its way out of a shard.
+/// Snapshot that a shard is producing.
 #[derive(Debug)]
 struct Snapshotting {
     shard: ShardId,
@@ -161,10 +163,10 @@ struct Snapshotting {
     bytes: Vec<u8>,
 }
 
-/// Number of the client that is the operator.
+/// Client number of the operator.
 const OPERATOR: u64 = u64::MAX - 1;
 
-/// One worker.
+/// Worker.
 pub struct Worker {
     id: GatewayId,
     gateway: Gateway,
@@ -174,29 +176,28 @@ pub struct Worker {
     /// Clients of the coordination service.
     visits: Visits,
     snapshotting: Option<Snapshotting>,
-    /// Its number, of how many.
+    /// Number of the worker, and number of all workers.
     index: u16,
     workers: u16,
-    /// The connections that this worker knows of.
+    /// Connections that this worker knows.
     generations: BTreeMap<MachineId, u64>,
     plant: Option<Plant>,
-    /// How many inputs it has taken.
+    /// Number of inputs taken.
     taken: u64,
-    /// After how many of them commands are looked at, whether more are there or not.
+    /// Number of inputs after which commands are processed even if more are waiting.
     together: u64,
     build: Build,
     format: PeerFormat,
-    /// How often something rare was seen here.
+    /// Number of occurrences of rare events.
     marks: BTreeMap<&'static str, u64>,
-    /// How many were told of a release before it was durable.
+    /// Number of clients that learned of a release before it was durable.
     told_early: u64,
-    /// What has arrived and is not taken in yet.
+    /// Inputs that have arrived and are not processed yet.
     pub inbox: VecDeque<Input>,
 }
 
-/// Starts the `life`-th life of a machine, which runs this build, from what is on its disk. A machine
-/// that is alone settles its open transactions at once; its disk takes part in that, so it is synced by
-/// it.
+/// Starts the `life`-th life of a machine with this build, from its disk. A single machine settles
+/// its open transactions at once, which writes to its disk and syncs it.
 pub fn start(
     shape: Shape,
     (machine, life, build): (MachineId, u32, Build),
@@ -304,7 +305,7 @@ fn settle(replicas: &mut [Replica<Build>], disk: &mut Disk, now: Now) -> Result<
     Ok(())
 }
 
-/// The parts of a snapshot.
+/// Decodes the parts of a snapshot.
 pub fn decode_snapshot(mut bytes: &[u8]) -> Result<Vec<SnapshotPart>, String> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
@@ -341,25 +342,25 @@ fn gateway_config(
     }
 }
 
-/// The user that every simulated client is.
+/// User of all simulated clients.
 fn everything() -> gateway::UserConfig {
     let rules = ["on", "nopass", "~*", "&*", "+@all"].map(str::to_owned).to_vec();
     gateway::UserConfig { name: "default".to_owned(), rules, verifier: None }
 }
 
 impl Worker {
-    /// From now on, commands that are there together are looked at together.
+    /// Processes waiting commands together from now on.
     pub fn read_all_at_once(&mut self) {
         self.together = u64::MAX;
     }
 
-    /// Takes in everything that has arrived, as one turn, and gives what is to be sent.
+    /// Processes all inputs as one turn. Returns the outputs.
     pub fn turn(&mut self, now: Now) -> Result<Vec<Sent>, String> {
         let mut sent = Vec::new();
         while let Some(input) = self.inbox.pop_front() {
             self.take(now, input, &mut sent)?;
             self.taken += 1;
-            // Commands that come together are mostly looked at together.
+            // Commands that arrive together are usually processed together.
             let more = matches!(self.inbox.front(), Some(Input::Command(..)));
             if more && !self.taken.is_multiple_of(self.together) {
                 continue;
@@ -393,7 +394,7 @@ impl Worker {
         }
     }
 
-    /// What was seen since this was asked last.
+    /// Rare events since the last call.
     pub fn take_marks(&mut self) -> BTreeMap<&'static str, u64> {
         std::mem::take(&mut self.marks)
     }
@@ -415,12 +416,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a parcel is one that this build does not understand.
+    /// Whether this build does not understand a parcel.
     fn is_beyond(&self, parcel: &Parcel) -> bool {
         matches!(parcel, Parcel::Map(map) if !self.build.level.suffices_for(map.level))
     }
 
-    /// A planted bug: what is on its way to the disk counts as durable.
+    /// Whether a planted bug treats writes on their way to the disk as durable.
     fn acts_early(&self) -> bool {
         self.plant == Some(Plant::EarlyReply)
     }
@@ -506,8 +507,8 @@ impl Worker {
         Ok(())
     }
 
-    /// The worker that holds a connection tells the others what became of it, after what came over
-    /// it.
+    /// Passes the state of a connection from the worker that holds it to the others, after its
+    /// messages.
     fn pass_on(&mut self, machine: MachineId, sent: &mut Vec<Sent>, input: impl Fn() -> Input) {
         let own = self.index;
         if own == self.node.listener(machine) {
@@ -534,7 +535,7 @@ impl Worker {
         }
     }
 
-    /// Lets gateway and shards of this worker talk until they have nothing more to say.
+    /// Passes messages between gateway and shards of this worker until both are idle.
     fn pump(&mut self, now: Now, sent: &mut Vec<Sent>) {
         loop {
             let mut quiet = true;
@@ -593,7 +594,7 @@ impl Worker {
         }
     }
 
-    /// A parcel as it travels.
+    /// Encodes a parcel.
     fn frame(&mut self, mut parcel: Parcel) -> Option<Frame> {
         if let Some(plant) = self.plant {
             plant.parcel(&mut parcel, &self.node)?;
@@ -664,7 +665,7 @@ impl Worker {
             return;
         };
         if !replica.shard().is_taking_snapshot() {
-            // Another machine's snapshot stands in the place of the shard.
+            // The shard was replaced by another machine's snapshot.
             self.snapshotting = None;
             return;
         }
@@ -680,14 +681,14 @@ impl Worker {
         }
     }
 
-    /// The snapshot of `shard` up to `index` is on disk. `is_short`: memory is short there.
+    /// Handles the completed snapshot of `shard` up to `index`. `is_short`: memory is short there.
     pub fn compact(&mut self, shard: ShardId, index: u64, is_short: bool) {
         if let Some(replica) = self.node.replica_mut(shard) {
             replica.compact(index, is_short);
         }
     }
 
-    /// The shards of this worker, and where the others are.
+    /// Shards of this worker, and routes to all others.
     pub fn node(&self) -> &Node<Build> {
         &self.node
     }

@@ -1,6 +1,6 @@
-//! What clients have seen of a tree that is spread, shard by shard: each shard is a service of its own to the
-//! checkers, with its numbers of changes, its part of every session and of what that has asked and heard.
-//! What goes over all shards (root and pings) is left out.
+//! Splits the clients' history of a tree over several shards by shard: to the checkers each shard
+//! is a separate service, with its own numbers of changes and its part of every session, of the
+//! requests and of the answers. Requests to all shards (root and pings) are left out.
 
 use crate::errand::{as_asked, as_change};
 use check::coordination::{
@@ -13,7 +13,7 @@ use engine::gateway::coordination::ClientRequest;
 use engine::ids::ShardId;
 use std::collections::BTreeMap;
 
-/// The shard at which a request was carried out, if it was one.
+/// Shard that carried out a request, if it was one shard.
 pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
     let place = match as_asked(request, &[]) {
         ClientRequest::Write(Write::Close) | ClientRequest::Of(OfSession::Ping) => return None,
@@ -28,8 +28,7 @@ pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
     place.shard()
 }
 
-/// The parts of a `multi` that several shards have carried out together: which of its changes, and which part
-/// of it that is.
+/// Parts of a joint `multi`, by shard: the indices of the changes, and the part itself.
 pub fn parts(spread: Spread, request: &Request) -> BTreeMap<ShardId, (Vec<usize>, Request)> {
     let Request::Multi(changes) = request else { return BTreeMap::new() };
     let as_changes: Vec<_> = changes.iter().map(as_change).collect();
@@ -44,7 +43,7 @@ pub fn parts(spread: Spread, request: &Request) -> BTreeMap<ShardId, (Vec<usize>
     parts.into_iter().map(|(shard, places)| (shard, part(places))).collect()
 }
 
-/// What a request is about, as the checkers want to know it: its shards, and the branches there.
+/// Shards and branches that a request concerns, in the form that the checkers take.
 pub fn concerns(spread: Spread, request: &Request) -> Vec<Concerns> {
     let about = |shard: ShardId, request: &Request| {
         let touched = as_asked(request, &[]).touches();
@@ -58,18 +57,17 @@ pub fn concerns(spread: Spread, request: &Request) -> Vec<Concerns> {
     parts.iter().map(|(shard, (_, request))| about(*shard, request)).collect()
 }
 
-/// A request as one shard has it; which of the changes are its own and which change that was, if several have
-/// carried it out together.
+/// Request as one shard has it; for a joint one, the indices of the shard's changes and the number.
 type Part = (Seen, Option<(Vec<usize>, Zxid)>);
 
-/// What a shard has of a request that several have carried out together, and with which number.
+/// Shard's part of a joint request, with its number.
 fn part_of(spread: Spread, asked: &Seen, shard: ShardId) -> Option<(Vec<usize>, Request, Zxid)> {
     let (_, zxid) = asked.parts.iter().find(|(of, _)| *of == usize::from(shard.0))?;
     let (places, request) = parts(spread, &asked.request).remove(&shard)?;
     Some((places, request, *zxid))
 }
 
-/// What was seen of one shard. The ends of sessions are not in it.
+/// History of one shard, without the ends of sessions.
 pub fn part(history: &History, spread: Spread, shard: ShardId) -> History {
     let is_here = |path: &str| spread.place(path.as_bytes()) == Place::At(shard);
     let sessions = history.sessions.iter().map(|session| Session {
@@ -89,7 +87,7 @@ pub fn part(history: &History, spread: Spread, shard: ShardId) -> History {
 
 fn of_connection(connection: &Connection, spread: Spread, shard: ShardId) -> Connection {
     let mut part = Connection { time_us: connection.time_us, ..Connection::default() };
-    // That a session has ended is heard from shard 0 as well, whichever was to be asked.
+    // Shard 0 also reports that a session has ended, whichever shard was asked.
     let says = |answered: Option<(u64, i64, &Answer)>| {
         answered.is_none_or(|(.., answer)| *answer != Err(code::SESSION_EXPIRED))
     };
@@ -127,13 +125,14 @@ fn of_connection(connection: &Connection, spread: Spread, shard: ShardId) -> Con
     part
 }
 
-/// What was answered to some of the changes of a `multi`.
+/// Answers to some of the changes of a `multi`.
 fn answer_of(places: &[usize], answer: &Answer) -> Answer {
     let Ok(Reply::Multi(answers)) = answer else { return answer.clone() };
     Ok(Reply::Multi(places.iter().filter_map(|place| answers.get(*place).cloned()).collect()))
 }
 
-/// A shard knows of the sessions that have entered it: whoever has not ended there may be one.
+/// Treats sessions as possibly present at a shard: a shard knows only the sessions that have
+/// entered it.
 pub fn leave_sessions_alone(part: &mut History) {
     let ended = part.ends.iter().chain(&part.closings).map(|(session, _)| *session);
     let ended: Vec<i64> = ended.collect();
@@ -144,7 +143,7 @@ pub fn leave_sessions_alone(part: &mut History) {
     }
 }
 
-/// Brings the places in the logs that were found for the parts into the whole.
+/// Copies the positions in the logs that were found for the parts into the whole history.
 pub fn join(history: &mut History, spread: Spread, parts: &[History]) {
     for (s, session) in history.sessions.iter_mut().enumerate() {
         session.closed = parts.iter().any(|part| part.sessions[s].closed);
@@ -154,7 +153,7 @@ pub fn join(history: &mut History, spread: Spread, parts: &[History]) {
             let mut stamped: Vec<_> = parts.iter().map(of_part).collect();
             for asked in &mut connection.asked {
                 for (shard, _) in &asked.parts {
-                    // It is known where it is.
+                    // Its position is known.
                     stamped[*shard].next();
                 }
                 let first = asked.parts.iter().map(|(_, zxid)| *zxid).min();

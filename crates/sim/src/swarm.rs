@@ -1,8 +1,9 @@
-//! What a run is like: how large, what goes wrong in it and how often, what its clients do.
+//! Parameters of a run: its size, the kinds and frequencies of its faults, and the behaviour of its
+//! clients.
 //!
-//! Everything is drawn anew for every seed, and in most runs most things are off: a run in which
-//! everything happens at once hides what only shows when one thing happens often (Groce and
-//! others, "Swarm Testing", ISSTA 2012).
+//! Everything is drawn anew for every seed, and in most runs most faults are off: a run in which
+//! everything happens at once hides what shows only when one thing happens often (Groce and others,
+//! "Swarm Testing", ISSTA 2012).
 
 use crate::build::OLDER;
 use crate::client::Manners;
@@ -17,19 +18,19 @@ use engine::level::Level;
 use engine::limits::REPLICAS_MAX;
 use engine::message::Concurrency;
 
-/// Most machines that a cluster begins with; more come in the place of lost ones.
+/// Limit on machines at the beginning; more come to replace lost ones.
 const MACHINES_MAX: u64 = 9;
-/// In how many of a hundred runs there are clients of the coordination service.
+/// Percentage of runs with clients of the coordination service.
 const GUESTS_PERCENT: u64 = 35;
-/// In how many of a hundred runs there are clients of locks.
+/// Percentage of runs with clients of locks.
 const HOLDERS_PERCENT: u64 = 25;
-/// Most shards.
+/// Limit on shards.
 const SHARDS_MAX: u64 = 9;
-/// What takes a lead from a machine, and how often a run about pipelines has it at most.
+/// Faults that depose a leader, and their maximum frequency in runs about pipelines.
 const DEPOSING: [(Fault, u64); 4] =
     [(Fault::Crash, 3), (Fault::Pause, 3), (Fault::Isolation, 4), (Fault::StandBack, 2)];
 
-/// What parts a lock from its holder, and how often a run about locks has it at most.
+/// Faults that separate a lock from its holder, and their maximum frequency in runs about locks.
 const HOLDING: [(Fault, u64); 8] = [
     (Fault::Crash, 3),
     (Fault::Pause, 3),
@@ -41,79 +42,79 @@ const HOLDING: [(Fault, u64); 8] = [
     (Fault::ClockLeap, 1),
 ];
 
-/// What runs are about.
+/// Focus of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
     /// Everything.
     #[default]
     Everything,
-    /// Pipelines over several shards, most of them in constant time and some long, of clusters whose
-    /// leaders change again and again.
+    /// Pipelines over several shards, most of them in constant time and some long, in clusters
+    /// whose leaders change again and again.
     Pipelines,
-    /// Locks with fencing tokens, whose holders stand still and leave, on machines and links that do so
-    /// as well.
+    /// Locks with fencing tokens, whose holders pause and disconnect, on machines and links that do
+    /// so as well.
     Locks,
-    /// Sessions and nodes of a tree that is spread over several shards.
+    /// Sessions and nodes of a tree over several shards.
     Trees,
 }
 
-/// Something that goes wrong, or that somebody does at a bad moment.
+/// Fault, or an operator's or client's action at a bad moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// The power of a machine fails; it is back soon.
+    /// Power failure of a machine, which returns soon.
     Crash,
-    /// The same, for long enough that the others forget what it lacks.
+    /// Power failure that lasts until the others have truncated the log that the machine needs.
     Outage,
-    /// An fsync fails: the process ends.
+    /// A failed fsync: the process ends.
     FailedSync,
-    /// A disk is full for a while: the process ends whenever it writes.
+    /// A disk that is full for a while: the process ends at each write.
     FullDisk,
-    /// A disk is lost with its machine, which comes back under a new number.
+    /// Loss of a machine with its disk; a machine with a new number replaces it.
     LostDisk,
-    /// A bit of what was durable is another one: the machine must not start with that.
+    /// A flipped bit of durable data: the machine must not start with it.
     FlippedBit,
-    /// A snapshot is taken.
+    /// Snapshot.
     Snapshot,
     /// A wall clock jumps by up to a second.
     ClockJump,
     /// A wall clock jumps by up to a day.
     ClockLeap,
-    /// A client's connection breaks.
+    /// Broken connection of a client.
     Disconnect,
-    /// A client is gone, and the server does not notice for seconds.
+    /// Disappearance of a client, which the server notices only seconds later.
     Vanish,
-    /// A client does not wait for the reply and asks another machine, under the same number.
+    /// Retry at another machine, under the same number, without waiting for the reply.
     Impatience,
-    /// A machine does nothing for a while.
+    /// Pause of a machine.
     Pause,
-    /// The same, and it is out of reach for longer than that.
+    /// Pause of a machine, which stays unreachable for longer than that.
     Move,
-    /// One machine or one pair of machines does not hear the other side.
+    /// Cut: one machine or one pair of machines does not hear the other side.
     Cut,
-    /// A machine that leads is cut off from all others.
+    /// Cut between a leader and all other machines.
     Isolation,
-    /// Every message over one link takes long.
+    /// Delay of all messages over one link.
     Clog,
-    /// A connection breaks, and is made again.
+    /// Broken connection, which is made again.
     Reset,
-    /// A bit of a message between machines is another one.
+    /// Flipped bit of a message between machines.
     Garble,
-    /// A lead is handed over.
+    /// Handover of a leadership.
     HandOver,
-    /// A machine hands over all that it leads and stands back.
+    /// Handover of all leaderships of a machine, which then accepts none.
     StandBack,
-    /// What was measured is a lie: a machine, or all of them, count time too fast or too slowly.
+    /// False measurements: one or all machines count time too fast or too slowly.
     Lie,
-    /// The shard map is changed.
+    /// Change of the shard map.
     Reshape,
-    /// Clients have nothing to ask for a while, so that groups fall asleep.
+    /// Time without requests, so that groups fall asleep.
     Lull,
-    /// Somebody takes a backup of everything.
+    /// Backup of everything.
     Backup,
 }
 
 impl Fault {
-    /// All of them, with how often a run has each at most and whether it takes several machines.
+    /// All faults, with their maximum frequency in a run and whether they need several machines.
     const ALL: [(Self, u64, bool); 25] = [
         (Self::Crash, 4, false),
         (Self::Outage, 2, true),
@@ -143,43 +144,43 @@ impl Fault {
     ];
 }
 
-/// How long a run is and how its world is made.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Swarm {
     /// Machines, workers, shards.
     pub shape: Shape,
-    /// What goes wrong, and how often.
+    /// Faults and their frequencies.
     pub faults: Vec<(Fault, u64)>,
     /// Number of clients.
     pub clients: u64,
-    /// What they are like.
+    /// Behaviour of the clients.
     pub manners: Manners,
-    /// What they do.
+    /// Mix of their transactions.
     pub mix: Mix,
     /// Number of clients of the coordination service.
     pub guests: u64,
-    /// What those are like.
+    /// Behaviour of clients of the coordination service.
     pub habits: Habits,
     /// Number of clients of locks.
     pub holders: u64,
-    /// What those are like.
+    /// Behaviour of clients of locks.
     pub holding: holder::Habits,
-    /// By how much wall clocks differ at the beginning, in microseconds.
+    /// Initial difference of wall clocks, in microseconds.
     pub skew_us: u64,
-    /// By how much the speed of a machine's clocks may be off, in millionths.
+    /// Bound on the drift of a machine's clocks, in millionths.
     pub drift_ppm: u64,
-    /// How long a write takes.
+    /// Duration of a write.
     pub disk_us: u64,
-    /// How long a message between workers of a machine takes.
+    /// Delay of a message between workers of a machine.
     pub channel_us: u64,
-    /// How long a message between machines takes.
+    /// Delay of a message between machines.
     pub link_us: u64,
-    /// Every link has a delay of its own, up to ten times as long.
+    /// Whether each link has its own delay, up to ten times as long.
     pub uneven_links: bool,
 }
 
 impl Swarm {
-    /// The run of a seed.
+    /// Draws the parameters for a seed.
     pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
@@ -226,7 +227,7 @@ impl Swarm {
                 faults.extend((random.percent(40) && possible).then_some((fault, count)));
             }
         }
-        // Elections for nothing hide what is wrong elsewhere.
+        // Needless elections hide bugs elsewhere.
         faults.retain(|(fault, _)| *fault != Fault::Lie || plant.is_none());
         faults.extend(plant.map_or(&[][..], Plant::shows_under));
         let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
@@ -237,7 +238,7 @@ impl Swarm {
             }
             Focus::Pipelines => {
                 let mix = Mix::of_pipelines(&mut random_mix);
-                // As many commands as with shorter ones.
+                // As many commands as with shorter pipelines.
                 (manners.slower(mix.longest() * 1_000), mix)
             }
         };
@@ -256,7 +257,7 @@ impl Swarm {
                 _ => random.between(2, 10),
             },
             skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
-            // Less than ten percent between any two, as the guide asks for.
+            // Less than ten percent between any two, as the guide demands.
             drift_ppm: *random.pick(&[0, 200, 45_000]),
             disk_us: *random.pick(&[50, 500, 3000]),
             channel_us: *random.pick(&[2, 100, 2000]),
@@ -268,7 +269,7 @@ impl Swarm {
         }
     }
 
-    /// Whether others may have to wait for locks of clients that do nothing, or are gone.
+    /// Whether clients may have to wait for locks of clients that are idle or gone.
     pub fn keeps_locks(&self) -> bool {
         let keeps = |fault: &Fault| matches!(fault, Fault::Vanish | Fault::Impatience);
         self.manners.keep_locks() || self.faults.iter().any(|(fault, _)| keeps(fault))
@@ -303,7 +304,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
         };
     }
     assert!(founders <= REPLICAS_MAX as u64);
-    // In every other cluster there are no more than that, so that many are small and quick.
+    // Every other cluster has no further machines, so that many are small and quick.
     let spare = if random.percent(50) { 0 } else { random.below(MACHINES_MAX - founders + 1) };
     let machines = (founders + spare).max(3) as u16;
     let founders = founders as u16;
@@ -311,8 +312,8 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     Shape { machines, founders, clustered: true, workers, shards, concurrency, level, order, tree }
 }
 
-/// Over how many shards the tree is spread, of those that there are: over one in half of the runs that have
-/// several. The few names of this world are at more than one of two and of four shards.
+/// Number of shards over which the tree is spread: one in half of the runs with several shards. The
+/// few names of this world are at more than one of two and of four shards.
 fn tree(seed: u64, shape: Shape) -> u16 {
     let over: &[u16] = match shape.shards {
         1 => &[1],
@@ -322,13 +323,13 @@ fn tree(seed: u64, shape: Shape) -> u16 {
     *Random::new(seed, "tree").pick(over)
 }
 
-/// How pipelines keep their order across shards: mostly as it is meant.
+/// Method that keeps the order of pipelines across shards: mostly the default.
 fn order(seed: u64) -> Order {
     let orders = [Order::Constant, Order::Constant, Order::Chain, Order::Single, Order::None];
     *Random::new(seed, "order").pick(&orders)
 }
 
-/// A cluster of several shards.
+/// Shape of a cluster with several shards.
 fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let mut random = Random::new(seed, "pipelines");
     let founders = *random.pick(&[3, 3, 3, 5]);
@@ -340,7 +341,7 @@ fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     Shape { machines, founders, clustered, workers, shards, order, ..shape }
 }
 
-/// A cluster mostly.
+/// Shape for locks: mostly a cluster.
 fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let mut random = Random::new(seed, "locks");
     let shards = *random.pick(&[1, 2, 3, 4]);
@@ -354,7 +355,7 @@ fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     Shape { machines, founders, clustered: true, ..shape }
 }
 
-/// Several shards, mostly of a cluster.
+/// Shape with several shards, mostly of a cluster.
 fn of_trees(seed: u64, shape: Shape) -> Shape {
     let mut random = Random::new(seed, "trees");
     let shards = *random.pick(&[2, 2, 4]);
@@ -368,7 +369,7 @@ fn of_trees(seed: u64, shape: Shape) -> Shape {
     Shape { machines, founders, clustered: true, ..shape }
 }
 
-/// How many clients of locks there are: none in most runs.
+/// Number of clients of locks: none in most runs.
 fn holders(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
     let mut random = Random::new(seed, "holders");
     let among_others = focus == Focus::Everything && plant.is_none();
@@ -376,7 +377,7 @@ fn holders(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
     if some { random.between(2, 6) } else { 0 }
 }
 
-/// How many clients of the coordination service there are: none in most runs.
+/// Number of clients of the coordination service: none in most runs.
 fn guests(seed: u64, plant: Option<Plant>) -> u64 {
     let mut random = Random::new(seed, "guests");
     let some = match plant {
@@ -386,7 +387,7 @@ fn guests(seed: u64, plant: Option<Plant>) -> u64 {
     if some { random.between(1, 5) } else { 0 }
 }
 
-/// What the build understands that founds the cluster: in some runs one that is older than others.
+/// Level of the founding build: in some runs older than that of other machines.
 fn founders_level(seed: u64, shape: Shape, plant: Option<Plant>) -> Level {
     let mut random = Random::new(seed, "levels");
     let older = random.percent(25) || plant == Some(Plant::EarlyLevel);

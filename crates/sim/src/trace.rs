@@ -1,8 +1,8 @@
-//! One number for all that has happened: two runs that have the same did the same.
+//! Hash over all events: two runs with the same hash did the same.
 
 use std::fmt::{self, Write};
 
-/// A hash that grows with the run.
+/// Hash that grows with the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace(u64);
 
@@ -12,7 +12,7 @@ impl Trace {
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    /// Adds bytes, and how many they are.
+    /// Adds bytes, and their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -24,14 +24,14 @@ impl Trace {
         self.number(bytes.len() as u64);
     }
 
-    /// Adds what a text says, which is never put together: a run has some hundred thousand events,
-    /// and most of its time would go there.
+    /// Adds a text without building it: a run has some hundred thousand events, and allocation
+    /// would dominate its time.
     pub fn note(&mut self, text: fmt::Arguments<'_>) {
-        // This sink takes everything.
+        // This sink never fails.
         let _ = self.write_fmt(text);
     }
 
-    /// The hash of all that was added.
+    /// Hash of everything that was added.
     pub fn hash(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         mixed ^ (mixed >> 32)

@@ -1,4 +1,4 @@
-//! The clients of the coordination service at a worker: their connections, as a server keeps them.
+//! Connections of clients of the coordination service at a worker, as a server keeps them.
 
 use crate::guest::Guest;
 use crate::plant::Plant;
@@ -10,31 +10,32 @@ use engine::message::{Body, Request};
 use engine::now::Now;
 use std::collections::BTreeMap;
 
-/// What such a client does.
+/// Act of such a client.
 #[derive(Debug)]
 pub enum Visit {
-    /// It has connected.
+    /// Connects.
     Came,
-    /// It says who it is.
+    /// Requests a session.
     Connects(Box<Connect>),
-    /// It asks something.
+    /// Sends a request.
     Asks(Box<ClientRequest>),
-    /// Its connection is gone.
+    /// Loses its connection.
     Left,
 }
 
-/// All of a worker, by the numbers of their connections.
+/// All such clients of a worker, by the numbers of their connections.
 #[derive(Debug, Default)]
 pub struct Visits {
     clients: BTreeMap<u64, CoordinationClient>,
     numbers: BTreeMap<CoordinationClient, u64>,
-    /// For planted bugs: notices that wait for an answer to go before them, and where sessions are.
+    /// For planted bugs: notifications that wait for an answer to overtake them, and current places
+    /// of sessions.
     late: BTreeMap<u64, Vec<Said>>,
     homes: BTreeMap<SessionId, GatewayId>,
 }
 
 impl Visits {
-    /// Tells the gateway what a client does.
+    /// Passes a client's act to the gateway.
     pub fn take(&mut self, gateway: &mut Gateway, now: Now, number: u64, visit: Visit) {
         let client = self.clients.get(&number).copied();
         match (visit, client) {
@@ -48,7 +49,7 @@ impl Visits {
             }
             (Visit::Asks(asked), Some(client)) => gateway.client_asks(now, client, *asked),
             (Visit::Left, Some(client)) => self.leave(gateway, now, number, client),
-            // The gateway has closed the connection, of which the client does not know yet.
+            // The gateway has closed the connection; the client does not know that yet.
             (_, None) => {}
         }
     }
@@ -59,8 +60,8 @@ impl Visits {
         gateway.client_left(now, client);
     }
 
-    /// What goes out when the gateway says something to a client: the number of the connection, and
-    /// what is said on it.
+    /// Outputs for a message of the gateway to a client: the number of the connection, and the
+    /// messages on it.
     pub fn say(
         &mut self,
         gateway: &mut Gateway,
@@ -79,7 +80,7 @@ impl Visits {
         Some((number, said))
     }
 
-    /// A planted bug: a notice goes out behind the answer before which it had to be told.
+    /// Planted bug: delays a notification until after the answer that it should precede.
     fn late(&mut self, number: u64, said: Said) -> Vec<Said> {
         let late = self.late.entry(number).or_default();
         if matches!(said, Said::Happened { .. }) {
@@ -89,7 +90,7 @@ impl Visits {
         std::iter::once(said).chain(std::mem::take(late)).collect()
     }
 
-    /// A planted bug: a shard takes what a gateway asks for a session that is at another one by now.
+    /// Planted bug: makes a shard accept a gateway's request for a session that has moved.
     pub fn misplace(&mut self, request: &mut Request) {
         let Body::Coordinate(ask) = &request.body else { return };
         match &**ask {

@@ -1,16 +1,16 @@
-//! What simulated clients do: transactions of every form over lists, sets, registers, counters,
+//! Workload of simulated clients: transactions of every form over lists, sets, registers, counters,
 //! claims (`SET ... NX`), draws from sets (`SPOP`) and bank accounts, with values that are never
 //! written twice.
 
 use crate::random::Random;
 use adt::Reply;
 
-/// Accounts of the bank, and what they hold together.
+/// Number of bank accounts.
 pub const ACCOUNTS: u64 = 6;
 /// Money in each account at the beginning.
 pub const DEPOSIT: i64 = 100;
 
-/// How the operations of a transaction are sent.
+/// Form in which the operations of a transaction are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One command.
@@ -21,15 +21,15 @@ pub enum Form {
     Watch,
     /// `TXN BEGIN`, one command after the other, `TXN COMMIT`.
     Interactive,
-    /// The same with writers that answer at the commit.
+    /// `TXN` with writers that answer at the commit.
     Blind,
-    /// The same with reads only.
+    /// `TXN` with reads only.
     ReadOnly,
-    /// Commands that are sent without waiting for replies, each for itself.
+    /// Commands that are sent without waiting for replies, each an independent transaction.
     Pipeline,
 }
 
-/// What a transaction is about.
+/// Subject of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Plain,
@@ -39,22 +39,22 @@ enum Subject {
     Draws,
 }
 
-/// Which forms and which subjects a run has, each as often as it stands there.
+/// Forms and subjects of a run, each as frequent as it occurs here.
 #[derive(Clone, Debug)]
 pub struct Mix {
     forms: Vec<Form>,
     subjects: Vec<Subject>,
     /// Of lists, sets and registers.
     kinds: Vec<&'static str>,
-    /// How many of a hundred plain operations only read.
+    /// Percentage of plain operations that only read.
     reads_percent: u64,
     keys: u64,
-    /// How many commands a pipeline has at most.
+    /// Limit on the commands of a pipeline.
     longest: u64,
 }
 
 impl Mix {
-    /// The mix of a run: at least one of everything that it takes.
+    /// Draws the mix of a run, with at least one form and one subject.
     pub fn draw(random: &mut Random) -> Self {
         use {Form as F, Subject as S};
         let forms = [F::Single, F::Multi, F::Watch, F::Interactive, F::Blind, F::ReadOnly];
@@ -71,12 +71,12 @@ impl Mix {
         }
     }
 
-    /// How many commands a pipeline has at most.
+    /// Limit on the commands of a pipeline.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// A mix in which most is pipelines, with some of everything beside them.
+    /// Draws a mix that consists mostly of pipelines, with some of everything else.
     pub fn of_pipelines(random: &mut Random) -> Self {
         let mix = Self::draw(random);
         let pipelines = 2 * mix.forms.len();
@@ -86,7 +86,7 @@ impl Mix {
     }
 }
 
-/// In every other run all of them, else about half.
+/// Draws all items in every other run, else about half.
 fn some_of<T: Copy>(random: &mut Random, all: &[T]) -> Vec<T> {
     if random.percent(50) {
         return all.to_vec();
@@ -98,30 +98,30 @@ fn some_of<T: Copy>(random: &mut Random, all: &[T]) -> Vec<T> {
     some
 }
 
-/// One transaction to be carried out.
+/// Transaction to be executed.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// How.
+    /// Form.
     pub form: Form,
-    /// The operations, as the checkers see them.
+    /// Operations, as the checkers see them.
     pub ops: Vec<Vec<String>>,
-    /// Carry a request number, so that it can be sent again after a crash.
+    /// Whether it has a request number, so that it can be resent after a crash.
     pub numbered: bool,
 }
 
-/// Makes scripts.
+/// Generator of scripts.
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
     mix: Mix,
     unique: u64,
     client: u64,
-    /// It only reads, one key at a time: nothing that waits keeps it from looking.
+    /// Whether it only reads, one key at a time, so that no wait keeps it from observing.
     observes: bool,
 }
 
 impl Workload {
-    /// The scripts of client number `client`.
+    /// Creates the scripts of client number `client`.
     pub fn new(seed: u64, client: u64, mix: Mix) -> Self {
         let mut random = Random::new(seed, &format!("workload {client}"));
         let unique = random.below(10);
@@ -129,7 +129,7 @@ impl Workload {
         Self { random, mix, unique, client, observes }
     }
 
-    /// The next transaction.
+    /// Next transaction.
     pub fn next(&mut self) -> Script {
         if self.observes {
             let ops = vec![self.operation(true)];
@@ -166,7 +166,7 @@ impl Workload {
         format!("{kind}{}", self.random.below(self.mix.keys))
     }
 
-    /// A value that nobody else writes.
+    /// Value that no other transaction writes.
     fn value(&mut self) -> String {
         self.unique += 1;
         format!("{}-{}", self.client, self.unique)
@@ -194,7 +194,7 @@ impl Workload {
         let from = self.random.below(ACCOUNTS);
         let to = (from + 1 + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
         let amount = self.random.between(1, 20).to_string();
-        // The unique element tells where in the log the transfer is.
+        // The unique element identifies the transfer in the log.
         let value = self.value();
         vec![
             words(&["decrby", &account(from), &amount]),
@@ -203,11 +203,11 @@ impl Workload {
         ]
     }
 
-    /// Puts something into a set, or takes something out of it by chance, of which the clients only
-    /// know that it was there.
+    /// Adds an element to a set, or removes a random one, of which clients know only that it was in
+    /// the set.
     fn draws(&mut self) -> Vec<Vec<String>> {
         let (key, member, value) = (self.key("p"), self.value(), self.value());
-        // The unique element, on the same shard, tells where in the log the draw is.
+        // The unique element, on the same shard, identifies the draw in the log.
         let marker = words(&["rpush", &format!("l{{{key}}}"), &value]);
         match self.random.below(5) {
             0 => vec![words(&["sadd", &key, &member]), words(&["smembers", &key])],
@@ -217,7 +217,7 @@ impl Workload {
         }
     }
 
-    /// Writes that often change nothing, because the key is there already.
+    /// Writes that often change nothing, because the key exists already.
     fn claims(&mut self, single: bool) -> Vec<Vec<String>> {
         let (key, value) = (self.key("n"), self.value());
         let claim = words(&["set", &key, &value, "nx"]);
@@ -228,7 +228,7 @@ impl Workload {
             0 => words(&["set", &self.key("n"), &self.value(), "nx"]),
             1 => words(&["get", &key]),
             other => {
-                // The unique element, on the same shard, tells where in the log the removal is.
+                // The unique element, on the same shard, identifies the removal in the log.
                 let (list, value) = (format!("l{{{key}}}"), self.value());
                 let first = if other == 2 { "del" } else { "get" };
                 return vec![words(&[first, &key]), words(&["rpush", &list, &value])];
@@ -256,7 +256,7 @@ pub fn is_read(op: &[String]) -> bool {
     matches!(op[0].as_str(), "get" | "lrange" | "smembers")
 }
 
-/// A reply as the checkers see it.
+/// Converts a reply to the form that the checkers take.
 pub fn value_of(reply: &Reply) -> check::Value {
     use check::Value;
     match reply {

@@ -1,4 +1,4 @@
-//! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
+//! World of a simulated run: machines, disks, clients, and the faults that the seed brings.
 
 mod agreement;
 mod backups;
@@ -38,44 +38,44 @@ use std::fmt::Write;
 use steps::Steps;
 use wire::peer::PeerFormat;
 
-/// How long faults go on, in microseconds of virtual time, on one machine and on several; after
-/// that the run only ends what is open, on healthy machines.
+/// Duration of the faults, in microseconds of virtual time, on one machine and on several; after
+/// that the run only completes open work, on healthy machines.
 const FAULTS_US: u64 = 3_000_000;
 const CLUSTER_FAULTS_US: u64 = 12_000_000;
-/// How long the end may take. Anything still open then is stuck.
+/// Time-out for the end of a run. Anything still open then is stuck.
 const PATIENCE_US: u64 = 60_000_000;
-/// Events after which a run is given up: something goes round in circles.
+/// Limit on the events of a run, against endless loops.
 const EVENTS_MAX: u64 = 6_000_000;
-/// How long machines have to agree after the last client is done.
+/// Time for the machines to agree after the last client has finished.
 const AGREE_US: u64 = 10_000_000;
-/// How many times as long if shards have to move first.
+/// Factor on that time if shards have to move first.
 const RESHAPED_ROUNDS: u32 = 4;
-/// How long a reply may take. Less than what a shard grants to idle holders of locks: a lock that
-/// somebody has forgotten must not be mended by that without being noticed.
+/// Time-out for a reply. Shorter than the time that a shard grants idle holders of locks, so that
+/// the idle limit cannot hide a forgotten lock.
 const WAIT_US_MAX: u64 = IDLE_HOLDER_US_MAX / 5 * 4;
 
-/// What happened in a run.
+/// Outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Hash over everything that happened, in order.
+    /// Hash over all events, in order.
     pub trace_hash: u64,
     /// Virtual time, in microseconds.
     pub simulated_us: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// How often what is rare was seen, by name.
+    /// Number of occurrences of rare events, by name.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Everything that the clients have seen.
+    /// Observations of the clients.
     pub events: Vec<check::Event>,
-    /// What clients of the coordination service have seen, if there were any.
+    /// Observations of clients of the coordination service, if there were any.
     pub sessions: Option<check::coordination::History>,
-    /// Over how many shards their tree was spread.
+    /// Shards of their tree.
     pub tree: Spread,
-    /// What clients of locks have done, if there were any.
+    /// Acts of clients of locks, if there were any.
     pub locks: Option<check::locks::History>,
-    /// What the disks hold at the end.
+    /// Contents of the disks at the end.
     pub disk: Disk,
-    /// Why the run could not go on, if it could not.
+    /// Reason why the run failed, if it did.
     pub failure: Option<String>,
 }
 
@@ -147,11 +147,11 @@ enum Event {
     Restart {
         machine: u16,
     },
-    /// A machine takes the place of one that is lost, under a number of its own.
+    /// A machine replaces a lost one, under its own number.
     Replace,
-    /// An operator sees to machines that are lost.
+    /// An operator repairs the cluster after the loss of machines.
     Repair,
-    /// An operator sees to the builds that machines run.
+    /// An operator upgrades or downgrades machines.
     Upgrade,
     Remove {
         machine: u16,
@@ -168,33 +168,33 @@ enum Event {
         from: MachineId,
         to: MachineId,
     },
-    /// Machines look after their connections.
+    /// Machines check their connections.
     Connections,
-    /// Replicas that have carried out the same are compared.
+    /// Replicas that have applied the same entries are compared.
     Compare,
 }
 
-/// The state of a run.
+/// State of a run.
 pub struct World {
     seed: u64,
     shape: Shape,
     swarm: Swarm,
     plant: Option<Plant>,
     now_us: u64,
-    /// When faults end and clients begin nothing new.
+    /// Time at which faults end, and from which clients begin nothing new.
     faults_end_us: u64,
-    /// The maps that operators have told machines to agree on.
+    /// Maps that operators have sent to machines.
     told_maps: Vec<ShardMap>,
-    /// The clients are done, and the machines agree.
+    /// Whether the clients have finished and the machines are agreeing.
     ending: bool,
     sequence: u64,
     queue: BTreeMap<(u64, u64), Event>,
     machines: Vec<Machine>,
     links: Network,
     format: PeerFormat,
-    /// Who is silent to whom, and was said to be.
+    /// Pairs of machines of which one has been reported to the other as silent.
     silent: BTreeSet<(MachineId, MachineId)>,
-    /// Clients have nothing to ask before this time.
+    /// Time before which clients send nothing.
     lull_until_us: u64,
     clients: Vec<Client>,
     connections: BTreeMap<u64, Connection>,
@@ -203,20 +203,20 @@ pub struct World {
     guests: Vec<Guest>,
     lines: BTreeMap<u64, Connection>,
     visits: Random,
-    /// Clients of locks, whose connections are among the others.
+    /// Clients of locks; their connections are among those of the other clients.
     holders: Vec<Holder>,
-    /// How far wall clocks were from true time, at least and at most.
+    /// Smallest and largest deviation of wall clocks from true time.
     deviations_us: Option<(i64, i64)>,
     network: Random,
     disks: Random,
     faults: Random,
-    /// For what the operator of an upgrade does.
+    /// Random numbers for the operator of an upgrade.
     builds: Random,
-    /// The operator has asked for the newest level.
+    /// Whether the operator has asked for the newest level.
     raises: bool,
     trace: Trace,
     steps: Steps,
-    /// A backup that is being taken.
+    /// Backup in progress.
     keeping: Option<backups::Keeping>,
     outcome: Outcome,
 }
@@ -275,7 +275,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether some client waits for something.
+    /// Whether some client waits.
     fn is_busy(&self) -> bool {
         let holds = self.holders.iter().any(Holder::is_busy);
         holds || self.clients.iter().any(Client::is_busy) || self.guests.iter().any(Guest::is_busy)
@@ -288,11 +288,12 @@ impl World {
         self.agree()?;
         self.forget_pipelines()?;
         if self.check_sessions().is_err() {
-            // Somebody may lead since a moment ago, who gives every session its whole time.
+            // A leader may have been elected a moment ago; it grants every session its whole
+            // time-out.
             self.go_on_for(AGREE_US)?;
             self.check_sessions()?;
         }
-        // What is on each disk must be enough as well.
+        // The contents of each disk must suffice as well.
         for machine in self.present() {
             self.crash(machine);
         }
@@ -302,11 +303,11 @@ impl World {
         self.agree()
     }
 
-    /// One last restart: what is on disk must be enough.
+    /// Restarts once more: the contents of the disk must suffice.
     fn final_restart(&mut self) -> Result<(), String> {
         self.crash(0);
         self.boot(0)?;
-        // Shards ask each other what became of pipelines.
+        // Shards ask each other for the outcomes of pipelines.
         self.ending = true;
         self.go_on_for(AGREE_US)?;
         for worker in &self.machines[0].workers {
@@ -321,11 +322,11 @@ impl World {
         self.check_sessions()
     }
 
-    /// What is known of pipelines is forgotten when nobody can ask about it any more. After a clock has
-    /// leapt, that may be a day later: then all of them must be settled at least.
+    /// Checks that the state of pipelines is dropped when it can no longer be asked for. After a
+    /// leap of a clock that may be a day later: then all pipelines must be settled at least.
     fn forget_pipelines(&mut self) -> Result<(), String> {
         let leapt = self.outcome.faults.contains_key("clock_leaps");
-        // Somebody else may lead by now, who counts from then on.
+        // A new leader counts the time anew.
         let until = self.now_us + 2 * STREAM_KEPT_US + AGREE_US;
         loop {
             let mut found = String::new();
@@ -354,7 +355,7 @@ impl World {
         }
     }
 
-    /// After a while without faults, all machines must hold the same.
+    /// Checks that all machines hold the same after some time without faults.
     fn agree(&mut self) -> Result<(), String> {
         self.ending = true;
         for machine in self.present() {
@@ -362,12 +363,12 @@ impl World {
                 self.wake_worker(machine, worker, self.now_us);
             }
         }
-        // A machine that is down for long may be the only one that holds something.
+        // A machine that is down for long may be the only one with some data.
         let down = |machine: &Machine| !machine.is_retired && !machine.is_up();
         while self.machines.iter().any(down) && self.now_us < self.faults_end_us + PATIENCE_US {
             self.go_on_for(AGREE_US / 10)?;
         }
-        // An operator has more to see to then.
+        // An operator has more to repair then.
         let reshaped = self.outcome.faults.contains_key("reshapings") || !self.lost().is_empty();
         let rounds = if reshaped { RESHAPED_ROUNDS } else { 1 };
         for _ in 1..rounds {
@@ -380,7 +381,7 @@ impl World {
         if self.check_agreement().is_ok() {
             return Ok(());
         }
-        // A lease that has ended just now is on its way into the log.
+        // A lease that has just ended is on its way into the log.
         self.go_on_for(AGREE_US / 10)?;
         self.check_agreement()
     }
@@ -428,13 +429,13 @@ impl World {
         }
     }
 
-    /// The machines that are not lost, up or down.
+    /// Machines that are not lost, up or down.
     fn present(&self) -> Vec<u16> {
         let all = (0..).zip(&self.machines);
         all.filter(|(_, machine)| !machine.is_retired).map(|(index, _)| index).collect()
     }
 
-    /// One of those.
+    /// Random machine among those.
     fn any_machine(&mut self) -> u16 {
         let present = self.present();
         *self.faults.pick(&present)

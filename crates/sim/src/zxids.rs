@@ -1,5 +1,6 @@
-//! Where in the log each change of a session is: read from the bytes on the disk, not asked of the
-//! server. Who was answered knows it; who was not may have changed something all the same.
+//! Positions of the changes of a session in the log, read from the bytes on the disk without asking
+//! the server. An answer contains the position; a request without an answer may have changed
+//! something all the same.
 
 use crate::build::Build;
 use crate::disk::Disk;
@@ -13,7 +14,7 @@ use engine::ids::{ShardId, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A change in the log.
+/// Change in the log.
 pub type Logged = (i64, Command);
 
 /// All changes of the coordination service at a shard, in order.
@@ -40,8 +41,8 @@ pub fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
     Ok(changes)
 }
 
-/// The changes that are carried out at a record. Those that were sent ahead are in the log before, and are
-/// kept until they are settled.
+/// Changes that are applied at a record. Requests sent ahead are in the log before, and are kept
+/// until they are settled.
 fn commands(record: LogRecord, asks: &mut BTreeMap<TxnId, Command>) -> Vec<Command> {
     match record {
         LogRecord::Coordinate(command) => vec![*command],
@@ -63,15 +64,15 @@ fn commands(record: LogRecord, asks: &mut BTreeMap<TxnId, Command>) -> Vec<Comma
     }
 }
 
-/// Gives every change that was asked for its place in the log, if it has one, and finds the sessions
-/// that the service has ended and whatever else is there.
+/// Gives every requested change its position in the log, if it has one, and finds the sessions that
+/// the service has ended and all unexplained changes.
 pub fn stamp(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), String> {
     let mut of: BTreeMap<i64, VecDeque<Logged>> = BTreeMap::new();
     for (zxid, command) in changes(disk, shard)? {
         let session = command.session.0;
         match command.write {
             Write::Open { .. } | Write::Spread(_) => {}
-            // The service does not say who it is when it ends a session.
+            // The service has no identity when it ends a session.
             Write::Close if command.identities.is_empty() => history.ends.push((session, zxid)),
             _ => of.entry(session).or_default().push_back((zxid, command)),
         }
@@ -80,7 +81,7 @@ pub fn stamp(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), S
     Ok(())
 }
 
-/// Gives the requests of each session their places among what the log has of it.
+/// Gives the requests of each session their positions among the session's changes in the log.
 fn stamp_sessions(history: &mut History, mut of: BTreeMap<i64, VecDeque<Logged>>) {
     for session in &mut history.sessions {
         let logged = of.remove(&session.id).unwrap_or_default();
@@ -89,9 +90,9 @@ fn stamp_sessions(history: &mut History, mut of: BTreeMap<i64, VecDeque<Logged>>
     }
 }
 
-/// The same for one shard of a tree that is spread, without the requests that end sessions. A session that is
-/// at several shards begins to end before it ends. What several shards have carried out together is where
-/// that was decided, also what this one has voted against (`votes`).
+/// Stamps one shard of a tree over several shards, without the requests that end sessions. A
+/// session at several shards begins to end before it ends. A joint change is at the position where
+/// it was decided, also if this shard has voted against it (`votes`).
 pub fn stamp_part(history: &mut History, changes: Vec<Logged>, votes: Option<&BTreeSet<i64>>) {
     let is_vote = |zxid| votes.is_some_and(|votes| votes.contains(&zxid));
     let changes = with_joints(changes, is_vote);
@@ -129,7 +130,7 @@ pub fn stamp_part(history: &mut History, changes: Vec<Logged>, votes: Option<&BT
     stamp_sessions(history, of);
 }
 
-/// The parts of what several shards carry out together, where they are carried out.
+/// Parts of joint changes, where they are applied.
 fn with_joints(mut changes: Vec<Logged>, is_vote: impl Fn(i64) -> bool) -> Vec<Logged> {
     let mut prepared = BTreeMap::new();
     for (zxid, Command { session, write, .. }) in &mut changes {
@@ -148,14 +149,16 @@ fn with_joints(mut changes: Vec<Logged>, is_vote: impl Fn(i64) -> bool) -> Vec<L
     changes
 }
 
-/// A change that a session has asked for.
+/// Change that a session has requested.
 struct Sought {
     connection: usize,
     place: usize,
-    /// It was answered, as this change, which is in the log unless the session had ended.
+    /// Number of the answer, if there was one; the change is in the log unless the session had
+    /// ended.
     answered: Option<i64>,
     ended: bool,
-    /// What a later connection of the session was told first of all: the change did not come after it.
+    /// Number that a later connection of the session was told first: the change did not come after
+    /// it.
     until: i64,
 }
 
@@ -180,13 +183,13 @@ fn sought(session: &Session) -> Vec<Vec<Sought>> {
     all
 }
 
-/// Finds out which of the requests are in the log; gives what no request can be.
+/// Finds the requests that are in the log. Returns the changes that no request explains.
 fn stamp_session(session: &mut Session, logged: VecDeque<Logged>) -> Vec<Logged> {
     let sought = sought(session);
     let logged = Vec::from(logged);
     let mut taken = Vec::new();
-    // What was asked twice, on two connections, may be in the log once. Which of them it was is not
-    // known: it is the one that fits what the session was told, if one does.
+    // A request that was sent twice, on two connections, may be in the log once. Which of the two
+    // it was is unknown: the one that fits the session's answers, if one does.
     let mut explains = |in_time| explain(session, &sought, &logged, in_time, &mut taken);
     let strays = if explains(true) || explains(false) {
         Vec::new()
@@ -208,8 +211,8 @@ fn fits(session: &Session, sought: &Sought, (zxid, command): &Logged) -> bool {
     request_of(&command.write).as_ref() == Some(&asked.request)
 }
 
-/// Whether the log is what the connections have asked, one after the other, each as far as some
-/// request: then no request is left out that one behind it was not.
+/// Explains the log by the requests of the connections, one after the other, each up to some
+/// request: then no request is missing whose successor is present.
 fn explain(
     session: &Session,
     sought: &[Vec<Sought>],
@@ -233,7 +236,7 @@ fn explain(
     false
 }
 
-/// The same where that is not so: whatever fits, in order; gives what is left.
+/// Explains the log where that fails: takes whatever fits, in order. Returns the rest.
 fn take_what_fits(
     session: &Session,
     sought: &[Vec<Sought>],

@@ -1,6 +1,6 @@
-//! How often a command crosses the network, and how long a shard is without a leader, counted
-//! exactly: three replicas of one shard and a client, with the same delay from each to each, and
-//! disks that take their time.
+//! Number of network crossings of a command, and time of a shard without a leader, counted exactly:
+//! three replicas of one shard and a client, with equal delays between all of them, and disks with
+//! a fixed delay.
 
 use adt::{ArgBuf, record};
 use engine::entry::Apply;
@@ -17,26 +17,26 @@ use wire::entry::EntryFormat;
 
 const GATEWAY: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
 const MACHINES: usize = 3;
-/// How many elections are looked at.
+/// Number of elections.
 const SEEDS: u64 = 2_000;
 /// Longer than any election.
 const CALM_US: u64 = 10_000_000;
 
-/// Something that is on its way to a machine.
+/// Event on its way to a machine.
 enum Coming {
     Request(Box<Body>),
     Message(Box<Message>),
     Durable(u64),
     Tick,
-    /// The leader says that its group sleeps: who, in which term, with which last entry.
+    /// The leader announces that its group sleeps: leader, term, and last entry.
     Lull(MachineId, u64, u64),
     /// Another replica does not sleep.
     Wake,
-    /// A machine is not heard of any more.
+    /// A machine has fallen silent.
     Silent(MachineId),
 }
 
-/// Machines, and what happens when. What happens at once takes no time.
+/// Machines and scheduled events. Local events take no time.
 struct World {
     replicas: Vec<Replica<EntryFormat>>,
     now: Now,
@@ -45,9 +45,9 @@ struct World {
     /// By time and order of sending.
     coming: BTreeMap<(u64, u64), (usize, Coming)>,
     sent: u64,
-    /// When the last answer was given.
+    /// Time of the last answer.
     answered_us: Option<u64>,
-    /// Nothing happens there any more.
+    /// Machine that has stopped.
     dead: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ impl World {
         let (coming, sent, answered_us, dead) = (BTreeMap::new(), 0, None, None);
         let mut world = Self { replicas, now, way_us, disk_us, coming, sent, answered_us, dead };
         for machine in 0..MACHINES {
-            // Nobody's ticks keep step with those of others.
+            // The ticks of different machines are not in step.
             let phase_us = seed * (7_919 + 104_729 * machine as u64) % TICK_US;
             world.send(machine, TICK_US + phase_us, Coming::Tick);
         }
@@ -95,7 +95,7 @@ impl World {
         self.coming.insert((self.now.mono_us + after_us, self.sent), (to, what));
     }
 
-    /// Lets everything happen that is due by then.
+    /// Processes all events of this period.
     fn pass(&mut self, us: u64) {
         let until = self.now.mono_us + us;
         while let Some((&(at, order), _)) = self.coming.range(..=(until, u64::MAX)).next() {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// How long a client waits that asks a machine now.
+    /// Waiting time of a client that asks a machine now.
     fn takes_us(&mut self, machine: usize, body: Body) -> u64 {
         let began_us = self.now.mono_us;
         self.answered_us = None;
@@ -206,7 +206,7 @@ fn a_read_under_a_lease_goes_to_the_leader_and_back() {
     for way_us in [1_000, 5_000, 20_000, 50_000] {
         let mut world = World::new(way_us, 0);
         let leader = world.leader();
-        // Nobody has read for long, so a majority is asked once.
+        // There was no read for long, so a majority is asked once.
         assert_eq!(world.takes_us(leader, read()), 4 * way_us);
         for _ in 0..10 {
             assert_eq!(world.takes_us(leader, read()), 2 * way_us);
@@ -214,7 +214,7 @@ fn a_read_under_a_lease_goes_to_the_leader_and_back() {
     }
 }
 
-/// For how long a shard has no leader after one is lost, by seed, in order.
+/// Times without a leader after the loss of one, by seed, sorted.
 fn gaps_us(way_us: u64, disk_us: u64) -> Vec<u64> {
     let gap_us = |seed| {
         let mut world = World::of_seed(way_us, disk_us, seed);
@@ -243,7 +243,7 @@ fn a_lost_leader_is_replaced_within_two_election_time_outs_and_a_second() {
         let gaps = gaps_us(way_us, disk_us);
         let late = gaps.iter().filter(|gap| **gap > BOUND_US).count();
         let [median, p99, p999] = [500, 990, 999].map(|part| gaps[gaps.len() * part / 1000]);
-        // Two may stand for election at once and both fail, and that again.
+        // Two machines may stand for election at once and both fail, repeatedly.
         assert!(p99 <= BOUND_US, "{way_us}, {disk_us}: {median}, {p99}, {p999}, {late} late");
     }
 }

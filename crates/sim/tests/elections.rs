@@ -1,5 +1,5 @@
-//! A group on virtual time that nobody asks anything: when it elects a leader, and for how long it
-//! has none.
+//! Elections of a group without requests on virtual time: their number, and the time without a
+//! leader.
 
 use sim::elections::{Law, Pace, Pauses, Plan, Seen, run};
 

@@ -1,16 +1,17 @@
-//! Who has an answer comes before whoever begins after that, on whichever shards they are, though a
-//! third one is at both: the case in which timestamps that shards give by themselves come out the
-//! wrong way round. The checker says that it goes wrong when shards do not tell each other the order.
+//! Real-time order across shards: a transaction that begins after another's answer comes later, on
+//! whichever shards the two are, even if a third one is at both. In this case timestamps that
+//! shards issue independently are inverted. The checker detects that when shards do not exchange
+//! the order.
 
 use adt::Reply;
 use sim::lab::{Lab, Order, Plan, Seen};
 
 const MS: u64 = 1_000;
-/// Machine 4 is far away from the leader of the first shard.
+/// Delay between machine 4 and the leader of the first shard.
 const FAR_US: u64 = 50 * MS;
 
-/// Three shards, each led by another machine, and clients at two more machines. Every delay is one
-/// millisecond, but for that one.
+/// Three shards with different leaders, and clients at two more machines. Every delay is one
+/// millisecond, except between machine 4 and the leader of the first shard.
 fn lab(order: Order) -> Lab {
     let holders = vec![vec![1, 2, 3], vec![2, 1, 3], vec![3, 1, 2]];
     let mut delays_us = vec![vec![MS; 5]; 5];
@@ -26,11 +27,11 @@ fn words(command: &str) -> Vec<String> {
     command.split(' ').map(str::to_owned).collect()
 }
 
-/// A dialogue as the checker reads it, of clients that send their commands at once.
+/// Dialogue in the checker's format, of clients that send their commands at once.
 struct Story {
     lab: Lab,
     told: String,
-    /// By client: what is not answered yet.
+    /// Unanswered commands of each client.
     open: [Vec<usize>; 3],
     issued: [usize; 3],
 }
@@ -46,7 +47,7 @@ impl Story {
         self.lab.send(client, commands.iter().map(|command| words(command)).collect());
     }
 
-    /// The next thing that happens.
+    /// Next event.
     fn next(&mut self) -> (usize, bool) {
         let until_us = self.lab.now_us() + 10 * FAR_US;
         match self.lab.next(until_us).unwrap().expect("everybody is answered") {
@@ -69,18 +70,18 @@ impl Story {
     }
 }
 
-/// What becomes of it. The keys are at shards 0 (`b`), 1 (`c`) and 2 (`a`).
+/// Runs the case and returns the dialogue. The keys are at shards 0 (`b`), 1 (`c`) and 2 (`a`).
 fn told(order: Order) -> String {
     let (told, open, issued) = Default::default();
     let mut story = Story { lab: lab(order), told, open, issued };
-    // The first client reads at two shards; what it reads first is far away.
+    // The first client reads at two shards; the shard of its first read is far away.
     story.send(0, &["get b", "get a"]);
     story.lab.wake_at(1, story.lab.now_us() + 5 * MS);
     while story.next() != (1, false) {}
-    // The second one writes what the first one reads last, and has its answer ...
+    // The second one writes the key of the first one's last read, and gets its answer ...
     story.send(1, &["set a 1"]);
     while story.next() != (1, true) {}
-    // ... when the third one writes what the first one reads first.
+    // ... when the third one writes the key of the first one's first read.
     story.send(2, &["set b 2", "set c 2"]);
     while !story.is_over() {
         story.next();

@@ -1,13 +1,13 @@
-//! Locks while everything goes wrong: with fencing nothing is accepted under an old token, without it
-//! something is, in the same runs.
+//! Locks under faults: with fencing no write under an old token is accepted; without it, in the
+//! same runs, some are.
 
 use sim::{Focus, Plant, Run, run};
 use std::collections::BTreeMap;
 
-/// Seeds in which everything happens that the judge looks at.
+/// Seeds in which everything happens that the checker judges.
 const SEEDS: u64 = 100;
 
-/// What the judge must have had to look at in these seeds, and how often at least.
+/// Events that the checker must have seen in these seeds, with their least number.
 const LOOKED_AT: [(&str, u64); 11] = [
     ("grants", 500),
     ("leases counted", 200),
@@ -22,7 +22,7 @@ const LOOKED_AT: [(&str, u64); 11] = [
     ("grants with a limit", 20),
 ];
 
-/// What is rare and must be come across.
+/// Rare events that must occur.
 const MARKS: &[&str] = &[
     "barriers_not_passed",
     "barriers_passed",

@@ -1,4 +1,5 @@
-//! Stories about three replicas of one shard, message by message: what a leader may say, and when.
+//! Stories about three replicas of one shard, message by message: the answers that a leader may
+//! give, and when.
 
 use adt::{ArgBuf, Reply, record};
 use engine::entry::Apply;
@@ -14,8 +15,7 @@ use wire::entry::EntryFormat;
 const SHARD: ShardId = ShardId(0);
 const GATEWAY: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
 
-/// Three machines whose disks are quick. A frozen machine hears nothing and
-/// does nothing.
+/// Three machines with fast disks. A frozen machine receives nothing and does nothing.
 struct Story {
     replicas: Vec<Replica<EntryFormat>>,
     now: Now,
@@ -54,7 +54,7 @@ impl Story {
         self.replicas.iter().position(Replica::is_serving)
     }
 
-    /// Ends the turn of every machine and carries their messages, until nobody has anything to say.
+    /// Ends the turn of every machine and delivers messages, until all are idle.
     fn settle(&mut self) {
         loop {
             let mut said = Vec::new();
@@ -100,7 +100,7 @@ impl Story {
         panic!("no {what}");
     }
 
-    /// Hands a request to a machine; gives its number. Nothing else happens yet.
+    /// Hands a request to a machine. Returns its number. Nothing else happens yet.
     fn ask(&mut self, machine: usize, body: Body) -> u64 {
         self.asked += 1;
         let request = Request { gateway: GATEWAY, token: Token(self.asked), after: None, body };
@@ -108,7 +108,7 @@ impl Story {
         self.asked
     }
 
-    /// What a machine has answered.
+    /// Requests that a machine has answered.
     fn answered(&mut self, machine: usize) -> Vec<u64> {
         std::iter::from_fn(|| self.replicas[machine].poll()).map(|r| r.token.0).collect()
     }
@@ -191,7 +191,7 @@ fn a_handover_leaves_nobody_in_doubt() {
     assert!(*first == before && done.starts_with("Replies"), "{answers:?}");
     assert!(*second == asks && write_goes_on.starts_with("NotTaken(Transfer"), "{answers:?}");
     assert!(*third == during && transfer_goes_on.starts_with("NotTaken(Apply"), "{answers:?}");
-    // The next leader is the one that was meant.
+    // The next leader is the chosen one.
     story.ask(to, Body::Transfer { to: MachineId(to as u16 + 1) });
     let answer = story.replicas[to].poll().unwrap().answer;
     assert!(matches!(answer, Answer::Reply(Reply::Ok)), "{answer:?}");
@@ -225,7 +225,7 @@ fn a_lead_that_may_be_handed_over_has_no_lease() {
     story.replicas[leader].end_turn(story.now).unwrap();
     let word = story.replicas[leader].take_messages().into_iter().find(|m| m.to == to as u64 + 1);
     story.replicas[to].step(story.now, word.unwrap()).unwrap();
-    // The leader hears of nothing; the other one is elected at once, while the lease lasts.
+    // The leader receives nothing; the other machine is elected at once, during the lease.
     story.frozen[leader] = true;
     story.settle();
     assert!(story.replicas[to].is_serving(), "nobody waits for the end of a lease");

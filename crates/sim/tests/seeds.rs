@@ -1,14 +1,14 @@
-//! What every change has to survive: seeds without a failure, the same run from the same seed, rare
-//! things that are still come across. Planted bugs are noticed in a step of their own.
+//! Requirements on every change: seeds without a failure, the same run from the same seed, rare
+//! events that still occur. Planted bugs are tested in a separate step.
 
 use sim::{Focus, Report, run};
 
-/// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
+/// Seeds in which all faults and all rare events occur.
 const SEEDS: u64 = 100;
-/// Those of trees that are spread.
+/// Seeds about trees over several shards.
 const TREES: u64 = 100;
 
-/// What goes wrong in some of these seeds.
+/// Faults that occur in some of these seeds.
 const FAULTS: &[&str] = &[
     "asked_twice",
     "clients_vanished",
@@ -45,7 +45,7 @@ const FAULTS: &[&str] = &[
     "writes_to_a_full_disk",
 ];
 
-/// What is rare and must be come across all the same.
+/// Rare events that must occur all the same.
 const MARKS: &[&str] = &[
     "backups",
     "cuts_refused",
@@ -81,7 +81,7 @@ const MARKS: &[&str] = &[
     "watches_told",
 ];
 
-/// What so many seeds show, none of which fails.
+/// Runs so many seeds, none of which may fail.
 fn passes(seeds: u64, focus: Focus, flag: &str) -> Report {
     let mut report = Report::default();
     for seed in 1..=seeds {

@@ -18,7 +18,7 @@ const NOW: Now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
 const SENDER: MachineId = MachineId(2);
 const INDEX: u64 = 40;
 
-/// A follower that has nothing, connected to a machine that has much.
+/// Follower without data, connected to a machine with much data.
 fn follower() -> Node<EntryFormat> {
     let id = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
     let concurrency = Concurrency::named("full").unwrap();
@@ -62,7 +62,7 @@ fn snapshot() -> Vec<u8> {
     bytes
 }
 
-/// The sender's next piece, as it comes in.
+/// Delivers the sender's next piece.
 fn piece(node: &mut Node<EntryFormat>, offset: usize, bytes: &[u8], last: bool) -> Option<u64> {
     piece_of(node, SENDER, offset, bytes, last)
 }
@@ -90,7 +90,7 @@ fn piece_of(
     numbers.next()
 }
 
-/// What the sender is told.
+/// Messages to the sender.
 fn told(node: &mut Node<EntryFormat>) -> Vec<Taken> {
     let parcels = std::iter::from_fn(|| node.poll_parcel());
     let taken = parcels.filter_map(|(to, parcel)| match parcel {
@@ -100,7 +100,7 @@ fn told(node: &mut Node<EntryFormat>) -> Vec<Taken> {
     taken.collect()
 }
 
-/// Writes what is for the log, until there is nothing more.
+/// Writes to the log until nothing is left to write.
 fn write_log(node: &mut Node<EntryFormat>) {
     while let Some(persist) = node.replica_mut(SHARD).unwrap().take_persist() {
         node.persisted(NOW, SHARD, persist.number).unwrap();
@@ -165,7 +165,7 @@ fn whose_snapshot_makes_room_for_that_of_another_machine_is_told() {
             node.snapshot_written(NOW, (SHARD, number), true).unwrap();
             assert_eq!(told(&mut node), [Taken::Next(10)]);
         }
-        // One of the two does not lead any more, and neither knows of the other one.
+        // One of the two has lost the leadership, and neither knows of the other one.
         let number = piece_of(&mut node, other, 0, &bytes, true).unwrap();
         assert_eq!(told(&mut node), [Taken::Refused], "it would wait for ever");
         node.snapshot_written(NOW, (SHARD, number), true).unwrap();

@@ -1,56 +1,56 @@
-//! How machines stand still and how long messages take: the law of a world of elections.
+//! Pauses of machines and delays of messages: the random law of a world of elections.
 //!
-//! Everything follows from a seed, and what a law does at some time does not depend on who asks, or
-//! how often. So a cluster, another cluster with other time-outs and a probe can live under the same
-//! pauses.
+//! Everything follows from a seed, and the law at a given time does not depend on the caller or on
+//! the number of calls. A cluster, a second cluster with other time-outs and a probe can therefore
+//! live under the same pauses.
 
 use crate::random::Random;
 
 /// Pauses of a machine, or of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
-    /// How many there are in an hour.
+    /// Number per hour.
     pub per_hour: f64,
-    /// Their mean length; they are as long as they are by an exponential law.
+    /// Mean length; lengths are exponentially distributed.
     pub mean_ms: f64,
-    /// None is longer.
+    /// Upper bound on the length.
     pub max_ms: f64,
 }
 
-/// The law of a world.
+/// Law of a world.
 #[derive(Clone, Debug)]
 pub struct Law {
-    /// Pauses of every machine: nothing runs there, and all that comes waits.
+    /// Pauses of every machine: nothing runs during a pause, and all incoming messages wait.
     pub pauses: Pauses,
-    /// Median of the time that a message takes, in microseconds, from the machine of the row to that
-    /// of the column.
+    /// Median delay of a message in microseconds, from the machine of the row to that of the
+    /// column.
     pub ways_us: Vec<Vec<f64>>,
-    /// Deviation of the logarithm of that time.
+    /// Standard deviation of the logarithm of that delay.
     pub spread: f64,
-    /// Times at which a connection holds everything back, as when a segment is lost and sent again.
+    /// Times at which a connection delivers nothing, as when a segment is lost and sent again.
     pub held: Pauses,
-    /// Median of the time that a synced write takes, in microseconds.
+    /// Median duration of a synced write, in microseconds.
     pub sync_us: f64,
-    /// Median of the time by which a timer is late, in microseconds.
+    /// Median lateness of a timer, in microseconds.
     pub lag_us: f64,
 }
 
-/// A law is cut off at so many deviations.
+/// Number of deviations at which a distribution is truncated.
 const CUT: f64 = 3.5;
 
 impl Law {
-    /// Machines.
+    /// Number of machines.
     pub fn machines(&self) -> usize {
         self.ways_us.len()
     }
 
-    /// No message takes longer, but for pauses.
+    /// Upper bound on the delay of a message, apart from pauses.
     pub(super) fn way_max_us(&self) -> u64 {
         let all = self.ways_us.iter().flatten().copied();
         (all.fold(0.0, f64::max) * (self.spread * CUT).exp()) as u64 + 1
     }
 
-    /// How long something with this median takes, by random bits.
+    /// Duration with this median, from random bits.
     fn skewed(&self, median_us: f64, spread: f64, bits: u64) -> u64 {
         let p = ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         // A logistic variable has a closed inverse, and at this scale the deviation of a standard
@@ -59,29 +59,29 @@ impl Law {
         (median_us * (spread * z.clamp(-CUT, CUT)).exp()) as u64
     }
 
-    /// How long a message takes that is sent now.
+    /// Delay of a message.
     pub(super) fn way_us(&self, from: usize, to: usize, bits: u64) -> u64 {
         self.skewed(self.ways_us[from][to], self.spread, bits)
     }
 
-    /// How long a synced write takes.
+    /// Duration of a synced write.
     pub(super) fn sync_us(&self, bits: u64) -> u64 {
         self.skewed(self.sync_us, 0.12, bits)
     }
 
-    /// The pauses of a machine.
+    /// Pauses of a machine.
     pub(super) fn pauses_of(&self, seed: u64, machine: usize) -> Pausing {
         Pausing::new(self.pauses, seed, &format!("pauses {machine} 0"))
     }
 
-    /// When a connection holds back what is sent on it, and until when.
+    /// Times at which a connection delivers nothing.
     pub(super) fn held_of(&self, seed: u64, from: usize, to: usize) -> Pausing {
         Pausing::new(self.held, seed, &format!("held {from} {to} 0"))
     }
 
-    /// What the machine `own` would have measured in so many seconds, by a question a second to every
-    /// other one, in an open loop: `tell` hears of each whom it was put to, how late it was sent and
-    /// after how long the answer was read, in microseconds.
+    /// Measurements that the machine `own` would have made in so many seconds, with one question
+    /// per second to each other machine, in an open loop. For each question `tell` gets the machine
+    /// asked, the lateness of the question and the time until the answer was read, in microseconds.
     pub fn questions(
         &self,
         seed: u64,
@@ -92,7 +92,7 @@ impl Law {
         let machines = self.machines();
         let mut pausing: Vec<Pausing> =
             (0..machines).map(|machine| self.pauses_of(seed, machine)).collect();
-        // The own pauses at the moment at which an answer comes, which is later.
+        // This machine's pauses at the arrival of an answer, which is later.
         let mut reading = self.pauses_of(seed, own);
         let other = (0..machines).filter(|to| *to != own);
         let mut ways: Vec<(usize, Pausing, Pausing)> = other
@@ -118,7 +118,7 @@ impl Law {
     }
 }
 
-/// Pauses one after the other.
+/// Sequence of pauses.
 #[derive(Clone, Debug)]
 pub(super) struct Pausing {
     law: Pauses,
@@ -134,7 +134,7 @@ impl Pausing {
         new
     }
 
-    /// The pause that comes next, or is under way.
+    /// Advances to the next pause.
     fn next(&mut self) {
         if self.law.per_hour <= 0.0 {
             (self.begin_us, self.end_us) = (u64::MAX, u64::MAX);
@@ -145,8 +145,7 @@ impl Pausing {
         self.end_us = self.begin_us + length_us.min((self.law.max_ms * 1e3) as u64);
     }
 
-    /// The pause that is under way then, or the next one. Times must not go back by more than a
-    /// pause.
+    /// Pause at a given time, or the next one. Times must not go back by more than a pause.
     pub fn at(&mut self, at_us: u64) -> (u64, u64) {
         while self.end_us <= at_us {
             self.next();
@@ -154,7 +153,7 @@ impl Pausing {
         (self.begin_us, self.end_us)
     }
 
-    /// When something that is to be done then is done.
+    /// Time at which a task that is due at `at_us` runs.
     pub fn runs_at(&mut self, at_us: u64) -> u64 {
         let (begin_us, end_us) = self.at(at_us);
         if begin_us <= at_us { end_us } else { at_us }

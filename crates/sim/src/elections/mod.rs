@@ -1,11 +1,10 @@
-//! How often does a group elect a leader although it has one, and how long is it without one when it
-//! has lost it?
+//! Frequency of needless elections, and time without a leader after the leader's death.
 //!
-//! The replicated log of one shard, the product's own, on virtual time, on machines that stand still
-//! now and then and connections that take their time. Nobody asks anything of it, it never sleeps,
-//! and nothing else is simulated, so that tens of thousands of hours are affordable: while nothing
-//! stands still and everybody follows the leader, every election time-out goes by as the one before,
-//! and such time is skipped.
+//! Simulates the replicated log of one shard, the product's own, in virtual time, on machines that
+//! pause now and then and connections that delay messages. It receives no requests, it never
+//! sleeps, and nothing else is simulated, so that tens of thousands of hours are affordable. While
+//! no machine pauses and all follow the leader, every election time-out is like the one before, and
+//! such time is skipped.
 
 mod law;
 mod world;
@@ -13,45 +12,44 @@ mod world;
 pub use engine::replication::Pace;
 pub use law::{Law, Pauses};
 
-/// What is to be simulated.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How machines stand still, and how long messages take. It says how many machines there are, too.
+    /// Pauses of machines and delays of messages; also determines the number of machines.
     pub law: Law,
-    /// How the group counts time.
+    /// Tick and time-outs of the group.
     pub pace: Pace,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
     /// Hours in which no machine dies.
     pub hours: u64,
-    /// How often the leader is killed after that. It is back fifteen seconds later, with its disk.
+    /// Number of kills of the leader after that. It returns fifteen seconds later, with its disk.
     pub kills: u32,
-    /// Skip time in which nothing can happen.
+    /// Whether to skip time in which nothing can happen.
     pub skips: bool,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Microseconds of virtual time in which no machine was killed.
+    /// Virtual time in which no machine was killed, in microseconds.
     pub quiet_us: u64,
-    /// Leaders that were elected in that time although the leader before was alive.
+    /// Leaders elected in that time although the leader before was alive.
     pub needless: u64,
-    /// After the death of a leader, how long until another one served; microseconds, in the order of
-    /// deaths.
+    /// Time from each death of a leader until another leader served, in microseconds, in order.
     pub outages_us: Vec<u64>,
-    /// Events that were simulated.
+    /// Number of simulated events.
     pub events: u64,
-    /// Microseconds that were skipped.
+    /// Skipped time in microseconds.
     pub skipped_us: u64,
-    /// A number that is the same if, and only if, everything was.
+    /// Hash that is equal exactly if all events were equal.
     pub hash: u64,
 }
 
-/// Simulates it.
+/// Runs the simulation.
 ///
 /// # Errors
-/// If the consensus library refuses, or a group that nothing happens to has no leader.
+/// If the consensus library refuses an operation, or an undisturbed group has no leader.
 pub fn run(plan: &Plan) -> Result<Seen, String> {
     world::World::new(plan)?.run()
 }

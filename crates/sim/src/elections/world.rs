@@ -1,4 +1,4 @@
-//! The machines of a group, what is on its way between them, and the time that passes.
+//! World of elections: the machines of a group, the messages between them, and time.
 
 use super::law::Pausing;
 use super::{Law, Pace, Plan, Seen};
@@ -9,11 +9,11 @@ use raft::eraftpb::{Entry, HardState, Message};
 use std::collections::BTreeMap;
 
 const HOUR_US: u64 = 3_600_000_000;
-/// A killed machine is back after this.
+/// Time after which a killed machine returns.
 const AWAY_US: u64 = 15_000_000;
-/// The least time between two deaths, and as much again is drawn.
+/// Least time between two deaths; up to as much again is added at random.
 const BETWEEN_US: u64 = 60_000_000;
-/// A group without a leader for so long is an error of the world.
+/// Time without a leader that counts as an error of the world.
 const PATIENCE_US: u64 = 600_000_000;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ enum Coming {
     Tick,
     Message(Box<Message>),
     Synced(Box<Persist>),
-    /// A pause is over.
+    /// End of a pause.
     Wake,
 }
 
@@ -39,21 +39,21 @@ struct Machine {
     hard_state: HardState,
     entries: Vec<Entry>,
     pausing: Pausing,
-    /// What came while it stood still.
+    /// Events that arrived during the pause.
     waiting: Vec<Coming>,
-    /// When the last write to the disk is there.
+    /// Completion of the last disk write.
     synced_us: u64,
     phase_us: u64,
 }
 
-/// A direction of a connection: it keeps the order.
+/// One direction of a connection, which preserves order.
 struct Way {
     held: Pausing,
     last_us: u64,
     random: Random,
 }
 
-/// The machines, and what is to happen.
+/// Machines and scheduled events.
 pub(super) struct World<'a> {
     plan: &'a Plan,
     law: &'a Law,
@@ -63,10 +63,10 @@ pub(super) struct World<'a> {
     machines: Vec<Machine>,
     ways: Vec<Vec<Way>>,
     disk: Random,
-    /// Who leads, in which term.
+    /// Current leader and its term.
     led: Option<(usize, u64)>,
     killed_us: Option<u64>,
-    /// Since when everything was as it should be.
+    /// Time of the last disturbance.
     disturbed_us: u64,
     seen: Seen,
 }
@@ -112,7 +112,7 @@ impl<'a> World<'a> {
     }
 
     pub fn run(mut self) -> Result<Seen, String> {
-        // The first leader is wanted, and not counted.
+        // The first leader is awaited, and not counted.
         while self.led.is_none() {
             self.step(u64::MAX)?;
         }
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
         self.at(at_us, Event::To { machine, life, coming });
     }
 
-    /// Starts a machine with what is on its disk.
+    /// Starts a machine from its disk.
     fn start(&mut self, own: usize) -> Result<(), String> {
         let founders = (1..=self.machines.len() as u16).map(MachineId).collect();
         let membership = Membership::clustered(MachineId(own as u16 + 1), founders);
@@ -162,7 +162,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Does what comes next, if it comes before `until_us`; tells whether it did.
+    /// Processes the next event, if it is due before `until_us`. Returns whether it did.
     fn step(&mut self, until_us: u64) -> Result<bool, String> {
         if self.plan.skips {
             self.skip(until_us);
@@ -209,7 +209,7 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[own];
         let (begin_us, end_us) = machine.pausing.at(now_us);
         if begin_us <= now_us {
-            // It stands still: this waits for the end of it.
+            // The machine is paused: the event waits for the end of the pause.
             let is_first = machine.waiting.is_empty();
             machine.waiting.push(coming);
             self.disturbed_us = self.disturbed_us.max(end_us);
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
             Coming::Wake => std::mem::take(&mut machine.waiting),
             other => vec![other],
         };
-        // As in a turn of the server: first what was said, then timers.
+        // As in a turn of the server: first messages, then timers.
         all.sort_by_key(|coming| matches!(coming, Coming::Tick));
         for coming in all {
             self.take(own, coming)?;
@@ -257,7 +257,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Hands on what a group has to write and to say, and sees who leads.
+    /// Takes writes and messages from a group, and records the leader.
     fn turn(&mut self, own: usize) -> Result<(), String> {
         let now_us = self.now_us;
         let machine = &mut self.machines[own];
@@ -311,14 +311,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Skips whole election time-outs in which nothing can happen: everybody follows the leader, all
-    /// have heard each other since the last disturbance, and the next one is far.
+    /// Skips whole election time-outs in which nothing can happen: all follow the leader, all have
+    /// heard each other since the last disturbance, and the next one is far.
     fn skip(&mut self, until_us: u64) {
         let Pace { tick_us, heartbeat_ticks, election_ticks } = self.plan.pace;
         let beat_us = heartbeat_ticks as u64 * tick_us;
         let settle_us = 3 * beat_us + 2 * self.law.way_max_us();
         let now_us = self.now_us;
-        // Everything in the group comes again after this.
+        // The state of the group repeats after this time.
         let cycle_us = (election_ticks * heartbeat_ticks) as u64 * tick_us;
         if now_us < self.disturbed_us + settle_us || !self.is_quiet() {
             return;

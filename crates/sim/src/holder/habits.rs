@@ -1,57 +1,57 @@
-//! What clients of locks are like, and the names of what they use.
+//! Behaviour of clients of locks, and the names of the keys they use.
 
 use crate::random::Random;
 
-/// What the clients of a run are like.
+/// Behaviour of the clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// How many locks there are, and how many places each guards.
+    /// Number of locks, and number of places that each guards.
     pub(super) locks: u64,
     pub(super) places: u64,
     pub(super) lease_ms: u64,
-    /// How long they wait for a lock at most; nought is for ever.
+    /// Limit on the wait for a lock; 0 for none.
     pub(super) timeout_ms: u64,
-    /// How long they work between two steps, mostly.
+    /// Typical time between two steps.
     pub(super) work_us: u64,
-    /// How many of a hundred steps they stand still at, for up to three leases.
+    /// Percentage of steps with a pause of up to three leases.
     pub(super) stands_percent: u64,
-    /// How many of a hundred steps they renew the lease before.
+    /// Percentage of steps before which the lease is renewed.
     pub(super) renews_percent: u64,
-    /// How many of a hundred times they do not give the lock back, or leave it with the connection.
+    /// Percentage of locks that are not released, or left with the connection.
     pub(super) forgets_percent: u64,
-    /// How many of a hundred acquisitions share the lock, and how many have a request number.
+    /// Percentage of acquisitions that share the lock, and of those with a request number.
     pub(super) shared_percent: u64,
-    /// How many share it at most, if there is a limit; nought is none.
+    /// Limit on shared holders; 0 for none.
     pub(super) limit: usize,
-    /// How many of a hundred acquisitions do not wait.
+    /// Percentage of acquisitions that do not wait.
     pub(super) tries_percent: u64,
     pub(super) numbered_percent: u64,
-    /// What they write they write in transactions that read the lock, and not under fences.
+    /// Whether clients write in transactions that read the lock, and not under fences.
     pub(super) requires: bool,
-    /// How many of a hundred holders somebody takes the lock away from.
+    /// Percentage of holders whose lock is broken by another client.
     pub(super) breaks_percent: u64,
-    /// How many of a hundred times they need a lock for a section only.
+    /// Percentage of uses of a lock that are a section only.
     pub(super) sections_percent: u64,
-    /// How many of a hundred acquisitions and looks are about leaders.
+    /// Percentage of acquisitions and observations that concern leaders.
     pub(super) elections_percent: u64,
-    /// How many of a hundred times they come to a barrier, and for how many that is.
+    /// Percentage of steps at a barrier, and the number of its parties.
     pub(super) meets_percent: u64,
     pub(super) parties: usize,
-    /// How many of a hundred acquisitions are for several tokens.
+    /// Percentage of acquisitions of several tokens.
     pub(super) blocks_percent: u64,
-    /// How many of a hundred other acquisitions leave the lock with the server.
+    /// Percentage of other acquisitions that leave the lock with the server.
     pub(super) near_percent: u64,
-    /// How many of a hundred others have their successors named, and may be named.
+    /// Percentage of other acquisitions that let successors be named, and may become one.
     pub(super) next_percent: u64,
 }
 
 impl Habits {
-    /// The habits of all clients of a run.
+    /// Draws the behaviour of all clients of a run.
     pub fn draw(random: &mut Random, cluster: bool) -> Self {
         let leases = if cluster { [100, 400, 1_500, 4_000] } else { [20, 50, 200, 500] };
         let lease_ms = *random.pick(&leases);
         let requires = random.percent(25);
-        // Who shares a lock holds it with smaller and larger tokens.
+        // Shared holders of a lock have smaller and larger tokens.
         let shared_percent = *random.pick(&[0, 0, 0, 40]);
         let habits = Self {
             locks: random.between(1, 3),
@@ -72,11 +72,11 @@ impl Habits {
             elections_percent: *random.pick(&[0, 30, 80]),
             meets_percent: *random.pick(&[0, 10, 40]),
             parties: *random.pick(&[2, 2, 3]),
-            // What is written in a transaction that reads the lock is not compared by its token.
+            // Writes of a transaction that reads the lock are not compared by token.
             blocks_percent: if requires { 0 } else { *random.pick(&[0, 40, 100]) },
-            // A transaction cannot read whom a server has let in.
+            // A transaction cannot read which client a server has admitted.
             near_percent: if requires { 0 } else { *random.pick(&[0, 50, 100]) },
-            // Nor whether whoever may have passed it on holds it.
+            // Nor whether a client that may have passed the lock on still holds it.
             next_percent: if requires { 0 } else { *random.pick(&[0, 60, 100]) },
         };
         match !requires && random.percent(30) {
@@ -85,7 +85,8 @@ impl Habits {
         }
     }
 
-    /// The same where nearly everybody waits for one lock, alone, and is named before it has it.
+    /// Behaviour in which nearly all clients wait for one exclusive lock and are named as
+    /// successors.
     fn of_what_is_handed_on(self, random: &mut Random) -> Self {
         Self {
             locks: 1,
@@ -102,14 +103,14 @@ impl Habits {
         }
     }
 
-    /// The keys of what a lock guards in one of its places: they are in one slot, as what is fenced together
-    /// must be, but for transactions.
+    /// Keys of the data that a lock guards in one of its places. They share a slot, as fenced
+    /// writes must, except in transactions.
     pub(super) fn keys(&self, place: &str) -> (String, String) {
         let elsewhere = if self.requires { "-elsewhere" } else { "" };
         (format!("reg{{{place}}}"), format!("jou{{{place}{elsewhere}}}"))
     }
 
-    /// Every place with its register and its journal.
+    /// All places with their registers and journals.
     pub fn all(&self) -> Vec<(String, String, String)> {
         let places = (0..self.locks).flat_map(|lock| (0..self.places).map(move |n| (lock, n)));
         let named = places.map(|(lock, n)| place(lock, n));
@@ -121,7 +122,7 @@ impl Habits {
     }
 }
 
-/// Whether a key is a lock, or what one guards.
+/// Whether a key is a lock or belongs to the data that one guards.
 pub fn is_of_locks(key: &str) -> bool {
     ["lock", "reg{", "jou{", "barrier"].iter().any(|prefix| key.starts_with(prefix))
 }
@@ -130,7 +131,7 @@ pub(super) fn lock_name(lock: u64) -> String {
     format!("lock{lock}")
 }
 
-/// The first place of a lock is where the lock is; others may be anywhere.
+/// Name of a place. The first place of a lock is on the lock's shard; others may be anywhere.
 pub(super) fn place(lock: u64, n: u64) -> String {
     if n == 0 { lock_name(lock) } else { format!("place{lock}-{n}") }
 }

@@ -1,38 +1,38 @@
-//! What a client of locks has asked and is not answered yet.
+//! Unanswered requests of a client of locks.
 
 use adt::Reply;
 use check::locks::{Led, Outcome, What};
 use std::collections::VecDeque;
 
-/// Something that is not answered.
+/// Unanswered request.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) act: usize,
-    /// How many replies are missing; the last one counts.
+    /// Number of outstanding replies; the last one counts.
     pub(super) left: usize,
-    /// The rest of a transaction, of which each command is sent when the one before it is answered; the
-    /// first asks whether the lock is held.
+    /// Rest of a transaction, whose commands are sent one by one, each after the reply to the one
+    /// before; the first checks whether the lock is held.
     pub(super) unsent: VecDeque<Vec<String>>,
     pub(super) asks: Asks,
 }
 
-/// Whether the lock of a transaction is held.
+/// Check of a transaction's lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Asks {
-    /// Nobody asks.
+    /// No check.
     Nothing,
-    /// It begins, and is to ask next.
+    /// The transaction begins; the check is the next command.
     Next,
-    /// The next reply tells.
+    /// The next reply is the result of the check.
     Now,
-    /// It is, as far as it is known.
+    /// The lock is held, as far as is known.
     Held,
-    /// It is not: the transaction is to be ended.
+    /// The lock is lost: the transaction must be aborted.
     Lost,
 }
 
 impl Open {
-    /// A reply has come; the command that is sent then, if it is a transaction that goes on.
+    /// Handles a reply. Returns the next command of the transaction, if any.
     pub(super) fn next(&mut self, reply: &Reply) -> Option<Vec<String>> {
         self.left -= 1;
         if self.asks == Asks::Nothing {
@@ -61,7 +61,7 @@ pub(super) fn words(command: &str) -> Vec<String> {
     command.split(' ').map(str::to_owned).collect()
 }
 
-/// What a reply says of an act.
+/// Outcome of an act according to a reply.
 pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
     let text = |reply: &Reply| match reply {
         Reply::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -70,12 +70,12 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
     match (what, reply) {
         (_, Reply::Error(error)) => match error.code() {
             "FENCED" => Outcome::Fenced,
-            // It took effect, and what it has answered is lost; or it had no effect this time, and an
+            // The request took effect, and its reply is lost; or it had no effect this time, and an
             // earlier copy may have had.
             "INDEFINITE" | "REPEATED" | "CLUSTERDOWN" => Outcome::Unknown,
             _ => Outcome::Refused,
         },
-        // A transaction begins with the token; one command is all that is answered.
+        // A transaction begins with the token; a section of one command returns only its reply.
         (What::Section { .. }, Reply::Array(items)) => match items.first() {
             Some(Reply::Int(token)) => Outcome::Granted(token.unsigned_abs()),
             _ => Outcome::Refused,
@@ -101,7 +101,7 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
     }
 }
 
-/// Who leads, from what is told of it.
+/// Leader according to an answer.
 fn led(row: &[Reply]) -> Option<Led> {
     let [Reply::Int(token), _, Reply::Bulk(value), _, Reply::Int(version)] = row else {
         return None;

@@ -1,27 +1,28 @@
-//! What clients of locks do besides: they are elected, follow leaders, and meet at a barrier.
+//! Further acts of clients of locks: they stand for election, follow leaders, and meet at a
+//! barrier.
 
 use super::open::words;
 use super::{Holder, Stage};
 use crate::client::Wish;
 use check::locks::What;
 
-/// At which all meet.
+/// Barrier of all clients.
 const BARRIER: &str = "barrier";
 
 impl Holder {
-    /// Whether it is about leaders this time.
+    /// Draws whether the act concerns leaders.
     pub(super) fn elects(&mut self) -> bool {
         let percent = self.habits.elections_percent;
         percent > 0 && self.random.percent(percent)
     }
 
-    /// Something that nobody else says.
+    /// Value that no other client writes.
     pub(super) fn says(&self, what: &str) -> String {
         format!("{what}.{}.{}", self.id, self.acts.len())
     }
 
-    /// It waits for another leader, or for something else that the leader says, than it was told last;
-    /// sometimes as if it had been told nothing.
+    /// Waits for a new leader, or for a new value of the leader, since the last observation;
+    /// sometimes as if there had been none.
     pub(super) fn observe(&mut self, now_us: u64, lock: String) -> Vec<Wish> {
         let seen = self.seen.get(&lock).copied().unwrap_or_default();
         let seen = if self.random.percent(50) { seen } else { 0 };
@@ -31,7 +32,7 @@ impl Holder {
         self.send(act, vec![words(&question)])
     }
 
-    /// It says something as a leader, or as one who thinks that it leads.
+    /// Publishes a value as the leader, or as a client that believes to be the leader.
     pub(super) fn proclaim(&mut self, now_us: u64, lock: String, token: u64) -> Vec<Wish> {
         let value = self.says("proclaimed");
         let proclamation = format!("election.proclaim {lock} {token} {value}");
@@ -39,7 +40,7 @@ impl Holder {
         self.send(act, vec![words(&proclamation)])
     }
 
-    /// It comes to the barrier.
+    /// Waits at the barrier.
     pub(super) fn meet(&mut self, now_us: u64, number: Option<u64>) -> Vec<Wish> {
         let (barrier, parties) = (BARRIER.to_owned(), self.habits.parties);
         let act = self.act(now_us, What::Meet { barrier, parties, again: false });

@@ -1,4 +1,4 @@
-//! What must be true of all machines when they had time to agree.
+//! Invariants of all machines after they had time to agree.
 
 use super::World;
 use engine::coordination::Zxid;
@@ -8,8 +8,8 @@ use engine::node::Readiness;
 use engine::shard::state::State;
 
 impl World {
-    /// Every shard must be held by the machines that the map says, by nobody else, and be the same
-    /// on all of them.
+    /// Checks that every shard is held by exactly the machines of the map, with the same state on
+    /// each.
     pub(super) fn check_agreement(&self) -> Result<(), String> {
         let map = self.newest_map();
         if let Some(lost) = self.missed(&map).first() {
@@ -24,7 +24,7 @@ impl World {
         self.check_readiness(&map)
     }
 
-    /// Nothing is wrong any more, so every machine of the cluster must say that it does its part.
+    /// Checks that every machine of the cluster reports itself ready, since all faults are over.
     fn check_readiness(&self, map: &ShardMap) -> Result<(), String> {
         let present = self.machines.iter().filter(|machine| !machine.is_retired);
         for machine in present.filter(|machine| map.machines.contains_key(&machine.id)) {
@@ -37,7 +37,7 @@ impl World {
         Ok(())
     }
 
-    /// What every machine knows of a shard's group.
+    /// State of a shard's group on every machine.
     fn standings(&self, shard: ShardId) -> String {
         let workers = self
             .machines
@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-/// All records of a state, in the order of their keys, and all nodes and sessions.
+/// All records of a state in the order of their keys, and all nodes and sessions.
 pub(super) fn records(state: &State) -> Vec<String> {
     let mut records: Vec<String> =
         state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
@@ -144,7 +144,7 @@ pub(super) fn records(state: &State) -> Vec<String> {
     records
 }
 
-/// Where two lists of records begin to differ, with a little before and after.
+/// First difference between two lists of records, with a little context.
 pub(super) fn difference(a: &[String], b: &[String]) -> String {
     let (mut a, mut b) = (a.iter(), b.iter());
     let (a, b) = loop {

@@ -1,9 +1,9 @@
-//! Somebody takes backups of everything while clients and faults go on.
+//! Backups of everything while clients and faults continue.
 //!
-//! What is in one is told to the checkers as what a transaction has seen that reads every key there
-//! is, and was under way from the beginning of the cut until it stood. So a half of a transaction, a
-//! write that was acknowledged before and is missing, or one that began afterwards and is there, is
-//! what it would be in any other transaction: an anomaly.
+//! The checkers see a backup as a transaction that reads all existing keys and was in progress from
+//! the beginning of the cut until its end. Half a transaction, a missing write that was
+//! acknowledged before, or a write that began afterwards is thus an anomaly, as in any other
+//! transaction.
 
 use super::World;
 use crate::server::decode_snapshot;
@@ -13,21 +13,21 @@ use check::{Event, EventKind};
 use engine::entry::SnapshotPart;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The connection over which backups are taken.
+/// Connection over which backups are taken.
 pub(super) const KEEPER: u64 = u64::MAX - 1;
 /// Processes of the history, one for each backup, after all others.
 const PROCESSES: u64 = 3_000_000;
-/// How long one may take before another is begun.
+/// Time after which another backup may begin.
 const PATIENCE_US: u64 = 4_000_000;
 
-/// A backup that is being taken.
+/// Backup in progress.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     began_us: u64,
-    /// When the cut stood, and its number.
+    /// Time and number of the cut.
     stood_us: u64,
     cut: i64,
-    /// The shards that are still to be fetched, and which piece of the first one comes next.
+    /// Shards that are still to be fetched, and the next piece of the first one.
     left: VecDeque<i64>,
     piece: u64,
     bytes: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Keeping {
 }
 
 impl World {
-    /// A backup begins, unless one is being taken.
+    /// Begins a backup, unless one is in progress.
     pub(super) fn begin_backup(&mut self) {
         let busy = self.keeping.as_ref().is_some_and(|k| k.began_us + PATIENCE_US > self.now_us);
         let any_up = self.machines.iter().any(crate::machine::Machine::is_up);
@@ -48,7 +48,7 @@ impl World {
         self.send(KEEPER, vec!["backup".into(), "begin".into()]);
     }
 
-    /// A server answers whoever takes a backup.
+    /// Handles a reply to the client that takes a backup.
     pub(super) fn keeper_told(&mut self, reply: Reply) -> Result<(), String> {
         let Some(mut keeping) = self.keeping.take() else { return Ok(()) };
         match (reply, keeping.cut) {
@@ -92,7 +92,7 @@ impl World {
         Ok(())
     }
 
-    /// Tells the checkers what is in a backup.
+    /// Reports the contents of a backup to the checkers.
     fn tell_backup(&mut self, keeping: &Keeping) -> Result<(), String> {
         let mut reads: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
         let seen = self.clients.iter().flat_map(|client| &client.events);
@@ -107,7 +107,7 @@ impl World {
             };
             reads.entry(key.clone()).or_insert(read);
         }
-        // What clients of locks write is not judged with the rest.
+        // Writes of lock clients are judged separately.
         let known = |key: &&Blob| {
             reads.contains_key(&key[..])
                 || crate::holder::is_of_locks(&String::from_utf8_lossy(key))
@@ -144,7 +144,7 @@ fn number(reply: &Reply) -> Option<i64> {
 }
 
 impl Keeping {
-    /// All pieces of a shard are there.
+    /// Handles the last piece of a shard.
     fn end_shard(&mut self) -> Result<(), String> {
         let parts = decode_snapshot(&std::mem::take(&mut self.bytes))?;
         self.left.pop_front();

@@ -1,4 +1,4 @@
-//! How a run begins: everything is drawn, machines start, accounts are filled.
+//! Beginning of a run: draws the parameters, starts machines and fills the accounts.
 
 use super::holders::HOLDERS;
 use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
@@ -18,11 +18,11 @@ use engine::ids::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
 
-/// Pause after which accounts are filled once more.
+/// Pause before another attempt to fill the accounts.
 const DEPOSIT_AGAIN_US: u64 = 100_000;
 
 impl World {
-    /// The run of a seed.
+    /// Creates the run of a seed.
     pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
         let swarm = Swarm::new(seed, focus, plant);
         let shape = swarm.shape;
@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    /// One machine more, which was never started; gives its place.
+    /// Adds a machine that was never started. Returns its index.
     pub(super) fn add_machine(&mut self) -> u16 {
         let number = self.machines.len() as u16 + 1;
         let mut random = Random::new(self.seed, &format!("machine {number}"));
@@ -113,7 +113,7 @@ impl World {
         for holder in 0..self.holders.len() as u64 {
             let client = HOLDERS + holder;
             self.at(self.now_us + holder, Event::Wake { client });
-            // Who waits for a lock then does so no longer.
+            // A client that waits for a lock then stops waiting.
             self.at(self.faults_end_us + 1, Event::Wake { client });
         }
         for client in 0..self.clients.len() as u64 {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Fills the accounts before anybody looks.
+    /// Fills the accounts before any client reads them.
     fn deposit(&mut self) -> Result<(), String> {
         let client = u64::MAX;
         let mut commands = vec![vec!["multi".to_owned()]];
@@ -169,7 +169,8 @@ impl World {
                 }
                 if let Reply::Error(error) = reply {
                     if error.code() == "CLUSTERDOWN" {
-                        // It takes as long to elect the first leaders, and it had no effect.
+                        // The election of the first leaders takes as long; the attempt had no
+                        // effect.
                         again_us = Some(self.now_us + DEPOSIT_AGAIN_US);
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! What workers send, and how it arrives.
+//! Delivery of the workers' outputs.
 
 use super::{Event, World};
 use crate::network::{Frame, Sending, Way};
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// A frame has arrived. What is no parcel breaks the connection, as in the product.
+    /// Delivers a frame. If it cannot be decoded, the connection breaks, as in the product.
     pub(super) fn arrive(&mut self, from: MachineId, to: MachineId, frame: &Frame) {
         match self.format.decode(&frame.bytes) {
             Ok(Some((parcel, _))) => {
@@ -117,7 +117,7 @@ impl World {
                 self.hand_in(to.0 - 1, worker, Input::Parcel(from, Box::new(parcel)));
             }
             Err(Fault::Unread { instead, .. }) => panic!("written and not read: {instead:?}"),
-            // A length that is wrong makes nonsense of what follows.
+            // A wrong length makes the rest of the stream meaningless.
             Ok(None) | Err(Fault::Corrupt) => {
                 self.mark("garbled_messages_noticed");
                 self.break_connection(from, to);

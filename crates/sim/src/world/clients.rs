@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::server::Input;
 use adt::Reply;
 
-/// How long a server may take to notice that a client is gone.
+/// Upper bound on the time until a server notices that a client is gone.
 const UNNOTICED_US: u64 = 8_000_000;
 
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct Connection {
 }
 
 impl World {
-    /// A client's connection breaks, and both sides notice.
+    /// Breaks a client's connection; both sides notice.
     pub(super) fn disconnect(&mut self, client: u64) {
         if self.leave(client, 0) {
             self.fault("disconnects");
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// A client is gone; the server goes on as if it were there, with its locks.
+    /// Removes a client without the server's notice; its locks stay.
     pub(super) fn vanish(&mut self, client: u64) {
         let us = self.faults.between(0, UNNOTICED_US);
         if self.leave(client, us) {
@@ -39,8 +39,8 @@ impl World {
         }
     }
 
-    /// A client that waits for a reply does not wait for it any longer, and asks again under the
-    /// same number somewhere else. The server may still be busy with the first one.
+    /// Makes a waiting client give up and resend its request under the same number to another
+    /// machine. The server may still be busy with the first copy.
     pub(super) fn lose_patience(&mut self, client: u64) {
         let asks = self.clients.get(client as usize).is_some_and(Client::may_ask_again);
         if !asks {
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// The client has no connection any more; the server hears of that later.
+    /// Closes the client's side of its connection; the server notices later.
     pub(super) fn leave(&mut self, client: u64, later_us: u64) -> bool {
         let Some(connection) = self.connections.remove(&client) else { return false };
         let time = (self.now_us + connection.delay_us).max(connection.last_out_us + 1) + later_us;
@@ -69,7 +69,7 @@ impl World {
         self.at(time, Event::Wake { client });
     }
 
-    /// A client has no connection any more, and knows it.
+    /// Removes a client's connection, and tells the client.
     fn lose_connection(&mut self, client: u64) {
         let now_us = self.now_us;
         if let Some(holder) = self.holder(client) {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Whether a client is in the middle of something.
+    /// Whether a client has unfinished work.
     fn has_begun(&mut self, client: u64) -> bool {
         let holds = self.holder(client).map(|holder| holder.is_busy());
         holds.unwrap_or_else(|| self.clients[client as usize].is_busy())
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// A client has a reply.
+    /// Delivers a reply to a client.
     pub(super) fn told(&mut self, client: u64, reply: Reply) -> Result<(), String> {
         if client == KEEPER {
             return self.keeper_told(reply);
@@ -138,7 +138,7 @@ impl World {
             return Ok(());
         }
         let waited_us = self.clients[client as usize].waits_us(self.now_us);
-        // Where clients keep locks, or have gone with them, others wait for as long.
+        // If clients keep locks, or are gone with them, others wait for as long.
         let at_once = !self.shape.is_cluster() && !self.swarm.keeps_locks();
         if at_once && waited_us > WAIT_US_MAX {
             return Err(format!("client {client} waited for a reply for {waited_us} us"));
@@ -169,7 +169,7 @@ impl World {
         self.send_to_server(client, Input::Command(number, words));
     }
 
-    /// In order, with a delay of its own each time.
+    /// Sends an input in order, with a random delay.
     fn send_to_server(&mut self, client: u64, input: Input) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let time =
@@ -179,7 +179,7 @@ impl World {
         self.deliver_at(time, machine, worker, Box::new(input));
     }
 
-    /// The machine at which some clients are is gone.
+    /// Breaks the connections of the clients at a machine that has stopped.
     pub(super) fn disconnect_all(&mut self, machine: u16) {
         self.guests_lose(machine);
         let here = |c: &&(u64, Connection)| c.1.machine == machine;

@@ -1,4 +1,4 @@
-//! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
+//! Faults of a world: crashes, pauses, cuts, snapshots at bad moments.
 
 use super::holders::HOLDERS;
 use super::{Event, World};
@@ -10,7 +10,7 @@ use engine::ids::{MachineId, ShardId};
 use engine::limits::{SILENT_US, TICK_US_MIN};
 use std::collections::BTreeSet;
 
-/// A day, by which wall clocks may leap.
+/// Day, by which wall clocks may leap.
 const DAY_US: u64 = 86_400_000_000;
 
 impl World {
@@ -79,7 +79,7 @@ impl World {
         if any < clients { any } else { HOLDERS + any - clients }
     }
 
-    /// Two that are not lost, if there are two.
+    /// Two machines that are not lost, if there are two.
     fn two_machines(&mut self) -> Option<(MachineId, MachineId)> {
         let mut present = self.present();
         if present.len() < 2 {
@@ -90,7 +90,7 @@ impl World {
         Some((MachineId(one + 1), MachineId(other + 1)))
     }
 
-    /// A machine is down for at most one of these times.
+    /// Stops a machine for at most one of these times.
     fn power_cut(&mut self, longest_us: &[u64]) {
         let machine = self.any_machine();
         if !self.machines[usize::from(machine)].is_up() {
@@ -128,11 +128,11 @@ impl World {
         self.wake_worker(machine, worker, self.now_us);
     }
 
-    /// A machine does nothing for a while. If it moves to another host in the meantime, the others
-    /// are still out of its reach when it goes on.
+    /// Pauses a machine. If it moves to another host meanwhile, it remains unreachable for some
+    /// time after the pause.
     fn pause(&mut self, moves: bool) {
         let leaders = self.leaders();
-        // A move matters most to what is led there, and rests on what it was promised.
+        // A move matters most for a leader, which relies on promises of other machines.
         let index = match moves && !leaders.is_empty() {
             true => *self.faults.pick(&leaders),
             false => self.any_machine(),
@@ -141,7 +141,7 @@ impl World {
             return;
         }
         self.fault(if moves { "moves" } else { "pauses" });
-        // Long enough for the others to choose another leader.
+        // Long enough for the others to elect another leader.
         let shortest = if moves { 1_500_000 } else { 10_000 };
         let length_us = self.faults.between(shortest, 4_000_000);
         let frozen = self.plant == Some(Plant::FrozenClock);
@@ -164,7 +164,7 @@ impl World {
         all.filter(|other| *other != machine).collect()
     }
 
-    /// The machines that lead something, or think so.
+    /// Machines that lead a shard, or believe to.
     fn leaders(&self) -> Vec<u16> {
         let leads = |index: &u16| {
             let workers = &self.machines[usize::from(*index)].workers;
@@ -173,7 +173,7 @@ impl World {
         self.present().into_iter().filter(leads).collect()
     }
 
-    /// A machine that leads something goes on, but only clients hear of it.
+    /// Cuts a leader off from all machines, but not from its clients.
     fn isolate_leader(&mut self) {
         let leaders = self.leaders();
         if leaders.is_empty() {
@@ -185,7 +185,7 @@ impl World {
         self.cut_off(leader, until);
     }
 
-    /// Messages over one link after the other take long, in one direction or both.
+    /// Delays all messages over one link after the other, in one direction or both.
     fn clog(&mut self) {
         let Some((one, other)) = self.two_machines() else { return };
         self.fault("links_clogged");
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// Some message on its way between two machines does not arrive as it was sent.
+    /// Damages a message between two machines.
     fn garble(&mut self) {
         let on_their_way: Vec<(u64, u64)> = self
             .queue
@@ -215,7 +215,7 @@ impl World {
         self.fault("messages_garbled");
     }
 
-    /// Somebody hands the lead of a shard over to a machine, wherever it is led.
+    /// Asks for the handover of a shard's leadership to a machine, wherever the leader is.
     fn hand_over(&mut self) {
         let shard = ShardId(self.faults.below(u64::from(self.shape.shards)) as u16);
         let to = MachineId(self.any_machine() + 1);
@@ -225,7 +225,8 @@ impl World {
         }
     }
 
-    /// A machine hands over what it leads and stands back for a while, as before it is stopped.
+    /// Makes a machine hand over its leaderships and accept none for a while, as before it is
+    /// stopped.
     pub(super) fn stand_back(&mut self, machine: u16, on: bool) {
         for worker in 0..self.shape.workers {
             self.hand_in(machine, worker, Input::StandBack(on));
@@ -237,8 +238,8 @@ impl World {
         }
     }
 
-    /// Time-outs follow from figures that somebody has made up: one machine believes them, or each
-    /// gets some of its own, or all but one that leads hurry, and may hear no more of that one.
+    /// Sets time-outs from made-up measurements: one machine believes them, or each gets some of
+    /// its own, or all but one leader hurry and may lose contact with that leader.
     fn lie(&mut self) {
         self.fault("lies");
         let (leaders, kind) = (self.leaders(), self.faults.below(10));
@@ -262,7 +263,7 @@ impl World {
         }
     }
 
-    /// A machine counts time in ticks of another length.
+    /// Sets the length of a machine's ticks.
     pub(super) fn believe(&mut self, machine: u16, tick_us: u64) {
         for worker in 0..self.shape.workers {
             self.hand_in(machine, worker, Input::Tick(tick_us));
@@ -275,7 +276,7 @@ impl World {
         self.at(until, Event::Mend { from: way.0, to: way.1 });
     }
 
-    /// One machine or one pair of machines does not hear the other side for a while.
+    /// Cuts off one machine or one pair of machines in one or both directions for a while.
     fn cut(&mut self) {
         let Some((one, other)) = self.two_machines() else { return };
         let (to, from, all) =
@@ -299,7 +300,7 @@ impl World {
         }
     }
 
-    /// Broken connections are noticed, and made again where that is possible.
+    /// Detects broken connections, and reconnects where that is possible.
     pub(super) fn look_after_connections(&mut self) {
         for (a, b) in self.links.silent(self.now_us, SILENCE_US) {
             self.break_connection(a, b);
@@ -329,8 +330,8 @@ impl World {
         }
     }
 
-    /// Machines that were not heard of for a while are said to be silent, once: those that nothing
-    /// arrives from, and those that do nothing.
+    /// Reports machines as silent, once: those from which nothing arrives, and those that are
+    /// paused.
     fn notice_silence(&mut self) {
         let mut silent: BTreeSet<_> =
             self.links.silent(self.now_us, SILENT_US).into_iter().collect();
@@ -349,14 +350,15 @@ impl World {
         self.silent = silent;
     }
 
-    /// Clients have nothing to ask for a while, so that groups fall asleep.
+    /// Stops the clients' requests for a while, so that groups fall asleep.
     pub(super) fn lull(&mut self) {
         self.fault("lulls");
         let length_us = self.faults.between(1_000_000, 6_000_000);
         self.lull_until_us = self.lull_until_us.max(self.now_us + length_us);
     }
 
-    /// The worker of `machine` that holds the connection with `other` hears about it.
+    /// Delivers an input about `other` to the worker of `machine` that holds the connection with
+    /// it.
     fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
         self.hand_in(machine - 1, other % self.shape.workers, input);
     }

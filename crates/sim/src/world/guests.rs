@@ -12,7 +12,7 @@ use engine::coordination::spread::{HOME, Spread};
 use engine::gateway::Said;
 use engine::ids::ShardId;
 
-/// How long a server may take to notice that such a client is gone.
+/// Upper bound on the time until a server notices that such a client is gone.
 const UNNOTICED_US: u64 = 3_000_000;
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// The client is gone from its connection. The server hears of that at once, or much later.
+    /// Closes the client's side of its connection. The server notices at once, or much later.
     fn guest_leaves(&mut self, guest: u64) {
         let Some(line) = self.lines.remove(&guest) else { return };
         let unnoticed = self.visits.percent(50);
@@ -77,7 +77,7 @@ impl World {
         true
     }
 
-    /// In order, with a delay of its own each time.
+    /// Sends an input in order, with a random delay.
     fn guest_says(&mut self, guest: u64, input: Input) {
         let Some(line) = self.lines.get_mut(&guest) else { return };
         let time = (self.now_us + self.visits.tail(line.delay_us)).max(line.last_out_us + 1);
@@ -86,7 +86,7 @@ impl World {
         self.deliver_at(time, machine, worker, Box::new(input));
     }
 
-    /// A machine says something on a connection.
+    /// Delivers a message of a machine on a connection.
     pub(super) fn send_to_guest(&mut self, number: u64, said: Said) {
         let found = self.lines.iter_mut().find(|(_, line)| line.number == number);
         let Some((guest, line)) = found else { return };
@@ -105,7 +105,7 @@ impl World {
         self.grant_guest(guest, wishes);
     }
 
-    /// The machine at which some of them are is gone.
+    /// Breaks the connections of the clients at a machine that has stopped.
     pub(super) fn guests_lose(&mut self, machine: u16) {
         let here = self.lines.iter().filter(|(_, line)| line.machine == machine);
         for guest in here.map(|(guest, _)| *guest).collect::<Vec<_>>() {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// What they have seen goes into the outcome, and what is there at the end.
+    /// Adds the clients' observations and the final state of the service to the outcome.
     pub(super) fn note_guests(&mut self) {
         if self.guests.is_empty() {
             return;
@@ -133,19 +133,19 @@ impl World {
         }
     }
 
-    /// Over how many shards the tree is. Where that is settled by nobody, nobody has used it.
+    /// Shards of the tree. If no shard has settled them, no client has used the tree.
     fn tree(&self) -> Spread {
         self.coordination(HOME).map_or(Spread::NOT, Coordination::spread)
     }
 
-    /// A shard's part of the service as it is on some machine.
+    /// Shard's part of the service, from some machine.
     fn coordination(&self, shard: ShardId) -> Option<&Coordination> {
         let workers = self.machines.iter().filter(|m| !m.is_retired).flat_map(|m| &m.workers);
         let replica = workers.filter_map(|worker| worker.node().replica(shard)).next()?;
         Some(replica.shard().state().coordination())
     }
 
-    /// The tree as it is on some machines.
+    /// Tree as it is on some machines.
     fn last_tree(&self) -> Option<Last> {
         let sessions =
             self.coordination(HOME)?.sessions().keys().map(|session| session.0).collect();
@@ -155,7 +155,7 @@ impl World {
         Some(Last { nodes, sessions })
     }
 
-    /// Nobody is there any more who could have a session: all must have ended.
+    /// Checks that all sessions have ended, since no client is left that could have one.
     pub(super) fn check_sessions(&self) -> Result<(), String> {
         if self.guests.iter().any(Guest::is_busy) {
             return Ok(());
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// All nodes of a shard but those that are always there: path, data, the session that it ends with.
+/// All nodes of a shard except permanent ones: path, data, and the session that they end with.
 fn nodes_of(coordination: &Coordination) -> Vec<(String, String, i64)> {
     let lasts = |path: &str| path != "/" && !path.starts_with("/zookeeper");
     let nodes = coordination.tree().iter().map(|(path, node)| {

@@ -1,4 +1,4 @@
-//! Clients of locks, and what is left of what they wrote.
+//! Clients of locks, and the final state of the data that they wrote.
 
 use super::World;
 use crate::holder::Holder;
@@ -6,18 +6,18 @@ use crate::machine::Machine;
 use adt::{ArgBuf, Blob, Ctx, Reply, record};
 use check::locks::{History, Place};
 
-/// Numbers of the connections of such clients begin here, after those of others.
+/// First number of these clients' connections, after those of others.
 pub(super) const HOLDERS: u64 = 1 << 32;
-/// Timestamps run ahead of the clock where many are given in one microsecond.
+/// Bound on the lead of timestamps over the clock, where many are issued in one microsecond.
 const SLACK_US: u64 = 20_000;
 
 impl World {
-    /// The holder that a connection belongs to, if it belongs to one.
+    /// Holder that a connection belongs to, if any.
     pub(super) fn holder(&mut self, client: u64) -> Option<&mut Holder> {
         self.holders.get_mut(client.checked_sub(HOLDERS)? as usize)
     }
 
-    /// What a holder does now.
+    /// Performs a holder's next actions.
     pub(super) fn holder_goes_on(&mut self, client: u64) {
         let over = self.ending || self.now_us > self.faults_end_us;
         let now_us = self.now_us;
@@ -34,7 +34,7 @@ impl World {
         self.grant(client, wishes);
     }
 
-    /// How far wall clocks are from true time at this moment.
+    /// Records the deviation of wall clocks from true time.
     pub(super) fn note_clocks(&mut self) {
         let now_us = self.now_us;
         for machine in &self.machines {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// What they have done goes into the outcome, with what is there at the end.
+    /// Adds the holders' acts and the final state of their data to the outcome.
     pub(super) fn note_holders(&mut self) {
         if self.holders.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl World {
         self.outcome.locks = Some(history);
     }
 
-    /// What some machine has, for a command that reads: when all agree it does not matter which.
+    /// Result of a read command on some machine: when all agree, any machine will do.
     fn read_any(&self, words: &[&str]) -> Vec<String> {
         let Ok((key, op)) = record::decode(&ArgBuf::of(words.iter().copied()).args()) else {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! Machines that are lost with their disks, and come back under new numbers.
+//! Loss of machines with their disks, and their replacement under new numbers.
 //!
-//! A machine that has forgotten what it promised must not come back under its number: that is what
-//! the guide says. It also says what a cluster cannot survive, so a disk is lost only where every
-//! group that the machine may have a part in can do without it.
+//! A machine that has forgotten its promises must not return under its number, as the guide
+//! demands. The guide also says what a cluster cannot survive, so a disk is lost only if every
+//! group that the machine may belong to can do without it.
 
 use super::{Event, World};
 use crate::build::Build;
@@ -13,11 +13,11 @@ use engine::map::ShardMap;
 use engine::replica::Replica;
 use std::collections::BTreeSet;
 
-/// How often an operator sees to a machine that is lost.
+/// Interval at which an operator repairs the loss of a machine.
 const REPAIR_US: u64 = 300_000;
 
 impl World {
-    /// A machine is gone with its disk.
+    /// Destroys a machine with its disk.
     pub(super) fn lose_a_disk(&mut self) {
         let Some(machine) = self.dispensable() else { return };
         if self.machines[usize::from(machine)].is_up() {
@@ -32,7 +32,7 @@ impl World {
         self.lose(machine);
     }
 
-    /// A bit on the disk of a machine is another one when it is started again.
+    /// Flips a bit on the disk of a machine before its next start.
     pub(super) fn flip_a_bit(&mut self) {
         let Some(machine) = self.dispensable() else { return };
         if self.machines[usize::from(machine)].is_up() {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// A machine is of no use any more; another one is started in its place.
+    /// Gives up a machine; another one is started in its place.
     pub(super) fn lose(&mut self, machine: u16) {
         self.machines[usize::from(machine)].retire();
         let time = self.now_us + self.faults.between(1_000, 1_000_000);
@@ -59,15 +59,14 @@ impl World {
         self.fault("machines_replaced");
         let machine = self.add_machine();
         if self.now_us > self.faults_end_us {
-            // The operator may have thought that everything was upgraded.
+            // The operator may have considered the upgrade complete.
             self.begin_upgrading();
         }
         self.boot(machine)
     }
 
-    /// A machine without which everything goes on: in every set of machines that may have to agree
-    /// on something, as any machine sees it, there is a majority without it and those that are lost
-    /// already or about to be.
+    /// Machine that is dispensable: every set of machines that may have to agree on something, in
+    /// any machine's view, has a majority without it and the machines that are lost or about to be.
     fn dispensable(&mut self) -> Option<u16> {
         if !self.shape.is_cluster() {
             return None;
@@ -92,12 +91,12 @@ impl World {
         (by_maps && by_groups && quiet).then_some(machine)
     }
 
-    /// The maps that somebody goes by, or may soon.
+    /// Maps that are in use on some machine, or may soon be.
     fn maps(&self) -> Vec<ShardMap> {
         let workers = self.machines.iter().flat_map(|machine| &machine.workers);
         let known = workers.filter_map(|worker| worker.node().map());
         let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
-        // Maps that an operator has told somebody, and that nobody knows yet.
+        // Maps that an operator has sent and that no machine uses yet.
         let epoch = self.newest_map().epoch;
         let told = self.told_maps.iter().filter(|map| map.epoch > epoch);
         known.chain(kept).chain(told).cloned().chain([self.shape.founded()]).collect()
@@ -108,34 +107,34 @@ impl World {
         workers.flat_map(|worker| worker.node().replicas())
     }
 
-    /// Whether nobody is about to come into the group of a shard or to leave it: what a map of before
-    /// asked for may be in the log when the map is another one already.
+    /// Whether no machine is about to join or leave the group of a shard: a change that an earlier
+    /// map asked for may be in the log when the map is already another one.
     fn is_quiet(&self, shard: ShardId) -> bool {
         let replicas = self.replicas().filter(|replica| replica.id() == shard);
         let leader = replicas.filter(|r| r.is_serving()).max_by_key(|replica| replica.leading());
         leader.is_some_and(|replica| !replica.is_changing_members())
     }
 
-    /// The machines that will not come back.
+    /// Machines that will not return.
     pub(super) fn lost(&self) -> BTreeSet<MachineId> {
         let gone = |machine: &&crate::machine::Machine| machine.is_retired || machine.is_damaged;
         self.machines.iter().filter(gone).map(|machine| machine.id).collect()
     }
 
-    /// The lost machines that the map still names.
+    /// Lost machines that the map still lists.
     pub(super) fn missed(&self, map: &ShardMap) -> Vec<MachineId> {
         let lost = self.lost();
         map.machines.keys().copied().filter(|machine| lost.contains(machine)).collect()
     }
 
-    /// An operator takes a lost machine out of the map and lets the one in its place in.
+    /// Operator's repair: takes a lost machine out of the map and lets its replacement in.
     pub(super) fn repair(&mut self) {
         let map = self.newest_map();
         let lost: BTreeSet<MachineId> = self.missed(&map).into_iter().collect();
         let up = |m: &&crate::machine::Machine| m.is_up() && !map.gone.contains(&m.id);
         let newcomer = self.machines.iter().rfind(up).map(|machine| machine.id);
         let newcomer = newcomer.filter(|machine| !map.machines.contains_key(machine));
-        // A map that names a machine which is lost by now may still be on its way.
+        // A map that lists a machine which is lost by now may still be on its way.
         let on_its_way = self.told_maps.iter().any(|told| told.epoch > map.epoch);
         let over = self.now_us > self.faults_end_us + 10 * REPAIR_US && !on_its_way;
         let next = match (lost.first(), newcomer) {
@@ -153,7 +152,7 @@ impl World {
         }
     }
 
-    /// Any machine is told a new map.
+    /// Sends a new map to any machine.
     pub(super) fn operate(&mut self, map: &ShardMap) {
         let machine = self.any_machine();
         self.told_maps.push(map.clone());

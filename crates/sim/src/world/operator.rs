@@ -1,4 +1,4 @@
-//! An operator who changes which machines there are and who holds what.
+//! Operator that changes the machines of the cluster and the placement of shards.
 
 use super::World;
 use crate::server::address;
@@ -7,14 +7,14 @@ use engine::limits::REPLICAS_MAX;
 use engine::map::{MapError, ShardMap};
 
 impl World {
-    /// The newest shard map that any machine knows.
+    /// Newest shard map that any machine knows.
     pub(super) fn newest_map(&self) -> ShardMap {
         let workers = self.machines.iter().flat_map(|machine| &machine.workers);
         let newest = workers.filter_map(|w| w.node().map()).max_by_key(|map| map.epoch);
         newest.cloned().unwrap_or_else(|| self.shape.founded())
     }
 
-    /// An operator adds a machine, lets others hold a shard, splits one, or takes a machine out.
+    /// Adds a machine, moves a shard, splits one, or takes a machine out.
     pub(super) fn reshape(&mut self) {
         let map = self.newest_map();
         let machine = MachineId(self.any_machine() + 1);
@@ -38,7 +38,7 @@ impl World {
         }
         match self.faults.below(9) {
             7 | 8 => map.split(shard, None),
-            // Lost machines may not be given anything to hold.
+            // Lost machines must not be given any shard to hold.
             0 if missed.is_empty() => map.vacated(machine),
             1 | 2 if missed.is_empty() => map.balanced(count),
             _ if !map.machines.contains_key(&machine) => map.with(machine, &address(machine)),

@@ -1,8 +1,8 @@
-//! What must be true after every step, whatever goes wrong, and what is rare enough to be counted.
+//! Invariants that hold after every step, whatever the faults, and counts of rare events.
 //!
 //! These are Raft's own properties (Ongaro and Ousterhout, "In Search of an Understandable
-//! Consensus Algorithm", figure 3): one leader per term, logs that match, what is committed stays,
-//! machines that have carried out the same hold the same.
+//! Consensus Algorithm", figure 3): one leader per term, matching logs, committed entries stay, and
+//! machines that have applied the same entries have the same state.
 
 use super::agreement::{difference, records};
 use super::{Event, World};
@@ -15,21 +15,21 @@ use engine::replication::Persist;
 use engine::shard::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often replicas are compared that have carried out the same, in microseconds.
+/// Interval between comparisons of replicas that have applied the same entries, in microseconds.
 const COMPARE_US: u64 = 400_000;
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// Who led a shard in a term.
+    /// Leader of each shard in each term.
     leaders: BTreeMap<(ShardId, u64), MachineId>,
-    /// By shard, the newest term in which it was led, and by whom.
+    /// For each shard, the newest term with a leader, and that leader.
     newest: BTreeMap<ShardId, (u64, MachineId)>,
-    /// What an entry of a term is: a hash, and the term of the one before it, if that is known.
+    /// Contents of each entry of a term: a hash, and the term of the entry before, if known.
     entries: BTreeMap<(ShardId, u64, u64), (u64, Option<u64>)>,
-    /// The term of the entry that somebody has carried out last with it, by index.
+    /// Term of the last entry that some replica has applied, by index.
     committed: BTreeMap<(ShardId, u64), u64>,
-    /// How far each replica was, and whether it led.
+    /// Position of each replica, and whether it led.
     replicas: BTreeMap<(MachineId, ShardId), Seen>,
 }
 
@@ -41,7 +41,7 @@ struct Seen {
 }
 
 impl World {
-    /// A worker has had a turn.
+    /// Checks a worker after its turn.
     pub(super) fn look_at(&mut self, machine: u16, worker: u16) -> Result<(), String> {
         if !self.shape.is_cluster() {
             return Ok(());
@@ -61,7 +61,7 @@ impl World {
             if old.epoch == epoch && index < old.applied && index > 0 {
                 return Err(format!("machine {} goes back in the log of shard {}", id.0, shard.0));
             }
-            // The term is not known any more of what is only in a snapshot.
+            // The term of an entry that exists only in a snapshot is not known any more.
             if index > 0 && term > 0 {
                 let known = *self.steps.committed.entry((shard, index)).or_insert(term);
                 if known != term {
@@ -89,7 +89,7 @@ impl World {
         Ok(())
     }
 
-    /// Entries are on their way to the disk of a machine.
+    /// Checks entries on their way to the disk of a machine.
     pub(super) fn check_log(&mut self, machine: u16, persist: &Persist) -> Result<(), String> {
         if !self.shape.is_cluster() {
             return Ok(());
@@ -120,16 +120,16 @@ impl World {
         Ok(())
     }
 
-    /// Replicas that have carried out the same must hold the same, but for the keys of prepared
-    /// transactions: a leader that is told when one of them commits carries out those that commit
-    /// before, and forgets what it was told when it does not lead any more.
+    /// Checks that replicas that have applied the same entries have the same state, except for the
+    /// keys of prepared transactions: a leader that learns the outcome of one of them applies those
+    /// that commit before, and forgets that outcome when it loses the leadership.
     pub(super) fn compare(&mut self) -> Result<(), String> {
         self.at(self.now_us + COMPARE_US, Event::Compare);
         let mut same: BTreeMap<(ShardId, u64), Vec<(MachineId, &State)>> = BTreeMap::new();
         for machine in &self.machines {
             for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
                 let state = replica.shard().state();
-                // A leader carries out what is decided ahead of the log.
+                // A leader applies decided transactions ahead of the log.
                 if state.unsettled().next().is_none() {
                     let place = (replica.id(), replica.applied().0);
                     same.entry(place).or_default().push((machine.id, state));
@@ -161,12 +161,12 @@ impl World {
     }
 }
 
-/// The keys of a shard's prepared transactions.
+/// Keys of a shard's prepared transactions.
 fn keys(state: &State) -> impl Iterator<Item = &Blob> {
     state.prepared().values().flat_map(|open| &open.prepare.apply.ops).map(|(key, _)| key)
 }
 
-/// A hash over all records but these, whatever their order.
+/// Hash over all records except these, independent of their order.
 fn closed(state: &State, open: &BTreeSet<&Blob>) -> u64 {
     let hash = |(key, record): (&Blob, &Record)| {
         let mut trace = Trace::default();
@@ -177,7 +177,7 @@ fn closed(state: &State, open: &BTreeSet<&Blob>) -> u64 {
     closed.map(hash).fold(coordinated(state), u64::wrapping_add)
 }
 
-/// A hash over everything that the coordination service knows.
+/// Hash over the whole state of the coordination service.
 fn coordinated(state: &State) -> u64 {
     let coordination = state.coordination();
     let mut trace = Trace::default();
@@ -191,7 +191,7 @@ fn coordinated(state: &State) -> u64 {
 }
 
 impl Steps {
-    /// A machine leads a shard from now on.
+    /// Records that a machine leads a shard from now on.
     fn leads(
         &mut self,
         machine: MachineId,

@@ -1,4 +1,4 @@
-//! What the disks of a world do with snapshots for other machines.
+//! Disk operations with snapshots for other machines.
 
 use super::{Event, World};
 use crate::plant::Plant;
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Removes the files of a shard that is not held any more, after what was written before.
+    /// Removes the files of a shard that has left the machine, after all earlier writes.
     pub(super) fn remove(&mut self, machine: u16, shard: ShardId) {
         let target = &mut self.machines[usize::from(machine)];
         if target.is_writing(shard) {
@@ -71,7 +71,7 @@ impl World {
         self.hand_in(machine, shard.0 % self.shape.workers, Input::Removed(shard));
     }
 
-    /// What a new shard begins with is durable.
+    /// Handles a new shard's initial state that is durable.
     pub(super) fn seed_written(&mut self, machine: u16, which: (ShardId, u64), index: u64) {
         let (shard, _) = which;
         let target = &mut self.machines[usize::from(machine)];
@@ -81,7 +81,7 @@ impl World {
         self.hand_in(machine, shard.0 % self.shape.workers, Input::SnapshotWritten(which));
     }
 
-    /// The last piece is durable.
+    /// Handles the last piece, which is durable.
     pub(super) fn snapshot_received(
         &mut self,
         machine: u16,

@@ -1,5 +1,5 @@
-//! An operator who lets machines run a newer build, one after the other, while clients go on, and who
-//! lets the cluster use what it brings when all of them do.
+//! Operator that upgrades the machines one after the other while clients continue, and raises the
+//! cluster's level once all run the newer build.
 
 use super::{Event, World};
 use crate::build::Build;
@@ -9,13 +9,14 @@ use engine::ids::MachineId;
 use engine::level::Level;
 use engine::map::ShardMap;
 
-/// How long the operator waits between two steps, as a rule.
+/// Usual interval between two steps of the operator.
 const STEP_US: u64 = 600_000;
 
 impl World {
-    /// What a machine runs at its first start. A cluster of an older build may have met the newer one
-    /// already; who comes in the place of a lost machine brings it as a rule. Sometimes somebody starts
-    /// the older one by mistake, in a cluster that may use what only the newer one knows.
+    /// Build of a machine at its first start. A cluster of an older build may have met the newer
+    /// one already; a machine that replaces a lost one usually brings it. Sometimes an operator
+    /// starts the older one by mistake, in a cluster that may use features that only the newer one
+    /// knows.
     pub(super) fn first_build(&mut self, machine: u16) -> Build {
         let of_the_beginning = machine < self.shape.machines;
         let likely = if of_the_beginning { 70 } else { 40 };
@@ -24,27 +25,28 @@ impl World {
         Build { level, hastens: self.plant == Some(Plant::EarlyLevel) }
     }
 
-    /// The operator begins, if there is anything to upgrade.
+    /// Starts the upgrade, if there is anything to upgrade.
     pub(super) fn begin_upgrading(&mut self) {
         if self.shape.level < Level::NEWEST {
             self.at(self.now_us + STEP_US, Event::Upgrade);
         }
     }
 
-    /// The operator takes the next step: a newer build for a machine, back to the older one, or the
+    /// Next step of the operator: a newer build for a machine, back to the older one, or the
     /// attempt to raise the level.
     pub(super) fn go_on_upgrading(&mut self) {
         let time = self.now_us + self.builds.between(1, 2 * STEP_US);
         let older = self.older();
         let over = self.now_us > self.faults_end_us;
-        // What is half done is brought to its end. What was not begun may stay as it is.
+        // A raised level must be followed by the upgrade of all machines. Otherwise the older build
+        // may remain.
         let is_raised = self.raises && self.newest_map().level >= Level::NEWEST;
         if !over || (is_raised && !older.is_empty()) {
             self.at(time, Event::Upgrade);
         }
         let newer: Vec<u16> = self.present().into_iter().filter(|m| !older.contains(m)).collect();
         match self.builds.below(10) {
-            // Nobody goes back to the older build who has asked for what only the newer one knows.
+            // After asking for the newer level, the operator does not return to the older build.
             0 if !self.raises && !newer.is_empty() => {
                 let machine = *self.builds.pick(&newer);
                 self.install(machine, self.shape.level, "downgrades");
@@ -58,7 +60,7 @@ impl World {
         }
     }
 
-    /// The machines that run the older build.
+    /// Machines that run the older build.
     fn older(&self) -> Vec<u16> {
         let older = |m: &u16| self.machines[usize::from(*m)].build.level < Level::NEWEST;
         self.present().into_iter().filter(older).collect()
@@ -73,8 +75,8 @@ impl World {
         }
     }
 
-    /// The level is to be raised, says the operator to a machine whose build knows it. That is too
-    /// early now and then, and must be refused.
+    /// Asks a machine whose build knows the newest level to raise the cluster's level. Now and then
+    /// that is too early, and must be refused.
     fn raise(&mut self, newer: &[u16]) {
         let map = self.newest_map();
         if newer.is_empty() || map.level >= Level::NEWEST {
@@ -91,7 +93,7 @@ impl World {
         self.hand_in(machine, 0, Input::Operate(words));
     }
 
-    /// Whether two machines understand each other: what the cluster uses, as far as either knows.
+    /// Whether two machines understand the level that the cluster uses, as far as either knows it.
     pub(super) fn understand(&self, a: MachineId, b: MachineId) -> bool {
         [(a, b), (b, a)].into_iter().all(|(one, other)| {
             let used = self.used_by(one).map_or(Level::NONE, |map| map.level);
@@ -107,7 +109,8 @@ impl World {
         self.machines[usize::from(machine.0 - 1)].workers.first()?.node().map()
     }
 
-    /// A machine keeps a new map: whoever does not understand what that asks for hears no more.
+    /// Handles a machine's new map: closes its connections with machines that do not understand the
+    /// map's level.
     pub(super) fn demand(&mut self, own: MachineId, level: Level) {
         if level > self.shape.level {
             self.mark("newer_levels_used");

@@ -1,4 +1,4 @@
-//! Stories about the shard map, as the workers of a machine tell it to other machines.
+//! Stories about the shard map, as the workers of a machine send it to other machines.
 
 use engine::ids::{GatewayId, MachineId};
 use engine::limits::REAP_US;
@@ -12,13 +12,13 @@ use wire::snapshot::SnapshotFormat;
 const NOW: Now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
 const OWN: MachineId = MachineId(1);
 
-/// The map of three machines that its group has changed so often.
+/// Map of three machines that its group has changed so often.
 fn map(epoch: u64) -> ShardMap {
     let machines = (1..=3).map(|machine| (MachineId(machine), format!("m{machine}:1")));
     ShardMap { epoch, ..ShardMap::founded(machines.collect(), 1) }
 }
 
-/// A worker of two, which holds no shard.
+/// One of two workers, which holds no shard.
 fn worker(worker: u16) -> Node<EntryFormat> {
     let id = GatewayId { machine: OWN, worker, life: 1 };
     let concurrency = Concurrency::named("full").unwrap();
@@ -27,7 +27,7 @@ fn worker(worker: u16) -> Node<EntryFormat> {
     Node::new(id, 2, 1, Some(placing), Vec::new(), Box::new(SnapshotFormat))
 }
 
-/// Which machines are told which map.
+/// Machines to which maps are sent, with the epochs.
 fn told(node: &mut Node<EntryFormat>) -> Vec<(u16, u64)> {
     let parcels = std::iter::from_fn(|| node.poll_parcel());
     let maps = parcels.filter_map(|parcel| match parcel {
@@ -39,13 +39,13 @@ fn told(node: &mut Node<EntryFormat>) -> Vec<(u16, u64)> {
 
 #[test]
 fn a_machine_that_has_just_come_is_told_of_a_map_that_another_worker_hears_of() {
-    // Worker 0 heard of the map before it heard that machine 3 was there, so it has not told it.
+    // Worker 0 learned of the map before machine 3 connected, so it has not sent it.
     let mut listener = worker(1);
     listener.connect(NOW, MachineId(3));
     assert_eq!(told(&mut listener), [(3, 1)]);
     listener.take(NOW, OWN, Parcel::Map(Box::new(map(2)))).unwrap();
     assert_eq!(told(&mut listener), [(3, 2)]);
-    // Its connection with machine 2 is the other worker's.
+    // Its connection with machine 2 belongs to the other worker.
     listener.connect(NOW, MachineId(2));
     listener.take(NOW, OWN, Parcel::Map(Box::new(map(3)))).unwrap();
     assert_eq!(told(&mut listener), [(3, 3)]);

@@ -1,4 +1,4 @@
-//! Stories about groups that have nothing to do: who sleeps, and what wakes them.
+//! Stories about idle groups: when they sleep, and what wakes them.
 
 use crate::story::{SHARDS, Story, read, write};
 use engine::ids::{MachineId, ShardId};

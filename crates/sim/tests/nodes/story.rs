@@ -1,4 +1,4 @@
-//! Three machines for stories about what they say to each other.
+//! Three machines for stories about their messages.
 
 use adt::{ArgBuf, record};
 use engine::entry::Apply;
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 
-/// How many shards there are.
+/// Number of shards.
 pub const SHARDS: u16 = 3;
-/// Heartbeats, and whatever else is said about a log.
+/// Heartbeats and other messages about a log.
 const LOG_TALK: fn(&Parcel) -> bool =
     |parcel| matches!(parcel, Parcel::Raft { .. } | Parcel::Sleep { .. } | Parcel::Wake { .. });
 
-/// Three machines that hold three shards and the map, with quick disks. A machine that is dead hears
+/// Three machines that hold three shards and the map, with fast disks. A dead machine receives
 /// nothing and does nothing.
 pub struct Story {
     pub nodes: Vec<Node<EntryFormat>>,
@@ -80,7 +80,7 @@ impl Story {
         story
     }
 
-    /// Ends the turn of every machine and carries what they say, until nobody says anything.
+    /// Ends the turn of every machine and delivers messages, until all are idle.
     pub fn settle(&mut self) {
         loop {
             let mut said = Vec::new();
@@ -129,7 +129,7 @@ impl Story {
         }
     }
 
-    /// Who leads a shard, and in which term.
+    /// Leader of a shard, and its term.
     pub fn lead(&self, shard: ShardId) -> Option<(usize, u64)> {
         let living = self.nodes.iter().enumerate().filter(|(at, _)| !self.dead[*at]);
         let lead = |(at, node): (usize, &Node<_>)| Some((at, node.replica(shard)?.leading()?));
@@ -141,7 +141,7 @@ impl Story {
         living.into_iter().all(|(node, _)| node.active().is_empty())
     }
 
-    /// Asks through a machine, and gives the number of the request.
+    /// Sends a request through a machine. Returns the number of the request.
     pub fn ask(&mut self, machine: usize, shard: ShardId, body: Body) -> u64 {
         self.asked += 1;
         let gateway = GatewayId { machine: MachineId(machine as u16 + 1), worker: 0, life: 1 };
