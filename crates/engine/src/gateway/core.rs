@@ -67,16 +67,17 @@ impl Core {
 
     /// The machine that leads a shard, as far as it is known.
     pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
-        match &self.mail.ways {
+        match &self.mail.leaders {
             None => Some(self.config.id.machine),
-            Some(ways) => ways.leader(shard),
+            Some(leaders) => leaders.leader(shard),
         }
     }
 
     /// Term of the lead of a shard, or of the last one if the shard has no leader, and since when (wall
     /// clock, microseconds).
     pub fn lead(&self, shard: ShardId) -> (u64, u64) {
-        let (lead, since_us) = self.mail.ways.as_ref().map_or((0, 0), |ways| ways.lead(shard));
+        let lead = self.mail.leaders.as_ref();
+        let (lead, since_us) = lead.map_or((0, 0), |leaders| leaders.lead_number(shard));
         (term_of(lead), since_us)
     }
 

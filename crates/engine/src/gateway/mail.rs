@@ -1,38 +1,26 @@
-//! What a gateway waits for from shards, and what it sends.
+//! Outbox of a gateway: the requests that wait for answers of shards, and the messages to be sent.
 
 use super::api::{GatewayStats, Output, SessionId};
 use super::coordination::{Purpose, Sender};
 use super::slab::{HANDLE_BITS, Slab};
-use crate::gateway::routing::ways::Ways;
+pub(super) use super::target::{ATTEMPT, Target, WHOLE};
+use crate::gateway::routing::leaders::{Leaders, LostRequests};
 use crate::gateway::txn::work::Finish;
 use crate::gateway::waiting::near::NearPurpose;
-use crate::ids::{GatewayId, ShardId, StreamId, Token};
+use crate::ids::{GatewayId, MachineId, ShardId, StreamId, Token};
 use crate::message::{Body, Request};
+use crate::now::Now;
 use crate::slot::Routes;
 use adt::{Blob, Timestamp};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-/// Where a reply goes: a place in a session's queue of replies, or an item of the array there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub session: SessionId,
-    pub seq: u64,
-    pub item: u32,
-}
-
-/// The whole reply rather than an item of it.
-pub(super) const WHOLE: u32 = u32::MAX;
-
-/// The reply of an attempt of the blocking command that the session waits in.
-pub(super) const ATTEMPT: u32 = u32::MAX - 1;
-
-/// A request that a shard has not answered yet.
+/// Request that a shard has not answered yet: its purpose, and the part that gets the answer.
 #[derive(Debug)]
 pub(super) enum Pending {
-    /// One operation of a session; its reply is the reply.
+    /// One operation of a session, whose reply is the reply.
     Single { target: Target, wrote: Option<ShardId>, after: Option<u64> },
-    /// Commands of a session on one shard, that are carried out together: where the reply of each goes,
-    /// from how many operations it comes, and what makes it.
+    /// Commands of a session on one shard that are carried out together: for each the target of its reply,
+    /// the number of its operations, and the recipe for the reply.
     Batch {
         parts: Vec<(Target, u32, Option<Box<Finish>>)>,
         wrote: Option<ShardId>,
@@ -40,13 +28,13 @@ pub(super) enum Pending {
     },
     /// Operations of a session on one shard.
     Work { target: Target, wrote: Option<ShardId>, after: Option<u64>, finish: Box<Finish> },
-    /// A group of a session's stream: its first unit, how many there are, and where they are.
+    /// Group of a session's stream: its first unit, the number of units, and their shard.
     Units { session: SessionId, stream: StreamId, first: u32, count: u32, shard: ShardId },
-    /// An early access of a transaction: one reply of a call.
+    /// Early access of a transaction: one reply of a call.
     Access { job: u64, call: u64, index: u32, blocked: bool },
-    /// The vote of a participant.
+    /// Vote of a participant.
     Vote { job: u64, shard: ShardId, blocked: bool },
-    /// The replies of a participant after the decision.
+    /// Replies of a participant after the decision.
     Execution { job: u64, shard: ShardId },
     /// One operation of a transaction that is carried out without transactions.
     Loose { job: u64, index: u32 },
@@ -54,44 +42,44 @@ pub(super) enum Pending {
     Snapshot { job: u64, part: u32 },
     /// A read, or reads asked again, of a read-only interactive transaction.
     Interval { job: u64, query: Option<u64>, part: u32 },
-    /// The version of a watched key.
+    /// Version of a watched key.
     Version { target: Target, key: Blob },
-    /// An attempt of a blocking command.
+    /// Attempt of a blocking command.
     Attempt { job: u64 },
-    /// An operation that waits for its turn.
+    /// Operation that waits for its turn.
     Turn { job: u64 },
-    /// Something about a lock that the gateway keeps for its clients.
+    /// Request about a lock that the gateway keeps for its clients.
     Near { lock: u64, purpose: NearPurpose },
-    /// Who waits for whom at a shard.
+    /// Waiters and holders at a shard, for the search of a deadlock cycle.
     Waits { job: u64, shard: ShardId },
-    /// A wait for keys on a shard. Stays until it is ended.
+    /// Wait for keys on a shard, which lasts until it is ended.
     Wait { job: u64 },
-    /// A shard's part of something that asks all of them.
+    /// Answer of a shard to an inquiry.
     Gather { job: u64 },
-    /// A shard's part of a cut.
+    /// Step of a cut at a shard.
     Cut { job: u64, shard: ShardId },
-    /// A lock that several transactions share.
+    /// Lock that several transactions share.
     Lease { lease: u64 },
-    /// What a participant knows of a transaction whose coordinator is silent.
+    /// Knowledge of a participant about a transaction whose coordinator is silent.
     Fate { job: u64 },
-    /// A request of a client of the coordination service, or something that one of them needs, at a shard.
+    /// Request to a shard on behalf of a client of the coordination service.
     Coordination { client: u64, shard: ShardId, purpose: Purpose },
-    /// A group of what a client of the coordination service has sent ahead.
+    /// Group of requests that a client of the coordination service has sent ahead.
     Ahead { sender: Sender, stream: StreamId, first: u32, count: u32, shard: ShardId },
-    /// Over how many shards the tree of the coordination service is.
+    /// Number of shards of the coordination service's tree.
     Spread,
-    /// A step of the end of a session of the coordination service.
+    /// Step of the end of a session of the coordination service.
     Ending { job: u64 },
-    /// A step of a `multi` over several shards of its tree.
+    /// Step of a `multi` over several shards of the coordination service's tree.
     Joint { job: u64, shard: ShardId },
-    /// The map is to say that a split is done.
+    /// Write of a shard map that marks a split as done.
     SplitDone,
-    /// What a request has answered is to be remembered.
+    /// Replies of a request that a shard is to remember.
     Remembered,
 }
 
 impl Pending {
-    /// The session that has sent this by itself, in no stream and for no transaction.
+    /// Session that has sent the request by itself, in no stream and for no transaction.
     pub fn of_loose(&self) -> Option<SessionId> {
         match self {
             Self::Single { target, .. } | Self::Work { target, .. } => Some(target.session),
@@ -100,7 +88,7 @@ impl Pending {
         }
     }
 
-    /// The request that this one must not overtake.
+    /// Token of the request that this one must not overtake.
     fn after(&self) -> Option<u64> {
         match self {
             Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } => {
@@ -110,7 +98,7 @@ impl Pending {
         }
     }
 
-    /// The request must not overtake another one.
+    /// Notes that the request must not overtake another one.
     pub fn comes_after(&mut self, token: u64) {
         if let Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } =
             self
@@ -120,80 +108,86 @@ impl Pending {
     }
 }
 
-/// The bits of a token that say which request it is.
+/// Bits of a token that identify the request; the others count its repetitions.
 const HANDLE_MASK: u64 = (1 << HANDLE_BITS) - 1;
 
-/// The way to the shards.
+/// Outbox of a gateway, and its requests without answers.
 #[derive(Debug)]
 pub(super) struct Mail {
     pub gateway: GatewayId,
-    /// Which shard has which slots.
+    /// Shard of each slot.
     pub routes: Routes,
     pub outputs: VecDeque<Output>,
     pub pending: Slab<Pending>,
-    /// In a cluster: the ways to shards that other machines may lead.
-    pub ways: Option<Ways>,
+    /// In a cluster: leaders of the shards.
+    pub leaders: Option<Leaders>,
     pub stats: GatewayStats,
 }
 
 impl Mail {
-    /// Sends a request that will be answered.
+    /// Sends a request that is answered.
     #[inline]
     pub fn ask(&mut self, shard: ShardId, pending: Pending, body: Body) -> u64 {
         let answered = !matches!(pending, Pending::Wait { .. });
         let token = self.pending.insert(pending);
-        if let Some(ways) = &mut self.ways
+        if let Some(leaders) = &mut self.leaders
             && answered
         {
-            ways.note(shard, token, &body);
+            leaders.note(shard, token, &body);
         }
         self.send(shard, token, body);
         token
     }
 
-    /// Nobody waits for an answer any more.
-    pub fn forget(&mut self, token: u64) {
-        self.pending.remove(token);
-        if let Some(ways) = &mut self.ways {
-            ways.forget(token);
+    /// Removes a request whose answer has arrived, or is not awaited any longer.
+    #[inline]
+    pub fn take(&mut self, token: u64) -> Option<Pending> {
+        if let Some(leaders) = &mut self.leaders {
+            leaders.forget(token);
         }
+        self.pending.remove(token)
     }
 
-    /// Nobody waits for an answer any more, and whoever was asked is told so: the shard that the
-    /// request went to, under the token that it was asked with the last time.
+    /// Removes a request whose answer is not awaited any longer.
+    pub fn forget(&mut self, token: u64) {
+        drop(self.take(token));
+    }
+
+    /// Removes a request whose answer is not awaited any longer, and notifies the shard that has it, under
+    /// the token of the last repetition.
     pub fn withdraw(&mut self, shard: ShardId, token: u64, body: Body) {
-        let known = self.ways.as_ref().and_then(|ways| ways.asked(token));
+        let known = self.leaders.as_ref().and_then(|leaders| leaders.asked(token));
         self.forget(token);
         match known {
             Some((shard, times, true)) => self.put(shard, token, times, body),
-            // It has not gone out.
+            // The request has not been sent.
             Some(_) => {}
             None => self.send(shard, token, body),
         }
     }
 
-    /// Adds to a request that waits for its answer, if the shard has it.
+    /// Sends a message about a request that waits for its answer, if the shard has the request.
     pub fn add(&mut self, shard: ShardId, token: u64, body: Body) {
-        match self.ways.as_ref().map(|ways| ways.asked(token)) {
+        match self.leaders.as_ref().map(|leaders| leaders.asked(token)) {
             None => self.send(shard, token, body),
             Some(Some((shard, times, true))) => self.put(shard, token, times, body),
             Some(_) => {}
         }
     }
 
-    /// Sends a request under a token.
+    /// Sends a message under a token, or holds it until the shard has a leader.
     #[inline]
     pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {
-        let passes = match &mut self.ways {
+        let passes = match &mut self.leaders {
             None => Some((0, body)),
-            Some(ways) => ways.pass(shard, token, body),
+            Some(leaders) => leaders.pass(shard, token, body),
         };
         if let Some((times, body)) = passes {
             self.put(shard, token, times, body);
         }
     }
 
-    /// Sends a request for which the way is open, and which was asked again so many times.
+    /// Sends a message to a shard that is open, as this repetition of the request.
     #[inline]
     pub fn put(&mut self, shard: ShardId, token: u64, times: u8, body: Body) {
         self.stats.requests += 1;
@@ -203,32 +197,118 @@ impl Mail {
         self.outputs.push_back(Output::Shard { shard, request });
     }
 
-    /// Our token of what was sent under one.
+    /// Token of this gateway for a request, without the number of its repetitions.
     pub fn token_of(sent: Token) -> u64 {
         sent.0 & HANDLE_MASK
     }
 
-    /// Our token of what somebody has answered, unless the request was asked again since.
+    /// Token of this gateway for an answered request, unless the request was repeated since.
     #[inline]
     pub fn answered(&self, sent: Token) -> Option<u64> {
         let token = Self::token_of(sent);
-        let times = self.ways.as_ref().map_or(0, |ways| ways.times(token));
+        let times = self.leaders.as_ref().map_or(0, |leaders| leaders.times(token));
         (u64::from(times) == sent.0 >> HANDLE_BITS).then_some(token)
     }
 
-    /// Tells a shard something that it does not answer.
+    /// Whether the server belongs to a cluster, whose machines share no clock.
+    pub fn is_clustered(&self) -> bool {
+        self.leaders.is_some()
+    }
+
+    /// Whether held requests can be sent ([`Mail::open`]).
+    pub fn is_ready(&self) -> bool {
+        self.leaders.as_ref().is_some_and(Leaders::are_ready)
+    }
+
+    /// Holds a request that has come back without any effect.
+    pub fn take_back(&mut self, now: Now, token: u64, body: Body) {
+        if let Some(leaders) = &mut self.leaders {
+            leaders.take_back(now, token, body);
+        }
+    }
+
+    /// Holds the requests to a shard that are still in the outbox: its leader has changed.
+    fn take_back_unsent(&mut self, now: Now, shard: ShardId) {
+        let Some(leaders) = &mut self.leaders else { return };
+        let (unsent, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.outputs)
+            .into_iter()
+            .partition(|output| matches!(output, Output::Shard { shard: to, .. } if *to == shard));
+        self.outputs = others;
+        for output in unsent {
+            if let Output::Shard { request, .. } = output {
+                leaders.take_back(now, Self::token_of(request.token), request.body);
+            }
+        }
+    }
+
+    /// Notes the new leader of a shard, with the number of its lead, or that there is none.
+    pub fn lead_changed(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u64)>) {
+        self.take_back_unsent(now, shard);
+        if let Some(leaders) = &mut self.leaders {
+            leaders.changed(now, shard, leader);
+        }
+    }
+
+    /// Notes that a machine is lost. Returns the shards whose leader it was: their requests are lost
+    /// ([`Mail::lose`]).
+    pub fn machine_lost(&mut self, now: Now, machine: MachineId) -> Vec<ShardId> {
+        let leaders = self.leaders.as_mut();
+        leaders.map(|leaders| leaders.machine_lost(now, machine)).unwrap_or_default()
+    }
+
+    /// Takes the requests that the lost leader of a shard has. A read is not sent again if its session has
+    /// sent a request with an unknown outcome later: the read might show effects of that one.
+    pub fn lose(&mut self, now: Now, shard: ShardId) -> LostRequests {
+        self.take_back_unsent(now, shard);
+        let Some(leaders) = &mut self.leaders else { return Vec::new() };
+        let mut lost = leaders.lose(now, shard);
+        let mut unknown: BTreeSet<SessionId> = BTreeSet::new();
+        for (token, again) in lost.iter_mut().rev() {
+            let pending = self.pending.get(*token);
+            let Some(session) = pending.and_then(Pending::of_loose) else { continue };
+            if again.is_none() {
+                unknown.insert(session);
+            } else if unknown.contains(&session) {
+                *again = None;
+            }
+        }
+        lost
+    }
+
+    /// Tokens of held requests that rest on locks of a lead that has ended.
+    pub fn baseless(&self, shard: ShardId) -> Vec<u64> {
+        self.leaders.as_ref().map(|leaders| leaders.baseless(shard)).unwrap_or_default()
+    }
+
+    /// Takes the shards whose next leader can be asked now.
+    pub fn take_ready(&mut self) -> Vec<ShardId> {
+        self.leaders.as_mut().map(Leaders::take_ready).unwrap_or_default()
+    }
+
+    /// Sends the requests that are held for a shard, if its next leader can be asked. Returns whether the
+    /// shard has become open.
+    pub fn open(&mut self, shard: ShardId) -> bool {
+        let Some(leaders) = &mut self.leaders else { return false };
+        let (held, opens) = leaders.open(shard);
+        for (token, times, body) in held {
+            self.put(shard, token, times, body);
+        }
+        opens
+    }
+
+    /// Sends a shard a message that has no answer.
     pub fn tell(&mut self, shard: ShardId, body: Body) {
         self.send(shard, 0, body);
     }
 
-    /// The shard of a key.
+    /// Shard of a key.
     #[inline]
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
         self.routes.shard_of(key)
     }
 }
 
-/// The later of two timestamps, kept in the first.
+/// Raises a timestamp to another one, if that is later.
 pub(super) fn raise(timestamp: &mut Timestamp, to: Timestamp) {
     *timestamp = (*timestamp).max(to);
 }

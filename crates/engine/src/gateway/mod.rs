@@ -26,6 +26,7 @@ mod peers;
 pub(crate) mod pipelines;
 pub(crate) mod routing;
 mod slab;
+mod target;
 mod timer;
 mod txn;
 pub(crate) mod waiting;
@@ -57,7 +58,6 @@ use timer::Timer;
 /// Something that takes more than one message.
 enum Job {
     Txn(Box<txn::Txn>),
-    Snapshot(Box<routing::snapshot::Snapshot>),
     Intervals(Box<txn::readonly::Intervals>),
     Wait(Box<waiting::blocking::Wait>),
     Turn(waiting::turns::AwaitedTurn),
@@ -78,6 +78,7 @@ pub struct Gateway {
     jobs: Slab<Job>,
     backups: admin::backup::Backups,
     gathers: admin::gather::Gathers,
+    snapshots: routing::snapshot::Snapshots,
     txns: Map<TxnId, u64>,
     pubsub: clients::pubsub::PubSub,
     leases: txn::lease::Leases,
@@ -103,10 +104,10 @@ impl Gateway {
             routes,
             outputs: VecDeque::new(),
             pending: Slab::default(),
-            ways: config
+            leaders: config
                 .members
                 .is_some()
-                .then(|| routing::ways::Ways::new(config.leader_wait_us, now)),
+                .then(|| routing::leaders::Leaders::new(config.leader_wait_us, now)),
             stats: GatewayStats::default(),
         };
         let users = Users::from_config(&config.users).unwrap_or_default();
@@ -132,6 +133,7 @@ impl Gateway {
             jobs: Slab::default(),
             backups: admin::backup::Backups::default(),
             gathers: admin::gather::Gathers::default(),
+            snapshots: routing::snapshot::Snapshots::default(),
             txns: Map::default(),
             pubsub: clients::pubsub::PubSub::default(),
             leases: txn::lease::Leases::default(),

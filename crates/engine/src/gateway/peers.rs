@@ -2,7 +2,7 @@
 //! the wiring between [`Gathers`](super::admin::gather::Gathers) and the parts that know the answers.
 
 use super::Gateway;
-use super::admin::gather::Inquiry;
+use super::admin::inquiry::Inquiry;
 use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
 use super::clients::connection;
 use super::clients::effect::Handled;

@@ -1,10 +1,8 @@
 //! `BACKUP`: a cut through all shards, for which all of them stand still for a moment, and the
 //! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
 
-use super::gather::{Combine, Inquiry};
-use crate::gateway::Gateway;
-use crate::gateway::api::SessionId;
-use crate::gateway::clients::effect::Handled;
+use super::inquiry::{Combine, Inquiry};
+use crate::gateway::clients::effect::Effect;
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target};
@@ -40,50 +38,35 @@ pub(in crate::gateway) struct Backups {
     cuts: Slab<Backup>,
 }
 
-impl Gateway {
-    /// `BACKUP` and its subcommands.
-    pub(in crate::gateway) fn backup(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let number = |at: usize| args.int(at).ok().and_then(|number| u64::try_from(number).ok());
-        if args.len() == 2 && args.is(1, "BEGIN") {
-            if !self.is_idle(id) {
-                return Handled::Hold;
-            }
-            let target = self.place(id, None);
-            self.bar(target);
-            self.backups.begin(&mut self.core, target);
-            return Handled::Later;
-        }
-        if args.len() == 5 && args.is(1, "READ") {
-            let shard =
-                number(3).filter(|shard| *shard < u64::from(self.core.mail.routes.shards()));
-            let (Some(cut), Some(shard), Some(piece)) = (number(2), shard, number(4)) else {
-                let text =
-                    "the cut, the shard and the piece are numbers, as BACKUP BEGIN told them";
-                return ErrorReply::err(text).into();
-            };
-            let body = Body::Cut { cut, step: CutStep::Piece(piece) };
-            let target = self.place(id, None);
-            let shard = ShardId(shard as u16);
-            self.gather(target, Inquiry::of_shard(Combine::One, shard, body));
-            return Handled::Later;
-        }
-        if args.len() == 3 && args.is(1, "END") {
-            let Some(cut) = number(2) else {
-                return ErrorReply::err("the cut is a number, as BACKUP BEGIN told it").into();
-            };
-            let body = || Body::Cut { cut, step: CutStep::End };
-            let target = self.place(id, None);
-            let inquiry = Inquiry::of_all_shards(&self.core, Combine::Ok, body);
-            self.gather(target, inquiry);
-            return Handled::Later;
-        }
-        unknown_subcommand(args).into()
+/// `BACKUP READ` and `BACKUP END` ask shards; `BACKUP BEGIN` begins a cut.
+pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> Effect {
+    let number = |at: usize| args.int(at).ok().and_then(|number| u64::try_from(number).ok());
+    if args.len() == 2 && args.is(1, "BEGIN") {
+        return Effect::Cut;
     }
+    if args.len() == 5 && args.is(1, "READ") {
+        let shard = number(3).filter(|shard| *shard < u64::from(core.mail.routes.shards()));
+        let (Some(cut), Some(shard), Some(piece)) = (number(2), shard, number(4)) else {
+            let text = "the cut, the shard and the piece are numbers, as BACKUP BEGIN told them";
+            return ErrorReply::err(text).into();
+        };
+        let body = Body::Cut { cut, step: CutStep::Piece(piece) };
+        let inquiry = Inquiry::of_shard(Combine::One, ShardId(shard as u16), body);
+        return Effect::Ask(Box::new(inquiry));
+    }
+    if args.len() == 3 && args.is(1, "END") {
+        let Some(cut) = number(2) else {
+            return ErrorReply::err("the cut is a number, as BACKUP BEGIN told it").into();
+        };
+        let body = || Body::Cut { cut, step: CutStep::End };
+        return Effect::Ask(Box::new(Inquiry::of_all_shards(core, Combine::Ok, body)));
+    }
+    unknown_subcommand(args).into()
 }
 
 impl Backups {
-    /// Begins a cut whose number, or the reason why there is none, is the reply for `target`.
-    fn begin(&mut self, core: &mut Core, target: Target) {
+    /// Begins a cut. Its number, or the reason why there is none, is the reply for `target`.
+    pub fn begin(&mut self, core: &mut Core, target: Target) {
         // A number that clients can say again.
         let number = core.random() & adt::NUMBER_MAX;
         let (left, told) = Default::default();

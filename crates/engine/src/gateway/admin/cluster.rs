@@ -1,7 +1,7 @@
 //! `CLUSTER` and `FAILOVER`: which machine leads which slots, as Redis Cluster's clients ask for it,
 //! and handing leads over.
 
-use super::gather::{Combine, Inquiry};
+use super::inquiry::{Combine, Inquiry};
 use super::topology::ClusterNode;
 use crate::gateway::api::Admin;
 use crate::gateway::clients::effect::Effect;

@@ -1,92 +1,16 @@
 //! Questions to several shards or gateways, whose answers make one reply.
 
 use super::info;
-use super::keyspace::Page;
-use super::shardmap::written;
+use super::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{GatewayStats, Knowledge, Output, PeerMessage, Question};
 use crate::gateway::clients::{client_list, pubsub};
 use crate::gateway::core::Core;
 use crate::gateway::errors::{indefinite, unexpected};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::slab::Slab;
-use crate::gateway::txn::open::holders_reply;
-use crate::ids::ShardId;
-use crate::message::{Answer, Body};
+use crate::message::Answer;
 use crate::stats::ShardStats;
 use adt::{Blob, ErrorReply, Reply};
-
-/// A question, to whom it goes, and how the answers make a reply.
-pub(in crate::gateway) struct Inquiry {
-    combine: Combine,
-    /// Shards, and the request to each.
-    shards: Vec<(ShardId, Body)>,
-    /// Question to all gateways of the server, this one included.
-    question: Option<Question>,
-}
-
-impl Inquiry {
-    /// A question to one shard.
-    pub fn of_shard(combine: Combine, shard: ShardId, body: Body) -> Self {
-        Self { combine, shards: vec![(shard, body)], question: None }
-    }
-
-    /// A question to several shards.
-    pub fn of_shards(combine: Combine, shards: Vec<(ShardId, Body)>) -> Self {
-        Self { combine, shards, question: None }
-    }
-
-    /// One question to all shards.
-    pub fn of_all_shards(core: &Core, combine: Combine, body: impl Fn() -> Body) -> Self {
-        let shards = (0..core.mail.routes.shards()).map(|shard| (ShardId(shard), body()));
-        Self { combine, shards: shards.collect(), question: None }
-    }
-
-    /// A question to all gateways.
-    pub fn of_gateways(combine: Combine, question: Question) -> Self {
-        Self { combine, shards: Vec::new(), question: Some(question) }
-    }
-
-    /// Asks all gateways as well.
-    pub fn and_gateways(self, question: Question) -> Self {
-        Self { question: Some(question), ..self }
-    }
-}
-
-/// How answers make a reply.
-pub(in crate::gateway) enum Combine {
-    /// `DBSIZE`, `PUBLISH`: the sum of the numbers.
-    Sum,
-    /// `KEYS`: all arrays in one.
-    Concat,
-    /// `CLUSTER COUNTKEYSINSLOT`: the number of items.
-    Length,
-    /// `RANDOMKEY`: any that is not nil.
-    Any,
-    /// `FLUSHALL`: `OK`.
-    Ok,
-    /// `FAILOVER`: the answer of the only shard that was asked.
-    One,
-    /// `SHARDMAP SET`: whether the map is written.
-    Written,
-    /// `SCAN`: a page.
-    Scan(Box<Page>),
-    /// `INFO`.
-    Info(info::Wanted),
-    /// `CLIENT LIST`.
-    Clients,
-    /// `TXN HOLDERS`.
-    Holders,
-    /// `CLIENT KILL` in its old form.
-    KilledOne,
-    /// `CLIENT UNBLOCK`: 1 if the client was waiting.
-    Unblocked,
-    /// `PUBSUB CHANNELS`.
-    Channels,
-    /// `PUBSUB NUMSUB` of these channels.
-    Subscribers(Vec<Blob>),
-    /// `PUBSUB NUMPAT`.
-    Patterns,
-}
 
 /// A question that is being answered.
 struct Gather {
@@ -211,9 +135,10 @@ impl Gathers {
             }
             Combine::Scan(page) => match page.answered(core.mail.routes.shards(), replies) {
                 Ok(reply) => reply,
-                Err(inquiry) => {
+                Err(page) => {
                     // A page asks shards only.
-                    let _ = self.begin(core, target, *inquiry);
+                    let inquiry = Inquiry::of_page(*page, core.mail.routes.shards());
+                    let _ = self.begin(core, target, inquiry);
                     return;
                 }
             },
@@ -287,4 +212,35 @@ fn items(replies: Vec<Reply>) -> impl Iterator<Item = Reply> {
         Reply::Array(items) => items,
         _ => Vec::new(),
     })
+}
+
+/// Reply of `TXN HOLDERS`, from the answer of the shard and the lines of all gateways.
+fn holders_reply(told: Reply, lines: &[(u64, String)]) -> Reply {
+    let Reply::Array(mut parts) = told else { return told };
+    let Some(Reply::Array(names)) = parts.pop() else { return Reply::Array(parts) };
+    let mut holders = Vec::with_capacity(names.len());
+    for name in &names {
+        let Reply::Bulk(name) = name else { continue };
+        let begin = format!("txn={} ", name.escape_ascii());
+        let known = lines.iter().filter(|(_, line)| line.starts_with(&begin));
+        let before = holders.len();
+        holders.extend(known.map(|(_, line)| Reply::bulk(line)));
+        if holders.len() == before {
+            holders.push(Reply::bulk(format!("{begin}elsewhere=yes")));
+        }
+    }
+    parts.push(Reply::Array(holders));
+    Reply::Array(parts)
+}
+
+/// Reply for the answer to a request that writes a shard map.
+fn written(answer: &Answer) -> Reply {
+    match answer {
+        Answer::Replies(_) => Reply::Ok,
+        Answer::Repeated(_) | Answer::Voided | Answer::Forgotten => {
+            let text = "the shard map was changed in the meantime: look at it, and try again";
+            ErrorReply::new("CHANGED", text).into()
+        }
+        _ => indefinite().into(),
+    }
 }

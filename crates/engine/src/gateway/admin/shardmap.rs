@@ -1,6 +1,6 @@
 //! `SHARDMAP`: which machines are to hold which shards, which do, and which level they understand.
 
-use super::gather::{Combine, Inquiry};
+use super::inquiry::{Combine, Inquiry};
 use crate::entry::Apply;
 use crate::gateway::clients::effect::Effect;
 use crate::gateway::command_docs::unknown_subcommand;
@@ -9,7 +9,7 @@ use crate::gateway::mail::Pending;
 use crate::ids::{MachineId, RequestId, ShardId};
 use crate::map::{MAP_KEY, ShardMap, list, name_of};
 use crate::members::Members;
-use crate::message::{Answer, Body};
+use crate::message::Body;
 use adt::string::{Expiry, Only, Op as StringOp, SetReply};
 use adt::{Args, Blob, ErrorReply, Op, Reply};
 use smallvec::smallvec;
@@ -132,16 +132,4 @@ fn set_map(next: &ShardMap) -> Body {
     let request = RequestId { client: Blob::from(WRITER), number: next.epoch };
     let ops = smallvec![(Blob::from(MAP_KEY), Op::String(set))];
     Body::Apply(Apply { ops, request: Some(request), ..Apply::default() })
-}
-
-/// The reply for the answer to a request that writes a map.
-pub(in crate::gateway) fn written(answer: &Answer) -> Reply {
-    match answer {
-        Answer::Replies(_) => Reply::Ok,
-        Answer::Repeated(_) | Answer::Voided | Answer::Forgotten => {
-            let text = "the shard map was changed in the meantime: look at it, and try again";
-            ErrorReply::new("CHANGED", text).into()
-        }
-        _ => crate::gateway::errors::indefinite().into(),
-    }
 }

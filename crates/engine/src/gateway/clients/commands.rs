@@ -4,8 +4,8 @@ use super::effect::{Effect, Handled, View};
 use super::session::{Mode, Session};
 use super::{connection, publish};
 use crate::gateway::acl::Users;
-use crate::gateway::admin::gather::{Combine, Inquiry};
-use crate::gateway::admin::{cluster, info, keyspace, shardmap};
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
+use crate::gateway::admin::{backup, cluster, info, keyspace, shardmap};
 use crate::gateway::api::{Admin, Output, Question, SessionId};
 use crate::gateway::command_docs::{
     CONTAINERS, subcommand_syntax, unknown_subcommand, wrong_words,
@@ -78,7 +78,6 @@ impl Gateway {
             "hello" | "auth" => self.authenticate(id, args),
             "quit" => self.quit(id),
             "reset" => self.reset(id),
-            "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
             "flushall" | "flushdb"
@@ -120,6 +119,20 @@ impl Gateway {
             Effect::Silent => Handled::Later,
             Effect::Hold => Handled::Hold,
             Effect::Inquire(inquiry) => self.inquire(id, *inquiry),
+            Effect::Ask(inquiry) => {
+                let target = self.place(id, None);
+                self.gather(target, *inquiry);
+                Handled::Later
+            }
+            Effect::Cut => {
+                if !self.is_idle(id) {
+                    return Handled::Hold;
+                }
+                let target = self.place(id, None);
+                self.bar(target);
+                self.backups.begin(&mut self.core, target);
+                Handled::Later
+            }
             Effect::Serve(action) => self.serve(id, action),
         }
     }
@@ -242,6 +255,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
         "failover" => cluster::failover(core, args),
         "shardmap" => shardmap::command(core, args),
         "pubsub" => publish::command(args),
+        "backup" => backup::command(core, args),
         "lock.waiters" | "barrier.waiting" => fence::waiters(core, args),
         _ => keyspace::command(core, spec, args),
     }

@@ -6,7 +6,7 @@ use super::effect::{Effect, View};
 use super::hello;
 use super::pubsub::PubSub;
 use super::session::{Mode, Replies, Session};
-use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;

@@ -1,10 +1,11 @@
 //! From the words of a command to whoever carries it out: table, number of words, access control,
 //! memory, and what the session is in the middle of.
 
+use super::foreign::is_http;
 use super::session::{Held, Mode, Replies};
 use super::session_commands;
 use crate::gateway::Gateway;
-use crate::gateway::api::SessionId;
+use crate::gateway::api::{Output, SessionId};
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::now::Now;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
@@ -127,7 +128,12 @@ impl Gateway {
                 if let Some(session) = self.sessions.get_mut(id.0) {
                     session.counted = position.and_then(|position| u16::try_from(position).ok());
                 }
-                if !self.turns_away(id, args) {
+                if is_http(args) {
+                    let text =
+                        "Protocol error: this is no HTTP server, and the connection is closed";
+                    self.core.mail.outputs.push_back(Output::Foreign { session: id });
+                    self.reply_fault(id, ErrorReply::err(text));
+                } else {
                     self.refuse(id, error);
                 }
                 return true;

@@ -3,7 +3,7 @@
 use super::pubsub::PubSub;
 use super::session::Session;
 use crate::gateway::acl::Users;
-use crate::gateway::admin::gather::Inquiry;
+use crate::gateway::admin::inquiry::Inquiry;
 use crate::gateway::api::{Admin, SessionId};
 use crate::gateway::core::Core;
 use adt::{ErrorReply, Reply};
@@ -28,6 +28,10 @@ pub(in crate::gateway) enum Effect {
     Hold,
     /// Shards or gateways are to be asked.
     Inquire(Box<Inquiry>),
+    /// Shards are to be asked without waiting for the replies to earlier commands.
+    Ask(Box<Inquiry>),
+    /// A cut through all shards is to begin.
+    Cut,
     /// The server is to do something.
     Serve(Admin),
 }

@@ -4,35 +4,20 @@
 //! port that it reaches, with a body that the attacker chooses. The lines of its head are no commands,
 //! but those of its body can be: so the connection ends at the first line that is HTTP.
 
-use crate::gateway::Gateway;
-use crate::gateway::api::{Output, SessionId};
-use adt::{Args, ErrorReply};
+use adt::Args;
 
 /// Methods of HTTP that are no commands. `GET` is both, and known by what follows it.
 pub const HTTP_METHODS: [&str; 9] =
     ["POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "PRI"];
 
 /// Whether words that call no command are a line of HTTP.
-fn is_http(args: &Args<'_>) -> bool {
+pub(in crate::gateway) fn is_http(args: &Args<'_>) -> bool {
     let first = args.get(0).unwrap_or_default();
     let header = first.len() > 1
         && (first.ends_with(b":")
             || first.get(..5).is_some_and(|w| w.eq_ignore_ascii_case(b"host:")));
     let requested = args.len() == 3 && args.get(2).is_some_and(|word| word.starts_with(b"HTTP/"));
     header || requested || HTTP_METHODS.iter().any(|method| args.is(0, method))
-}
-
-impl Gateway {
-    /// Ends the connection if words that call no command are a line of HTTP; tells whether they are.
-    pub(in crate::gateway) fn turns_away(&mut self, id: SessionId, args: &Args<'_>) -> bool {
-        if !is_http(args) {
-            return false;
-        }
-        let text = "Protocol error: this is no HTTP server, and the connection is closed";
-        self.core.mail.outputs.push_back(Output::Foreign { session: id });
-        self.reply_fault(id, ErrorReply::err(text));
-        true
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::effect::{Effect, Handled};
 use super::pubsub::Kind;
 use crate::gateway::Gateway;
-use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_words};
 use crate::gateway::mail::Target;

@@ -118,7 +118,7 @@ impl Gateway {
     #[inline]
     pub(in crate::gateway) fn settle(&mut self) {
         loop {
-            self.open_ways();
+            self.send_held();
             self.settle_near();
             while let Some((target, reply)) = self.core.replies.pop_front() {
                 self.finish(target, reply);
@@ -136,7 +136,7 @@ impl Gateway {
             {
                 continue;
             }
-            if !self.admit_next() && !self.ways_are_ready() {
+            if !self.admit_next() && !self.core.mail.is_ready() {
                 return;
             }
         }

@@ -13,17 +13,16 @@
 mod clients;
 mod connection;
 mod ends;
+mod inputs;
 mod joint;
 mod request;
 
-use super::Gateway;
 use super::api::CoordinationClient;
 use super::core::Core;
 use crate::coordination::service::JointId;
-use crate::coordination::{Identity, SessionId, Told, Zxid};
+use crate::coordination::{SessionId, Told, Zxid};
 use crate::ids::{ShardId, StreamId};
 use crate::message::Answer;
-use crate::now::Now;
 use clients::Clients;
 use ends::SessionEnds;
 use joint::JointMultis;
@@ -36,43 +35,6 @@ pub(super) struct CoordinationFront {
     clients: Clients,
     multis: JointMultis,
     ends: SessionEnds,
-}
-
-impl Gateway {
-    /// Adds a connection of a client. Its address may identify the client.
-    pub fn client_came(&mut self, now: Now, address: Identity) -> CoordinationClient {
-        self.core.now = now;
-        self.coordination.clients.came(address)
-    }
-
-    /// Removes a connection that is gone. Its session stays, without watches.
-    pub fn client_left(&mut self, now: Now, id: CoordinationClient) {
-        self.core.now = now;
-        self.coordination.left(&mut self.core, id);
-    }
-
-    /// Takes a client's first message. Answer: [`super::Said::Connected`] or [`super::Said::Expired`].
-    pub fn client_connects(&mut self, now: Now, id: CoordinationClient, connect: Connect) {
-        self.core.now = now;
-        self.coordination.clients.connects(&mut self.core, id, connect);
-    }
-
-    /// Takes a request of a client that has a session. Each request has one answer, in their order:
-    /// [`super::Said::Answered`].
-    pub fn client_asks(&mut self, now: Now, id: CoordinationClient, request: ClientRequest) {
-        self.core.now = now;
-        self.coordination.clients.asks(&mut self.core, id, request);
-    }
-
-    /// Identities that a client has proved.
-    pub fn client_identities(&self, id: CoordinationClient) -> &[Identity] {
-        self.coordination.clients.identities(id)
-    }
-
-    /// Whether so much of a client is under way that nothing more should be read from it.
-    pub fn client_is_busy(&self, id: CoordinationClient) -> bool {
-        self.coordination.clients.is_busy(id)
-    }
 }
 
 impl CoordinationFront {

@@ -6,16 +6,16 @@
 //! `docs/internals/order.md`. If something of a stream has failed, which means that it has had no effect
 //! and never will, so has everything after it, and all of that is dispatched once more.
 
+use super::planned::Planned;
 use super::stream::{Settled, Stream};
 use crate::entry::Apply;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::Session;
-use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::data::Route;
+use crate::gateway::mail::Pending;
+use crate::gateway::routing::route::Route;
 use crate::gateway::timer::Timer;
-use crate::gateway::txn::work::Finish;
-use crate::ids::{KeyedOp, ShardId, StreamId};
+use crate::ids::{ShardId, StreamId};
 use crate::limits::WINDOW_UNITS_MAX;
 use crate::message::{Answer, Body, Refusal};
 use crate::pipeline::Unit;
@@ -25,26 +25,6 @@ use std::sync::Arc;
 
 /// How long to wait before what has failed is dispatched again, at first; doubles up to 64 times as much.
 const AGAIN_US: u64 = 500;
-
-/// A command that is to be carried out at its place in its session's order.
-#[derive(Debug)]
-pub(in crate::gateway) struct Planned {
-    pub target: Target,
-    pub ops: SmallVec<[KeyedOp; 1]>,
-    /// What makes its reply; none for a single operation, whose reply it is.
-    pub finish: Option<Box<Finish>>,
-}
-
-/// Requests of a session that are in no stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::gateway) struct Loose {
-    /// How many are not answered.
-    pub open: u32,
-    /// The shard that all of them are at, unless they are at several.
-    pub shard: Option<ShardId>,
-    /// The last of them.
-    pub last: u64,
-}
 
 impl Session {
     /// Whether the session has commands open, or to be dispatched, whose order would be lost if one went

@@ -1,41 +1,18 @@
 //! Commands on keys: the short way of single operations, and which way everything else takes.
 
+use super::route::{Route, key_too_long, long_key};
 use crate::entry::Apply;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::mail::{Pending, Target, WHOLE};
-use crate::gateway::pipelines::streams::Planned;
+use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::txn::repeated::home_of;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::ids::{KeyedOp, RequestId, ShardId};
-use crate::limits::KEY_BYTES_MAX;
 use crate::message::{Body, Fence, Guard};
 use crate::slot::slot;
 use adt::{Blob, Command, ErrorReply, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
-
-/// Which shards something concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Route {
-    Nowhere,
-    One(ShardId),
-    Many,
-}
-
-impl Route {
-    pub fn add(&mut self, shard: ShardId) {
-        *self = match *self {
-            Self::Nowhere => Self::One(shard),
-            Self::One(one) if one == shard => Self::One(one),
-            _ => Self::Many,
-        };
-    }
-}
-
-pub(in crate::gateway) fn key_too_long(key: &Blob) -> Option<ErrorReply> {
-    (key.len() > KEY_BYTES_MAX)
-        .then(|| ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")))
-}
 
 fn numbered_wait() -> ErrorReply {
     let text = "a command that waits for something to take has no request number, and takes the one \
@@ -316,7 +293,7 @@ impl Gateway {
                         .finish(target, crate::gateway::waiting::fence::several_shards().into());
                 }
                 if only_reads && self.core.config.concurrency.reads_without_locks() {
-                    self.begin_snapshot(target, ops.into_vec(), finish);
+                    self.snapshots.begin(&mut self.core, target, ops.into_vec(), finish);
                 } else {
                     self.begin_direct(target, ops.into_vec(), finish, guards, request);
                 }
@@ -390,14 +367,4 @@ impl Gateway {
 /// Whether some operation is about all keys.
 fn about_all(ops: &[KeyedOp]) -> bool {
     ops.iter().any(|(_, op)| op.whole().is_some())
-}
-
-/// The error for the first key of a program that is too long, if there is one.
-pub(in crate::gateway) fn long_key(steps: &[Step]) -> Option<ErrorReply> {
-    steps.iter().find_map(|step| match step {
-        Step::Ops(ops, _) => ops.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Compound(compound) => compound.reads.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Attempts(blocking) => blocking.attempts.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Fixed(_) | Step::Later(_) => None,
-    })
 }

@@ -2,9 +2,11 @@
 //! what happens to a request for a shard without a leader.
 
 pub(in crate::gateway) mod data;
+pub(in crate::gateway) mod leaders;
+pub(in crate::gateway) mod leads;
 pub(in crate::gateway) mod rerouting;
 pub(in crate::gateway) mod response;
+pub(in crate::gateway) mod route;
 pub(in crate::gateway) mod snapshot;
 pub(in crate::gateway) mod unled;
 pub(in crate::gateway) mod unread;
-pub(in crate::gateway) mod ways;

@@ -11,7 +11,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::errors::{Cause, moved};
 use crate::gateway::mail::Pending;
-use crate::gateway::pipelines::streams::Planned;
+use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::{Gateway, Job};
 use crate::ids::{KeyedOp, ShardId};
 use crate::message::{Answer, Body, Refusal};
@@ -35,8 +35,8 @@ impl Gateway {
             .filter(|(old, new)| old != new)
             .collect();
         for (parent, child) in changed {
-            if let Some(ways) = &mut self.core.mail.ways {
-                ways.begin_rerouting(parent, child);
+            if let Some(leaders) = &mut self.core.mail.leaders {
+                leaders.begin_rerouting(parent, child);
             }
             self.end_reads_at(parent);
             self.move_waits(parent);
@@ -45,13 +45,10 @@ impl Gateway {
 
     /// Reads without locks that have begun at a shard begin again.
     fn end_reads_at(&mut self, shard: ShardId) {
-        let snapshots: Vec<u64> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| matches!(job, Job::Snapshot(snapshot) if snapshot.reads(shard)))
-            .map(|(job, _)| job)
-            .collect();
-        snapshots.into_iter().for_each(|job| self.lock_instead(job));
+        for job in self.snapshots.at(shard) {
+            let end = self.snapshots.give_up(job);
+            self.snapshot_ended(end);
+        }
         let intervals: Vec<u64> = self
             .jobs
             .iter()
@@ -90,36 +87,42 @@ impl Gateway {
     /// Requests that are held for a shard that was split, and belong to the new one, go there.
     pub(in crate::gateway) fn reroute(&mut self) {
         while let Some((parent, child)) =
-            self.core.mail.ways.as_ref().and_then(|w| w.next_rerouting())
+            self.core.mail.leaders.as_ref().and_then(|w| w.next_rerouting())
         {
             self.gather_again(parent);
-            let held = self.core.mail.ways.as_ref().map(|ways| ways.held(parent));
+            let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(parent));
             for token in held.into_iter().flatten() {
-                let ways = self.core.mail.ways.as_ref();
-                let Some(body) = ways.and_then(|ways| ways.body(parent, token)) else { continue };
+                let leaders = self.core.mail.leaders.as_ref();
+                let Some(body) = leaders.and_then(|leaders| leaders.body(parent, token)) else {
+                    continue;
+                };
                 match self.place_of(parent, body) {
                     Place::Here => {}
                     Place::There(shard) => {
                         self.count_elsewhere(token, parent, shard);
-                        self.core.mail.ways.iter_mut().for_each(|w| w.move_held(token, shard));
+                        self.core.mail.leaders.iter_mut().for_each(|w| w.move_held(token, shard));
                     }
                     Place::Nowhere => self.relaunch(parent, token),
                 }
             }
-            self.core.mail.ways.iter_mut().for_each(|ways| ways.end_rerouting(parent, child));
+            self.core
+                .mail
+                .leaders
+                .iter_mut()
+                .for_each(|leaders| leaders.end_rerouting(parent, child));
         }
     }
 
     /// Sessions whose order holds across shards, and whose requests to a shard that was split would lose
     /// it on their way to two, have them dispatched anew, before whatever came after them.
     fn gather_again(&mut self, parent: ShardId) {
-        let Some(ways) = &self.core.mail.ways else { return };
+        let Some(leaders) = &self.core.mail.leaders else { return };
         // By session: its requests, and whether one goes elsewhere.
         let mut by_session: BTreeMap<u64, (Vec<u64>, bool)> = BTreeMap::new();
-        for token in ways.held(parent) {
+        for token in leaders.held(parent) {
             let Some(pending) = self.core.mail.pending.get(token) else { continue };
             let Some(id) = pending.of_loose().filter(|id| self.keeps_order(*id)) else { continue };
-            let body = ways.body(parent, token);
+            let body = leaders.body(parent, token);
             let goes = body.is_some_and(|b| !matches!(self.place_of(parent, b), Place::Here));
             let (tokens, parted) = by_session.entry(id.0).or_default();
             tokens.push(token);
@@ -139,8 +142,10 @@ impl Gateway {
         let mut again = Vec::new();
         let mut tokens = tokens.into_iter();
         for token in tokens.by_ref() {
-            let ways = self.core.mail.ways.as_mut();
-            let Some(body) = ways.and_then(|ways| ways.take_held(parent, token)) else { continue };
+            let leaders = self.core.mail.leaders.as_mut();
+            let Some(body) = leaders.and_then(|leaders| leaders.take_held(parent, token)) else {
+                continue;
+            };
             let Some(ops) = plain_ops(body) else {
                 // It may need its own message, and nothing behind it may come before it.
                 self.refuse_held(token);
@@ -320,7 +325,8 @@ impl Gateway {
         if session.is_none_or(|s| s.queue.len() != 1 || s.base != target.seq) {
             return self.refuse_held(token);
         }
-        let held = self.core.mail.ways.as_mut().and_then(|ways| ways.take_held(parent, token));
+        let held =
+            self.core.mail.leaders.as_mut().and_then(|leaders| leaders.take_held(parent, token));
         let pending = self.core.mail.pending.remove(token);
         self.core.mail.forget(token);
         let (Some(body), Some(Pending::Work { wrote, finish, .. })) = (held, pending) else {
@@ -333,7 +339,9 @@ impl Gateway {
             Body::Apply(Apply { ops, guards, fences, request }) if fences.is_empty() => {
                 self.begin_direct(target, ops.into_vec(), *finish, guards, request);
             }
-            Body::Snapshot { ops, .. } => self.begin_snapshot(target, ops, *finish),
+            Body::Snapshot { ops, .. } => {
+                self.snapshots.begin(&mut self.core, target, ops, *finish)
+            }
             _ => self.finish(target, moved().into()),
         }
     }

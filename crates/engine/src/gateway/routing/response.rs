@@ -1,5 +1,6 @@
 //! What shards say, and whom it concerns.
 
+use super::snapshot::SnapshotEnd;
 use super::unread::What;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
@@ -24,10 +25,7 @@ impl Gateway {
             Answer::Unread => self.not_read(token, What::Answer),
             Answer::Refused(Refusal::Unread) => self.not_read(token, What::Request),
             answer => {
-                if let Some(ways) = &mut self.core.mail.ways {
-                    ways.forget(token);
-                }
-                if let Some(pending) = self.core.mail.pending.remove(token) {
+                if let Some(pending) = self.core.mail.take(token) {
                     self.answer(token, pending, answer);
                 }
             }
@@ -75,7 +73,10 @@ impl Gateway {
             }
             Pending::Execution { job, shard } => self.executed(job, shard, answer),
             Pending::Loose { job, index } => self.loose(job, index, answer),
-            Pending::Snapshot { job, part } => self.snapshot_part(job, part, answer),
+            Pending::Snapshot { job, part } => {
+                let end = self.snapshots.answered(&mut self.core, job, part, answer);
+                self.snapshot_ended(end);
+            }
             Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => self.attempted(job, answer),
@@ -121,10 +122,7 @@ impl Gateway {
     /// A shard has sent a request back: its leader is another machine now.
     fn not_taken(&mut self, token: u64, body: Body) {
         let body = self.with_time_left(token, body);
-        let now = self.core.now;
-        if let Some(ways) = &mut self.core.mail.ways {
-            ways.take_back(now, token, body);
-        }
+        self.core.mail.take_back(self.core.now, token, body);
     }
 
     #[inline]
@@ -185,6 +183,17 @@ impl Gateway {
                 self.count_committed(wrote, &finish.outcomes);
                 self.complete(target, &finish, replies);
             }
+        }
+    }
+
+    /// Carries out the outcome of reads without locks, if they have ended.
+    pub(in crate::gateway) fn snapshot_ended(&mut self, end: Option<SnapshotEnd>) {
+        match end {
+            Some(SnapshotEnd::Read(target, finish, replies)) => {
+                self.complete(target, &finish, replies.into_iter());
+            }
+            Some(SnapshotEnd::Locks(program, finish)) => self.begin_txn(program, Some(finish)),
+            None => {}
         }
     }
 

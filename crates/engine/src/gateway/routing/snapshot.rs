@@ -1,53 +1,62 @@
 //! Reads over several shards at one instant, without locks.
 //!
-//! Every shard tells in which interval its values were valid together. If one instant lies in all
-//! intervals, the values are a snapshot at that instant. Otherwise those shards whose values ended
-//! too early are read again, later. See "Reads without locks" in `docs/internals/transactions.md`.
+//! Every shard reports in which interval its values were valid together. If one instant lies in all
+//! intervals, the values are a snapshot at that instant. Otherwise the shards whose values ended too early
+//! are read again, later. See "Reads without locks" in `docs/internals/transactions.md`.
 
-use crate::gateway::mail::{Mail, Pending, Target};
-use crate::gateway::txn::work::{Finish, Program, Step};
-use crate::gateway::{Gateway, Job};
+use crate::gateway::core::Core;
+use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::slab::Slab;
+use crate::gateway::target::Target;
+use crate::gateway::txn::work::{Finish, Form, Program, Step};
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
 use crate::message::{Answer, Body};
 use crate::now::Now;
-use adt::{Reply, Timestamp};
+use adt::{Merge, Reply, Timestamp};
 
-/// How far behind the youngest value the shards are read again, in microseconds; doubles with
-/// every round.
+/// Distance of the next read from the youngest value, in microseconds; doubles with every round.
 const MARGIN_US: u64 = 50;
 
-/// A snapshot that is being put together.
-pub(in crate::gateway) struct Snapshot {
+/// Snapshot that is being read.
+struct Snapshot {
     target: Target,
     finish: Finish,
-    parts: Vec<Part>,
-    /// For each operation, the part that it is in.
+    parts: Vec<ShardRead>,
+    /// Index of the part of each operation.
     order: Vec<u16>,
     round: u32,
+    /// Number of parts without an answer.
     left: usize,
 }
 
-impl Snapshot {
-    /// Whether part of it is read at a shard.
-    pub fn reads(&self, shard: ShardId) -> bool {
-        self.parts.iter().any(|part| part.shard == shard)
-    }
+/// Outcome of a snapshot.
+pub(in crate::gateway) enum SnapshotEnd {
+    /// The values are those of one instant: the replies of the operations, in order.
+    Read(Target, Finish, Vec<Reply>),
+    /// The values change too fast, or belong to another shard now: they are to be read under locks.
+    Locks(Program, Finish),
 }
 
-/// What one shard reads.
+/// Snapshots that are being read for clients of this gateway.
+#[derive(Default)]
+pub(in crate::gateway) struct Snapshots {
+    open: Slab<Snapshot>,
+}
+
+/// Reads at one shard.
 #[derive(Debug)]
-pub(in crate::gateway) struct Part {
+pub(in crate::gateway) struct ShardRead {
     pub shard: ShardId,
     pub ops: Vec<KeyedOp>,
     pub replies: Vec<Reply>,
     pub since: Timestamp,
     pub until: Timestamp,
-    /// When the shard was asked.
+    /// Time at which the shard was asked.
     pub asked_us: u64,
 }
 
-impl Part {
+impl ShardRead {
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
@@ -59,21 +68,22 @@ impl Part {
         }
     }
 
-    /// Asks the shard, at a timestamp or later. In a cluster timestamps tell nothing.
+    /// Asks the shard for the values at a timestamp or later. In a cluster timestamps of shards are not
+    /// comparable.
     pub fn ask(&mut self, mail: &mut Mail, now: Now, pending: Pending, at: Timestamp) {
-        let at = if mail.ways.is_some() { Timestamp::ZERO } else { at };
+        let at = if mail.is_clustered() { Timestamp::ZERO } else { at };
         self.asked_us = now.mono_us;
         mail.ask(self.shard, pending, Body::Snapshot { ops: self.ops.clone(), at, fenced: false });
     }
 
-    /// Takes an answer; gives the replies. The shards of one machine tell by the clock that they
-    /// share from when to when the values were there. Those of several machines share none: then
-    /// this gateway's own monotonic clock counts, and what is certain is that the values were there
-    /// when the question was sent, if they had not changed for as long as the answer took.
+    /// Takes an answer; returns the replies. The shards of one machine report by their common clock from when
+    /// to when the values were valid. Shards of several machines have no common clock. Then this gateway's
+    /// own monotonic clock counts: the values were valid when the request was sent if they had not changed
+    /// for as long as the answer took.
     pub fn take(&mut self, mail: &Mail, now: Now, answer: Answer) -> Option<Vec<Reply>> {
         let Answer::Snapshot { replies, since, until, held_us } = answer else { return None };
         (self.since, self.until) = (since, until);
-        if mail.ways.is_some() {
+        if mail.is_clustered() {
             // The shard's clock may be faster than this one.
             let held_us = held_us / 100 * (100 - CLOCK_DRIFT_PERCENT_MAX);
             self.since = Timestamp::from_micros(now.mono_us.saturating_sub(held_us));
@@ -83,109 +93,119 @@ impl Part {
     }
 }
 
-/// The instant that all parts must reach: the youngest of their values.
-pub(in crate::gateway) fn instant(parts: &[Part]) -> Timestamp {
+/// Instant that all parts must reach: that of their youngest value.
+pub(in crate::gateway) fn instant(parts: &[ShardRead]) -> Timestamp {
     parts.iter().map(|part| part.since).max().unwrap_or_default()
 }
 
-/// When to read again in this round.
+/// Timestamp at which to read again in this round.
 pub(in crate::gateway) fn later(instant: Timestamp, round: u32) -> Timestamp {
     Timestamp::from_micros(instant.micros() + (MARGIN_US << round.min(20)))
 }
 
-impl Gateway {
-    /// Reads on several shards.
-    pub(in crate::gateway) fn begin_snapshot(
-        &mut self,
-        target: Target,
-        ops: Vec<KeyedOp>,
-        finish: Finish,
-    ) {
-        let mut parts: Vec<Part> = Vec::new();
+impl Snapshots {
+    /// Begins to read on several shards.
+    pub fn begin(&mut self, core: &mut Core, target: Target, ops: Vec<KeyedOp>, finish: Finish) {
+        let mut parts: Vec<ShardRead> = Vec::new();
         let mut order = Vec::with_capacity(ops.len());
         for (key, op) in ops {
-            let shard = self.core.mail.shard_of(&key);
+            let shard = core.mail.shard_of(&key);
             let at = parts.iter().position(|p| p.shard == shard).unwrap_or_else(|| {
-                parts.push(Part::new(shard));
+                parts.push(ShardRead::new(shard));
                 parts.len() - 1
             });
             order.push(at as u16);
             parts[at].ops.push((key, op));
         }
         let snapshot = Snapshot { target, finish, parts, order, round: 0, left: 0 };
-        let job = self.jobs.insert(Job::Snapshot(Box::new(snapshot)));
-        self.read_parts(job, Timestamp::ZERO, |_| true);
+        let job = self.open.insert(snapshot);
+        self.read(core, job, Timestamp::ZERO, |_| true);
     }
 
-    /// Asks the shards of some parts (again).
-    fn read_parts(&mut self, job: u64, at: Timestamp, which: impl Fn(&Part) -> bool) {
-        let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
-        self.core.mail.stats.snapshot_rounds += 1;
+    /// Asks the shards of some parts, perhaps again.
+    fn read(
+        &mut self,
+        core: &mut Core,
+        job: u64,
+        at: Timestamp,
+        which: impl Fn(&ShardRead) -> bool,
+    ) {
+        let Some(snapshot) = self.open.get_mut(job) else { return };
+        core.mail.stats.snapshot_rounds += 1;
         for (index, part) in snapshot.parts.iter_mut().enumerate().filter(|(_, part)| which(part)) {
             let pending = Pending::Snapshot { job, part: index as u32 };
-            part.ask(&mut self.core.mail, self.core.now, pending, at);
+            part.ask(&mut core.mail, core.now, pending, at);
             snapshot.left += 1;
         }
     }
 
-    /// One shard has answered.
-    pub(in crate::gateway) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
+    /// Takes a shard's answer. Returns the outcome if the snapshot has ended.
+    pub fn answered(
+        &mut self,
+        core: &mut Core,
+        job: u64,
+        index: u32,
+        answer: Answer,
+    ) -> Option<SnapshotEnd> {
         if matches!(answer, Answer::Refused(_)) {
-            return self.lock_instead(job);
+            return self.give_up(job);
         }
-        let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
+        let snapshot = self.open.get_mut(job)?;
         let part = &mut snapshot.parts[index as usize];
-        if let Some(replies) = part.take(&self.core.mail, self.core.now, answer) {
+        if let Some(replies) = part.take(&core.mail, core.now, answer) {
             part.replies = replies;
         }
         snapshot.left -= 1;
         if snapshot.left > 0 {
-            return;
+            return None;
         }
         let instant = instant(&snapshot.parts);
         if snapshot.parts.iter().all(|part| instant <= part.until) {
-            return self.finish_snapshot(job);
+            return self.complete(core, job);
         }
         snapshot.round += 1;
         if snapshot.round >= SNAPSHOT_ROUNDS_MAX {
-            return self.lock_instead(job);
+            return self.give_up(job);
         }
         let at = later(instant, snapshot.round);
-        self.read_parts(job, at, |part| part.until < instant);
+        self.read(core, job, at, |part| part.until < instant);
+        None
     }
 
-    fn finish_snapshot(&mut self, job: u64) {
-        let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };
-        self.core.mail.stats.committed += 1;
-        let Snapshot { target, finish, parts, order, .. } = *snapshot;
+    fn complete(&mut self, core: &mut Core, job: u64) -> Option<SnapshotEnd> {
+        let Snapshot { target, finish, parts, order, .. } = self.open.remove(job)?;
+        core.mail.stats.committed += 1;
         let mut replies: Vec<_> = parts.into_iter().map(|part| part.replies.into_iter()).collect();
         let in_order = order.iter().filter_map(|&part| replies[usize::from(part)].next());
-        let in_order: Vec<Reply> = in_order.collect();
-        self.complete(target, &finish, in_order.into_iter());
+        Some(SnapshotEnd::Read(target, finish, in_order.collect()))
     }
 
-    /// The reads cannot be carried out.
-    pub(in crate::gateway) fn fail_snapshot(&mut self, job: u64, error: Reply) {
-        if let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) {
-            self.finish(snapshot.target, error);
-        }
-    }
-
-    /// The values change too fast: read them under locks.
-    pub(in crate::gateway) fn lock_instead(&mut self, job: u64) {
-        let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };
-        let Snapshot { target, finish, parts, order, .. } = *snapshot;
+    /// Gives up the reads without locks.
+    pub fn give_up(&mut self, job: u64) -> Option<SnapshotEnd> {
+        let Snapshot { target, finish, parts, order, .. } = self.open.remove(job)?;
         let mut ops: Vec<_> = parts.into_iter().map(|part| part.ops.into_iter()).collect();
         let in_order = order.iter().filter_map(|&part| ops[usize::from(part)].next()).collect();
-        let merge = adt::Merge::Array;
         let program = Program {
             target,
-            steps: vec![Step::Ops(in_order, Some(merge))],
-            form: crate::gateway::txn::work::Form::One,
+            steps: vec![Step::Ops(in_order, Some(Merge::Array))],
+            form: Form::One,
             guards: Vec::new(),
             fences: Vec::new(),
             request: None,
         };
-        self.begin_txn(program, Some(finish));
+        Some(SnapshotEnd::Locks(program, finish))
+    }
+
+    /// Ends a snapshot that cannot be read, for this reason.
+    pub fn fail(&mut self, core: &mut Core, job: u64, error: Reply) {
+        if let Some(snapshot) = self.open.remove(job) {
+            core.finish(snapshot.target, error);
+        }
+    }
+
+    /// Snapshots with reads at a shard.
+    pub fn at(&self, shard: ShardId) -> Vec<u64> {
+        let reads = |snapshot: &Snapshot| snapshot.parts.iter().any(|part| part.shard == shard);
+        self.open.iter().filter(|(_, snapshot)| reads(snapshot)).map(|(job, _)| job).collect()
     }
 }

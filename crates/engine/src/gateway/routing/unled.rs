@@ -56,24 +56,29 @@ impl Gateway {
     /// Shards whose requests are given up because nobody leads them, with the reason. Each is given
     /// once, until it has had a leader.
     pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
-        let refused = self.core.mail.ways.as_mut().map(|ways| ways.take_refused());
+        let refused = self.core.mail.leaders.as_mut().map(|leaders| leaders.take_refused());
         let refused = refused.unwrap_or_default().into_iter();
         refused.map(|shard| (shard, self.unled(shard).why())).collect()
     }
 
     /// When requests have waited long enough for a leader, on the monotonic clock in microseconds.
     pub(in crate::gateway) fn unled_due_us(&self) -> Option<u64> {
-        self.core.mail.ways.as_ref()?.due_us()
+        self.core.mail.leaders.as_ref()?.due_us()
     }
 
     /// Gives up requests that have waited long enough for a leader.
     pub(in crate::gateway) fn give_up_unled(&mut self) {
         let now_us = self.core.now.mono_us;
-        let due =
-            self.core.mail.ways.as_mut().map(|ways| ways.take_due(now_us)).unwrap_or_default();
+        let due = self
+            .core
+            .mail
+            .leaders
+            .as_mut()
+            .map(|leaders| leaders.take_due(now_us))
+            .unwrap_or_default();
         for shard in due {
             let unled = self.unled(shard);
-            let held = self.core.mail.ways.as_ref().map(|ways| ways.held(shard));
+            let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(shard));
             let mut left = BTreeSet::new();
             for token in held.into_iter().flatten() {
                 left.extend(self.give_up(token, unled));
@@ -94,17 +99,17 @@ impl Gateway {
         if waits_on(pending) {
             return None;
         }
-        let ways = self.core.mail.ways.as_ref()?;
-        let body = ways.body(unled.shard, token)?;
+        let leaders = self.core.mail.leaders.as_ref()?;
+        let body = leaders.body(unled.shard, token)?;
         // What an earlier leader may have carried out must not be called without effect. Most of what a
         // leader gives back is untouched, but not what it may be asked for twice.
         let twice = matches!(
             body,
             Body::Inquire { .. } | Body::Pipeline(_) | Body::Await { .. } | Body::Resolve(_)
         );
-        let given_back = ways.times(token) == 0 && !twice;
+        let given_back = leaders.times(token) == 0 && !twice;
         let inquires = matches!(body, Body::Inquire { .. });
-        let certain = body.only_looks() || given_back || !ways.went(token) && !inquires;
+        let certain = body.only_looks() || given_back || !leaders.went(token) && !inquires;
         let numbered = match body {
             Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
             _ => false,
@@ -167,7 +172,10 @@ impl Gateway {
             Pending::Execution { job, shard } => self.executed(job, shard, Answer::CarriedOut),
             Pending::Loose { job, index } => self.loose(job, index, Answer::Reply(reply)),
             // Under locks, it is refused.
-            Pending::Snapshot { job, .. } => self.lock_instead(job),
+            Pending::Snapshot { job, .. } => {
+                let end = self.snapshots.give_up(job);
+                self.snapshot_ended(end);
+            }
             Pending::Interval { job, .. } => self.abort_intervals(job, cause),
             Pending::Version { target, .. } => self.watch_failed(target, reply),
             Pending::Attempt { job } => self.attempt_done(job, reply),

@@ -18,10 +18,7 @@ pub(in crate::gateway) enum What {
 impl Gateway {
     /// A request, or its answer, could not be read. It is not asked again: it would fail again.
     pub(in crate::gateway) fn not_read(&mut self, token: u64, what: What) {
-        if let Some(ways) = &mut self.core.mail.ways {
-            ways.forget(token);
-        }
-        let Some(pending) = self.core.mail.pending.remove(token) else { return };
+        let Some(pending) = self.core.mail.take(token) else { return };
         let error = || match what {
             What::Request => request_unread(),
             What::Answer => answer_unread(),
@@ -29,7 +26,9 @@ impl Gateway {
         let refused = Answer::Refused(Refusal::Unread);
         let told = match (&pending, what) {
             (Pending::Fate { job }, _) => return self.orphans.give_up(*job),
-            (Pending::Snapshot { job, .. }, _) => return self.fail_snapshot(*job, error().into()),
+            (Pending::Snapshot { job, .. }, _) => {
+                return self.snapshots.fail(&mut self.core, *job, error().into());
+            }
             (Pending::Wait { job }, _) => return self.stop_waiting(*job, error().into()),
             (Pending::Gather { .. }, _) => Answer::Reply(error().into()),
             // What is locked is worth nothing without the reply.

@@ -76,7 +76,7 @@ impl Gateway {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         let mail = &mut self.core.mail;
         let mut parts = parts(txn, |key| mail.shard_of(key));
-        if mail.ways.is_some() {
+        if mail.is_clustered() {
             // A lock that is only held in a leader's memory is worth something only if that leader
             // still leads: it votes as well.
             let shared = self.leases.shards(txn);
@@ -208,7 +208,7 @@ impl Gateway {
     fn all_voted(&mut self, job: u64) {
         let late_us = self.core.now.mono_us.saturating_sub(DECIDE_US_MAX);
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if self.core.mail.ways.is_none() || txn.asked_us >= late_us {
+        if !self.core.mail.is_clustered() || txn.asked_us >= late_us {
             return self.decide(job);
         }
         // A vote that was on its way for so long may have been declared void in the meantime, and

@@ -14,7 +14,7 @@ use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target, WHOLE};
-use crate::gateway::routing::data::long_key;
+use crate::gateway::routing::route::long_key;
 use crate::gateway::{Gateway, Job};
 use crate::ids::{KeyedOp, TxnId};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};

@@ -11,7 +11,7 @@ use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::data::{key_too_long, long_key};
+use crate::gateway::routing::route::{key_too_long, long_key};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::message::{Answer, Body, Guard};
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};

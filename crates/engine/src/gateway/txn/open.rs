@@ -6,13 +6,13 @@ use super::admission::Admission;
 use super::lease::Leases;
 use super::{Role, Stage, Txn};
 use crate::gateway::acl::KeyAccess;
-use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Patience, Question};
 use crate::gateway::clients::effect::Effect;
 use crate::gateway::clients::session::Session;
 use crate::gateway::core::Core;
 use crate::gateway::errors::Cause;
-use crate::gateway::routing::data::key_too_long;
+use crate::gateway::routing::route::key_too_long;
 use crate::gateway::slab::Slab;
 use crate::gateway::{Gateway, Job};
 use crate::ids::TxnId;
@@ -275,23 +275,4 @@ fn about_holder(core: &Core, txn: &Txn, session: &Session) -> (u64, String) {
         since_ms(session.active_us),
     );
     (about.client, text)
-}
-
-/// The reply of `TXN HOLDERS` from what the shard says and the lines of all gateways.
-pub(in crate::gateway) fn holders_reply(told: Reply, lines: &[(u64, String)]) -> Reply {
-    let Reply::Array(mut parts) = told else { return told };
-    let Some(Reply::Array(names)) = parts.pop() else { return Reply::Array(parts) };
-    let mut holders = Vec::with_capacity(names.len());
-    for name in &names {
-        let Reply::Bulk(name) = name else { continue };
-        let begin = format!("txn={} ", name.escape_ascii());
-        let known = lines.iter().filter(|(_, line)| line.starts_with(&begin));
-        let before = holders.len();
-        holders.extend(known.map(|(_, line)| Reply::bulk(line)));
-        if holders.len() == before {
-            holders.push(Reply::bulk(format!("{begin}elsewhere=yes")));
-        }
-    }
-    parts.push(Reply::Array(holders));
-    Reply::Array(parts)
 }

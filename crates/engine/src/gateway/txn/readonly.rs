@@ -8,7 +8,7 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::Mode;
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::snapshot::{Part, instant, later};
+use crate::gateway::routing::snapshot::{ShardRead, instant, later};
 use crate::gateway::slab::Slab;
 use crate::gateway::{Gateway, Job};
 use crate::ids::{KeyedOp, ShardId, TxnId};
@@ -22,7 +22,7 @@ pub(in crate::gateway) struct Intervals {
     pub id: TxnId,
     pub session: SessionId,
     /// What was read so far, by shard, with the interval of each shard.
-    parts: Vec<Part>,
+    parts: Vec<ShardRead>,
     queries: Slab<Query>,
     /// Answers that wait until the earlier reads were asked again.
     waiting: VecDeque<(u64, u32, Answer)>,
@@ -40,7 +40,7 @@ pub(in crate::gateway) struct Intervals {
 struct Query {
     target: Target,
     merge: Option<Merge>,
-    parts: Vec<Part>,
+    parts: Vec<ShardRead>,
     order: Vec<u16>,
     left: usize,
 }
@@ -83,7 +83,7 @@ impl Gateway {
         for (key, op) in ops {
             let shard = self.core.mail.shard_of(&key);
             let at = query.parts.iter().position(|p| p.shard == shard).unwrap_or_else(|| {
-                query.parts.push(Part::new(shard));
+                query.parts.push(ShardRead::new(shard));
                 query.parts.len() - 1
             });
             query.order.push(at as u16);
@@ -146,7 +146,7 @@ impl Gateway {
         let Some(query) = txn.queries.get(number) else { return };
         for new in &query.parts {
             let at = txn.parts.iter().position(|p| p.shard == new.shard).unwrap_or_else(|| {
-                txn.parts.push(Part::new(new.shard));
+                txn.parts.push(ShardRead::new(new.shard));
                 txn.parts.len() - 1
             });
             let part = &mut txn.parts[at];

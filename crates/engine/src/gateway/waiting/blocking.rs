@@ -10,7 +10,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
-use crate::gateway::routing::data::{Route, long_key};
+use crate::gateway::routing::route::{Route, long_key};
 use crate::gateway::txn::calls::found_nothing;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step};
 use crate::gateway::{Gateway, Job, Timer};
@@ -211,7 +211,7 @@ impl Gateway {
             }
             wait.missing = keys.len();
             wait.served =
-                self.core.mail.ways.is_none() && is_of_one(&wait.blocking, &self.core.mail);
+                !self.core.mail.is_clustered() && is_of_one(&wait.blocking, &self.core.mail);
             for (shard, keys) in keys {
                 let attempts = wait.blocking.attempts.iter().map(|(_, attempt)| attempt.clone());
                 let takes = wait.served.then(|| Takes(attempts.collect()));

@@ -5,12 +5,12 @@
 //! one shard: on keys of one hash slot, which no split takes apart.
 
 use crate::gateway::Gateway;
-use crate::gateway::admin::gather::{Combine, Inquiry};
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::{Effect, Handled};
 use crate::gateway::clients::session::{Mode, Session};
 use crate::gateway::core::Core;
-use crate::gateway::routing::data::{key_too_long, long_key};
+use crate::gateway::routing::route::{key_too_long, long_key};
 use crate::gateway::txn::work::Step;
 use crate::limits::FENCES_PER_REQUEST_MAX;
 use crate::message::{Body, Fence};

@@ -10,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Mode, Session};
-use crate::gateway::routing::data::long_key;
+use crate::gateway::routing::route::long_key;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
 use adt::{Args, Awaiting, ErrorReply};
 use smallvec::SmallVec;

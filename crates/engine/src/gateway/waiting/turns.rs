@@ -7,7 +7,7 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::data::key_too_long;
+use crate::gateway::routing::route::key_too_long;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::gateway::{Gateway, Job};

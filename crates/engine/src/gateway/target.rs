@@ -1,0 +1,17 @@
+//! Targets: where a reply goes.
+
+use super::api::SessionId;
+
+/// Destination of a reply: a place in a session's queue of replies, or an item of the array there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub session: SessionId,
+    pub seq: u64,
+    pub item: u32,
+}
+
+/// The whole reply rather than an item of it.
+pub(super) const WHOLE: u32 = u32::MAX;
+
+/// Reply of an attempt of the blocking command that the session waits in.
+pub(super) const ATTEMPT: u32 = u32::MAX - 1;
