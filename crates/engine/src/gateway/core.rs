@@ -4,6 +4,7 @@ use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, SessionId};
 use super::mail::{Mail, Target};
 use super::timer::Timer;
+use super::txn::work::Finish;
 use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
 use crate::level::Level;
 use crate::message::Body;
@@ -29,12 +30,24 @@ pub(super) struct Core {
     pub topology: Topology,
     /// Replies that parts have found, for [`super::Gateway::settle`] to put into their places.
     pub replies: VecDeque<(Target, Reply)>,
+    /// Replies of programs of which some items come from commands that the session carries out afterwards.
+    pub partial: VecDeque<(Target, Finish, Vec<Option<Reply>>)>,
 }
 
 impl Core {
     /// Gives a place its reply, before the gateway takes its next input.
     pub fn finish(&mut self, target: Target, reply: Reply) {
         self.replies.push_back((target, reply));
+    }
+
+    /// Gives a place the reply of a program from those of its commands. Missing items come from commands that
+    /// the session carries out afterwards.
+    pub fn complete(&mut self, target: Target, finish: Finish, items: Vec<Option<Reply>>) {
+        if items.iter().all(Option::is_some) {
+            let reply = finish.reply(items);
+            return self.finish(target, reply);
+        }
+        self.partial.push_back((target, finish, items));
     }
 
     /// Sends a session a message that is no reply to a command, or one of several, in the order of the

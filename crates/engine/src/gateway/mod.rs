@@ -49,7 +49,7 @@ use crate::slot::Routes;
 use acl::Users;
 use adt::Timestamp;
 use adt::collections::Map;
-use clients::session::{BlockedBy, Held, Mode, Session};
+use clients::session::{Held, Mode, Session};
 use mail::{Mail, Target};
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
@@ -59,8 +59,6 @@ use timer::Timer;
 enum Job {
     Txn(Box<txn::Txn>),
     Intervals(Box<txn::readonly::Intervals>),
-    Wait(Box<waiting::blocking::Wait>),
-    Turn(waiting::turns::AwaitedTurn),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
@@ -88,7 +86,8 @@ pub struct Gateway {
     dispatching: Vec<SessionId>,
     coordination: coordination::CoordinationFront,
     near_locks: waiting::near::NearLocks,
-    deadlocks: waiting::circles::DeadlockSearches,
+    turns: waiting::turns::Turns,
+    blocked: waiting::blocking::BlockedCommands,
 }
 
 impl Gateway {
@@ -113,6 +112,7 @@ impl Gateway {
         let users = Users::from_config(&config.users).unwrap_or_default();
         let core = Core {
             replies: VecDeque::new(),
+            partial: VecDeque::new(),
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
@@ -142,7 +142,8 @@ impl Gateway {
             dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
             near_locks: waiting::near::NearLocks::default(),
-            deadlocks: waiting::circles::DeadlockSearches::default(),
+            turns: waiting::turns::Turns::default(),
+            blocked: waiting::blocking::BlockedCommands::default(),
         }
     }
 
@@ -172,14 +173,8 @@ impl Gateway {
         self.dispatch_all();
         self.end_transactions(id);
         self.end_later(id);
-        let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
-        match blocked {
-            Some(BlockedBy::Near(visit)) => self.near_locks.leave(&mut self.core, visit, None),
-            Some(BlockedBy::Job(job)) => match self.jobs.get(job) {
-                Some(Job::Turn(_)) => drop(self.give_up_turn(job)),
-                _ => drop(self.forget_wait(job)),
-            },
-            None => {}
+        if let Some(by) = self.sessions.get(id.0).and_then(|session| session.blocked) {
+            self.stop_waiting(by);
         }
         self.pubsub.close(id);
         self.sessions.remove(id.0);
@@ -240,8 +235,11 @@ impl Gateway {
             let Some((_, timer)) = self.core.timers.pop_first() else { break };
             match timer {
                 Timer::Again { job } => self.again(job),
-                Timer::Deadline { job } => self.timed_out(job),
-                Timer::Circle { job } => self.search_for_deadlock(job),
+                Timer::Deadline { job } => {
+                    let effect = self.blocked.timed_out(&mut self.core, job);
+                    self.blocked_goes_on(effect);
+                }
+                Timer::Circle { job } => self.turns.search(&mut self.core, job),
                 Timer::Visit { visit } => self.near_locks.overdue(&mut self.core, visit),
                 Timer::Near { job } => self.near_locks.due(&mut self.core, job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),

@@ -85,6 +85,14 @@ impl<T> Slab<T> {
         })
     }
 
+    /// All things, to be changed, with their handles.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        self.entries.iter_mut().enumerate().filter_map(|(index, entry)| {
+            let handle = index as u64 | u64::from(entry.generation) << 32;
+            Some((handle, entry.value.as_mut()?))
+        })
+    }
+
     /// How many things there are.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()

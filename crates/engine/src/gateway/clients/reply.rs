@@ -35,8 +35,9 @@ impl Gateway {
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         if target.item == ATTEMPT {
-            if let Some(BlockedBy::Job(job)) = session.blocked {
-                self.attempt_done(job, reply);
+            if let Some(BlockedBy::Command(job)) = session.blocked {
+                let effect = self.blocked.attempted(&mut self.core, job, reply);
+                self.blocked_goes_on(effect);
             }
             return;
         }
@@ -123,6 +124,9 @@ impl Gateway {
             while let Some((target, reply)) = self.core.replies.pop_front() {
                 self.finish(target, reply);
             }
+            while let Some((target, finish, items)) = self.core.partial.pop_front() {
+                self.complete_with(target, &finish, items);
+            }
             while let Some(id) = self.finishing.pop() {
                 self.run_later(id);
             }
@@ -132,6 +136,7 @@ impl Gateway {
             // Commands that were held back may have had effects at once.
             if !self.finishing.is_empty()
                 || !self.core.replies.is_empty()
+                || !self.core.partial.is_empty()
                 || self.near_locks.have_effects()
             {
                 continue;

@@ -111,11 +111,13 @@ pub(in crate::gateway) struct Verdict {
     pub target: Target,
 }
 
-/// Job of the blocking command that a session waits in.
+/// Wait that a session is blocked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum BlockedBy {
-    /// A job of the gateway.
-    Job(u64),
+    /// A command that waits for something to take.
+    Command(u64),
+    /// A turn at a lock or a barrier.
+    Turn(u64),
     /// A visit to a lock that gateways of the server keep.
     Near(u64),
 }

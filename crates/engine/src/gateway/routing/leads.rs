@@ -57,7 +57,7 @@ impl Gateway {
             }
             for shard in ready {
                 if self.core.mail.open(shard) {
-                    self.wait_again(shard);
+                    self.blocked.register_again(&mut self.core, shard);
                 }
             }
         }
@@ -67,8 +67,7 @@ impl Gateway {
     /// its outcome is unknown.
     fn answer_lost(&mut self, token: u64, again: Option<Box<Body>>) {
         if let Some(body) = again {
-            let body = self.with_time_left(token, *body);
-            return self.core.mail.take_back(self.core.now, token, body);
+            return self.not_taken(token, *body);
         }
         let Some(pending) = self.core.mail.take(token) else { return };
         let answer = match pending {

@@ -39,7 +39,7 @@ impl Gateway {
                 leaders.begin_rerouting(parent, child);
             }
             self.end_reads_at(parent);
-            self.move_waits(parent);
+            self.blocked.move_from(&mut self.core, parent);
         }
     }
 
@@ -57,31 +57,6 @@ impl Gateway {
             .collect();
         let cause = Cause::Refused(Refusal::Moved);
         intervals.into_iter().for_each(|job| self.abort_intervals(job, cause));
-    }
-
-    /// Sessions that wait for keys at a shard wait where the keys are now.
-    fn move_waits(&mut self, shard: ShardId) {
-        let waits = self.jobs.iter().filter_map(|(job, open)| match open {
-            Job::Wait(wait) if wait.waits_at(shard) => Some(job),
-            _ => None,
-        });
-        for job in waits.collect::<Vec<_>>() {
-            let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { continue };
-            let keys = wait.leave(shard, &mut self.core.mail);
-            let mut shards: Vec<ShardId> =
-                keys.iter().map(|k| self.core.mail.shard_of(k)).collect();
-            shards.sort_unstable();
-            shards.dedup();
-            for shard in shards {
-                let there = keys.iter().filter(|k| self.core.mail.shard_of(k) == shard);
-                let there: Vec<_> = there.cloned().collect();
-                let body = Body::Block { keys: there.clone(), takes: None };
-                let token = self.core.mail.ask(shard, Pending::Wait { job }, body);
-                if let Some(Job::Wait(wait)) = self.jobs.get_mut(job) {
-                    wait.join(shard, token, there);
-                }
-            }
-        }
     }
 
     /// Requests that are held for a shard that was split, and belong to the new one, go there.

@@ -79,12 +79,20 @@ impl Gateway {
             }
             Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
             Pending::Version { target, key } => self.watched(target, key, answer),
-            Pending::Attempt { job } => self.attempted(job, answer),
-            Pending::Turn { job } => self.turn_taken(job, answer),
+            Pending::Attempt { job } => {
+                let effect = self.blocked.answered(&mut self.core, job, answer);
+                self.blocked_goes_on(effect);
+            }
+            Pending::Turn { job } => {
+                let ended = self.turns.answered(&mut self.core, job, answer);
+                self.waits_no_longer(ended);
+            }
             Pending::Near { lock, purpose } => {
                 self.near_locks.answered(&mut self.core, lock, purpose, answer);
             }
-            Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
+            Pending::Waits { job, shard } => {
+                self.turns.waits_reported(&mut self.core, (job, shard), answer);
+            }
             Pending::Gather { job } => self.gathers.answered(&mut self.core, job, answer),
             Pending::Lease { lease } => {
                 let outcome = self.leases.answered(lease, answer);
@@ -108,7 +116,10 @@ impl Gateway {
                 self.coordination.multi_answered(&mut self.core, job, shard, answer);
             }
             Pending::SplitDone => self.core.topology.split_told(),
-            Pending::Wait { job } => self.wait_answered(token, job, answer),
+            Pending::Wait { job } => {
+                let effect = self.blocked.wait_ended(&mut self.core, token, job, answer);
+                self.blocked_goes_on(effect);
+            }
             Pending::Remembered => {}
         }
     }
@@ -120,8 +131,13 @@ impl Gateway {
     }
 
     /// A shard has sent a request back: its leader is another machine now.
-    fn not_taken(&mut self, token: u64, body: Body) {
-        let body = self.with_time_left(token, body);
+    pub(in crate::gateway) fn not_taken(&mut self, token: u64, mut body: Body) {
+        if let Body::Await { timeout_ms, .. } = &mut body
+            && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
+            && let Some(left_ms) = self.turns.left_ms(&self.core, *job)
+        {
+            *timeout_ms = left_ms;
+        }
         self.core.mail.take_back(self.core.now, token, body);
     }
 
@@ -221,7 +237,8 @@ impl Gateway {
                 }
                 Some(Pending::Wait { job }) => {
                     let job = *job;
-                    self.arrived(job);
+                    let effect = self.blocked.arrived(&mut self.core, job);
+                    self.blocked_goes_on(effect);
                 }
                 // Nothing of these gives way while it waits.
                 Some(
@@ -270,7 +287,8 @@ impl Gateway {
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {
                     let job = *job;
-                    self.ready(job, &key);
+                    let effect = self.blocked.ready(&mut self.core, job, &key);
+                    self.blocked_goes_on(effect);
                 }
             }
         }

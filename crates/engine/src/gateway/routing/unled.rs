@@ -178,8 +178,14 @@ impl Gateway {
             }
             Pending::Interval { job, .. } => self.abort_intervals(job, cause),
             Pending::Version { target, .. } => self.watch_failed(target, reply),
-            Pending::Attempt { job } => self.attempt_done(job, reply),
-            Pending::Turn { job } => self.turn_given_up(job, reply),
+            Pending::Attempt { job } => {
+                let effect = self.blocked.attempted(&mut self.core, job, reply);
+                self.blocked_goes_on(effect);
+            }
+            Pending::Turn { job } => {
+                let ended = self.turns.refused(&mut self.core, job, reply);
+                self.waits_no_longer(ended);
+            }
             Pending::Gather { job } => self.gathers.unanswered(&mut self.core, job, reply),
             // They are not given up.
             Pending::Coordination { .. }

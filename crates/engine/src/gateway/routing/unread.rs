@@ -29,7 +29,10 @@ impl Gateway {
             (Pending::Snapshot { job, .. }, _) => {
                 return self.snapshots.fail(&mut self.core, *job, error().into());
             }
-            (Pending::Wait { job }, _) => return self.stop_waiting(*job, error().into()),
+            (Pending::Wait { job }, _) => {
+                let effect = self.blocked.stop(&mut self.core, *job, error().into());
+                return self.blocked_goes_on(effect);
+            }
             (Pending::Gather { .. }, _) => Answer::Reply(error().into()),
             // What is locked is worth nothing without the reply.
             (

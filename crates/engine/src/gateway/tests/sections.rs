@@ -119,7 +119,7 @@ fn a_section_is_not_unblocked_for_it_may_be_carried_out_already() {
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(&sent[..], [(_, under, Body::Unblock)] if *under == token));
-    assert_eq!((story.gateway.jobs.len(), story.gateway.core.mail.pending.len()), (0, 0));
+    assert_eq!((story.gateway.jobs_under_way(), story.gateway.core.mail.pending.len()), (0, 0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! are answered.
 
 use super::lease::{EarlyAccess, LeaseOutcome, SharedRead};
-use super::work::Outcome;
+use super::work::{Outcome, found_nothing};
 use super::{Role, Txn};
 use crate::entry::Apply;
 use crate::gateway::errors::Cause;
@@ -432,9 +432,4 @@ impl Gateway {
             }
         }
     }
-}
-
-/// Whether an attempt of a blocking command has found nothing.
-pub(in crate::gateway) fn found_nothing(reply: &Reply) -> bool {
-    matches!(reply, Reply::Nil | Reply::NilArray)
 }

@@ -12,7 +12,10 @@ use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::{key_too_long, long_key};
-use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
+use crate::gateway::waiting::{fence, section};
+use crate::limits::{
+    FENCES_PER_REQUEST_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX,
+};
 use crate::message::{Answer, Body, Guard};
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
@@ -40,10 +43,12 @@ impl Gateway {
         if AT_ONCE.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
-        match spec.name {
-            "fence" => return self.fence_in_multi(id, args),
-            "lock.section" => return self.section_in_multi(id, args),
-            _ => {}
+        if let "fence" | "lock.section" = spec.name {
+            match self.step_of_prefix(id, spec, args) {
+                Ok(step) => self.queue_step(id, step, args),
+                Err(error) => self.refuse(id, error),
+            }
+            return true;
         }
         if spec.flags.has(Flags::NO_MULTI) {
             self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
@@ -60,6 +65,36 @@ impl Gateway {
         };
         self.queue_step(id, step, args);
         true
+    }
+
+    /// The step of a command that is about the whole transaction, and may carry out another command.
+    fn step_of_prefix(
+        &mut self,
+        id: SessionId,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<Step, ErrorReply> {
+        let behind = match spec.name {
+            "fence" => {
+                let fence = fence::fence_of(args)?;
+                Some((fence, self.step_behind(id, args, fence::PREFIX, fence::NAME)?))
+            }
+            _ => None,
+        };
+        let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
+            return Ok(Step::Fixed(Reply::Ok));
+        };
+        let Some((fence, step)) = behind else {
+            let (step, timeout_ms) = section::first_of_multi(args, multi.steps.is_empty())?;
+            multi.section_ms = Some(timeout_ms);
+            return Ok(step);
+        };
+        if multi.fences.len() >= FENCES_PER_REQUEST_MAX {
+            let text = format!("a transaction comes with at most {FENCES_PER_REQUEST_MAX} tokens");
+            return Err(ErrorReply::err(text));
+        }
+        multi.fences.push(fence);
+        Ok(step.unwrap_or(Step::Fixed(Reply::Ok)))
     }
 
     /// Adds a command to a transaction, or refuses it.
@@ -168,13 +203,16 @@ impl Gateway {
         }
         program.target = self.place(id, None);
         if !program.fences.is_empty()
-            && let Err(error) = crate::gateway::waiting::fence::of_one_slot(&program.steps)
+            && let Err(error) = fence::of_one_slot(&program.steps)
         {
             self.finish(program.target, error.into());
             return Handled::Later;
         }
         if let Some(timeout_ms) = section_ms {
-            self.exec_section(program, timeout_ms);
+            match section::check(&program) {
+                Ok(()) => self.begin_section(program, timeout_ms),
+                Err(error) => self.finish(program.target, error.into()),
+            }
             return Handled::Later;
         }
         if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {

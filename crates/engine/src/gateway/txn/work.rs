@@ -145,6 +145,11 @@ pub(in crate::gateway) fn missing() -> Reply {
     Reply::err("a reply is missing: the number of replies did not fit that of the operations")
 }
 
+/// Whether an attempt of a blocking command has found nothing.
+pub(in crate::gateway) fn found_nothing(reply: &Reply) -> bool {
+    matches!(reply, Reply::Nil | Reply::NilArray)
+}
+
 /// One command of a transaction.
 #[derive(Clone)]
 pub(in crate::gateway) enum Step {

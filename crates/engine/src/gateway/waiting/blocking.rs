@@ -1,73 +1,71 @@
-//! Commands that wait for something to take (`BLPOP` and its family).
+//! Blocked commands: sessions that wait for something to take (`BLPOP` and its family).
 //!
 //! First every attempt is made once, in order. If none finds anything, the session waits: every
-//! shard with one of its keys tells when such a key holds something and it is this session's turn;
+//! shard with one of its keys notifies it when such a key holds something and it is this session's turn;
 //! then the attempts on that key are made again, as transactions that pass what is kept for them there.
 //! A shard that has all that a session waits for may serve it by itself: then the end of the wait is asked
-//! for, and what the shard answers is the reply.
+//! for, and the answer of the shard is the reply.
 
+use super::turns::unblocked;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::session::BlockedBy;
+use crate::gateway::core::Core;
+use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
-use crate::gateway::routing::route::{Route, long_key};
-use crate::gateway::txn::calls::found_nothing;
-use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step};
-use crate::gateway::{Gateway, Job, Timer};
-use crate::ids::ShardId;
+use crate::gateway::slab::Slab;
+use crate::gateway::timer::Timer;
+use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, found_nothing};
+use crate::ids::{KeyedOp, ShardId};
 use crate::message::{Answer, Body, Takes};
 use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A session that waits in a blocking command.
-pub(in crate::gateway) struct Wait {
+/// Blocking command that a session waits in.
+struct BlockedCommand {
     target: Target,
     blocking: Blocking,
     /// Attempts to make now, by number.
     to_try: VecDeque<usize>,
-    /// An attempt is under way.
+    /// Attempt that is under way.
     trying: Option<usize>,
-    /// The waits at the shards: shard, token, keys.
+    /// Places in the queues of shards: shard, token, keys.
     waits: Vec<(ShardId, u64, Vec<Blob>)>,
-    /// The reply to give when the present attempt finds nothing, because the wait is over.
+    /// Reply to give when the present attempt finds nothing, because the wait is over.
     over: Option<Reply>,
-    /// The only shard that it waits at knows what it takes.
+    /// The only shard that the command waits at can serve it.
     served: bool,
-    /// That shard is asked to end the wait; the reply if it has not got anything by then.
+    /// That shard was asked to end the wait; this is the reply unless it has served the command by then.
     leaves: Option<Reply>,
     deadline_us: Option<u64>,
-    /// Shards that have not said yet that it stands in their queues.
+    /// Number of shards that have not confirmed the place in their queue.
     missing: usize,
-    /// It stands in all of them, and others are told that it waits.
+    /// All shards have confirmed: the command counts as blocked.
     counted: bool,
 }
 
-impl Wait {
-    /// Whether there are keys at a shard that it waits for.
-    pub fn waits_at(&self, shard: ShardId) -> bool {
-        self.waits.iter().any(|(at, ..)| *at == shard)
-    }
-
-    /// Waits no more at a shard; gives the keys.
-    pub fn leave(&mut self, shard: ShardId, mail: &mut Mail) -> Vec<Blob> {
-        let mut left = Vec::new();
-        for (_, token, keys) in self.waits.extract_if(.., |(at, ..)| *at == shard) {
-            mail.send(shard, token, Body::Unblock);
-            mail.pending.remove(token);
-            left.extend(keys);
-        }
-        left
-    }
-
-    /// Waits for keys at a shard, under this token.
-    pub fn join(&mut self, shard: ShardId, token: u64, keys: Vec<Blob>) {
-        self.waits.push((shard, token, keys));
-    }
+/// Step that a blocked command needs from outside of its part.
+pub(in crate::gateway) enum BlockingEffect {
+    /// The command has its reply: the session is blocked no longer.
+    Ended(SessionId),
+    /// All shards have the session in their queues.
+    Arrived(SessionId),
+    /// A program is to make the first attempt of a move.
+    Launch(Program),
+    /// A transaction is to take what a shard keeps for the session.
+    Take { target: Target, ops: Vec<KeyedOp>, finish: Finish },
+    /// A transaction is to move what a shard keeps for the session.
+    Move(Program),
 }
 
-/// The same, which takes nothing from a key that holds something else.
+/// Blocking commands that sessions of this gateway wait in.
+#[derive(Default)]
+pub(in crate::gateway) struct BlockedCommands {
+    commands: Slab<Box<BlockedCommand>>,
+}
+
+/// A move that takes nothing from a key that holds a value of another type.
 fn patient(compound: Compound) -> Compound {
     let Compound { reads, plan } = compound;
     let plan = move |replies: &[Reply]| match replies.first() {
@@ -78,32 +76,25 @@ fn patient(compound: Compound) -> Compound {
 }
 
 /// Whether all that a command may do is at one shard.
-fn is_of_one(blocking: &Blocking, mail: &Mail) -> bool {
-    let mut route = Route::Nowhere;
-    for (key, attempt) in &blocking.attempts {
-        route.add(mail.shard_of(key));
-        if let Attempt::Move(compound) = attempt {
-            compound.reads.iter().for_each(|(key, _)| route.add(mail.shard_of(key)));
-        }
-    }
-    matches!(route, Route::One(_))
+fn is_of_one_shard(blocking: &Blocking, mail: &Mail) -> bool {
+    let mut keys = blocking.attempts.iter().flat_map(|(key, attempt)| {
+        let reads = match attempt {
+            Attempt::Move(compound) => &compound.reads[..],
+            Attempt::Take { .. } => &[],
+        };
+        std::iter::once(key).chain(reads.iter().map(|(key, _)| key))
+    });
+    let first = keys.next().map(|key| mail.shard_of(key));
+    first.is_some_and(|first| keys.all(|key| mail.shard_of(key) == first))
 }
 
-impl Gateway {
-    /// A blocking command outside of a transaction.
-    pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
-        let steps = [Step::Attempts(blocking)];
-        if let Some(error) = long_key(&steps) {
-            return self.reply(id, error.into());
-        }
-        let [Step::Attempts(blocking)] = steps else { return };
-        let target = self.place(id, None);
-        self.bar(target);
-        let deadline_us = (blocking.timeout_ms > 0).then(|| {
-            self.core.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000))
-        });
+impl BlockedCommands {
+    /// Adds a command, and returns its number. [`BlockedCommands::advance`] follows.
+    pub fn add(&mut self, core: &Core, target: Target, blocking: Blocking) -> u64 {
+        let deadline_us = (blocking.timeout_ms > 0)
+            .then(|| core.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000)));
         let to_try = (0..blocking.attempts.len()).collect();
-        let wait = Wait {
+        self.commands.insert(Box::new(BlockedCommand {
             target,
             blocking,
             to_try,
@@ -115,78 +106,75 @@ impl Gateway {
             deadline_us,
             missing: 0,
             counted: false,
-        };
-        let job = self.jobs.insert(Job::Wait(Box::new(wait)));
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.blocked = Some(BlockedBy::Job(job));
-            session.about.arrives = true;
-        }
-        self.try_next(job);
+        }))
     }
 
     /// Makes the next attempt, or waits.
-    fn try_next(&mut self, job: u64) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        if wait.trying.is_some() {
-            return;
+    pub fn advance(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        if command.trying.is_some() {
+            return None;
         }
-        let Some(number) = wait.to_try.pop_front() else {
-            return match wait.over.take() {
-                Some(reply) => self.leave_wait(job, reply),
-                None => self.wait_at_shards(job),
-            };
+        let Some(number) = command.to_try.pop_front() else {
+            if let Some(reply) = command.over.take() {
+                return self.leave(core, job, reply);
+            }
+            self.wait_at_shards(core, job);
+            return None;
         };
-        wait.trying = Some(number);
-        let (target, again) = (wait.target, !wait.waits.is_empty());
-        match wait.blocking.attempts[number].clone() {
-            (key, Attempt::Take { op, .. })
-                if again && self.core.config.concurrency.takes_locks() =>
-            {
-                let target = Target { item: ATTEMPT, ..target };
+        command.trying = Some(number);
+        let (target, again) = (command.target, !command.waits.is_empty());
+        let target = Target { item: ATTEMPT, ..target };
+        match command.blocking.attempts[number].clone() {
+            (key, Attempt::Take { op, .. }) if again && core.config.concurrency.takes_locks() => {
                 let finish = Finish { outcomes: vec![Outcome::Op(0)], form: Form::One, keep: None };
-                self.begin_taker(target, vec![(key, op)], finish);
+                Some(BlockingEffect::Take { target, ops: vec![(key, op)], finish })
             }
             (key, Attempt::Take { op, .. }) => {
-                let shard = self.core.mail.shard_of(&key);
+                let shard = core.mail.shard_of(&key);
                 let body = if op.is_write() {
                     Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
                 } else {
                     Body::Read { key, op, fenced: false }
                 };
-                self.core.mail.ask(shard, Pending::Attempt { job }, body);
+                core.mail.ask(shard, Pending::Attempt { job }, body);
+                None
             }
             (_, Attempt::Move(compound)) => {
-                let target = Target { item: ATTEMPT, ..target };
                 let compound = if again { patient(compound) } else { compound };
                 let steps = vec![Step::Compound(compound)];
                 let (guards, fences, request) = (Vec::new(), Vec::new(), None);
                 let program = Program { target, steps, form: Form::One, guards, fences, request };
-                if again {
-                    self.bar(target);
-                    self.begin_taking(program);
+                Some(if again {
+                    BlockingEffect::Move(program)
                 } else {
-                    self.launch(program, Route::Many);
-                }
+                    BlockingEffect::Launch(program)
+                })
             }
         }
     }
 
-    /// The present attempt has been answered by a shard.
-    pub(in crate::gateway) fn attempted(&mut self, job: u64, answer: Answer) {
+    /// Takes the shard's answer to the present attempt.
+    pub fn answered(
+        &mut self,
+        core: &mut Core,
+        job: u64,
+        answer: Answer,
+    ) -> Option<BlockingEffect> {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => crate::gateway::errors::unexpected(&other),
+            other => unexpected(&other),
         };
-        self.attempt_done(job, reply);
+        self.attempted(core, job, reply)
     }
 
-    /// A session's present attempt has given a reply.
-    pub(in crate::gateway) fn attempt_done(&mut self, job: u64, reply: Reply) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        let Some(number) = wait.trying.take() else { return };
-        let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
-        let reply = match &wait.blocking.attempts[number] {
+    /// Takes the reply of the present attempt.
+    pub fn attempted(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        let number = command.trying.take()?;
+        let wrong = !command.waits.is_empty() && reply == ErrorReply::wrong_type().into();
+        let reply = match &command.blocking.attempts[number] {
             // A session that waits already goes on waiting for a value of the right type. A move has
             // seen to that.
             (_, Attempt::Take { .. }) if wrong => Reply::Nil,
@@ -195,165 +183,168 @@ impl Gateway {
             }
             _ => reply,
         };
-        if found_nothing(&reply) {
-            self.try_next(job);
-        } else {
-            self.end_wait(job, reply);
-        }
+        if found_nothing(&reply) { self.advance(core, job) } else { self.end(core, job, reply) }
     }
 
-    fn wait_at_shards(&mut self, job: u64) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        if wait.waits.is_empty() {
-            let mut keys: BTreeMap<ShardId, Vec<Blob>> = BTreeMap::new();
-            for (key, _) in &wait.blocking.attempts {
-                keys.entry(self.core.mail.shard_of(key)).or_default().push(key.clone());
-            }
-            wait.missing = keys.len();
-            wait.served =
-                !self.core.mail.is_clustered() && is_of_one(&wait.blocking, &self.core.mail);
-            for (shard, keys) in keys {
-                let attempts = wait.blocking.attempts.iter().map(|(_, attempt)| attempt.clone());
-                let takes = wait.served.then(|| Takes(attempts.collect()));
-                let body = Body::Block { keys: keys.clone(), takes };
-                let token = self.core.mail.ask(shard, Pending::Wait { job }, body);
-                wait.waits.push((shard, token, keys));
-            }
-            if let Some(at_us) = wait.deadline_us {
-                self.core.timers.insert((at_us, Timer::Deadline { job }));
-            }
-        } else {
-            for (shard, token, keys) in &wait.waits {
+    /// Puts a command into the queues of its shards, or confirms its places there.
+    fn wait_at_shards(&mut self, core: &mut Core, job: u64) {
+        let Some(command) = self.commands.get_mut(job) else { return };
+        if !command.waits.is_empty() {
+            for (shard, token, keys) in &command.waits {
                 let body = Body::Block { keys: keys.clone(), takes: None };
-                self.core.mail.send(*shard, *token, body);
+                core.mail.send(*shard, *token, body);
             }
-        }
-    }
-
-    /// A shard has a new leader, who knows nothing of those that wait.
-    pub(in crate::gateway) fn wait_again(&mut self, shard: ShardId) {
-        let waits = self.jobs.iter().filter_map(|(_, job)| match job {
-            Job::Wait(wait) => Some(wait.waits.iter().filter(|(at, ..)| *at == shard)),
-            _ => None,
-        });
-        let waits: Vec<_> =
-            waits.flatten().map(|(_, token, keys)| (*token, keys.clone())).collect();
-        for (token, keys) in waits {
-            self.core.mail.send(shard, token, Body::Block { keys, takes: None });
-        }
-    }
-
-    /// The session stands in the queues of a shard. Whoever is told that it waits may count on being
-    /// behind it from now on.
-    pub(in crate::gateway) fn arrived(&mut self, job: u64) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        wait.missing = wait.missing.saturating_sub(1);
-        if wait.missing > 0 || wait.counted {
             return;
         }
-        wait.counted = true;
-        self.core.mail.stats.blocked += 1;
-        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
-            session.about.arrives = false;
+        let mut keys: BTreeMap<ShardId, Vec<Blob>> = BTreeMap::new();
+        for (key, _) in &command.blocking.attempts {
+            keys.entry(core.mail.shard_of(key)).or_default().push(key.clone());
+        }
+        command.missing = keys.len();
+        command.served =
+            !core.mail.is_clustered() && is_of_one_shard(&command.blocking, &core.mail);
+        for (shard, keys) in keys {
+            let attempts = command.blocking.attempts.iter().map(|(_, attempt)| attempt.clone());
+            let takes = command.served.then(|| Takes(attempts.collect()));
+            let body = Body::Block { keys: keys.clone(), takes };
+            let token = core.mail.ask(shard, Pending::Wait { job }, body);
+            command.waits.push((shard, token, keys));
+        }
+        if let Some(at_us) = command.deadline_us {
+            core.timers.insert((at_us, Timer::Deadline { job }));
         }
     }
 
-    /// A key holds something, and it is this session's turn.
-    pub(in crate::gateway) fn ready(&mut self, job: u64, key: &Blob) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        for (number, (k, _)) in wait.blocking.attempts.iter().enumerate() {
-            if k == key && !wait.to_try.contains(&number) {
-                wait.to_try.push_back(number);
+    /// Registers commands that wait at a shard with its new leader, which does not know them.
+    pub fn register_again(&self, core: &mut Core, shard: ShardId) {
+        let waits = self.commands.iter().flat_map(|(_, command)| &command.waits);
+        for (_, token, keys) in waits.filter(|(at, ..)| *at == shard) {
+            core.mail.send(shard, *token, Body::Block { keys: keys.clone(), takes: None });
+        }
+    }
+
+    /// Moves commands that wait at a shard to the shards that have their keys now.
+    pub fn move_from(&mut self, core: &mut Core, shard: ShardId) {
+        for (job, command) in self.commands.iter_mut() {
+            let mut keys = Vec::new();
+            for (_, token, left) in command.waits.extract_if(.., |(at, ..)| *at == shard) {
+                core.mail.send(shard, token, Body::Unblock);
+                core.mail.pending.remove(token);
+                keys.extend(left);
+            }
+            let mut by_shard: BTreeMap<ShardId, Vec<Blob>> = BTreeMap::new();
+            for key in keys {
+                by_shard.entry(core.mail.shard_of(&key)).or_default().push(key);
+            }
+            for (shard, keys) in by_shard {
+                let body = Body::Block { keys: keys.clone(), takes: None };
+                let token = core.mail.ask(shard, Pending::Wait { job }, body);
+                command.waits.push((shard, token, keys));
             }
         }
-        self.try_next(job);
     }
 
-    /// The wait is over, with this reply: by its timeout, or by `CLIENT UNBLOCK`.
-    pub(in crate::gateway) fn stop_waiting(&mut self, job: u64, reply: Reply) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        wait.over = Some(reply);
-        wait.to_try.clear();
-        self.try_next(job);
-    }
-
-    /// The time of a blocking command is over.
-    pub(in crate::gateway) fn timed_out(&mut self, job: u64) {
-        if let Some(Job::Wait(wait)) = self.jobs.get(job) {
-            let reply = wait.blocking.on_timeout.clone();
-            self.stop_waiting(job, reply);
+    /// Notes that a shard has a command in its queues. Once all shards have, a client that is informed of
+    /// the wait may rely on coming after it.
+    pub fn arrived(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        command.missing = command.missing.saturating_sub(1);
+        if command.missing > 0 || command.counted {
+            return None;
         }
+        command.counted = true;
+        core.mail.stats.blocked += 1;
+        Some(BlockingEffect::Arrived(command.target.session))
     }
 
-    /// `CLIENT UNBLOCK`: whether the client was waiting.
-    pub(in crate::gateway) fn unblock(&mut self, client: u64, error: bool) -> bool {
-        let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
-        let job = match waiting.and_then(|(_, session)| session.blocked) {
-            Some(BlockedBy::Job(job)) => job,
-            Some(BlockedBy::Near(visit)) => {
-                self.near_locks.unblock(&mut self.core, visit, error);
-                return true;
+    /// Makes the attempts on a key again, since it holds something and it is this command's turn.
+    pub fn ready(&mut self, core: &mut Core, job: u64, key: &Blob) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        for (number, (k, _)) in command.blocking.attempts.iter().enumerate() {
+            if k == key && !command.to_try.contains(&number) {
+                command.to_try.push_back(number);
             }
-            None => return false,
-        };
-        if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
-            return self.unblock_turn(job, error);
         }
-        if error {
-            self.stop_waiting(job, super::turns::unblocked());
-        } else {
-            self.timed_out(job);
-        }
-        true
+        self.advance(core, job)
     }
 
-    /// A wait is over, with this reply, unless the shard has got something for it.
-    fn leave_wait(&mut self, job: u64, reply: Reply) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        let [(shard, token, _)] = &wait.waits[..] else { return self.end_wait(job, reply) };
-        if !wait.served {
-            return self.end_wait(job, reply);
-        }
-        if wait.leaves.is_none() {
-            self.core.mail.send(*shard, *token, Body::Unblock);
-        }
-        wait.leaves = Some(reply);
+    /// Ends a wait with this reply, unless the present attempt finds something.
+    pub fn stop(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        command.over = Some(reply);
+        command.to_try.clear();
+        self.advance(core, job)
     }
 
-    /// A shard has ended a wait.
-    pub(in crate::gateway) fn wait_answered(&mut self, token: u64, job: u64, answer: Answer) {
-        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
-        wait.waits.retain(|(_, waits, _)| *waits != token);
+    /// Ends a wait because its time is over.
+    pub fn timed_out(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+        let reply = self.commands.get(job)?.blocking.on_timeout.clone();
+        self.stop(core, job, reply)
+    }
+
+    /// Ends a wait by `CLIENT UNBLOCK`.
+    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<BlockingEffect> {
+        if error { self.stop(core, job, unblocked()) } else { self.timed_out(core, job) }
+    }
+
+    /// Ends a wait with this reply, unless the shard has served it by then.
+    fn leave(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        let [(shard, token, _)] = &command.waits[..] else { return self.end(core, job, reply) };
+        if !command.served {
+            return self.end(core, job, reply);
+        }
+        if command.leaves.is_none() {
+            core.mail.send(*shard, *token, Body::Unblock);
+        }
+        command.leaves = Some(reply);
+        None
+    }
+
+    /// Takes the answer of a shard that has ended a wait.
+    pub fn wait_ended(
+        &mut self,
+        core: &mut Core,
+        token: u64,
+        job: u64,
+        answer: Answer,
+    ) -> Option<BlockingEffect> {
+        let command = self.commands.get_mut(job)?;
+        command.waits.retain(|(_, waits, _)| *waits != token);
         match answer {
-            Answer::Reply(reply) => self.end_wait(job, reply),
+            Answer::Reply(reply) => self.end(core, job, reply),
             Answer::Replies(_) => {
-                let reply = wait.leaves.take().unwrap_or_else(|| wait.blocking.on_timeout.clone());
-                self.end_wait(job, reply);
+                let on_timeout = &command.blocking.on_timeout;
+                let reply = command.leaves.take().unwrap_or_else(|| on_timeout.clone());
+                self.end(core, job, reply)
             }
-            other => self.stop_waiting(job, crate::gateway::errors::unexpected(&other)),
+            other => self.stop(core, job, unexpected(&other)),
         }
     }
 
-    fn end_wait(&mut self, job: u64, reply: Reply) {
-        let Some(target) = self.forget_wait(job) else { return };
-        self.finish(target, reply);
+    fn end(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+        let target = self.give_up(core, job)?;
+        core.finish(target, reply);
+        Some(BlockingEffect::Ended(target.session))
     }
 
-    /// Ends a wait without a reply; tells where the reply would have gone.
-    pub(in crate::gateway) fn forget_wait(&mut self, job: u64) -> Option<Target> {
-        let Some(Job::Wait(wait)) = self.jobs.remove(job) else { return None };
-        self.core.mail.stats.blocked -= u64::from(wait.counted);
-        for (shard, token, _) in wait.waits {
-            self.core.mail.forget(token);
-            self.core.mail.send(shard, token, Body::Unblock);
+    /// Ends a wait without a reply. Returns the place that the reply would have had.
+    pub fn give_up(&mut self, core: &mut Core, job: u64) -> Option<Target> {
+        let command = self.commands.remove(job)?;
+        core.mail.stats.blocked -= u64::from(command.counted);
+        for (shard, token, _) in command.waits {
+            core.mail.forget(token);
+            core.mail.send(shard, token, Body::Unblock);
         }
-        if let Some(at_us) = wait.deadline_us {
-            self.core.timers.remove(&(at_us, Timer::Deadline { job }));
+        if let Some(at_us) = command.deadline_us {
+            core.timers.remove(&(at_us, Timer::Deadline { job }));
         }
-        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
-            session.blocked = None;
-            session.about.arrives = false;
-        }
-        Some(wait.target)
+        Some(command.target)
+    }
+
+    /// Number of commands that wait.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.commands.len()
     }
 }

@@ -3,7 +3,9 @@
 
 pub(in crate::gateway) mod blocking;
 pub(in crate::gateway) mod circles;
+mod commands;
 pub(in crate::gateway) mod fence;
 pub(in crate::gateway) mod near;
+mod prefixes;
 pub(in crate::gateway) mod section;
 pub(in crate::gateway) mod turns;

@@ -1,196 +1,188 @@
-//! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the
-//! gateway has the session without a reply, and the time that it has waited at all leaders together.
+//! Turns: sessions that wait in `LOCK.ACQUIRE`, `LOCK.SECTION` or `BARRIER.WAIT`. The shard has the waiter
+//! queue. The gateway has the session without a reply, and the time that it has waited at all leaders
+//! together.
 
-use super::circles::{Searched, Suspect};
+use super::circles::{DeadlockSearches, Searched, Suspect};
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::session::BlockedBy;
+use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::route::key_too_long;
+use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
-use crate::gateway::{Gateway, Job};
 use crate::ids::{Age, GatewayId, RequestId, ShardId};
 use crate::message::{Answer, Body};
-use adt::{Awaiting, Blob, ErrorReply, Reply};
-use smallvec::smallvec;
+use adt::{Blob, ErrorReply, Reply};
 
 /// Turn that a session waits for.
-pub(in crate::gateway) struct AwaitedTurn {
+struct AwaitedTurn {
     target: Target,
-    pub(in crate::gateway) shard: ShardId,
-    pub(in crate::gateway) token: u64,
+    shard: ShardId,
+    /// Request for the turn.
+    token: u64,
     since_us: u64,
     timeout_ms: u64,
     /// Recipe for the reply of a section.
     section: Option<Box<Finish>>,
     /// The session is to be refused if it waits in a deadlock cycle.
-    pub(in crate::gateway) suspect: Option<Box<Suspect>>,
+    suspect: Option<Box<Suspect>>,
 }
 
-impl Gateway {
-    /// An operation that waits for its turn, outside of a transaction.
-    pub(in crate::gateway) fn begin_awaiting(&mut self, id: SessionId, awaiting: Awaiting) {
-        if let Some(error) = key_too_long(&awaiting.key) {
-            return self.reply(id, error.into());
-        }
-        if awaiting.near {
-            return self.begin_visit(id, awaiting);
-        }
-        let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
-        let request = self.take_request(id);
-        if op.ticket().is_some() {
-            op.give_ticket(self.ticket(request.as_ref()));
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
-        self.begin_turn(target, apply, timeout_ms, None);
-    }
+/// Turns that sessions of this gateway wait for, and the searches for deadlock cycles among them.
+#[derive(Default)]
+pub(in crate::gateway) struct Turns {
+    turns: Slab<AwaitedTurn>,
+    deadlocks: DeadlockSearches,
+}
 
-    /// Ticket of a request: the same however often it is asked, and unlike that of any other request.
-    fn ticket(&mut self, request: Option<&RequestId>) -> Blob {
-        Blob::from(match request {
-            Some(RequestId { client, number }) => {
-                [b"r", &client[..], format!(" {number}").as_bytes()].concat()
-            }
-            None => {
-                let Age { began, gateway } = self.core.new_age();
-                let GatewayId { machine, worker, life } = gateway;
-                format!("g{}.{worker}.{life}.{}", machine.0, began.0).into_bytes()
-            }
-        })
-    }
+/// Ticket of a request: the same however often it is asked, and unlike that of any other request.
+pub(super) fn ticket(core: &mut Core, request: Option<&RequestId>) -> Blob {
+    Blob::from(match request {
+        Some(RequestId { client, number }) => {
+            [b"r", &client[..], format!(" {number}").as_bytes()].concat()
+        }
+        None => {
+            let Age { began, gateway } = core.new_age();
+            let GatewayId { machine, worker, life } = gateway;
+            format!("g{}.{worker}.{life}.{}", machine.0, began.0).into_bytes()
+        }
+    })
+}
 
-    /// Operations that wait for their turn, on one shard.
-    pub(in crate::gateway) fn begin_turn(
+/// Reply to a session whose wait `CLIENT UNBLOCK ... ERROR` has ended.
+pub(super) fn unblocked() -> Reply {
+    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
+}
+
+/// Methods that end a turn return its session, which is blocked no longer.
+impl Turns {
+    /// Sends operations that wait for their turn, on one shard. Returns the number of the turn.
+    pub fn begin(
         &mut self,
+        core: &mut Core,
         target: Target,
         apply: Apply,
         timeout_ms: u64,
         section: Option<Box<Finish>>,
-    ) {
-        let shard = self.core.mail.shard_of(&apply.ops[0].0);
-        let since_us = self.core.now.mono_us;
+    ) -> u64 {
+        let shard = core.mail.shard_of(&apply.ops[0].0);
+        let since_us = core.now.mono_us;
         let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
         let turn = AwaitedTurn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
-        let job = self.jobs.insert(Job::Turn(turn));
+        let job = self.turns.insert(turn);
         let body = Body::Await { apply, timeout_ms };
-        let token = self.core.mail.ask(shard, Pending::Turn { job }, body);
-        if let Some(Job::Turn(turn)) = self.jobs.get_mut(job) {
+        let token = core.mail.ask(shard, Pending::Turn { job }, body);
+        if let Some(turn) = self.turns.get_mut(job) {
             turn.token = token;
         }
-        if let Some(session) = self.sessions.get_mut(target.session.0) {
-            session.blocked = Some(BlockedBy::Job(job));
-        }
-        self.core.mail.stats.blocked += 1;
-        self.suspect(job);
+        core.mail.stats.blocked += 1;
+        self.suspect(core, job);
+        job
     }
 
-    /// Gives the session its reply, as the shard has answered.
-    pub(in crate::gateway) fn turn_taken(&mut self, job: u64, answer: Answer) {
-        let Some(turn) = self.end_turn(job) else { return };
+    /// Takes the shard's answer, which is the reply to the session.
+    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<SessionId> {
+        let AwaitedTurn { target, section, .. } = self.end(core, job)?;
         let replies = match answer {
             Answer::Replies(replies) | Answer::Repeated(replies) => replies,
-            other => return self.finish(turn.target, unexpected(&other)),
+            other => {
+                core.finish(target, unexpected(&other));
+                return Some(target.session);
+            }
         };
-        match (turn.section, &replies[..]) {
-            // The session was not let in.
+        match (section, &replies[..]) {
+            // The session did not get the lock in time.
             (Some(section), [Reply::Nil]) if section.form == Form::Array => {
-                self.finish(turn.target, Reply::NilArray);
+                core.finish(target, Reply::NilArray);
             }
             (None, [reply]) | (Some(_), [reply @ (Reply::Nil | Reply::Error(_))]) => {
-                self.finish(turn.target, reply.clone());
+                core.finish(target, reply.clone());
             }
-            (Some(section), _) => self.complete(turn.target, &section, replies.into_iter()),
-            (None, _) => self.finish(turn.target, unexpected(&Answer::Replies(replies))),
+            (Some(section), _) => {
+                let items = section.items(replies.into_iter());
+                core.complete(target, *section, items);
+            }
+            (None, _) => core.finish(target, unexpected(&Answer::Replies(replies))),
         }
+        Some(target.session)
     }
 
-    /// Ends the wait with this error, because no leader can be asked for the turn.
-    pub(in crate::gateway) fn turn_given_up(&mut self, job: u64, error: Reply) {
-        if let Some(turn) = self.end_turn(job) {
-            self.finish(turn.target, error);
-        }
+    /// Ends a wait with this error, because no leader can be asked for the turn.
+    pub fn refused(&mut self, core: &mut Core, job: u64, error: Reply) -> Option<SessionId> {
+        let target = self.end(core, job)?.target;
+        core.finish(target, error);
+        Some(target.session)
     }
 
-    fn end_turn(&mut self, job: u64) -> Option<AwaitedTurn> {
-        let Some(Job::Turn(turn)) = self.jobs.remove(job) else { return None };
-        self.core.mail.stats.blocked -= 1;
-        if let Some(session) = self.sessions.get_mut(turn.target.session.0) {
-            session.blocked = None;
-        }
+    fn end(&mut self, core: &mut Core, job: u64) -> Option<AwaitedTurn> {
+        let turn = self.turns.remove(job)?;
+        core.mail.stats.blocked -= 1;
         Some(turn)
     }
 
-    /// Request to be asked again after a change of leaders, with what is left of its time-out.
-    pub(in crate::gateway) fn with_time_left(&self, token: u64, mut body: Body) -> Body {
-        if let Body::Await { timeout_ms, .. } = &mut body
-            && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
-            && let Some(Job::Turn(turn)) = self.jobs.get(*job)
-            && turn.timeout_ms > 0
-        {
-            let waited_ms = self.core.now.mono_us.saturating_sub(turn.since_us) / 1000;
-            // Zero would mean no time-out.
-            *timeout_ms = turn.timeout_ms.saturating_sub(waited_ms).max(1);
-        }
-        body
+    /// Rest of a turn's time-out in milliseconds, for asking the next leader; none without a time-out.
+    pub fn left_ms(&self, core: &Core, job: u64) -> Option<u64> {
+        let turn = self.turns.get(job).filter(|turn| turn.timeout_ms > 0)?;
+        let waited_ms = core.now.mono_us.saturating_sub(turn.since_us) / 1000;
+        // Zero would mean no time-out.
+        Some(turn.timeout_ms.saturating_sub(waited_ms).max(1))
     }
 
-    /// Ends the wait without a reply. A grant that is on its way is taken back.
-    pub(in crate::gateway) fn give_up_turn(&mut self, job: u64) -> Option<Target> {
-        let turn = self.end_turn(job)?;
-        self.core.mail.withdraw(turn.shard, turn.token, Body::Unblock);
+    /// Ends a wait without a reply. A grant that is on its way is taken back.
+    pub fn give_up(&mut self, core: &mut Core, job: u64) -> Option<Target> {
+        let turn = self.end(core, job)?;
+        core.mail.withdraw(turn.shard, turn.token, Body::Unblock);
         Some(turn.target)
     }
 
-    /// Ends the wait by `CLIENT UNBLOCK`. False for a section, which may be carried out already: nothing
-    /// takes that back.
-    pub(in crate::gateway) fn unblock_turn(&mut self, job: u64, error: bool) -> bool {
-        if matches!(self.jobs.get(job), Some(Job::Turn(turn)) if turn.section.is_some()) {
-            return false;
+    /// Ends a wait by `CLIENT UNBLOCK`. A section goes on, since the shard may have carried it out already
+    /// and cannot take that back.
+    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<SessionId> {
+        if self.turns.get(job).is_some_and(|turn| turn.section.is_some()) {
+            return None;
         }
-        let Some(target) = self.give_up_turn(job) else { return false };
-        self.finish(target, if error { unblocked() } else { Reply::Nil });
-        true
+        let target = self.give_up(core, job)?;
+        core.finish(target, if error { unblocked() } else { Reply::Nil });
+        Some(target.session)
     }
-}
 
-impl Gateway {
-    /// Sets the timer for the next search of a deadlock cycle that a client may wait in.
-    pub(in crate::gateway) fn suspect(&mut self, job: u64) {
-        let several = self.core.mail.routes.shards() > 1;
-        let Some(Job::Turn(turn)) = self.jobs.get_mut(job) else { return };
+    /// Sets the timer for the next search of a deadlock cycle that a session may wait in.
+    fn suspect(&mut self, core: &mut Core, job: u64) {
+        let several = core.mail.routes.shards() > 1;
+        let Some(turn) = self.turns.get_mut(job) else { return };
         let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
-        self.core.set_timer(suspect.next_us(), Timer::Circle { job });
+        core.set_timer(suspect.next_us(), Timer::Circle { job });
     }
 
-    /// Begins a search for a client that has waited long enough.
-    pub(in crate::gateway) fn search_for_deadlock(&mut self, job: u64) {
-        let Some(Job::Turn(turn)) = self.jobs.get(job) else { return };
+    /// Begins a search for a session that has waited long enough.
+    pub fn search(&mut self, core: &mut Core, job: u64) {
+        let Some(turn) = self.turns.get(job) else { return };
         let Some(suspect) = &turn.suspect else { return };
-        self.deadlocks.begin(&mut self.core, (job, turn.token), suspect);
+        self.deadlocks.begin(core, (job, turn.token), suspect);
     }
 
-    /// Takes a shard's report on waits. If a search is over by it, lets the shard of the lock refuse a client
-    /// that waits in a cycle, and sets the timer for the next search.
-    pub(in crate::gateway) fn waits_told(&mut self, job: u64, shard: ShardId, answer: Answer) {
-        let over = self.deadlocks.answered(&mut self.core, (job, shard), answer);
-        let Some(Searched { turn: job, token, cycle }) = over else { return };
-        let Some(Job::Turn(turn)) = self.jobs.get(job) else { return };
-        if turn.token != token {
-            return;
+    /// Takes a shard's report on waits. If that completes a search, asks the shard of the lock to refuse a
+    /// session that waits in a cycle, and sets the timer for the next search.
+    pub fn waits_reported(
+        &mut self,
+        core: &mut Core,
+        (search, shard): (u64, ShardId),
+        answer: Answer,
+    ) {
+        let searched = self.deadlocks.answered(core, (search, shard), answer);
+        let Some(Searched { turn: job, token, cycle }) = searched else { return };
+        let Some(turn) = self.turns.get(job).filter(|turn| turn.token == token) else { return };
+        if let Some(cycle) = cycle {
+            let body = Body::EndCircle { told: Blob::from(cycle.as_str()) };
+            core.mail.add(turn.shard, token, body);
         }
-        if let Some(told) = cycle {
-            let body = Body::EndCircle { told: Blob::from(told.as_str()) };
-            self.core.mail.add(turn.shard, token, body);
-        }
-        self.suspect(job);
+        self.suspect(core, job);
     }
-}
 
-/// Reply to a session whose wait `CLIENT UNBLOCK ... ERROR` has ended.
-pub(in crate::gateway) fn unblocked() -> Reply {
-    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
+    /// Number of turns that sessions wait for.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.turns.len()
+    }
 }

@@ -22,28 +22,22 @@ mod lock;
 mod purpose;
 
 use super::turns::unblocked;
-use crate::entry::Apply;
-use crate::gateway::Gateway;
 use crate::gateway::api::{NearWord, SessionId};
-use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Target;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
-use crate::gateway::txn::work::{Finish, Form, Work};
 use crate::ids::{GatewayId, RequestId};
 use crate::limits::NEAR_LOCKS_MAX;
 use crate::message::Answer;
-use crate::now::Now;
 use crate::slot::slot;
 use adt::collections::{Map, Set};
 use adt::lock::Op;
-use adt::{Awaiting, Blob, ErrorReply, Op as AnyOp, Reply};
+use adt::{Blob, ErrorReply, Op as AnyOp, Reply};
 use lock::{NearContext, NearLock, Visit};
 use purpose::Caller;
 pub(in crate::gateway) use purpose::NearPurpose;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Request of a session to the gateway that keeps a lock.
@@ -62,7 +56,7 @@ enum Wants {
 }
 
 /// Effect on the session that has sent a request about a lock.
-enum NearEffect {
+pub(in crate::gateway) enum NearEffect {
     /// The session waits no longer.
     Unblock(SessionId),
     /// The shard is to carry out an operation, because it is about no stay.
@@ -83,82 +77,15 @@ pub(in crate::gateway) struct NearLocks {
     effects: VecDeque<NearEffect>,
 }
 
-impl Gateway {
-    /// Blocks a client that wants a lock its server is to keep for all of its clients.
-    pub(in crate::gateway) fn begin_visit(&mut self, id: SessionId, awaiting: Awaiting) {
-        let Awaiting { key, op: AnyOp::Lock(Op::Acquire(grant)), timeout_ms, .. } = awaiting else {
-            return self.reply(id, ErrorReply::syntax().into());
-        };
-        let request = self.take_request(id);
-        let target = self.place(id, None);
-        self.bar(target);
-        let lease_us = grant.lease_ms * 1000;
-        let lock = (key, lease_us);
-        let visit = self.near_locks.visit(&mut self.core, target, lock, request, timeout_ms);
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.blocked = Some(BlockedBy::Near(visit));
-        }
-    }
-
-    /// Asks the gateway that keeps the lock about an operation. None if no gateway does, or the operation is
-    /// about no stay; false if it must wait until all commands of the client before it are answered: their
-    /// effects under the lock come before those of the next client that is let in.
-    pub(in crate::gateway) fn about_stay(
-        &mut self,
-        id: SessionId,
-        key: &Blob,
-        op: &AnyOp,
-    ) -> Option<bool> {
-        if !self.near_locks.answers(key, op) {
-            return None;
-        }
-        if !self.sessions.get(id.0)?.queue.is_empty() {
-            return Some(false);
-        }
-        let request = self.take_request(id);
-        let target = self.place(id, None);
-        self.bar(target);
-        self.near_locks.ask(&mut self.core, target, (key, op), request);
-        Some(true)
-    }
-
-    /// Handles a message of another gateway of this server about locks that are kept for clients.
-    pub fn near_told(&mut self, now: Now, from: GatewayId, word: NearWord) {
-        self.core.now = now;
-        self.near_locks.hear(&mut self.core, from, word);
-        self.near_locks.deliver(&mut self.core);
-        self.settle();
-    }
-
-    /// Carries out effects of requests about locks on the sessions that have sent them.
-    #[inline]
-    pub(in crate::gateway) fn settle_near(&mut self) {
-        while let Some(effect) = self.near_locks.effects.pop_front() {
-            match effect {
-                NearEffect::Unblock(id) => {
-                    if let Some(session) = self.sessions.get_mut(id.0) {
-                        session.blocked = None;
-                    }
-                }
-                NearEffect::Forward { target, key, op, request: None } => {
-                    self.send_single(target, key, op);
-                }
-                NearEffect::Forward { target, key, op, request } => {
-                    let (shard, mut work) = (self.core.mail.shard_of(&key), Work::default());
-                    work.add(vec![(key, op)], None);
-                    let ops = SmallVec::from_vec(work.ops);
-                    let finish = Finish::new(work.outcomes, Form::One, None, None);
-                    let apply = Apply { ops, request, ..Apply::default() };
-                    self.apply_there(target, shard, apply, finish);
-                }
-            }
-        }
-    }
-}
-
 /// Requests of this gateway's clients.
 impl NearLocks {
-    /// Whether effects wait for [`Gateway::settle_near`].
+    /// Removes the next effect on a session that has sent a request.
+    #[inline]
+    pub fn next_effect(&mut self) -> Option<NearEffect> {
+        self.effects.pop_front()
+    }
+
+    /// Whether effects wait to be carried out.
     #[inline]
     pub fn have_effects(&self) -> bool {
         !self.effects.is_empty()
@@ -177,13 +104,13 @@ impl NearLocks {
     }
 
     /// Whether the gateway that keeps a lock is to be asked about an operation.
-    fn answers(&self, key: &Blob, op: &AnyOp) -> bool {
+    pub fn answers(&self, key: &Blob, op: &AnyOp) -> bool {
         matches!(op, AnyOp::Lock(Op::Release(_) | Op::Renew(..) | Op::Held(_)))
             && (self.by_key.contains_key(key) || self.kept_elsewhere.contains(key))
     }
 
     /// Asks for a stay in a lock; returns the number of the request.
-    fn visit(
+    pub fn visit(
         &mut self,
         core: &mut Core,
         target: Target,
@@ -204,7 +131,7 @@ impl NearLocks {
     }
 
     /// Asks about an operation.
-    fn ask(
+    pub fn ask(
         &mut self,
         core: &mut Core,
         target: Target,
@@ -266,6 +193,12 @@ impl NearLocks {
 
 /// Messages between gateways.
 impl NearLocks {
+    /// Handles a message of another gateway of this server.
+    pub fn receive(&mut self, core: &mut Core, from: GatewayId, word: NearWord) {
+        self.hear(core, from, word);
+        self.deliver(core);
+    }
+
     /// Handles the messages of this gateway to itself.
     fn deliver(&mut self, core: &mut Core) {
         while let Some(word) = self.own.pop_front() {
@@ -276,7 +209,7 @@ impl NearLocks {
     fn hear(&mut self, core: &mut Core, from: GatewayId, word: NearWord) {
         match word {
             NearWord::Visit { errand, key, lease_us, request } => {
-                self.receive(core, key, Visit { caller: (from, errand), lease_us, request });
+                self.add_visit(core, key, Visit { caller: (from, errand), lease_us, request });
             }
             NearWord::Leave { errand, key } => {
                 if let Some((lock, _)) = self.by_key(core, &key) {
@@ -336,7 +269,7 @@ impl NearLocks {
         self.at(core, lock)
     }
 
-    fn receive(&mut self, core: &mut Core, key: Blob, visit: Visit) {
+    fn add_visit(&mut self, core: &mut Core, key: Blob, visit: Visit) {
         let Some(lock) = self.lock(core, &key) else {
             let text = "this server keeps too many locks for its clients already";
             let reply = ErrorReply::new("BUSY", text).into();

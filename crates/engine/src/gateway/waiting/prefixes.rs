@@ -1,0 +1,79 @@
+//! Commands that carry out another one: `FENCE` and `LOCK.SECTION`.
+
+use super::{fence, section};
+use crate::gateway::Gateway;
+use crate::gateway::api::SessionId;
+use crate::gateway::clients::effect::Handled;
+use crate::gateway::routing::route::long_key;
+use crate::gateway::txn::work::{Form, Program, Step};
+use adt::{Args, Awaiting, ErrorReply};
+
+impl Gateway {
+    /// `FENCE` outside of `MULTI`.
+    pub(in crate::gateway) fn fence(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let parsed = fence::fence_of(args).and_then(|fence| {
+            let step = self.step_behind(id, args, fence::PREFIX, fence::NAME)?;
+            let step = step.ok_or_else(|| {
+                ErrorReply::err("FENCE without a command belongs between MULTI and EXEC")
+            })?;
+            let steps = vec![step];
+            fence::of_one_slot(&steps)?;
+            match long_key(&steps) {
+                Some(error) => Err(error),
+                None => Ok((fence, steps)),
+            }
+        });
+        let (fence, steps) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        if self.launch_in_turn(id, steps, vec![fence]) { Handled::Later } else { Handled::Hold }
+    }
+
+    /// `LOCK.SECTION` outside of `MULTI`: about one command.
+    pub(in crate::gateway) fn section(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let parsed = adt::lock::section(args).and_then(|(awaiting, words)| {
+            let step = self.step_behind(id, args, words, section::NAME)?.ok_or_else(|| {
+                ErrorReply::err("LOCK.SECTION without a command belongs behind MULTI")
+            })?;
+            let Awaiting { key, op, timeout_ms, .. } = awaiting;
+            let steps = section::steps(Step::Ops(vec![(key, op)], None), step)?;
+            Ok((steps, timeout_ms))
+        });
+        let (steps, timeout_ms) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let request = self.take_request(id);
+        let target = self.place(id, None);
+        let (guards, fences) = (Vec::new(), Vec::new());
+        let program = Program { target, steps, form: Form::One, guards, fences, request };
+        self.begin_section(program, timeout_ms);
+        Handled::Later
+    }
+
+    /// Begins a section, whose first step passes through the lock.
+    pub(in crate::gateway) fn begin_section(&mut self, program: Program, timeout_ms: u64) {
+        let target = program.target;
+        self.bar(target);
+        let (apply, finish) = section::operations(program);
+        self.await_turn(target, apply, timeout_ms, Some(Box::new(finish)));
+    }
+
+    /// Step of the command that begins at a word of another command, which is called `what`.
+    pub(in crate::gateway) fn step_behind(
+        &mut self,
+        id: SessionId,
+        args: &Args<'_>,
+        from: usize,
+        what: &str,
+    ) -> Result<Option<Step>, ErrorReply> {
+        let Some(words) = args.tail(from) else { return Ok(None) };
+        let spec = self.find(&words)?;
+        self.permit(id, spec, &words)?;
+        fence::inner_step(spec, &words, what).map(Some)
+    }
+}
