@@ -205,19 +205,31 @@ impl State {
     }
 }
 
-impl Shard {
+impl Core {
     fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Effect<'r> {
-        let Core { state, ahead, writers, .. } = &mut self.core;
-        state.apply(record, ctx, ahead, writers)
+        self.state.apply(record, ctx, &mut self.ahead, &mut self.writers)
     }
 
+    /// Notes in the lock table that the operations of an entry are applied.
+    fn land(&mut self, batch: &Batch) {
+        for record in &batch.records {
+            for (key, op) in record.ops() {
+                if op.is_write() {
+                    self.locks.land(key, batch.number);
+                }
+            }
+        }
+    }
+}
+
+impl Shard {
     /// Applies an entry of another leader, or one that was read back at a start.
     pub fn replay(&mut self, now: Now, entry: Entry) {
         self.core.state.tell_time(now.mono_us);
         self.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
         for (ts, record) in entry.timed() {
             let ctx = ctx_at(entry.now_ms, entry.seed, ts);
-            if let Effect::Split { child, state } = self.apply(record, &ctx) {
+            if let Effect::Split { child, state } = self.core.apply(record, &ctx) {
                 self.split(child, *state);
             }
         }
@@ -235,29 +247,30 @@ impl Shard {
             self.commit(now, record, batch.targets[index], &ctx);
         }
         if batch.tracked {
-            self.land(&batch);
+            self.core.land(&batch);
         }
         self.lead_is_certain = certain;
         self.tell_named(now);
         self.wake_blocked(now);
         self.end_coming(now);
-        self.resume_after(now);
+        self.resume_delayed(now);
         self.settle(now);
     }
 
     /// Applies a record at the leader that has proposed it, and acts on what came of it.
     fn commit(&mut self, now: Now, record: &LogRecord, target: Recipient, ctx: &Ctx) {
-        match self.apply(record, ctx) {
+        match self.core.apply(record, ctx) {
             Effect::Nothing => {}
             Effect::Applied(apply, outcome) => self.act_on_apply(now, apply, outcome, target, ctx),
             Effect::Prepared { open } => {
                 let RecipientKind::Vote(txn) = target.kind else { return };
-                let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
-                let prepared = Answer::Prepared { bound: ctx.ts };
-                self.core.answer(entry.gateway, target.token, prepared);
+                if let Some(gateway) = self.locking.gateway_of(txn).filter(|_| open) {
+                    let prepared = Answer::Prepared { bound: ctx.ts };
+                    self.core.answer(gateway, target.token, prepared);
+                }
             }
             Effect::Voided(txn) => {
-                self.voiding.remove(&txn);
+                self.locking.voided(txn);
                 self.core.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
             }
             Effect::Flushed => {
@@ -286,7 +299,7 @@ impl Shard {
                     Answer::Reply(Reply::Int(took_effect.into()))
                 });
                 self.core.answer(target.gateway, target.token, answer);
-                self.close_request(request);
+                self.locking.close_request(&mut self.core, request);
             }
         }
     }
@@ -306,25 +319,11 @@ impl Shard {
             self.turns.is_named(target);
         }
         if target.kind != RecipientKind::Silent {
-            self.count_locks(apply, &outcome, ctx);
+            self.core.stats.locks.count_outcome(apply, &outcome, ctx);
         }
         self.tell(now, target, outcome, ctx.ts);
-        if target.kind == RecipientKind::Silent
-            && let Some((key, _)) = apply.ops.first()
-            && self.reaping.remove(key)
-        {
-            self.core.stats.expired += 1;
-        }
-    }
-
-    /// Operations of an entry are not on their way any more.
-    fn land(&mut self, batch: &Batch) {
-        for record in &batch.records {
-            for (key, op) in record.ops() {
-                if op.is_write() {
-                    self.core.locks.land(key, batch.number);
-                }
-            }
+        if target.kind == RecipientKind::Silent {
+            self.expiry.applied(&mut self.core, apply);
         }
     }
 }

@@ -168,7 +168,7 @@ impl Shard {
         {
             // It sees what its session has sent before, and nothing of what comes behind it.
             self.core.tail.close();
-            self.after.push_back((self.core.tail.newest(), request));
+            self.delayed.until_newest(&self.core, request);
             *self.coordination.waiting.entry(session).or_default() += 1;
             return;
         }
@@ -192,7 +192,7 @@ impl Shard {
     /// Some of the requests that wait are not there any more.
     pub(super) fn count_waiting_sessions(&mut self) {
         self.coordination.waiting.clear();
-        for (_, request) in &self.after {
+        for request in self.delayed.waiting() {
             if let Body::Coordinate(ask) = &request.body
                 && let Some(session) = ask.session()
             {

@@ -4,15 +4,15 @@
 
 use crate::entry::LogRecord;
 use crate::ids::{GatewayId, KeyedOp, Token};
-use crate::message::{Answer, Body, Notice, Request};
+use crate::message::{Answer, Body, Guard, Notice, Request, Version};
 use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::config::{Rule, ShardConfig};
 use crate::shard::locking::locks::LockTable;
 use crate::shard::outbox::Outbox;
-use crate::shard::state::State;
 use crate::shard::state::recent::Recent;
-use crate::shard::tail::{LogTail, Recipient};
+use crate::shard::state::{ApplyOutcome, State};
+use crate::shard::tail::{LogTail, Recipient, RecipientKind};
 use crate::shard::transfer::snapshot::Writers;
 use crate::shard::waiting::serving::Foreseen;
 use crate::stats::ShardStats;
@@ -141,5 +141,50 @@ impl Core {
     /// Copies records that are about to change into the snapshots in the making.
     pub fn before_change(&mut self, ops: &[KeyedOp]) {
         self.writers.keep(&self.state, ops);
+    }
+
+    /// Makes guards that name an earlier write name the last one, if nothing has changed in between. Whether
+    /// a key stayed absent is judged here if `absence` says so: replicas know only whether there is a record.
+    pub fn renew_guards(&self, guards: &mut [Guard], absence: bool) {
+        for guard in guards {
+            self.state.renew_guard(guard, &self.ahead);
+            if absence && !self.state.stayed_absent(guard, &self.ahead) {
+                guard.version = Version::NONE;
+            }
+        }
+    }
+
+    /// Answer that an outcome of operations gives, and the counters about it.
+    pub fn answer_of(
+        &mut self,
+        kind: RecipientKind,
+        outcome: ApplyOutcome,
+        ts: Timestamp,
+    ) -> Answer {
+        let commits = matches!(kind, RecipientKind::Commit(_));
+        match outcome {
+            ApplyOutcome::Done(replies) if commits => Answer::Committed { replies, ts },
+            ApplyOutcome::Done(replies) => Answer::Replies(replies),
+            ApplyOutcome::GuardFailed => {
+                self.stats.guard_failures += 1;
+                Answer::GuardFailed
+            }
+            ApplyOutcome::Fenced => {
+                self.stats.guard_failures += 1;
+                Answer::Fenced
+            }
+            ApplyOutcome::Repeated(outcome) => {
+                self.stats.duplicates += 1;
+                let (ts, dropped) = (outcome.ts, outcome.dropped.is_some());
+                let (replies, whole) = outcome.told();
+                if whole || dropped || commits {
+                    Answer::TookEffect { ts, replies, whole }
+                } else {
+                    Answer::Repeated(replies.into())
+                }
+            }
+            ApplyOutcome::Voided => Answer::Voided,
+            ApplyOutcome::Forgotten => Answer::Forgotten,
+        }
     }
 }

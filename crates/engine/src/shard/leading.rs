@@ -4,16 +4,16 @@
 //! Everybody who waits for an answer is told at once, and told apart: whether nothing has happened
 //! and the request may go to the next leader, or whether nobody here can know.
 
+use super::Shard;
 use super::coordination::Leader;
+use super::expiry::Expiry;
 use super::streams::is_own;
-use super::{OpenTxn, Shard};
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
-use crate::ids::TxnId;
+use crate::ids::{MachineId, TxnId};
 use crate::message::{Answer, Body, Refusal};
 use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::locking::grants::claims_of;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::tail::{Abandoned, Batch, Recipient, RecipientKind};
 use crate::shard::waiting::blocked::Blocked;
@@ -29,8 +29,8 @@ enum GivenUp {
 }
 
 impl Shard {
-    /// This replica leads the shard in `term` from now on, and has applied everything that was committed
-    /// before. Prepared transactions get their locks back.
+    /// Begins the lead of this replica in `term`; everything that was committed before is applied. Prepared
+    /// transactions get their locks back.
     pub fn lead(&mut self, now: Now, term: u64) {
         self.core.ahead = AheadOfLog::of_lead(term);
         self.streams.term = term;
@@ -54,28 +54,7 @@ impl Shard {
             self.core.track(now);
         }
         for inherited in prepared {
-            let (txn, prepare) = (inherited.prepare.txn, inherited.prepare);
-            let request = prepare.apply.request.clone();
-            let entry = OpenTxn {
-                gateway: txn.age.gateway,
-                touched_us: now.mono_us,
-                prepared: true,
-                decided: inherited.commit.map(|_| Default::default()),
-                request: request.clone(),
-                ..OpenTxn::default()
-            };
-            self.txns.insert(txn, entry);
-            if let Some(id) = request {
-                self.open_requests.insert(id, txn);
-            }
-            self.inherit_whole(&prepare);
-            let claims = claims_of(&Body::Prepare { prepare, floor: Timestamp::ZERO });
-            for (key, claim) in claims {
-                self.hold(txn, &key, claim);
-            }
-            if inherited.commit.is_some() {
-                self.release_early(txn);
-            }
+            self.locking.inherit(&mut self.core, now, inherited);
         }
         self.begin_turns(now);
         self.inherit_streams(now);
@@ -83,7 +62,31 @@ impl Shard {
         self.settle(now);
     }
 
-    /// This replica does not lead the shard any more. Everybody who waits for an answer gets one.
+    /// Drops everything that the gateways of a machine have sent, as far as they are known here: nothing more
+    /// will come from them. Their transactions end, unless they are prepared, and these are settled soon.
+    pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
+        self.locking.forget(&mut self.core, now, machine);
+        self.delayed.forget(machine);
+        self.count_waiting_sessions();
+        self.forget_frozen(machine);
+        self.forget_newcomers(machine);
+        self.coordination.forget(machine);
+        let freed = self.blocked.forget(machine);
+        self.freed(now, freed);
+        self.forget_turns(now, machine);
+        self.observers.forget(machine);
+        self.report_changes();
+        self.settle(now);
+    }
+
+    /// Settles a transaction that a start has found open, before there are any requests.
+    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
+        self.decide(now, Default::default(), txn, commit);
+        // No gateway waits for an answer yet.
+        self.core.outbox.clear();
+    }
+
+    /// Ends the lead of this replica. Every request that waits for an answer gets one.
     pub fn step_down(&mut self) {
         let Abandoned { proposed, unproposed } = self.core.tail.abandon();
         for batch in proposed {
@@ -92,56 +95,23 @@ impl Shard {
         for batch in unproposed {
             self.give_up(batch, GivenUp::Before);
         }
-        for (_, waiter) in std::mem::take(&mut self.waiters) {
-            let request = waiter.request;
-            if is_own(&request.body) {
-                continue;
-            }
-            self.core.turn_away(request.gateway, request.token, request.body);
-        }
-        let followers = std::mem::take(&mut self.behind);
-        let after = std::mem::take(&mut self.after).into_iter().map(|(_, request)| request);
-        let behind_whole = std::mem::take(&mut self.behind_whole);
-        self.whole = None;
-        for request in after.chain(followers).chain(behind_whole) {
-            self.core.turn_away(request.gateway, request.token, request.body);
-        }
-        for (_, requests) in std::mem::take(&mut self.resolving) {
-            for request in requests {
-                self.core.turn_away(request.gateway, request.token, request.body);
-            }
-        }
+        self.locking.give_up_waiters(&mut self.core, is_own);
+        self.delayed.give_up(&mut self.core);
+        self.locking.whole.give_up(&mut self.core);
+        self.locking.give_up_inquiries(&mut self.core);
         self.turn_all_away();
         self.turn_observers_away();
         self.give_up_cut();
-        for (txn, entry) in std::mem::take(&mut self.txns) {
-            self.give_up_txn(txn, entry);
-        }
+        self.locking.give_up(&mut self.core);
         self.give_up_streams();
         self.core.state.renounce(std::mem::take(&mut self.core.ahead));
         self.giving = None;
         self.core.locks = LockTable::new(self.core.config.concurrency);
-        self.wounded.clear();
-        self.open_requests.clear();
-        self.probing.clear();
-        self.voiding.clear();
-        self.reaping.clear();
+        self.expiry = Expiry::default();
         self.blocked = Blocked::default();
         self.core.foreseen.clear();
         self.give_up_ends();
         self.coordination = Leader::default();
-    }
-
-    fn give_up_txn(&mut self, txn: TxnId, entry: OpenTxn) {
-        if let Some((_, target)) = entry.unlogged {
-            self.core.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
-        }
-        let commit = self.core.state.prepared().get(&txn).and_then(|p| p.commit);
-        for (gateway, token) in entry.decided.into_iter().chain(entry.askers) {
-            if commit.is_some() {
-                self.core.turn_away(gateway, token, Body::Decide { txn, commit });
-            }
-        }
     }
 
     fn give_up(&mut self, batch: Batch, how: GivenUp) {

@@ -10,9 +10,13 @@ mod apply;
 mod config;
 pub mod coordination;
 mod core;
+mod delayed;
+mod expiry;
+mod idle;
 mod leading;
 pub(crate) mod locking;
 mod outbox;
+mod reads;
 pub mod state;
 mod streams;
 mod tail;
@@ -29,82 +33,36 @@ pub use tail::LogTail;
 pub use transfer::{cut, snapshot, split};
 
 use self::core::Core;
+use self::delayed::Delayed;
+use self::expiry::Expiry;
+use self::reads::{Reader, unfenced};
 use crate::entry::{Entry, LogRecord};
-use crate::ids::{Age, GatewayId, RequestId, ShardId, Token, TxnId};
-use crate::limits::{LOCK_WAITERS_BUSY, UNITS_OWE_US};
+use crate::ids::{GatewayId, ShardId, Token};
+use crate::limits::UNITS_OWE_US;
 use crate::map::Range;
-use crate::message::{Body, Refusal, Request};
+use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::stats::ShardStats;
-use adt::collections::Map;
-use adt::{Blob, Timestamp};
-use locking::contention::Contention;
-use locking::grants::Claims;
-use locking::locks::WaiterId;
-use smallvec::SmallVec;
+use adt::Timestamp;
+use locking::manager::LockManager;
 use state::State;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tail::{Recipient, RecipientKind};
 use waiting::blocked::Blocked;
 use waiting::observers::Observers;
 use waiting::turns::TurnQueues;
 
-/// A transaction that holds or waits for something here.
-#[derive(Debug, Default)]
-struct OpenTxn {
-    gateway: GatewayId,
-    keys: SmallVec<[Blob; 4]>,
-    touched_us: u64,
-    waiters: SmallVec<[WaiterId; 1]>,
-    /// Its prepare, while it is held back, and the transactions that hold it back.
-    unlogged: Option<(crate::entry::Prepare, Recipient)>,
-    probes: BTreeSet<TxnId>,
-    /// Where the replies go once the transaction is executed.
-    decided: Option<(GatewayId, Token)>,
-    /// Others who have said the same, and want the replies as well.
-    askers: SmallVec<[(GatewayId, Token); 1]>,
-    /// Its prepare is in the log.
-    prepared: bool,
-    /// Its only record, which commits it, is in the log.
-    committing: bool,
-    request: Option<RequestId>,
-}
-
-/// A request that waits for locks.
-#[derive(Debug)]
-struct Waiter {
-    age: Age,
-    since_us: u64,
-    claims: Claims,
-    request: Request,
-}
-
 /// One shard at its leader.
 #[derive(Debug)]
 pub struct Shard {
     core: Core,
-    txns: Map<TxnId, OpenTxn>,
-    /// Transactions that were asked to give way, and the age of the oldest request that they block.
-    wounded: BTreeMap<TxnId, Age>,
-    open_requests: BTreeMap<RequestId, TxnId>,
-    /// Inquiries whether an open request takes effect.
-    resolving: BTreeMap<RequestId, Vec<Request>>,
-    probing: BTreeMap<TxnId, Vec<TxnId>>,
-    waiters: BTreeMap<WaiterId, Box<Waiter>>,
-    next_waiter: WaiterId,
-    after: VecDeque<(u64, Request)>,
-    /// Requests that must not overtake others of their sessions.
-    behind: VecDeque<Request>,
-    /// The transaction that is about all keys, and the requests that wait for its end.
-    whole: Option<TxnId>,
-    behind_whole: VecDeque<Request>,
-    /// Transactions that must not be prepared here, as soon as the record that says so is applied.
-    voiding: BTreeSet<TxnId>,
-    reaping: BTreeSet<Blob>,
+    /// Transactions and requests that wait for locks.
+    locking: LockManager,
+    /// Requests that wait for the log or for their session.
+    delayed: Delayed,
+    expiry: Expiry,
     blocked: Blocked,
     turns: TurnQueues,
     observers: Observers,
-    contention: Contention,
     cut: Option<transfer::cut::ShardCut>,
     /// Slots that are about to be given away, and the result of the last split.
     giving: Option<Range>,
@@ -126,23 +84,12 @@ impl Shard {
     pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
         Self {
             core: Core::new(config, state, clock),
-            txns: Map::default(),
-            wounded: BTreeMap::new(),
-            open_requests: BTreeMap::new(),
-            resolving: BTreeMap::new(),
-            probing: BTreeMap::new(),
-            waiters: BTreeMap::new(),
-            next_waiter: 0,
-            after: VecDeque::new(),
-            behind: VecDeque::new(),
-            whole: None,
-            behind_whole: VecDeque::new(),
-            voiding: BTreeSet::new(),
-            reaping: BTreeSet::new(),
+            locking: LockManager::default(),
+            delayed: Delayed::default(),
+            expiry: Expiry::default(),
             blocked: Blocked::default(),
             turns: TurnQueues::default(),
             observers: Observers::default(),
-            contention: Contention::default(),
             cut: None,
             giving: None,
             born: None,
@@ -180,7 +127,7 @@ impl Shard {
         let open =
             self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
         open && self.cut.is_none()
-            && self.waiters.is_empty()
+            && self.locking.has_no_waiters()
             && self.turns.is_empty()
             && self.streams.is_quiet()
             && self.core.state.coordination().is_quiet()
@@ -231,8 +178,8 @@ impl Shard {
             now.mono_us + wait_ms * 1000
         });
         let prepared = self.core.config.clustered && !self.core.state.prepared().is_empty();
-        let watching = !self.waiters.is_empty() || prepared;
-        let soon = !self.waiters.is_empty() && self.streams.hold_records();
+        let watching = !self.locking.has_no_waiters() || prepared;
+        let soon = !self.locking.has_no_waiters() && self.streams.hold_records();
         let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
@@ -246,12 +193,15 @@ impl Shard {
 
     /// Does what is due by time: expiry, and word to transactions that others have waited for.
     pub fn tick(&mut self, now: Now) {
-        self.reap_due(now);
-        self.tell_wanted(now);
-        self.find_orphans(now);
+        self.expiry.reap_due(&mut self.core, now);
+        self.locking.tell_wanted(&mut self.core, now);
+        self.locking.find_orphans(&mut self.core, now);
         self.tick_streams(now);
-        self.refuse_stuck(now);
-        self.note_owed(now);
+        let units = self.streams.hold_records();
+        if units {
+            self.locking.refuse_stuck(&mut self.core, now);
+        }
+        self.locking.note_owed(&self.core, now, units);
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.remind_of_ends(now);
@@ -278,7 +228,8 @@ impl Shard {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.core.stats.requests += 1;
         self.core.state.tell_time(now.mono_us);
-        let Some(request) = self.stand_behind_whole(request) else { return };
+        let whole = &mut self.locking.whole;
+        let Some(request) = whole.hold_back(&mut self.core, request) else { return };
         if matches!(request.body, Body::Pipeline(_)) {
             self.take_group(now, request);
             return self.settle(now);
@@ -293,10 +244,12 @@ impl Shard {
             return;
         }
         let Some(request) = self.hold_back(now, request) else { return };
-        let Some(request) = self.enter_whole(request) else { return };
-        if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
-            self.behind.push_back(request);
+        let units = self.streams.hold_records();
+        let Some(request) = self.locking.enter_whole(&mut self.core, request, units) else {
             return;
+        };
+        if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
+            return self.delayed.follow(request);
         }
         self.carry_out(now, request);
         self.settle(now);
@@ -304,18 +257,15 @@ impl Shard {
 
     /// Whether a request that was taken has not gone ahead.
     fn is_held_up(&self, gateway: GatewayId, token: Token) -> bool {
-        let is = |request: &Request| request.gateway == gateway && request.token.is_again(token);
-        self.waiters.values().any(|waiter| is(&waiter.request))
-            || self.behind.iter().any(is)
-            || self.after.iter().any(|(_, request)| is(request))
+        self.locking.holds_up(gateway, token) || self.delayed.holds_up(gateway, token)
     }
 
-    /// Requests go on that had to let others of their sessions go first.
+    /// Lets requests go on whose session's earlier one has gone ahead. Tells whether one went.
     fn let_followers_go(&mut self, now: Now) -> bool {
         let mut went = false;
-        for request in std::mem::take(&mut self.behind) {
+        for request in self.delayed.take_followers() {
             if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
-                self.behind.push_back(request);
+                self.delayed.follow(request);
             } else {
                 went = true;
                 self.carry_out(now, request);
@@ -324,27 +274,72 @@ impl Shard {
         went
     }
 
+    /// Lets requests go on whose log entries are applied.
+    fn resume_delayed(&mut self, now: Now) {
+        while let Some(request) = self.delayed.next_applied(self.core.tail.applied()) {
+            match request.body {
+                Body::Read { .. } => self.reader().read(now, unfenced(request)),
+                Body::Snapshot { .. } => self.reader().read_at_once(now, unfenced(request)),
+                Body::Version { .. } => self.reader().version(now, request),
+                Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
+                Body::Coordinate(_) => self.coordinate_later(now, request),
+                _ => self.core.look(now, &request),
+            }
+        }
+    }
+
+    /// The parts that reads work with.
+    fn reader(&mut self) -> Reader<'_> {
+        let Self { core, expiry, delayed, locking, .. } = self;
+        Reader { core, expiry, delayed, locking }
+    }
+
+    /// Admits all requests that can go after the changes of this call.
+    fn settle(&mut self, now: Now) {
+        loop {
+            while let Some(key) = self.core.locks.take_marked() {
+                self.begin_phase(now, &key);
+            }
+            let went = self.let_followers_go(now);
+            let whole = self.locking.whole.take_behind();
+            let resumed = !whole.is_empty();
+            whole.into_iter().for_each(|request| self.handle(now, request));
+            if !self.advance_next(now) && !went && !resumed && !self.recover_next(now) {
+                break;
+            }
+        }
+        self.look_at_turns(now);
+        self.go_on_with_cut(now);
+    }
+
     fn carry_out(&mut self, now: Now, request: Request) {
         match request.body {
             Body::Read { .. } | Body::Snapshot { .. } if self.waits_for_ordered(&request.body) => {
-                self.after.push_back((self.core.tail.newest(), request));
+                self.delayed.until_newest(&self.core, request);
             }
-            Body::Read { .. } => self.read(now, request),
+            Body::Read { .. } => self.reader().read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
             Body::Await { ref apply, .. } if apply.observes() => self.observe(now, request),
             Body::Await { .. } => self.take_turn(now, request),
-            Body::Snapshot { .. } => self.snapshot_read(now, request),
+            Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
             Body::Decide { txn, commit } => {
                 self.decide(now, (request.gateway, request.token), txn, commit);
             }
             Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
-            Body::Cancel { txn } => self.cancel(txn, Refusal::LocksLost),
+            Body::Cancel { txn } => {
+                self.refuse_newcomer(txn, Refusal::LocksLost);
+                self.locking.cancel(&mut self.core, txn, Refusal::LocksLost);
+            }
             Body::Release { txn, after } => {
                 self.core.move_clock(after);
-                self.end_txn(txn);
+                self.locking.end(&mut self.core, txn);
+                self.pass_probes();
             }
-            Body::ProbeAck { txn } => self.probe_answered(txn),
+            Body::ProbeAck { txn } => {
+                self.locking.probe_answered(&mut self.core, txn);
+                self.pass_probes();
+            }
             Body::Block { ref keys, takes } => {
                 self.block(now, (request.gateway, request.token), keys, takes);
             }
@@ -361,7 +356,7 @@ impl Shard {
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
                 self.core.log(LogRecord::Flush, target);
             }
-            Body::Resolve(_) => self.resolve_request(request),
+            Body::Resolve(_) => self.locking.resolve_request(&mut self.core, request),
             Body::Remember(told) => {
                 let kind = RecipientKind::Remembered;
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
@@ -369,16 +364,28 @@ impl Shard {
             }
             Body::Coordinate(_) => self.coordinate(now, request),
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
-            Body::Version { .. }
-            | Body::Waiting { .. }
-            | Body::Holders { .. }
-            | Body::Waits { .. }
-            | Body::Scan { .. }
+            Body::Version { .. } => self.reader().version(now, request),
+            Body::Waiting { ref key } => {
+                let reply = self.told_waiting(now, key);
+                self.core.reply(&request, reply);
+            }
+            Body::Holders { ref key } => {
+                let reply = self.locking.told_holders(&self.core, now, key);
+                self.core.reply(&request, reply);
+            }
+            Body::Waits { ref names } => {
+                let reply = self.told_waits(now, names);
+                self.core.reply(&request, reply);
+            }
+            Body::Stats => {
+                let stats = Box::new(self.stats(now.mono_us));
+                self.core.answer(request.gateway, request.token, Answer::Stats(stats));
+            }
+            Body::Scan { .. }
             | Body::Keys { .. }
             | Body::Count
             | Body::RandomKey
-            | Body::Stats
-            | Body::KeysInSlot { .. } => self.look(now, request),
+            | Body::KeysInSlot { .. } => self.core.look(now, &request),
             // Were taken before, or are taken by the replica.
             Body::Pipeline(_) | Body::EndStream { .. } | Body::Transfer { .. } => {}
         }
@@ -416,7 +423,7 @@ impl Shard {
     /// stand in the order of execution from now on; everything else happens when a record is committed.
     fn announce(&mut self, record: &mut LogRecord, target: Recipient, ts: Timestamp) {
         if let (LogRecord::Prepare(prepare), RecipientKind::Vote(txn)) = (&*record, target.kind)
-            && self.txns.contains_key(&txn)
+            && self.locking.knows(txn)
         {
             self.core.before_change(&prepare.apply.ops);
             self.core.state.announce(prepare.clone(), ts, &mut self.core.ahead);
@@ -437,21 +444,14 @@ impl Shard {
         self.core.tail.keep(entry.records);
     }
 
-    /// Too many requests wait here: new transactions should come back later.
-    fn is_busy(&self) -> bool {
-        self.waiters.len() >= LOCK_WAITERS_BUSY
-    }
-
-    /// What the shard has counted, and its sizes now.
+    /// Counters of the shard, and its sizes now.
     pub fn stats(&self, now_us: u64) -> ShardStats {
         let mut stats = self.core.stats.clone();
         stats.keys = self.core.state.len() as u64;
         stats.keys_with_expiry = self.core.state.expiring() as u64;
-        stats.waiting = self.waiters.len() as u64;
         stats.prepared = self.core.state.prepared().len() as u64;
-        stats.conflicts = self.contention.conflicts();
-        stats.hot_keys = self.contention.hot_keys();
-        stats.locks = self.lock_stats(now_us);
+        stats.locks = self.core.stats.locks.with_queues(self.turns.queues(now_us));
+        self.locking.count(&mut stats);
         stats
     }
 }

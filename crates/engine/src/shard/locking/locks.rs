@@ -203,18 +203,15 @@ pub struct LockTable {
     records: Map<Blob, RecordLock>,
     /// Records whose queues are to be looked at, because something does not stand in their way any more.
     dirty: Vec<Blob>,
+    /// How many holders and queued requests there are on all records.
+    holders: usize,
+    queued: usize,
 }
 
 impl LockTable {
-    /// A table in which nobody holds or waits for anything.
+    /// A table without holders and waiting requests.
     pub fn new(concurrency: Concurrency) -> Self {
-        Self { concurrency, records: Map::default(), dirty: Vec::new() }
-    }
-
-    /// Whether nobody holds or waits for anything.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        Self { concurrency, records: Map::default(), dirty: Vec::new(), holders: 0, queued: 0 }
     }
 
     /// What stands in the way of `claim` by `txn` on `key`: holders of other transactions first,
@@ -351,6 +348,7 @@ impl LockTable {
 
     /// Lets `txn` hold `key`.
     pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
+        self.holders += 1;
         self.records.entry(key.clone()).or_default().holders.push(Holder { txn, claim });
     }
 
@@ -420,7 +418,11 @@ impl LockTable {
     /// Changes the lock of a record. Tells whether a request waits for the record.
     fn change(&mut self, key: &[u8], change: impl FnOnce(&mut RecordLock)) -> bool {
         let Some((position, _, lock)) = self.records.get_full_mut(key) else { return false };
+        self.holders -= lock.holders.len();
+        self.queued -= lock.queue.len();
         change(lock);
+        self.holders += lock.holders.len();
+        self.queued += lock.queue.len();
         let waited_for = !lock.queue.is_empty();
         if lock.is_idle() {
             self.records.swap_remove_index(position);
@@ -437,6 +439,7 @@ impl LockTable {
                 let at = lock.queue.partition_point(|q| (q.age, q.waiter) < (age, waiter));
                 let claims = SmallVec::from_iter([claim]);
                 lock.queue.insert(at, QueuedRequest { age, waiter, claims });
+                self.queued += 1;
             }
         }
     }
@@ -466,8 +469,15 @@ impl LockTable {
         self.records.get(key).is_some_and(|lock| !lock.holders.is_empty())
     }
 
+    /// Whether some record is held (log entries in flight do not count).
+    #[inline]
+    pub fn has_holders(&self) -> bool {
+        self.holders > 0
+    }
+
     /// Whether anything is held or waited for, beyond log entries in flight.
+    #[inline]
     pub fn in_use(&self) -> bool {
-        self.records.values().any(|l| !l.holders.is_empty() || !l.queue.is_empty())
+        self.holders > 0 || self.queued > 0
     }
 }

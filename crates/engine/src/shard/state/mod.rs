@@ -5,7 +5,6 @@
 //! (time, timestamp, random number) comes out of the log. What only the leader knows is in
 //! [`AheadOfLog`].
 
-pub(in crate::shard) mod expiry;
 pub mod fences;
 pub(in crate::shard) mod order;
 pub(in crate::shard) mod recent;

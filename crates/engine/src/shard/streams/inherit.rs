@@ -7,7 +7,7 @@ use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::pipeline::{Group, Place, Unit};
 use crate::shard::Shard;
-use crate::shard::locking::grants::Claims;
+use crate::shard::locking::claims::Claims;
 use adt::Timestamp;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Shard {
         }
         for request in std::mem::take(&mut self.streams.held) {
             let ended = match &request.body {
-                Body::Prepare { prepare, .. } => !self.txns.contains_key(&prepare.txn),
+                Body::Prepare { prepare, .. } => !self.locking.knows(prepare.txn),
                 _ => false,
             };
             if !ended {

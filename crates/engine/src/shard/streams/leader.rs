@@ -10,8 +10,8 @@ use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token, TxnId};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::pipeline::{Group, Place, Word};
-use crate::shard::locking::grants::Claims;
-use crate::shard::locking::locks::{Claim, Class, WaiterId};
+use crate::shard::locking::claims::Claims;
+use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::OpReplies;
 use crate::shard::{Recipient, Rule, Shard};
 use adt::collections::Map;
@@ -31,8 +31,6 @@ pub(in crate::shard) struct LeaderStreams {
     /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
     pub(super) unplaced: BTreeSet<TxnId>,
     pub(super) held: Vec<Request>,
-    /// Records for which somebody has waited so long that no more units are let in, and who.
-    pub(in crate::shard) owed: BTreeMap<Blob, WaiterId>,
     /// Streams that are about to be refused.
     pub(super) refusing: BTreeMap<StreamId, super::memory::Refusing>,
     pub(super) keeping: Map<StreamId, super::memory::Keeping>,
@@ -119,7 +117,7 @@ impl Shard {
         let elsewhere = self.is_elsewhere(&request.body);
         let group = Arc::clone(group);
         let unsound = group.has_asks() && (self.giving.is_some() || !self.are_sound(&group));
-        let yields = unsound || self.is_owed(&group);
+        let yields = unsound || self.locking.is_owed(&group);
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.core.config.id) {
             return self.refuse_group(asker, &group);
         }
@@ -158,7 +156,7 @@ impl Shard {
         }
         let (id, first) = (group.stream, group.first());
         self.core.track(now);
-        let probes = self.probe_conflicts(id.unit(first), &claims);
+        let probes = self.locking.probe(&mut self.core, id.unit(first), &claims);
         group.units.iter().for_each(|unit| self.hold_unit(id.unit(unit.seq), &unit.ops));
         let mut live = Live::new(group, Some((request.gateway, request.token)));
         live.probes = probes;
@@ -180,7 +178,7 @@ impl Shard {
 
     pub(super) fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
         for (key, op) in ops {
-            self.hold(unit, key, Claim::new(op.clone(), Class::Prepared));
+            self.locking.hold(&mut self.core, unit, key, Claim::new(op.clone(), Class::Prepared));
         }
         self.streams.holding += 1;
     }

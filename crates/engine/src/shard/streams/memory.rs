@@ -227,15 +227,8 @@ impl Shard {
     /// Groups that wait for records, or for the places of others, do so no more.
     fn drop_waiting(&mut self, id: StreamId) {
         let is_of = |request: &Request| is_of(id, request) && !is_own(&request.body);
-        let waiters = self.waiters.iter().filter(|(_, waiter)| is_of(&waiter.request));
-        let waiting: Vec<_> = waiters.map(|(number, _)| *number).collect();
         let mut dropped = self.take_newcomers(is_of);
-        for number in waiting {
-            if let Some(waiter) = self.waiters.remove(&number) {
-                self.leave_queues(number, &waiter);
-                dropped.push(waiter.request);
-            }
-        }
+        dropped.extend(self.locking.take_waiting(&mut self.core, |w| is_of(&w.request)));
         for Request { gateway, token, body, .. } in dropped {
             if let Body::Pipeline(group) = body {
                 self.refuse_group((gateway, token), &group);
@@ -263,7 +256,7 @@ impl Shard {
 
     /// The shard is to stand still: what waits for records here may hold up what is to be settled.
     pub(in crate::shard) fn refuse_waiting_groups(&mut self, now: Now) {
-        let waiting = self.waiters.values().map(|waiter| &waiter.request.body);
+        let waiting = self.locking.waiting().map(|waiter| &waiter.request.body);
         let waiting = waiting.filter(|body| !is_own(body)).filter_map(|body| match body {
             Body::Pipeline(group) => Some((group.stream, group.first())),
             _ => None,
@@ -411,7 +404,7 @@ impl Shard {
 
     /// Whether units of a stream wait for records here.
     fn waits_for_records(&self, id: StreamId) -> bool {
-        self.waiters.values().any(|waiter| is_of(id, &waiter.request))
+        self.locking.waiting().any(|waiter| is_of(id, &waiter.request))
     }
 
     /// When [`Shard::tick_streams`] has something to do, if ever.

@@ -20,6 +20,7 @@ use crate::message::{Answer, Body, CutStep, Refusal, Request};
 use crate::now::Now;
 use crate::shard::Shard;
 use crate::shard::core::Core;
+use crate::shard::locking::manager::LockWaiter;
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -121,7 +122,7 @@ impl Shard {
             Body::Read { fenced, .. } | Body::Snapshot { fenced, .. } => !fenced,
             // What is prepared must be decided for the shard to stand still.
             Body::Decide { .. } | Body::ProbeAck { .. } | Body::Cancel { .. } => true,
-            Body::Inquire { txn } => self.txns.get(txn).is_some_and(|txn| txn.prepared),
+            Body::Inquire { txn } => self.locking.is_prepared(*txn),
             Body::Version { .. } => false,
             Body::Cut { .. } => true,
             Body::Coordinate(ask) => ask.only_looks() && !self.holds_of(ask.session()),
@@ -195,13 +196,16 @@ impl Shard {
             return Some(try_again("a shard is being split just now"));
         }
         self.cut = Some(ShardCut::new(number, now, from));
-        let waits = |w: &crate::shard::Waiter| match &w.request.body {
+        let waits = |waiter: &LockWaiter| match &waiter.request.body {
             Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => Some(prepare.txn),
             _ => None,
         };
         // Elsewhere they may be prepared, and what they wait for may be held back here.
-        let waiting: Vec<TxnId> = self.waiters.values().filter_map(|w| waits(w)).collect();
-        waiting.into_iter().for_each(|txn| self.cancel(txn, Refusal::Frozen));
+        let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
+        for txn in waiting {
+            self.refuse_newcomer(txn, Refusal::Frozen);
+            self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
+        }
         self.refuse_waiting_groups(now);
         None
     }
@@ -211,11 +215,9 @@ impl Shard {
     fn is_still(&self) -> bool {
         let prepared =
             self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
-        let open =
-            |txn: &crate::shard::OpenTxn| txn.prepared || txn.committing || txn.unlogged.is_some();
         // What an earlier leader has handed on may have taken effect elsewhere.
         let known = !self.streams.is_recovering();
-        prepared && known && !self.core.tail.has_unapplied() && !self.txns.values().any(open)
+        prepared && known && !self.core.tail.has_unapplied() && !self.locking.commits()
     }
 
     /// Keeps the state, if the shard stands still by now and nobody has been told.
@@ -262,8 +264,7 @@ impl Shard {
     }
 
     fn resume(&mut self, now: Now, frozen: Frozen) {
-        let keys = self.waiters.values().flat_map(|waiter| &waiter.claims);
-        keys.for_each(|(key, _)| self.core.locks.mark(key.clone()));
+        self.locking.mark_all(&mut self.core);
         self.mark_chains();
         self.settle(now);
         self.go_on_after_ends(now);

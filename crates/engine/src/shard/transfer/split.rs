@@ -141,8 +141,7 @@ impl Shard {
     /// has anything prepared on them any more.
     pub fn begin_giving(&mut self, range: Range) -> bool {
         self.giving = Some(range);
-        let prepared = self.txns.values().filter(|txn| txn.prepared);
-        let mut keys = prepared.flat_map(|txn| &txn.keys);
+        let mut keys = self.locking.prepared_keys();
         let mut in_state = self.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
         let free =
             !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));

@@ -111,7 +111,7 @@ impl Shard {
     fn look_for(&mut self, now: Now, who: ObserverId) {
         let Some(observer) = self.observers.all.get(&who) else { return };
         if self.observers.barred.contains(&who) {
-            if !self.may_look(observer.key(), observer.op()) {
+            if !self.core.may_look(observer.key(), observer.op()) {
                 return;
             }
             self.observers.barred.remove(&who);

@@ -182,11 +182,6 @@ impl Shard {
         self.core.locks.release(key, KEPT);
     }
 
-    /// Whether some key is kept for a waiter.
-    pub(in crate::shard) fn keeps_for_waiters(&self) -> bool {
-        !self.blocked.kept.is_empty()
-    }
-
     /// When the first key is let go that is kept for a waiter.
     pub(in crate::shard) fn kept_until_us(&self) -> Option<u64> {
         self.blocked.kept.values().filter_map(|kept| kept.until_us).min()

@@ -421,7 +421,7 @@ impl Shard {
     /// Records have changed, or somebody has come back without success.
     pub(in crate::shard) fn look_at_turns(&mut self, now: Now) {
         // As long as a backup stands still, or something is done to all keys, nobody goes on.
-        if self.is_frozen() || self.whole.is_some() {
+        if self.is_frozen() || self.locking.whole.is_open() {
             return;
         }
         while let Some(key) = self.turns.look.pop_first() {
@@ -494,7 +494,7 @@ impl Shard {
         if turn.told {
             assert!(!nothing, "what was told has come true");
         } else {
-            self.count_wait(turn.op(), &answer, turn.since_us, now);
+            self.core.count_wait(turn.op(), &answer, turn.since_us, now);
         }
         let same = self.turns.same(&turn);
         // What is repeated was granted to another copy of the request, over a connection on which its

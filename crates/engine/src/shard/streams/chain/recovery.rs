@@ -94,7 +94,7 @@ impl Shard {
                 // Locks of the first kind keep off reads and single commands, of the second one whoever
                 // comes with others of its kind to other shards.
                 for class in [Class::Prepared, Class::Early { observed: true }] {
-                    self.hold(RECOVERY, key, Claim::new(op.clone(), class));
+                    self.locking.hold(&mut self.core, RECOVERY, key, Claim::new(op.clone(), class));
                 }
                 recovery.keys.push(key.clone());
             }

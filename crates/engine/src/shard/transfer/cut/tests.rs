@@ -5,8 +5,8 @@ use crate::message::Notice;
 use crate::shard::tests::{Story, txn};
 use crate::shard::transfer::cut::*;
 use crate::shard::*;
-use adt::Op;
 use adt::counter::Op as CounterOp;
+use adt::{Blob, Op};
 
 impl Story {
     fn step(&mut self, cut: u64, step: CutStep) -> u64 {
@@ -145,7 +145,8 @@ fn who_waits_for_locks_does_not_hold_a_cut_up_and_is_not_granted_anything() {
     assert_eq!(seen, ["1 locked", "2 blocked", "3 blocked"]);
     story.step(9, CutStep::Freeze);
     assert_eq!(story.told(), ["2 refused Frozen", "4 still [Int(0)]"]);
-    story.shard.end_txn(txn(1));
+    let Shard { core, locking, .. } = &mut story.shard;
+    locking.end(core, txn(1));
     story.shard.settle(story.now);
     story.sync();
     assert!(story.told().is_empty(), "the lock is free, and the shard stands still");

@@ -199,7 +199,7 @@ impl Shard {
         let (target, since_us) = ((turn.gateway, turn.token), turn.since_us);
         let op = turn.op().clone();
         let answer = Answer::Replies(SmallVec::from_iter([reply]));
-        self.count_wait(&op, &answer, since_us, now);
+        self.core.count_wait(&op, &answer, since_us, now);
         if let Some(turn) = self.turns.turns.get_mut(&number) {
             turn.told = true;
         }

@@ -1,36 +1,21 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
-mod absence;
-mod ahead;
-mod apply;
-mod barriers;
-mod chains;
-mod circles;
-mod coordination;
-mod idle;
-mod joints;
-mod kept;
-mod observers;
-mod outcomes;
-mod owed;
-mod sections;
-mod serving;
-mod spread;
-mod streams;
-mod successors;
-mod turns;
-mod unchanged;
-mod whole;
+mod pipelines;
+mod records;
+mod service;
+mod waiting;
 
 use super::*;
 use crate::entry::{Apply, Prepare, SnapshotPart};
-use crate::ids::MachineId;
+use crate::ids::{Age, MachineId, RequestId, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
-use crate::message::{Answer, Concurrency, Guard, Notice, Version};
+use crate::message::{Concurrency, Guard, Notice, Version};
 use crate::shard::tail::TRACKING_US;
 use adt::key::KeyOp;
 use adt::random::mix;
-use adt::{Op, Reply, set};
+use adt::{Blob, Op, Reply, set};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
 
 const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
 
@@ -173,7 +158,7 @@ fn card() -> Op {
 }
 
 fn put(value: &str) -> Op {
-    turns::operation(&format!("set k {value}")).1
+    waiting::turns::operation(&format!("set k {value}")).1
 }
 
 fn apply(ops: &[(&str, Op)]) -> Apply {
@@ -460,7 +445,7 @@ fn an_abort_before_the_prepare_is_durable_leaves_nothing() {
     story.ask(read("s", card()));
     assert_eq!(story.seen(), ["3 = 0"]);
     assert!(story.shard.state().prepared().is_empty());
-    assert!(story.shard.core.locks.is_empty());
+    assert!(!story.shard.core.locks.in_use());
 }
 
 #[test]
@@ -525,7 +510,9 @@ fn a_request_is_settled_once_and_for_all() {
     story.ask(Body::Resolve(id(2)));
     story.sync();
     assert_eq!(story.seen(), ["6 Voided", "7 Voided", "8 = 0"]);
-    assert!(story.shard.open_requests.is_empty() && story.shard.resolving.is_empty());
+    assert!(
+        story.shard.locking.open_requests.is_empty() && story.shard.locking.resolving.is_empty()
+    );
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Shard {
         for (apply, target, replies) in answered {
             self.core.stats.operations += replies.len() as u64;
             let outcome = ApplyOutcome::Done(replies);
-            self.count_locks(&apply, &outcome, &ctx);
+            self.core.stats.locks.count_outcome(&apply, &outcome, &ctx);
             self.tell(now, target, outcome, ts);
             done.push(apply);
         }
@@ -73,7 +73,7 @@ impl Shard {
         if self.core.tail.skip_if_empty() {
             // Nothing is left to wait for.
             self.end_coming(now);
-            self.resume_after(now);
+            self.resume_delayed(now);
         }
         self.settle(now);
     }

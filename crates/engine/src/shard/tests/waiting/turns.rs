@@ -5,7 +5,7 @@ use super::*;
 use crate::message::Fence;
 use adt::{ArgBuf, record};
 
-pub(super) fn operation(words: &str) -> (Blob, Op) {
+pub(in crate::shard::tests) fn operation(words: &str) -> (Blob, Op) {
     record::decode(&ArgBuf::of(words.split_whitespace()).args()).unwrap()
 }
 

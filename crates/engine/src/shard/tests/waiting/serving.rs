@@ -189,7 +189,7 @@ fn a_write_that_brings_nothing_keeps_nothing() {
     story.ask(look("llen l"));
     story.sync();
     assert_eq!(story.seen().len(), 3);
-    assert!(!story.shard.keeps_for_waiters());
+    assert!(story.shard.kept_until_us().is_none());
 }
 
 #[test]

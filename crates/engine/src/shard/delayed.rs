@@ -1,0 +1,68 @@
+//! Requests that wait for the log, or for an earlier request of their session.
+
+use crate::ids::{GatewayId, MachineId, Token};
+use crate::message::Request;
+use crate::shard::core::Core;
+use std::collections::VecDeque;
+
+/// Requests that wait for the log, or for an earlier request of their session.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Delayed {
+    /// Requests that wait until a log entry is applied, with its number.
+    after: VecDeque<(u64, Request)>,
+    /// Requests that must not overtake another one of their session, which waits.
+    behind: VecDeque<Request>,
+}
+
+impl Delayed {
+    /// Delays a request until a log entry is applied.
+    pub fn until_applied(&mut self, entry: u64, request: Request) {
+        self.after.push_back((entry, request));
+    }
+
+    /// Delays a request until everything that is logged now is applied.
+    pub fn until_newest(&mut self, core: &Core, request: Request) {
+        self.until_applied(core.tail.newest(), request);
+    }
+
+    /// Delays a request until the one of its session that it names has gone ahead.
+    pub fn follow(&mut self, request: Request) {
+        self.behind.push_back(request);
+    }
+
+    /// Takes the next request whose log entry is applied.
+    pub fn next_applied(&mut self, applied: u64) -> Option<Request> {
+        let due = self.after.front().is_some_and(|(entry, _)| *entry <= applied);
+        if due { self.after.pop_front().map(|(_, request)| request) } else { None }
+    }
+
+    /// Takes all requests that wait for others of their sessions.
+    pub fn take_followers(&mut self) -> VecDeque<Request> {
+        std::mem::take(&mut self.behind)
+    }
+
+    /// Whether a request that was taken is among these.
+    pub fn holds_up(&self, gateway: GatewayId, token: Token) -> bool {
+        let is = |request: &Request| request.gateway == gateway && request.token.is_again(token);
+        self.behind.iter().any(is) || self.after.iter().any(|(_, request)| is(request))
+    }
+
+    /// Requests that wait for log entries.
+    pub fn waiting(&self) -> impl Iterator<Item = &Request> {
+        self.after.iter().map(|(_, request)| request)
+    }
+
+    /// Drops the requests of a machine that is gone.
+    pub fn forget(&mut self, machine: MachineId) {
+        self.after.retain(|(_, request)| request.gateway.machine != machine);
+        self.behind.retain(|request| request.gateway.machine != machine);
+    }
+
+    /// Sends all to the next leader: the lead has ended.
+    pub fn give_up(&mut self, core: &mut Core) {
+        let Self { after, behind } = std::mem::take(self);
+        for request in after.into_iter().map(|(_, request)| request).chain(behind) {
+            core.turn_away(request.gateway, request.token, request.body);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Claims of requests: operations on records, and how each relates to its transaction's commit.
+
+use super::locks::{Claim, Class};
+use crate::entry::Apply;
+use crate::ids::{Age, GatewayId, TxnId};
+use crate::message::{Body, Guard, Request};
+use crate::now::Now;
+use crate::shard::streams::claim_class;
+use adt::key::KeyOp;
+use adt::{Blob, Op, Timestamp};
+use smallvec::{SmallVec, smallvec};
+
+/// Claims of a request, each with its record.
+pub(in crate::shard) type Claims = SmallVec<[(Blob, Claim); 1]>;
+
+/// The claims of a request.
+pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
+    let early = Class::Early { observed: true };
+    let guards = |apply: &Apply, class| {
+        let guard = move |guard: &Guard| {
+            // Whether a key stayed absent is judged here and now, behind the operations on their way.
+            let class = if guard.is_absence() { early } else { class };
+            (guard.key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class))
+        };
+        apply.guards.iter().map(guard).collect::<Claims>()
+    };
+    let ops = |apply: &Apply, class| {
+        let claim = move |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
+        apply.ops.iter().map(claim).collect::<Claims>()
+    };
+    match body {
+        Body::Read { key, op, .. } => {
+            smallvec![(key.clone(), Claim::new(op.clone(), Class::Passing))]
+        }
+        Body::Version { key } => {
+            smallvec![(key.clone(), Claim::new(Op::Key(KeyOp::Fetch), Class::Passing))]
+        }
+        Body::Snapshot { ops, .. } => {
+            ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
+        }
+        // Writes whose replies come with the commit are locked together, to see whether all are possible.
+        Body::Lock { key, op, own, observed, .. } => {
+            let observed = *observed || !op.is_write();
+            let claim = |op: &Op| (key.clone(), Claim::new(op.clone(), Class::Early { observed }));
+            let own = own.iter().filter(|_| !observed);
+            own.chain([op]).map(claim).collect()
+        }
+        Body::Apply(apply) | Body::Await { apply, .. } => {
+            let mut claims = ops(apply, Class::Apply);
+            claims.extend(guards(apply, Class::Passing));
+            claims
+        }
+        Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
+            let mut claims = ops(&prepare.apply, Class::Apply);
+            claims.extend(guards(&prepare.apply, Class::Passing));
+            claims
+        }
+        Body::Pipeline(group) => {
+            let class = claim_class(group);
+            let claim = |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
+            group.ops().map(claim).collect()
+        }
+        Body::Prepare { prepare, .. } => {
+            let mut claims = ops(&prepare.apply, Class::Prepared);
+            claims.extend(guards(&prepare.apply, early));
+            claims
+        }
+        _ => Claims::new(),
+    }
+}
+
+/// Whether a request that is granted changes records.
+pub(super) fn writes(body: &Body) -> bool {
+    matches!(body, Body::Apply(_) | Body::Await { .. } | Body::Prepare { .. } | Body::Pipeline(_))
+}
+
+/// The transaction that a request for locks belongs to.
+pub(super) fn txn_of(body: &Body) -> Option<TxnId> {
+    match body {
+        Body::Lock { txn, .. } => Some(*txn),
+        Body::Prepare { prepare, .. } => Some(prepare.txn),
+        _ => None,
+    }
+}
+
+/// Age of a request, which decides its place in the queues.
+pub(super) fn age_of(now: Now, request: &Request) -> Age {
+    if matches!(request.body, Body::Pipeline(_)) {
+        // Others of its stream may hold up whatever this waits for, and cannot give way.
+        return Age::OLDEST;
+    }
+    txn_of(&request.body).map_or(
+        // No transaction has such an age, so that of two requests that wait for each other one is older.
+        Age { began: Timestamp::from_micros(now.wall_us), gateway: GatewayId::LAST },
+        |txn| txn.age,
+    )
+}

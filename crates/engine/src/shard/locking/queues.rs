@@ -1,0 +1,320 @@
+//! Requests that wait for locks: how they get into the queues of records, and out of them.
+//!
+//! A transaction that blocks an older request is asked to give way (*wounded*). A request in no stream
+//! that has waited long for units of pipelines is *owed* its turn: a unit stands in the order of its
+//! records from the moment at which it comes, so under ever new pipelines their records would never be
+//! free. Units that come for its records are refused until it has gone ahead; their gateways dispatch
+//! them again, a little later. To refuse them holds nothing up; to let them wait would, at other shards.
+
+use super::claims::{Claims, age_of, txn_of, writes};
+use super::locks::{Barrier, WaiterId};
+use super::manager::{LockManager, LockWaiter, OpenTxn};
+use crate::ids::{Age, GatewayId, Token, TxnId};
+use crate::limits::{LOCK_WAITERS_MAX, UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER_US};
+use crate::message::{Answer, Body, Notice, Refusal, Request};
+use crate::now::Now;
+use crate::pipeline::Group;
+use crate::shard::core::Core;
+use crate::shard::streams::{RECOVERY, is_own};
+use adt::{Blob, Reply};
+use std::collections::BTreeSet;
+
+impl LockManager {
+    /// What stands in the way of a request, if anything does.
+    pub fn barrier(
+        &self,
+        core: &Core,
+        now: Now,
+        request: &Request,
+        claims: &Claims,
+    ) -> Option<Barrier> {
+        let (txn, place) = (txn_of(&request.body), Some(self.place(now, request)));
+        claims.iter().find_map(|(key, claim)| {
+            let record = core.state.get(key);
+            core.locks.barrier(key, claim, txn, place, record)
+        })
+    }
+
+    /// Puts a request that is barred into the queues, unless it is refused. Gives it back if too many
+    /// wait.
+    pub fn wait_or_refuse(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        request: Request,
+        claims: Claims,
+        barrier: Barrier,
+    ) -> Option<Request> {
+        let interactive = matches!(request.body, Body::Lock { .. });
+        let no_wait = !core.config.concurrency.waits_for_locks() && interactive;
+        if no_wait && barrier != Barrier::InFlight {
+            self.count_conflict(core, &request, &claims);
+            core.stats.refused += 1;
+            let refused = Answer::Refused(Refusal::Conflict);
+            core.answer(request.gateway, request.token, refused);
+            return None;
+        }
+        // There are no more requests of the shard itself than streams.
+        if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
+            core.stats.refused += 1;
+            return Some(request);
+        }
+        self.count_conflict(core, &request, &claims);
+        self.enqueue(core, now, request, claims);
+        None
+    }
+
+    /// Puts a request into the queues of all its records.
+    pub fn enqueue(&mut self, core: &mut Core, now: Now, request: Request, claims: Claims) {
+        let id = self.next_waiter;
+        self.next_waiter += 1;
+        core.stats.waited += 1;
+        let age = age_of(now, &request);
+        for (key, claim) in &claims {
+            core.locks.enqueue(key, age, id, claim.clone());
+        }
+        let (gateway, token) = (request.gateway, request.token);
+        if let Some(txn) = txn_of(&request.body) {
+            if let Some(entry) = self.txns.get_mut(&txn) {
+                entry.waiters.push(id);
+            }
+            core.notice(gateway, token, Notice::Blocked { txn });
+        }
+        let waiter = LockWaiter { age, since_us: now.mono_us, claims, request };
+        self.waiters.insert(id, Box::new(waiter));
+        self.wound_for(core, id);
+    }
+
+    /// Takes a waiting request out of its queues if it can go; in a phase of `hot` no request that waits
+    /// for that record stands before it. Writes cannot go while the shard is `frozen`.
+    pub fn admit(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        id: WaiterId,
+        (hot, phase): (&Blob, bool),
+        frozen: bool,
+    ) -> Option<(Request, Claims)> {
+        let waiter = self.waiters.get(&id)?;
+        if frozen && writes(&waiter.request.body) {
+            return None;
+        }
+        let txn = waiter.txn();
+        let barred = waiter.claims.iter().any(|(key, claim)| {
+            let record = core.state.get(key);
+            let place = (waiter.age, id);
+            // A phase of one record lets no request jump the queues of others.
+            let queue_from = (!phase || key != hot).then_some(place);
+            core.locks.barrier(key, claim, txn, queue_from, record).is_some()
+                || core.locks.overtakes(key, claim, place, record)
+        });
+        if barred {
+            return None;
+        }
+        let waiter = self.waiters.remove(&id)?;
+        let waited_us = now.mono_us.saturating_sub(waiter.since_us);
+        core.stats.waited_us += waited_us;
+        self.contention.waited(hot, waited_us);
+        for (key, _) in &waiter.claims {
+            if core.locks.dequeue(key, id) && key != hot && core.locks.first(key).is_some() {
+                core.locks.mark(key.clone());
+            }
+        }
+        if let Some(entry) = txn.and_then(|txn| self.txns.get_mut(&txn)) {
+            entry.waiters.retain(|waiter| *waiter != id);
+            entry.touched_us = now.mono_us;
+        }
+        Some((waiter.request, waiter.claims))
+    }
+
+    /// Whether a waiting request may go although the first one in its queue cannot, and whether it may
+    /// overtake others of the record then.
+    pub fn may_pass(&self, id: WaiterId) -> Option<bool> {
+        match self.waiters.get(&id)?.request.body {
+            // Reads that take no lock never bar a request, so they need not wait for their turn.
+            Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. } => Some(true),
+            // The requests in front may wait for other records, and need not be waited for.
+            Body::Prepare { .. } | Body::Pipeline(_) => Some(false),
+            // They wait for their turn, or do not stand in these queues.
+            Body::Apply(_)
+            | Body::Lock { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Await { .. }
+            | Body::Waiting { .. }
+            | Body::Holders { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Remember(_)
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::KeysInSlot { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => None,
+        }
+    }
+
+    /// Marks the records of all waiting requests: what held them back is over.
+    pub fn mark_all(&self, core: &mut Core) {
+        let claims = self.waiters.values().flat_map(|waiter| &waiter.claims);
+        claims.for_each(|(key, _)| core.locks.mark(key.clone()));
+    }
+
+    /// Asks younger holders that a waiting request is blocked by to give way.
+    pub fn wound_for(&mut self, core: &mut Core, id: WaiterId) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let (age, own) = (waiter.age, waiter.txn());
+        let mut hints: Vec<TxnId> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (key, claim) in &waiter.claims {
+            let record = core.state.get(key);
+            for (txn, _) in core.locks.holders_against(key, claim, own, record) {
+                hints.push(txn);
+                let decided = |holder: &OpenTxn| holder.decided.is_some();
+                if self.txns.get(&txn).map_or_else(|| core.state.is_unit(txn), decided) {
+                    // It is committed; those that must be carried out before it are not.
+                    hints.extend(core.state.awaited_by(txn, &mut seen));
+                }
+            }
+        }
+        hints.retain(|txn| {
+            let told = self.wounded.get(txn).is_some_and(|by| !txn.is_lease() || *by <= age);
+            (txn.age > age || txn.is_lease()) && Some(*txn) != own && !told
+        });
+        for txn in hints {
+            self.wound(core, txn, age);
+        }
+    }
+
+    /// Asks a transaction to give way to a request of age `by`.
+    pub fn wound(&mut self, core: &mut Core, txn: TxnId, by: Age) {
+        let Some(holder) = self.txns.get(&txn) else { return };
+        let idle_us = core.state.mono_us().saturating_sub(holder.touched_us);
+        let gateway = holder.gateway;
+        self.wounded.insert(txn, by);
+        core.stats.wounds += 1;
+        core.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
+    }
+
+    /// Notifies transactions that hold records for which others have waited long, as long as these wait.
+    pub fn tell_wanted(&mut self, core: &mut Core, now: Now) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let long = |waiter: WaiterId| {
+            let waiter = self.waiters.get(&waiter);
+            waiter.is_some_and(|waiter| now.mono_us >= waiter.since_us + WANTED_AFTER_US)
+        };
+        let Core { locks, outbox, .. } = core;
+        let wanted = |txn: &OpenTxn| txn.keys.iter().any(|key| locks.first(key).is_some_and(long));
+        for (txn, open) in self.txns.iter().filter(|(_, txn)| !txn.prepared && wanted(txn)) {
+            outbox.notice(open.gateway, Token::default(), Notice::Wanted { txn: *txn });
+        }
+    }
+
+    /// Row about the holders of a record: how many requests wait, for how many milliseconds the first, and
+    /// the transactions that hold it.
+    pub fn told_holders(&self, core: &Core, now: Now, key: &Blob) -> Reply {
+        let queue = core.locks.queue(key);
+        let first = queue.first().and_then(|waiter| self.waiters.get(waiter));
+        let waited_us = first.map_or(0, |waiter| now.mono_us.saturating_sub(waiter.since_us));
+        let names = core.locks.holders(key).map(|txn| Reply::bulk(txn.to_string()));
+        Reply::Array(vec![
+            Reply::Int(queue.len() as i64),
+            Reply::Int((waited_us / 1000) as i64),
+            Reply::Array(names.collect()),
+        ])
+    }
+
+    /// Whether a request that was taken waits for locks.
+    pub fn holds_up(&self, gateway: GatewayId, token: Token) -> bool {
+        let is = |request: &Request| request.gateway == gateway && request.token.is_again(token);
+        self.waiters.values().any(|waiter| is(&waiter.request))
+    }
+
+    /// Refuses transactions that have waited long for units of pipelines: what the units wait for, at other
+    /// shards, may wait for these transactions.
+    pub fn refuse_stuck(&mut self, core: &mut Core, now: Now) {
+        let stuck: Vec<WaiterId> = self
+            .waiters
+            .iter()
+            .filter(|(_, w)| w.txn().is_some())
+            .filter(|(_, w)| now.mono_us >= w.since_us + UNITS_STUCK_US && waits_for_units(core, w))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in stuck {
+            core.stats.refused += 1;
+            self.refuse_waiter(core, id, Refusal::Conflict);
+        }
+    }
+
+    /// Refuses a waiting request of a transaction, which stays open.
+    pub(super) fn refuse_waiter(&mut self, core: &mut Core, id: WaiterId, why: Refusal) {
+        let Some(waiter) = self.take_waiter(core, id) else { return };
+        if let Some(entry) = waiter.txn().and_then(|txn| self.txns.get_mut(&txn)) {
+            entry.waiters.retain(|waiting| *waiting != id);
+        }
+        core.answer(waiter.request.gateway, waiter.request.token, Answer::Refused(why));
+    }
+
+    /// Counts for which pair of lock modes a request waits.
+    fn count_conflict(&mut self, core: &Core, request: &Request, claims: &Claims) {
+        let own = txn_of(&request.body);
+        for (key, claim) in claims {
+            let record = core.state.get(key);
+            let held = core.locks.holders_against(key, claim, own, record).next();
+            if let Some((_, held)) = held {
+                let names = (held.mode_name(), claim.mode_name());
+                self.contention.waits(names.0, names.1);
+                return;
+            }
+        }
+    }
+
+    /// Whether a record that units of a pipeline are for is owed to a waiting request.
+    pub fn is_owed(&self, group: &Group) -> bool {
+        let owed = &self.owed;
+        // A request that has gone ahead in the meantime waits no more.
+        let waits = |key| owed.get(key).is_some_and(|waiter| self.waiters.contains_key(waiter));
+        !owed.is_empty() && group.ops().any(|(key, _)| waits(key))
+    }
+
+    /// Notes which records are owed to requests that have waited long for units of pipelines. If no
+    /// `units` hold records, there are none.
+    pub fn note_owed(&mut self, core: &Core, now: Now, units: bool) {
+        self.owed.clear();
+        if !units {
+            return;
+        }
+        for (id, waiter) in &self.waiters {
+            let waited = now.mono_us >= waiter.since_us.saturating_add(UNITS_OWE_US);
+            // Units have their turn already.
+            let unit = matches!(waiter.request.body, Body::Pipeline(_));
+            if waited && !unit && waits_for_units(core, waiter) {
+                let keys = waiter.claims.iter().map(|(key, _)| (key.clone(), *id));
+                self.owed.extend(keys);
+            }
+        }
+    }
+}
+
+/// Whether a waiting request waits for units of pipelines.
+fn waits_for_units(core: &Core, waiter: &LockWaiter) -> bool {
+    waiter.claims.iter().any(|(key, claim)| {
+        let record = core.state.get(key);
+        let mut holders = core.locks.holders_against(key, claim, waiter.txn(), record);
+        holders.any(|(txn, _)| txn == RECOVERY || core.state.is_unit(txn))
+    })
+}

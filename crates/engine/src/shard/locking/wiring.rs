@@ -1,0 +1,298 @@
+//! Requests that need locks, between the lock manager and the other parts of a shard.
+
+use super::claims::{Claims, claims_of};
+use super::locks::Barrier;
+use crate::entry::LogRecord;
+use crate::ids::{GatewayId, Token, TxnId};
+use crate::message::{Answer, Body, Guard, Refusal, Request};
+use crate::now::Now;
+use crate::shard::Shard;
+use crate::shard::locking::commits::Inquiry;
+use crate::shard::state::{ApplyOutcome, Executed};
+use crate::shard::tail::{Recipient, RecipientKind};
+use adt::{Blob, Timestamp};
+
+impl Shard {
+    /// Admits operations whose only participant is this shard.
+    pub(in crate::shard) fn admit_apply(&mut self, now: Now, request: Request) {
+        let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };
+        self.expiry.reap_all(&mut self.core, now, apply.ops.iter().map(|(key, _)| key));
+        let judged_now = apply.guards.iter().any(Guard::is_absence);
+        if self.may_apply(now, &request) && !judged_now {
+            let kind = RecipientKind::of_apply(&request.body);
+            self.put_apply(now, request, kind);
+        } else {
+            self.begin_locking(now, request);
+        }
+    }
+
+    /// Whether operations can go into the log at once, if their guards are judged there.
+    pub(in crate::shard) fn may_apply(&self, now: Now, request: &Request) -> bool {
+        let guarded = match &request.body {
+            Body::Apply(apply) | Body::Await { apply, .. } => !apply.guards.is_empty(),
+            _ => true,
+        };
+        let barred = || {
+            let claims = claims_of(&request.body);
+            self.locking.barrier(&self.core, now, request, &claims).is_some()
+        };
+        !self.core.locks.in_use() || (!guarded && !barred())
+    }
+
+    /// Logs operations, and behind them the operations of other requests that they let go ahead.
+    fn put_apply(&mut self, now: Now, request: Request, kind: RecipientKind) {
+        let (gateway, token) = (request.gateway, request.token);
+        let mut apply = match request.body {
+            Body::Apply(apply) | Body::Await { apply, .. } => apply,
+            Body::Prepare { prepare, .. } => prepare.apply,
+            // They bring no operations for the log.
+            Body::Read { .. }
+            | Body::Snapshot { .. }
+            | Body::Lock { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Version { .. }
+            | Body::Block { .. }
+            | Body::Waiting { .. }
+            | Body::Holders { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Remember(_)
+            | Body::Pipeline(_)
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::KeysInSlot { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => return,
+        };
+        let under_way = self.locking.is_under_way(apply.request.as_ref());
+        if under_way && kind == RecipientKind::Replies {
+            return self.core.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
+        }
+        self.core.renew_guards(&mut apply.guards, true);
+        let awaited = self.awaited(&apply);
+        let keys = self.awaited_keys(&apply);
+        let serving = if keys.is_empty() { None } else { self.will_serve(now, &apply, kind) };
+        self.core.tail.reserve(&apply);
+        self.core.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
+        if kind == RecipientKind::Turn {
+            self.turns.has_place(gateway, token);
+        }
+        self.let_in_behind(now, &awaited);
+        if !keys.is_empty() {
+            self.serve_behind(now, &keys, serving);
+        }
+    }
+
+    /// Grants a request the locks that it needs, refuses it, or puts it into the queues.
+    pub(in crate::shard) fn begin_locking(&mut self, now: Now, request: Request) {
+        self.core.track(now);
+        if !self.locking.open(&mut self.core, now, &request) {
+            return;
+        }
+        let claims = claims_of(&request.body);
+        // A removal is in the log before this request and conflicts with it, so that the request waits for
+        // it in the ordinary way.
+        self.expiry.reap_all(&mut self.core, now, claims.iter().map(|(key, _)| key));
+        if self.waits_for_places(&request.body, &claims) {
+            return self.hold_newcomer(request);
+        }
+        let Some(barrier) = self.locking.barrier(&self.core, now, &request, &claims) else {
+            self.core.stats.granted += 1;
+            return self.grant(now, request, claims);
+        };
+        self.wait_or_refuse(now, request, claims, barrier);
+    }
+
+    fn wait_or_refuse(&mut self, now: Now, request: Request, claims: Claims, barrier: Barrier) {
+        let refused = self.locking.wait_or_refuse(&mut self.core, now, request, claims, barrier);
+        if let Some(Request { gateway, token, .. }) = refused {
+            let target = Recipient { gateway, token, kind: RecipientKind::Turn };
+            self.turn_taken(now, target, Answer::Refused(Refusal::Busy));
+        }
+    }
+
+    /// Carries out a request whose claims are free.
+    fn grant(&mut self, now: Now, request: Request, claims: Claims) {
+        match request.body {
+            Body::Lock { .. } => self.locking.grant_lock(&mut self.core, now, request, claims),
+            Body::Prepare { .. } => {
+                let alone = self.locking.grant_prepare(&mut self.core, now, request, claims);
+                self.pass_probes();
+                if let Some((request, txn)) = alone {
+                    self.put_apply(now, request, RecipientKind::Commit(txn));
+                }
+            }
+            Body::Pipeline(_) => self.grant_group(now, request, claims),
+            Body::Apply(_) | Body::Await { .. } => {
+                let kind = RecipientKind::of_apply(&request.body);
+                self.put_apply(now, request, kind);
+            }
+            Body::Read { .. } => self.reader().read(now, request),
+            Body::Snapshot { .. } => self.reader().read_at_once(now, request),
+            Body::Version { .. } => self.reader().version(now, request),
+            // They claim nothing.
+            Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Waiting { .. }
+            | Body::Holders { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Remember(_)
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::KeysInSlot { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => {}
+        }
+    }
+
+    /// Begins a phase if the oldest request that waits for `key` can go: it goes, and with it all that are
+    /// compatible with those admitted before.
+    pub(in crate::shard) fn begin_phase(&mut self, now: Now, key: &Blob) {
+        let Some(first) = self.core.locks.first(key) else { return };
+        let began = self.admit(now, first, (key, true));
+        self.core.stats.phases += u64::from(began);
+        for id in self.core.locks.queue(key) {
+            let phase = if began { Some(true) } else { self.locking.may_pass(id) };
+            if let Some(phase) = phase {
+                self.admit(now, id, (key, phase));
+            }
+        }
+        if let Some(first) = self.core.locks.first(key) {
+            self.locking.wound_for(&mut self.core, first);
+        }
+    }
+
+    /// Lets a waiting request go, if it can; see [`super::manager::LockManager::admit`].
+    fn admit(&mut self, now: Now, id: u64, place: (&Blob, bool)) -> bool {
+        let frozen = self.is_frozen();
+        let admitted = self.locking.admit(&mut self.core, now, id, place, frozen);
+        let admitted = admitted.map(|(request, claims)| self.grant(now, request, claims));
+        admitted.is_some()
+    }
+
+    /// Passes the fate of transactions on to groups of pipelines that hang on it.
+    pub(in crate::shard) fn pass_probes(&mut self) {
+        while let Some((group, txn)) = self.locking.take_probed() {
+            self.group_probe_answered(group, txn);
+        }
+    }
+
+    /// Answers the requester of operations with their outcome.
+    pub(in crate::shard) fn tell(
+        &mut self,
+        now: Now,
+        target: Recipient,
+        outcome: ApplyOutcome,
+        ts: Timestamp,
+    ) {
+        let answer = self.core.answer_of(target.kind, outcome, ts);
+        match target.kind {
+            RecipientKind::Silent | RecipientKind::Named => return,
+            RecipientKind::Turn => return self.turn_taken(now, target, answer),
+            RecipientKind::Taken => {
+                return self.taken(now, (target.gateway, target.token), &answer);
+            }
+            RecipientKind::Commit(txn) => {
+                self.locking.end(&mut self.core, txn);
+                self.pass_probes();
+            }
+            RecipientKind::Replies
+            | RecipientKind::Vote(_)
+            | RecipientKind::Flushed
+            | RecipientKind::Resolved
+            | RecipientKind::Remembered
+            | RecipientKind::Coordinated
+            | RecipientKind::Voided => {}
+        }
+        self.core.answer(target.gateway, target.token, answer);
+    }
+
+    /// Decides a transaction; `from` is answered when it is carried out.
+    pub(in crate::shard) fn decide(
+        &mut self,
+        now: Now,
+        from: (GatewayId, Token),
+        txn: TxnId,
+        commit: Option<Timestamp>,
+    ) {
+        let decided = self.locking.decide(&mut self.core, from, txn, commit);
+        self.pass_probes();
+        if decided {
+            let executed = self.core.state.decide(txn, commit, &mut self.core.ahead);
+            self.finish(now, executed);
+            self.locking.release_early(&mut self.core, txn);
+            self.carried_out(now);
+        }
+    }
+
+    /// Acts on transactions and units that were carried out.
+    pub(in crate::shard) fn finish(&mut self, now: Now, executed: Vec<Executed>) {
+        for Executed { txn, replies } in executed {
+            self.core.stats.operations += replies.len() as u64;
+            if !self.unit_executed(now, txn, &replies) {
+                self.locking.executed(&mut self.core, now, txn, replies);
+                self.pass_probes();
+            }
+        }
+    }
+
+    /// Acts on changes of records: transactions that had to wait were carried out, or have moved.
+    pub(in crate::shard) fn carried_out(&mut self, now: Now) {
+        self.wake_blocked(now);
+        let units = self.streams.hold_records();
+        self.locking.pass_blame_on(&mut self.core, units);
+    }
+
+    /// Lets requests that wait for changes of records know which have changed.
+    pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
+        for key in self.core.ahead.take_changed() {
+            self.turn_may_come(&key);
+            self.show(now, &key);
+            self.tell_blocked(now, &key);
+        }
+        self.look_at_turns(now);
+    }
+
+    /// Answers an inquiry about a transaction, or delays it.
+    pub(in crate::shard) fn inquire(&mut self, gateway: GatewayId, token: Token, txn: TxnId) {
+        match self.locking.inquire(&self.core, txn) {
+            Inquiry::Known(fate) => self.core.answer(gateway, token, Answer::Fate(fate)),
+            Inquiry::Later => {
+                let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
+                self.delayed.until_newest(&self.core, request);
+            }
+            Inquiry::Void => {
+                if self.locking.knows(txn) {
+                    self.refuse_newcomer(txn, Refusal::LocksLost);
+                }
+                self.locking.void(&mut self.core, (gateway, token), txn);
+                self.pass_probes();
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Reads that take no lock.
+
+use super::delayed::Delayed;
+use super::expiry::Expiry;
+use crate::ids::TxnId;
+use crate::message::{Answer, Body, Request};
+use crate::now::Now;
+use crate::shard::core::Core;
+use crate::shard::locking::claims::claims_of;
+use crate::shard::locking::locks::{Claim, Class};
+use crate::shard::locking::manager::LockManager;
+use crate::shard::state::room::Room;
+use crate::slot::slot;
+use adt::key::KeyOp;
+use adt::record;
+use adt::{Blob, Ctx, Op, Reply, Timestamp};
+
+/// Parts of a shard that reads work with: an expired key is removed first, and a read that cannot be
+/// answered waits for the log or for locks.
+pub(in crate::shard) struct Reader<'s> {
+    pub core: &'s mut Core,
+    pub expiry: &'s mut Expiry,
+    pub delayed: &'s mut Delayed,
+    pub locking: &'s mut LockManager,
+}
+
+impl Reader<'_> {
+    /// Answers one read outside of transactions from the applied state, unless the session must see its
+    /// own writes first or a transaction that may have been answered already is open on the record.
+    pub fn read(self, now: Now, request: Request) {
+        let Self { core, expiry, delayed, locking } = self;
+        let Body::Read { ref key, ref op, fenced } = request.body else { return };
+        if fenced && core.tail.has_unapplied() || expiry.reap_all(core, now, std::iter::once(key)) {
+            return delayed.until_newest(core, request);
+        }
+        if core.bars_passing(key, op) {
+            let claims = claims_of(&request.body);
+            return locking.enqueue(core, now, request, claims);
+        }
+        if let Some(entry) = core.earlier_in_flight(key, op) {
+            return delayed.until_applied(entry, request);
+        }
+        let seed = core.step_random();
+        let ctx = Ctx { now_ms: now.wall_ms(), ts: core.clock, seed };
+        let reply = record::query(core.state.get(key), op, &ctx);
+        core.reply(&request, reply);
+    }
+
+    /// Answers reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
+    pub fn read_at_once(self, now: Now, request: Request) {
+        let Self { core, expiry, delayed, locking } = self;
+        let Body::Snapshot { ref ops, at, fenced } = request.body else { return };
+        if fenced && core.tail.has_unapplied() {
+            return delayed.until_newest(core, request);
+        }
+        core.track(now);
+        if expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
+            return delayed.until_newest(core, request);
+        }
+        if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
+            let claims = claims_of(&request.body);
+            return locking.enqueue(core, now, request, claims);
+        }
+        let clock = core.clock.max(at).max(Timestamp::from_micros(now.wall_us));
+        let mut until = clock;
+        let mut wait_for = None;
+        for (key, claim) in claims_of(&request.body) {
+            let record = core.state.get(&key);
+            let Some(entry) = core.locks.in_flight_against(&key, &claim, record) else {
+                continue;
+            };
+            // An entry that is still being built gets a timestamp above the clock.
+            let Some(batch) = core.tail.proposed(entry) else { continue };
+            if batch.ts <= at {
+                wait_for = wait_for.max(Some(entry));
+            } else {
+                until = until.min(Timestamp(batch.ts.0 - 1));
+            }
+        }
+        core.clock = clock;
+        if let Some(entry) = wait_for {
+            return delayed.until_applied(entry, request);
+        }
+        let ctx = core.ctx(now);
+        let mut since = Timestamp::ZERO;
+        let mut replies = Vec::new();
+        let mut held_us = u64::MAX;
+        let mut room = Room::default();
+        let Body::Snapshot { ref ops, .. } = request.body else { return };
+        for (key, op) in ops {
+            if let Some(recent) = &core.recent {
+                held_us = held_us.min(recent.held_us(key, now.mono_us));
+            }
+            let record = core.state.get(key);
+            since = since.max(record.map_or(core.state.removed(), |r| r.modified));
+            replies.push(room.query(record, op, &ctx));
+        }
+        let answer = Answer::Snapshot { replies, since, until, held_us };
+        core.answer(request.gateway, request.token, answer);
+    }
+
+    /// Answers which version of a record a guard may ask for.
+    pub fn version(self, now: Now, request: Request) {
+        let Self { core, expiry, delayed, locking } = self;
+        let Body::Version { ref key } = request.body else { return };
+        expiry.reap_all(core, now, std::iter::once(key));
+        // Records on their way settle first: the session's own writes are not to count as changes by others.
+        if core.tail.has_unapplied() {
+            return delayed.until_newest(core, request);
+        }
+        if core.bars_passing(key, &Op::Key(KeyOp::Fetch)) {
+            let claims = claims_of(&request.body);
+            return locking.enqueue(core, now, request, claims);
+        }
+        let version = core.state.version(key, &core.ahead);
+        core.answer(request.gateway, request.token, Answer::Version(version));
+    }
+}
+
+impl Core {
+    /// A log entry that is not applied yet, although a later operation is that commutes with it: a
+    /// transaction is carried out as soon as it is decided. A reader that sees the later one must not miss
+    /// the earlier one.
+    fn earlier_in_flight(&self, key: &Blob, op: &Op) -> Option<u64> {
+        let oldest = self.tail.oldest_proposed().filter(|_| self.tail.is_tracking())?;
+        let record = self.state.get(key);
+        let modified = record.map_or(self.state.removed(), |record| record.modified);
+        if oldest.ts > modified {
+            return None;
+        }
+        let claim = Claim::new(op.clone(), Class::Passing);
+        let entry = self.locks.in_flight_against(key, &claim, record)?;
+        let batch = self.tail.proposed(entry)?;
+        (batch.ts <= modified).then_some(entry)
+    }
+
+    /// Whether a read can be answered from the applied state here and now.
+    pub fn may_look(&self, key: &Blob, op: &Op) -> bool {
+        !self.bars_passing(key, op) && self.earlier_in_flight(key, op).is_none()
+    }
+
+    /// Whether a read that takes no lock has to wait for a transaction.
+    #[inline]
+    fn bars_passing(&self, key: &Blob, op: &Op) -> bool {
+        if !self.locks.has_holders() {
+            return false;
+        }
+        let (claim, nothing) = (Claim::new(op.clone(), Class::Passing), None::<TxnId>);
+        self.locks.barrier(key, &claim, nothing, None, self.state.get(key)).is_some()
+    }
+
+    /// Answers a request about the shard as a whole.
+    pub fn look(&mut self, now: Now, request: &Request) {
+        let reply = match &request.body {
+            Body::Count => Reply::Int(self.state.len() as i64),
+            Body::Keys { pattern } => self.state.names(pattern, now.wall_ms()),
+            Body::RandomKey => {
+                let random = self.draw();
+                let len = self.state.len() as u64;
+                let at = if len == 0 { 0 } else { (random % len) as usize };
+                self.state.at(at).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
+            }
+            Body::KeysInSlot { slot: wanted, count } => {
+                let inside = self.state.iter().filter(|(key, _)| slot(key) == *wanted);
+                let keys = inside.take(*count).map(|(key, _)| Reply::Bulk(key.clone()));
+                Reply::Array(keys.collect())
+            }
+            Body::Scan { scan, type_name } => {
+                let mut page = self.state.page(scan, type_name.as_ref(), now.wall_ms());
+                if let Reply::Array(parts) = &mut page {
+                    parts.push(Reply::Int(self.config.id.0.into()));
+                }
+                page
+            }
+            // Other parts of the shard take them.
+            Body::Read { .. }
+            | Body::Apply(_)
+            | Body::Snapshot { .. }
+            | Body::Version { .. }
+            | Body::Waiting { .. }
+            | Body::Holders { .. }
+            | Body::Waits { .. }
+            | Body::Stats
+            | Body::Lock { .. }
+            | Body::Prepare { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Await { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Remember(_)
+            | Body::Pipeline(_)
+            | Body::EndStream { .. }
+            | Body::Transfer { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => return,
+        };
+        self.reply(request, reply);
+    }
+}
+
+/// A request that waited does not have to wait for its session's writes any more.
+pub(in crate::shard) fn unfenced(mut request: Request) -> Request {
+    if let Body::Read { fenced, .. } | Body::Snapshot { fenced, .. } = &mut request.body {
+        *fenced = false;
+    }
+    request
+}

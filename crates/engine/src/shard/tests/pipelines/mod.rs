@@ -1,0 +1,7 @@
+//! Stories about pipelines over several shards.
+
+mod chains;
+mod owed;
+mod streams;
+
+use super::*;
