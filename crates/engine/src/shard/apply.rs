@@ -1,6 +1,6 @@
 //! Committed log records take effect: one path for the leader, its followers and recovery.
 //!
-//! [`State::apply`] alone applies a record, and says what came of it ([`Effect`]). The leader acts
+//! [`State::apply`] alone applies a record, and says what came of it ([`Consequence`]). The leader acts
 //! on that: it answers requests, releases locks, wakes what waits, and counts. Other replicas drop
 //! it. What the leader has done before the record was committed is in the state's own marks and in
 //! [`AheadOfLog`]; a record does no more at the leader than is left to do.
@@ -27,7 +27,7 @@ use adt::{Ctx, Reply, Timestamp};
 use std::sync::Arc;
 
 /// Result of a committed record.
-pub(super) enum Effect<'r> {
+pub(super) enum Consequence<'r> {
     /// None that the leader acts on.
     Nothing,
     /// Operations were carried out, or not.
@@ -65,29 +65,29 @@ impl State {
         ctx: &Ctx,
         ahead: &mut AheadOfLog,
         writers: &mut Writers,
-    ) -> Effect<'r> {
+    ) -> Consequence<'r> {
         match record {
             LogRecord::Apply(apply) => {
                 writers.keep(self, &apply.ops);
-                Effect::Applied(apply, self.carry_out_alone(apply, ctx, ahead))
+                Consequence::Applied(apply, self.carry_out_alone(apply, ctx, ahead))
             }
             LogRecord::Prepare(prepare) => {
                 // It may be carried out at any moment from now on.
                 writers.keep(self, &prepare.apply.ops);
-                Effect::Prepared { open: self.prepare_logged(prepare, ctx.ts, ahead) }
+                Consequence::Prepared { open: self.prepare_logged(prepare, ctx.ts, ahead) }
             }
             LogRecord::Outcome { txn, commit } => {
                 self.outcome_logged(*txn, *commit, ahead);
-                Effect::Nothing
+                Consequence::Nothing
             }
             LogRecord::Void(txn) => {
                 self.void(*txn);
-                Effect::Voided(*txn)
+                Consequence::Voided(*txn)
             }
             LogRecord::Flush => {
                 writers.keep_all(self);
                 self.flush(ctx.ts, ahead);
-                Effect::Flushed
+                Consequence::Flushed
             }
             LogRecord::Coordinate(command) => {
                 writers.keep_nodes(self, command);
@@ -96,50 +96,50 @@ impl State {
                     false => None,
                 };
                 let done = self.carry_out_command(command, ctx);
-                Effect::Coordinated { command, held, done }
+                Consequence::Coordinated { command, held, done }
             }
             LogRecord::Split { child, first, at, last } => {
                 writers.keep_all(self);
                 let state = Box::new(self.give(*first, (*at, *last)));
-                Effect::Split { child: *child, state }
+                Consequence::Split { child: *child, state }
             }
             LogRecord::Propose(group) => {
                 group.units.iter().for_each(|unit| writers.keep(self, &unit.ops));
                 self.prepare_units(group, ctx.ts, ahead);
                 self.keep_group(group, ctx.ts);
-                Effect::Proposed(group)
+                Consequence::Proposed(group)
             }
             LogRecord::Place { stream, units } => {
                 self.place_units(*stream, units, ahead);
-                Effect::Nothing
+                Consequence::Nothing
             }
             LogRecord::Settle { stream, units } => {
                 let executed = self.settle_units(*stream, units, ahead);
                 let asks = self.settle_asks(*stream, units, ctx, ahead, writers);
-                Effect::Settled { stream: *stream, executed, asks }
+                Consequence::Settled { stream: *stream, executed, asks }
             }
             LogRecord::Refuse(stream) => {
                 self.refuse_stream(*stream);
-                Effect::Refused(*stream)
+                Consequence::Refused(*stream)
             }
             LogRecord::Forget(streams) => {
                 streams.iter().for_each(|stream| self.forget_stream(*stream));
-                Effect::Nothing
+                Consequence::Nothing
             }
             LogRecord::Outlive(streams) => {
                 self.outlive_streams(streams);
-                Effect::Nothing
+                Consequence::Nothing
             }
             LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
-                Effect::Chain(self.apply_chain(record, ctx, ahead, writers))
+                Consequence::Chain(self.apply_chain(record, ctx, ahead, writers))
             }
             LogRecord::Answered(told) => {
                 self.requests_mut().answered(&told.request, told.replies.clone());
-                Effect::Remembered
+                Consequence::Remembered
             }
             LogRecord::Resolve(request) => {
                 let took_effect = self.requests_mut().resolve(request.clone(), ctx.ts);
-                Effect::Resolved(request, took_effect)
+                Consequence::Resolved(request, took_effect)
             }
         }
     }
@@ -206,7 +206,7 @@ impl State {
 }
 
 impl Core {
-    fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Effect<'r> {
+    fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Consequence<'r> {
         self.state.apply(record, ctx, &mut self.ahead, &mut self.writers)
     }
 
@@ -229,7 +229,7 @@ impl Shard {
         self.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
         for (ts, record) in entry.timed() {
             let ctx = ctx_at(entry.now_ms, entry.seed, ts);
-            if let Effect::Split { child, state } = self.core.apply(record, &ctx) {
+            if let Consequence::Split { child, state } = self.core.apply(record, &ctx) {
                 self.split(child, *state);
             }
         }
@@ -260,41 +260,43 @@ impl Shard {
     /// Applies a record at the leader that has proposed it, and acts on what came of it.
     fn commit(&mut self, now: Now, record: &LogRecord, target: Recipient, ctx: &Ctx) {
         match self.core.apply(record, ctx) {
-            Effect::Nothing => {}
-            Effect::Applied(apply, outcome) => self.act_on_apply(now, apply, outcome, target, ctx),
-            Effect::Prepared { open } => {
+            Consequence::Nothing => {}
+            Consequence::Applied(apply, outcome) => {
+                self.act_on_apply(now, apply, outcome, target, ctx)
+            }
+            Consequence::Prepared { open } => {
                 let RecipientKind::Vote(txn) = target.kind else { return };
                 if let Some(gateway) = self.locking.gateway_of(txn).filter(|_| open) {
                     let prepared = Answer::Prepared { bound: ctx.ts };
                     self.core.answer(gateway, target.token, prepared);
                 }
             }
-            Effect::Voided(txn) => {
+            Consequence::Voided(txn) => {
                 self.locking.voided(txn);
                 self.core.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
             }
-            Effect::Flushed => {
+            Consequence::Flushed => {
                 self.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
                 self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
-            Effect::Coordinated { command, held, done } => {
+            Consequence::Coordinated { command, held, done } => {
                 self.command_committed(now, command, target, (held, done));
             }
-            Effect::Split { child, state } => self.split(child, *state),
-            Effect::Proposed(group) => self.proposed(group, ctx.ts),
-            Effect::Settled { stream, executed, asks } => {
+            Consequence::Split { child, state } => self.split(child, *state),
+            Consequence::Proposed(group) => self.proposed(group, ctx.ts),
+            Consequence::Settled { stream, executed, asks } => {
                 self.finish(now, executed);
                 if let Some(asks) = asks {
                     self.asks_settled(now, stream, asks);
                 }
                 self.units_settled(stream);
             }
-            Effect::Refused(stream) => self.stream_refused(stream),
-            Effect::Chain(effect) => self.act_on_chain(now, effect),
-            Effect::Remembered => {
+            Consequence::Refused(stream) => self.stream_refused(stream),
+            Consequence::Chain(effect) => self.act_on_chain(now, effect),
+            Consequence::Remembered => {
                 self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
-            Effect::Resolved(request, took_effect) => {
+            Consequence::Resolved(request, took_effect) => {
                 let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
                     Answer::Reply(Reply::Int(took_effect.into()))
                 });

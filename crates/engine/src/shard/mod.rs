@@ -35,7 +35,7 @@ pub use transfer::{cut, snapshot, split};
 use self::core::Core;
 use self::delayed::Delayed;
 use self::expiry::Expiry;
-use self::reads::{Reader, unfenced};
+use self::reads::{Reads, unfenced};
 use crate::entry::{Entry, LogRecord};
 use crate::ids::{GatewayId, ShardId, Token};
 use crate::limits::UNITS_OWE_US;
@@ -289,9 +289,9 @@ impl Shard {
     }
 
     /// The parts that reads work with.
-    fn reader(&mut self) -> Reader<'_> {
+    fn reader(&mut self) -> Reads<'_> {
         let Self { core, expiry, delayed, locking, .. } = self;
-        Reader { core, expiry, delayed, locking }
+        Reads { core, expiry, delayed, locking }
     }
 
     /// Admits all requests that can go after the changes of this call.

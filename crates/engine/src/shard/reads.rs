@@ -17,14 +17,14 @@ use adt::{Blob, Ctx, Op, Reply, Timestamp};
 
 /// Parts of a shard that reads work with: an expired key is removed first, and a read that cannot be
 /// answered waits for the log or for locks.
-pub(in crate::shard) struct Reader<'s> {
+pub(in crate::shard) struct Reads<'s> {
     pub core: &'s mut Core,
     pub expiry: &'s mut Expiry,
     pub delayed: &'s mut Delayed,
     pub locking: &'s mut LockManager,
 }
 
-impl Reader<'_> {
+impl Reads<'_> {
     /// Answers one read outside of transactions from the applied state, unless the session must see its
     /// own writes first or a transaction that may have been answered already is open on the record.
     pub fn read(self, now: Now, request: Request) {

@@ -16,7 +16,7 @@ use adt::{Blob, Timestamp};
 use std::collections::BTreeSet;
 
 /// Answer to an inquiry about a transaction.
-pub(in crate::shard) enum Inquiry {
+pub(in crate::shard) enum FateAnswer {
     /// The fate is known.
     Known(Fate),
     /// The prepare is on its way to the log: the inquiry waits for it.
@@ -214,20 +214,20 @@ impl LockManager {
 
     /// Fate of a transaction, for a gateway that asks for it. If it is not prepared here, it never will be:
     /// [`LockManager::void`] logs that, before it is answered.
-    pub fn inquire(&self, core: &Core, txn: TxnId) -> Inquiry {
+    pub fn inquire(&self, core: &Core, txn: TxnId) -> FateAnswer {
         if let Some(prepared) = core.state.prepared().get(&txn) {
             return match prepared.commit {
-                Some(commit) => Inquiry::Known(Fate::Committed(commit)),
+                Some(commit) => FateAnswer::Known(Fate::Committed(commit)),
                 // Not durable yet.
-                None if core.ahead.is_announced(txn) => Inquiry::Later,
-                None => Inquiry::Known(Fate::Prepared { bound: prepared.bound }),
+                None if core.ahead.is_announced(txn) => FateAnswer::Later,
+                None => FateAnswer::Known(Fate::Prepared { bound: prepared.bound }),
             };
         }
         if let Some(commit) = core.state.outcome(txn) {
-            return Inquiry::Known(Fate::Committed(commit));
+            return FateAnswer::Known(Fate::Committed(commit));
         }
         // In the entry of this turn.
-        if self.is_prepared(txn) { Inquiry::Later } else { Inquiry::Void }
+        if self.is_prepared(txn) { FateAnswer::Later } else { FateAnswer::Void }
     }
 
     /// Refuses whatever a transaction that is not prepared here waits for, and logs that it never will be

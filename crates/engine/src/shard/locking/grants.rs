@@ -38,8 +38,8 @@ impl LockManager {
         core.answer(request.gateway, request.token, Answer::Locked { reply, clock });
     }
 
-    /// Prepares a transaction, or answers why it is not prepared. One that has this shard alone is given back,
-    /// for its operations to be logged.
+    /// Prepares a transaction, or answers why it is not prepared. One that has this shard alone is given
+    /// back, for its operations to be logged.
     pub fn grant_prepare(
         &mut self,
         core: &mut Core,

@@ -7,7 +7,7 @@ use crate::ids::{GatewayId, Token, TxnId};
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
 use crate::shard::Shard;
-use crate::shard::locking::commits::Inquiry;
+use crate::shard::locking::commits::FateAnswer;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Timestamp};
@@ -281,12 +281,12 @@ impl Shard {
     /// Answers an inquiry about a transaction, or delays it.
     pub(in crate::shard) fn inquire(&mut self, gateway: GatewayId, token: Token, txn: TxnId) {
         match self.locking.inquire(&self.core, txn) {
-            Inquiry::Known(fate) => self.core.answer(gateway, token, Answer::Fate(fate)),
-            Inquiry::Later => {
+            FateAnswer::Known(fate) => self.core.answer(gateway, token, Answer::Fate(fate)),
+            FateAnswer::Later => {
                 let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
                 self.delayed.until_newest(&self.core, request);
             }
-            Inquiry::Void => {
+            FateAnswer::Void => {
                 if self.locking.knows(txn) {
                     self.refuse_newcomer(txn, Refusal::LocksLost);
                 }
