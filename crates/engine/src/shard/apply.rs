@@ -230,7 +230,7 @@ impl Shard {
         for (ts, record) in entry.timed() {
             let ctx = ctx_at(entry.now_ms, entry.seed, ts);
             if let Consequence::Split { child, state } = self.core.apply(record, &ctx) {
-                self.split(child, *state);
+                self.splitting.split(child, *state, self.core.clock);
             }
         }
     }
@@ -280,14 +280,16 @@ impl Shard {
                 self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
             Consequence::Coordinated { command, held, done } => {
-                self.command_committed(now, command, target, (held, done));
+                self.service.committed(&mut self.core, now, command, target, (held, done));
             }
-            Consequence::Split { child, state } => self.split(child, *state),
+            Consequence::Split { child, state } => {
+                self.splitting.split(child, *state, self.core.clock);
+            }
             Consequence::Proposed(group) => self.proposed(group, ctx.ts),
             Consequence::Settled { stream, executed, asks } => {
                 self.finish(now, executed);
                 if let Some(asks) = asks {
-                    self.asks_settled(now, stream, asks);
+                    self.service.units_settled(&mut self.core, now, stream, asks);
                 }
                 self.units_settled(stream);
             }

@@ -8,6 +8,7 @@ use crate::message::{Answer, Body, Guard, Notice, Request, Version};
 use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::config::{Rule, ShardConfig};
+use crate::shard::delayed::Delayed;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::outbox::Outbox;
 use crate::shard::state::recent::Recent;
@@ -37,6 +38,10 @@ pub(in crate::shard) struct Core {
     pub writers: Writers,
     /// In a cluster: when keys changed last.
     pub recent: Option<Recent>,
+    /// Requests that wait for the log or for their session.
+    pub delayed: Delayed,
+    /// The shard stands still, for a backup: nothing that changes data goes ahead.
+    pub frozen: bool,
     pub outbox: Outbox,
     pub stats: ShardStats,
 }
@@ -53,6 +58,8 @@ impl Core {
             foreseen: Foreseen::default(),
             writers: Writers::default(),
             recent: config.clustered.then(Recent::default),
+            delayed: Delayed::default(),
+            frozen: false,
             outbox: Outbox::default(),
             stats: ShardStats::default(),
             config,
@@ -75,6 +82,18 @@ impl Core {
     /// Answers that nothing of a request has happened here.
     pub fn turn_away(&mut self, gateway: GatewayId, token: Token, body: Body) {
         self.outbox.turn_away(gateway, token, body);
+    }
+
+    /// Delays a request until everything that is logged now is applied.
+    pub fn delay(&mut self, request: Request) {
+        self.delayed.until_applied(self.tail.newest(), request);
+    }
+
+    /// Sends delayed requests to the next leader: the lead has ended.
+    pub fn give_up_delayed(&mut self) {
+        for request in std::mem::take(&mut self.delayed).into_requests() {
+            self.turn_away(request.gateway, request.token, request.body);
+        }
     }
 
     pub fn move_clock(&mut self, to: Timestamp) {

@@ -2,7 +2,6 @@
 
 use crate::ids::{GatewayId, MachineId, Token};
 use crate::message::Request;
-use crate::shard::core::Core;
 use std::collections::VecDeque;
 
 /// Requests that wait for the log, or for an earlier request of their session.
@@ -18,11 +17,6 @@ impl Delayed {
     /// Delays a request until a log entry is applied.
     pub fn until_applied(&mut self, entry: u64, request: Request) {
         self.after.push_back((entry, request));
-    }
-
-    /// Delays a request until everything that is logged now is applied.
-    pub fn until_newest(&mut self, core: &Core, request: Request) {
-        self.until_applied(core.tail.newest(), request);
     }
 
     /// Delays a request until the one of its session that it names has gone ahead.
@@ -58,11 +52,8 @@ impl Delayed {
         self.behind.retain(|request| request.gateway.machine != machine);
     }
 
-    /// Sends all to the next leader: the lead has ended.
-    pub fn give_up(&mut self, core: &mut Core) {
-        let Self { after, behind } = std::mem::take(self);
-        for request in after.into_iter().map(|(_, request)| request).chain(behind) {
-            core.turn_away(request.gateway, request.token, request.body);
-        }
+    /// All requests, those that wait for the log first.
+    pub fn into_requests(self) -> impl Iterator<Item = Request> {
+        self.after.into_iter().map(|(_, request)| request).chain(self.behind)
     }
 }

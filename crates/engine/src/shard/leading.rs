@@ -5,7 +5,7 @@
 //! and the request may go to the next leader, or whether nobody here can know.
 
 use super::Shard;
-use super::coordination::Leader;
+use super::coordination::ServiceLeader;
 use super::expiry::Expiry;
 use super::streams::is_own;
 use crate::coordination::Ask;
@@ -58,7 +58,7 @@ impl Shard {
         }
         self.begin_turns(now);
         self.inherit_streams(now);
-        self.watch_over_sessions(now);
+        self.service.begin_lead(&mut self.core, now);
         self.settle(now);
     }
 
@@ -66,11 +66,11 @@ impl Shard {
     /// will come from them. Their transactions end, unless they are prepared, and these are settled soon.
     pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
         self.locking.forget(&mut self.core, now, machine);
-        self.delayed.forget(machine);
-        self.count_waiting_sessions();
-        self.forget_frozen(machine);
+        self.core.delayed.forget(machine);
+        self.service.count_waiting(&self.core);
+        self.cuts.forget(machine);
         self.forget_newcomers(machine);
-        self.coordination.forget(machine);
+        self.service.forget(machine);
         let freed = self.blocked.forget(machine);
         self.freed(now, freed);
         self.forget_turns(now, machine);
@@ -96,22 +96,22 @@ impl Shard {
             self.give_up(batch, GivenUp::Before);
         }
         self.locking.give_up_waiters(&mut self.core, is_own);
-        self.delayed.give_up(&mut self.core);
+        self.core.give_up_delayed();
         self.locking.whole.give_up(&mut self.core);
         self.locking.give_up_inquiries(&mut self.core);
         self.turn_all_away();
         self.turn_observers_away();
-        self.give_up_cut();
+        self.cuts.give_up(&mut self.core);
         self.locking.give_up(&mut self.core);
         self.give_up_streams();
         self.core.state.renounce(std::mem::take(&mut self.core.ahead));
-        self.giving = None;
+        self.splitting.give_up();
         self.core.locks = LockTable::new(self.core.config.concurrency);
         self.expiry = Expiry::default();
         self.blocked = Blocked::default();
         self.core.foreseen.clear();
-        self.give_up_ends();
-        self.coordination = Leader::default();
+        self.service.give_up(&mut self.core);
+        self.service = ServiceLeader::default();
     }
 
     fn give_up(&mut self, batch: Batch, how: GivenUp) {

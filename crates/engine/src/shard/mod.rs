@@ -33,20 +33,23 @@ pub use tail::LogTail;
 pub use transfer::{cut, snapshot, split};
 
 use self::core::Core;
-use self::delayed::Delayed;
 use self::expiry::Expiry;
 use self::reads::{Reads, unfenced};
-use crate::entry::{Entry, LogRecord};
+use crate::coordination::survey::{Listed, Survey};
+use crate::entry::{Entry, LogRecord, SnapshotPart};
 use crate::ids::{GatewayId, ShardId, Token};
 use crate::limits::UNITS_OWE_US;
-use crate::map::Range;
+use crate::members::Members;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::stats::ShardStats;
 use adt::Timestamp;
+use coordination::ServiceLeader;
 use locking::manager::LockManager;
 use state::State;
 use tail::{Recipient, RecipientKind};
+use transfer::cut::Cuts;
+use transfer::split::Splitting;
 use waiting::blocked::Blocked;
 use waiting::observers::Observers;
 use waiting::turns::TurnQueues;
@@ -57,18 +60,15 @@ pub struct Shard {
     core: Core,
     /// Transactions and requests that wait for locks.
     locking: LockManager,
-    /// Requests that wait for the log or for their session.
-    delayed: Delayed,
     expiry: Expiry,
     blocked: Blocked,
     turns: TurnQueues,
     observers: Observers,
-    cut: Option<transfer::cut::ShardCut>,
-    /// Slots that are about to be given away, and the result of the last split.
-    giving: Option<Range>,
-    born: Option<transfer::split::Born>,
+    cuts: Cuts,
+    splitting: Splitting,
     streams: streams::LeaderStreams,
-    coordination: coordination::Leader,
+    /// The coordination service's sessions.
+    service: ServiceLeader,
     /// No other machine can lead the shard, which is known while something is done and not for longer.
     lead_is_certain: bool,
 }
@@ -85,16 +85,14 @@ impl Shard {
         Self {
             core: Core::new(config, state, clock),
             locking: LockManager::default(),
-            delayed: Delayed::default(),
             expiry: Expiry::default(),
             blocked: Blocked::default(),
             turns: TurnQueues::default(),
             observers: Observers::default(),
-            cut: None,
-            giving: None,
-            born: None,
+            cuts: Cuts::default(),
+            splitting: Splitting::default(),
             streams: streams::LeaderStreams::default(),
-            coordination: coordination::Leader::default(),
+            service: ServiceLeader::default(),
             lead_is_certain: false,
         }
     }
@@ -126,7 +124,7 @@ impl Shard {
     pub fn is_quiet(&self) -> bool {
         let open =
             self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
-        open && self.cut.is_none()
+        open && !self.cuts.is_open()
             && self.locking.has_no_waiters()
             && self.turns.is_empty()
             && self.streams.is_quiet()
@@ -183,12 +181,12 @@ impl Shard {
         let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
-        let sessions = self.coordination.next_us(self.core.state.coordination());
+        let sessions = self.service.next_us(self.core.state.coordination());
         let waits = self.turns.next_us(now).into_iter().chain(self.observers.next_us(now));
         let sessions = sessions.into_iter().chain(waits);
         let sessions = sessions.chain(self.kept_until_us());
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
-        due.chain(self.cut_timeout()).min()
+        due.chain(self.cuts.next_us()).min()
     }
 
     /// Does what is due by time: expiry, and word to transactions that others have waited for.
@@ -203,13 +201,13 @@ impl Shard {
         }
         self.locking.note_owed(&self.core, now, units);
         self.expire_cut(now);
-        self.end_silent_sessions(now);
-        self.remind_of_ends(now);
-        self.remind_of_joints(now);
+        self.service.end_silent_sessions(&mut self.core, now);
+        self.service.remind_of_ends(&mut self.core, now);
+        self.service.remind_of_joints(&mut self.core, now);
         self.tick_turns(now);
         self.tick_observers(now);
         self.tick_kept(now);
-        self.reap_nodes(now);
+        self.service.reap_nodes(&mut self.core, now);
         let needless = self.blocked.is_empty() && !self.core.locks.in_use();
         if needless {
             self.core.tail.end_tracking(now);
@@ -238,10 +236,11 @@ impl Shard {
             self.end_stream(now, stream, shards);
             return self.settle(now);
         }
-        if (self.core.state.slots.range.is_some() || self.giving.is_some())
-            && self.send_elsewhere(&request)
+        if (self.core.state.slots.range.is_some() || self.splitting.is_giving())
+            && self.splitting.is_elsewhere(&self.core.state, &request.body)
         {
-            return;
+            let moved = Answer::Refused(Refusal::Moved);
+            return self.core.answer(request.gateway, request.token, moved);
         }
         let Some(request) = self.hold_back(now, request) else { return };
         let units = self.streams.hold_records();
@@ -249,23 +248,36 @@ impl Shard {
             return;
         };
         if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
-            return self.delayed.follow(request);
+            return self.core.delayed.follow(request);
         }
         self.carry_out(now, request);
         self.settle(now);
     }
 
+    /// Gives a request back that may be carried out now, whether the shard stands still or not.
+    #[inline]
+    fn hold_back(&mut self, now: Now, request: Request) -> Option<Request> {
+        if !self.core.frozen {
+            return Some(request);
+        }
+        // Behind what waits for the end of a session, whatever else it waits for.
+        let request = self.service.hold_behind(&mut self.core, now, request)?;
+        let request = self.cuts.hold_back(&mut self.core, &self.locking, request);
+        self.resume_released(now);
+        request
+    }
+
     /// Whether a request that was taken has not gone ahead.
     fn is_held_up(&self, gateway: GatewayId, token: Token) -> bool {
-        self.locking.holds_up(gateway, token) || self.delayed.holds_up(gateway, token)
+        self.locking.holds_up(gateway, token) || self.core.delayed.holds_up(gateway, token)
     }
 
     /// Lets requests go on whose session's earlier one has gone ahead. Tells whether one went.
     fn let_followers_go(&mut self, now: Now) -> bool {
         let mut went = false;
-        for request in self.delayed.take_followers() {
+        for request in self.core.delayed.take_followers() {
             if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
-                self.delayed.follow(request);
+                self.core.delayed.follow(request);
             } else {
                 went = true;
                 self.carry_out(now, request);
@@ -276,13 +288,13 @@ impl Shard {
 
     /// Lets requests go on whose log entries are applied.
     fn resume_delayed(&mut self, now: Now) {
-        while let Some(request) = self.delayed.next_applied(self.core.tail.applied()) {
+        while let Some(request) = self.core.delayed.next_applied(self.core.tail.applied()) {
             match request.body {
                 Body::Read { .. } => self.reader().read(now, unfenced(request)),
                 Body::Snapshot { .. } => self.reader().read_at_once(now, unfenced(request)),
                 Body::Version { .. } => self.reader().version(now, request),
                 Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
-                Body::Coordinate(_) => self.coordinate_later(now, request),
+                Body::Coordinate(_) => self.service.resume(&mut self.core, now, request),
                 _ => self.core.look(now, &request),
             }
         }
@@ -290,8 +302,8 @@ impl Shard {
 
     /// The parts that reads work with.
     fn reader(&mut self) -> Reads<'_> {
-        let Self { core, expiry, delayed, locking, .. } = self;
-        Reads { core, expiry, delayed, locking }
+        let Self { core, expiry, locking, .. } = self;
+        Reads { core, expiry, locking }
     }
 
     /// Admits all requests that can go after the changes of this call.
@@ -309,13 +321,17 @@ impl Shard {
             }
         }
         self.look_at_turns(now);
-        self.go_on_with_cut(now);
+        if self.cuts.is_open() {
+            let is_recovering = self.streams.is_recovering();
+            self.cuts.go_on(&mut self.core, &self.locking, is_recovering);
+            self.resume_released(now);
+        }
     }
 
     fn carry_out(&mut self, now: Now, request: Request) {
         match request.body {
             Body::Read { .. } | Body::Snapshot { .. } if self.waits_for_ordered(&request.body) => {
-                self.delayed.until_newest(&self.core, request);
+                self.core.delay(request);
             }
             Body::Read { .. } => self.reader().read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
@@ -362,7 +378,7 @@ impl Shard {
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
                 self.core.log(LogRecord::Answered(told), target);
             }
-            Body::Coordinate(_) => self.coordinate(now, request),
+            Body::Coordinate(_) => self.service.take(&mut self.core, now, request),
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             Body::Version { .. } => self.reader().version(now, request),
             Body::Waiting { ref key } => {
@@ -442,6 +458,37 @@ impl Shard {
     pub fn keep(&mut self, entry: Entry, encoded_bytes: usize) {
         self.core.stats.log_bytes += encoded_bytes as u64;
         self.core.tail.keep(entry.records);
+    }
+
+    /// Sizes of the coordination service.
+    pub fn survey(&self) -> Survey {
+        self.service.survey(&self.core)
+    }
+
+    /// Sessions of the coordination service, and what each has.
+    pub fn list_sessions(&self) -> Listed {
+        self.service.list(&self.core)
+    }
+
+    /// Whether the shard stands still, for a backup.
+    pub fn is_frozen(&self) -> bool {
+        self.core.frozen
+    }
+
+    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when the group
+    /// had these members (none: those that founded it). One that was begun before is given up.
+    pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
+        self.core.begin_snapshot(index, term, members);
+    }
+
+    /// The next parts of the snapshot, at most `count`; see [`Core::snapshot_parts`].
+    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
+        self.core.snapshot_parts(count)
+    }
+
+    /// Whether a snapshot is in the making.
+    pub fn is_taking_snapshot(&self) -> bool {
+        self.core.writers.snapshot.is_some()
     }
 
     /// Counters of the shard, and its sizes now.

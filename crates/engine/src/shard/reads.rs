@@ -1,6 +1,5 @@
 //! Reads that take no lock.
 
-use super::delayed::Delayed;
 use super::expiry::Expiry;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
@@ -20,7 +19,6 @@ use adt::{Blob, Ctx, Op, Reply, Timestamp};
 pub(in crate::shard) struct Reads<'s> {
     pub core: &'s mut Core,
     pub expiry: &'s mut Expiry,
-    pub delayed: &'s mut Delayed,
     pub locking: &'s mut LockManager,
 }
 
@@ -28,17 +26,17 @@ impl Reads<'_> {
     /// Answers one read outside of transactions from the applied state, unless the session must see its
     /// own writes first or a transaction that may have been answered already is open on the record.
     pub fn read(self, now: Now, request: Request) {
-        let Self { core, expiry, delayed, locking } = self;
+        let Self { core, expiry, locking } = self;
         let Body::Read { ref key, ref op, fenced } = request.body else { return };
         if fenced && core.tail.has_unapplied() || expiry.reap_all(core, now, std::iter::once(key)) {
-            return delayed.until_newest(core, request);
+            return core.delay(request);
         }
         if core.bars_passing(key, op) {
             let claims = claims_of(&request.body);
             return locking.enqueue(core, now, request, claims);
         }
         if let Some(entry) = core.earlier_in_flight(key, op) {
-            return delayed.until_applied(entry, request);
+            return core.delayed.until_applied(entry, request);
         }
         let seed = core.step_random();
         let ctx = Ctx { now_ms: now.wall_ms(), ts: core.clock, seed };
@@ -48,14 +46,14 @@ impl Reads<'_> {
 
     /// Answers reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
     pub fn read_at_once(self, now: Now, request: Request) {
-        let Self { core, expiry, delayed, locking } = self;
+        let Self { core, expiry, locking } = self;
         let Body::Snapshot { ref ops, at, fenced } = request.body else { return };
         if fenced && core.tail.has_unapplied() {
-            return delayed.until_newest(core, request);
+            return core.delay(request);
         }
         core.track(now);
         if expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
-            return delayed.until_newest(core, request);
+            return core.delay(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
             let claims = claims_of(&request.body);
@@ -79,7 +77,7 @@ impl Reads<'_> {
         }
         core.clock = clock;
         if let Some(entry) = wait_for {
-            return delayed.until_applied(entry, request);
+            return core.delayed.until_applied(entry, request);
         }
         let ctx = core.ctx(now);
         let mut since = Timestamp::ZERO;
@@ -101,12 +99,12 @@ impl Reads<'_> {
 
     /// Answers which version of a record a guard may ask for.
     pub fn version(self, now: Now, request: Request) {
-        let Self { core, expiry, delayed, locking } = self;
+        let Self { core, expiry, locking } = self;
         let Body::Version { ref key } = request.body else { return };
         expiry.reap_all(core, now, std::iter::once(key));
         // Records on their way settle first: the session's own writes are not to count as changes by others.
         if core.tail.has_unapplied() {
-            return delayed.until_newest(core, request);
+            return core.delay(request);
         }
         if core.bars_passing(key, &Op::Key(KeyOp::Fetch)) {
             let claims = claims_of(&request.body);

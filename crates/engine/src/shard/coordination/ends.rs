@@ -6,7 +6,7 @@
 //! then the others delete its nodes and go on. A gateway carries the word between them; if that is lost,
 //! the leader of shard 0 asks another one. Everything may be said twice.
 
-use super::super::{Recipient, RecipientKind, Shard};
+use super::ServiceLeader;
 use super::count_down;
 use super::joints::Joints;
 use super::units::HeldBranches;
@@ -17,6 +17,8 @@ use crate::ids::{MachineId, Token};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
+use crate::shard::core::Core;
+use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -110,11 +112,16 @@ fn session_of(request: &Request) -> Option<SessionId> {
     }
 }
 
-impl Shard {
+impl ServiceLeader {
     /// Gives a request back unless it has to wait until it is known that a session has ended, for units that
     /// were sent ahead, for a `multi`, or for what its own session has asked before and what waits for that.
-    pub(super) fn hold_for_ends(&mut self, now: Now, request: Request) -> Option<Request> {
-        let ends = &self.coordination.ends;
+    pub(super) fn hold_for_ends(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        request: Request,
+    ) -> Option<Request> {
+        let ends = &self.ends;
         let holds_none = ends.units.is_empty() && ends.joints.held.is_empty();
         if ends.hidden.of.is_empty() && ends.held.is_empty() && holds_none {
             return Some(request);
@@ -122,109 +129,120 @@ impl Shard {
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
         // What a joint `multi` holds at other shards may be what an end waits for: it is refused in its turn.
         if !ask.prepares() && ends.hides_some(std::iter::once(&**ask)) {
-            self.keep_for_ends(now, request);
+            self.keep_for_ends(core, now, request);
             return None;
         }
-        if self.is_behind_units(ask) {
-            self.await_units(now, request);
+        if self.is_behind_units(core, ask) {
+            self.await_units(core, now, request);
             return None;
         }
-        self.hold_behind(now, request)
+        self.hold_behind(core, now, request)
     }
 
     /// The same for a request that waits for its own session alone. That a client is there, comes back or
     /// leaves does not wait for anything.
-    pub(in super::super) fn hold_behind(&mut self, now: Now, request: Request) -> Option<Request> {
+    pub(in super::super) fn hold_behind(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        request: Request,
+    ) -> Option<Request> {
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
         let waits = matches!(&**ask, Ask::Write(_) | Ask::Of(..));
         let session =
             ask.session().filter(|_| waits && !matches!(**ask, Ask::Of(_, OfSession::Ping)));
-        if session.is_none_or(|session| !self.coordination.ends.holding.contains(&session)) {
+        if session.is_none_or(|session| !self.ends.holding.contains(&session)) {
             return Some(request);
         }
-        self.keep_for_ends(now, request);
+        self.keep_for_ends(core, now, request);
         None
     }
 
     /// A request waits for units that were sent ahead.
-    pub(super) fn await_units(&mut self, now: Now, request: Request) {
-        self.coordination.ends.units.await_them(now);
-        self.keep_for_ends(now, request);
+    pub(super) fn await_units(&mut self, core: &mut Core, now: Now, request: Request) {
+        self.ends.units.await_them(now);
+        self.keep_for_ends(core, now, request);
     }
 
-    fn keep_for_ends(&mut self, now: Now, request: Request) {
-        let ends = &mut self.coordination.ends;
+    fn keep_for_ends(&mut self, core: &mut Core, now: Now, request: Request) {
+        let ends = &mut self.ends;
         if ends.held.len() >= FROZEN_REQUESTS_MAX {
             // Its client cannot go on as if this had been asked.
-            return self.core.answer(request.gateway, request.token, Answer::Unknown);
+            return core.answer(request.gateway, request.token, Answer::Unknown);
         }
         if let Some(session) = session_of(&request) {
             ends.holding.insert(session);
-            self.coordination.liveness.hear(session, now.mono_us);
+            self.liveness.hear(session, now.mono_us);
         }
-        self.coordination.ends.held.push_back(request);
+        self.ends.held.push_back(request);
     }
 
     /// The session comes to another connection, or leaves the one that it had: what it has asked there and
     /// waits is not done.
-    pub(super) fn drop_held(&mut self, session: SessionId) {
-        if !self.coordination.ends.holding.remove(&session) {
+    pub(super) fn drop_held(&mut self, core: &mut Core, session: SessionId) {
+        if !self.ends.holding.remove(&session) {
             return;
         }
-        let held = std::mem::take(&mut self.coordination.ends.held);
+        let held = std::mem::take(&mut self.ends.held);
         for request in held {
             if session_of(&request) == Some(session) {
                 let moved = Err(Code::SessionMoved);
-                self.answer_asked(request.gateway, request.token, Some(session), moved);
+                self.answer_asked(core, request.gateway, request.token, Some(session), moved);
             } else {
-                self.coordination.ends.held.push_back(request);
+                self.ends.held.push_back(request);
             }
         }
     }
 
     /// A session has begun to end here: its nodes are hidden until it is known that it has.
-    fn hide_nodes(&mut self, session: SessionId) {
-        if let Some(ending) = self.core.state.coordination().ending().get(&session) {
+    fn hide_nodes(&mut self, core: &mut Core, session: SessionId) {
+        if let Some(ending) = core.state.coordination().ending().get(&session) {
             let nodes = ending.session.ephemerals.iter().cloned();
-            self.coordination.ends.hidden.hide(session, nodes);
+            self.ends.hidden.hide(session, nodes);
         }
     }
 
     /// A change is carried out that may be a step of an end. Tells whether its answer comes later.
-    pub(super) fn ends_go_on(&mut self, now: Now, command: &Command, target: Recipient) -> bool {
+    pub(super) fn ends_go_on(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        command: &Command,
+        target: Recipient,
+    ) -> bool {
         let session = command.session;
         match &command.write {
-            Write::Close if self.core.state.coordination().ending().contains_key(&session) => {
+            Write::Close if core.state.coordination().ending().contains_key(&session) => {
                 if target.kind == RecipientKind::Coordinated {
-                    let told = self.coordination.told(session);
-                    self.coordination.ends.askers.insert(session, (target, told));
+                    let told = self.told(session);
+                    self.ends.askers.insert(session, (target, told));
                 }
-                self.hide_nodes(session);
-                self.remind_of(session);
-                let again_us = &mut self.coordination.ends.again_us;
+                self.hide_nodes(core, session);
+                self.remind_of(core, session);
+                let again_us = &mut self.ends.again_us;
                 // What is past is from when nothing ended.
                 let due_us = again_us.filter(|at_us| *at_us > now.mono_us);
                 *again_us = due_us.or(Some(now.mono_us + ENDS_AGAIN_US));
                 true
             }
             Write::Spread(Step::Depart { .. }) => {
-                self.hide_nodes(session);
+                self.hide_nodes(core, session);
                 false
             }
             Write::Spread(Step::Finish) => {
-                let asker = self.coordination.ends.askers.remove(&session);
+                let asker = self.ends.askers.remove(&session);
                 if let Some((Recipient { gateway, token, .. }, told)) = asker {
-                    let (reply, zxid) = (Ok(Reply::Done), self.core.state.coordination().last());
+                    let (reply, zxid) = (Ok(Reply::Done), core.state.coordination().last());
                     let answered = Box::new(Answered { reply, zxid, told });
-                    self.core.answer(gateway, token, Answer::Coordinated(answered));
+                    core.answer(gateway, token, Answer::Coordinated(answered));
                 }
-                self.coordination.ends.hidden.show(session);
-                self.go_on_after_ends(now);
+                self.ends.hidden.show(session);
+                self.go_on(core, now);
                 false
             }
             Write::Spread(Step::Gone) => {
-                self.coordination.ends.hidden.show(session);
-                self.go_on_after_ends(now);
+                self.ends.hidden.show(session);
+                self.go_on(core, now);
                 false
             }
             _ => false,
@@ -233,54 +251,54 @@ impl Shard {
 
     /// What has waited for the end of a session goes on, and waits again if it must. While the shard stands
     /// still it all waits for that.
-    pub(in super::super) fn go_on_after_ends(&mut self, now: Now) {
-        if self.is_frozen() {
+    pub(in super::super) fn go_on(&mut self, core: &mut Core, now: Now) {
+        if core.frozen {
             return;
         }
-        let ends = &mut self.coordination.ends;
+        let ends = &mut self.ends;
         ends.holding.clear();
         let awaited = ends.units.take_awaited();
         for request in std::mem::take(&mut ends.held) {
-            self.coordinate(now, request);
+            self.take(core, now, request);
         }
-        self.coordination.ends.units.awaited_since(awaited);
+        self.ends.units.awaited_since(awaited);
     }
 
     /// A gateway is to carry the word of this end.
-    fn remind_of(&mut self, session: SessionId) {
-        let Some(ending) = self.core.state.coordination().ending().get(&session) else { return };
+    fn remind_of(&mut self, core: &mut Core, session: SessionId) {
+        let Some(ending) = core.state.coordination().ending().get(&session) else { return };
         let (ended, finished) = (ending.ended, ending.finished);
         let shards = ending.session.joined.iter().copied().collect();
         let notice = Notice::Ending { session, ended, finished, shards };
-        self.core.notice(self.core.config.beside, Token::default(), notice);
+        core.notice(core.config.beside, Token::default(), notice);
     }
 
     /// Ends that are not complete are said again now and then: whoever carried the word may be lost.
-    pub(in super::super) fn remind_of_ends(&mut self, now: Now) {
-        let due = self.coordination.ends.again_us.is_some_and(|at_us| at_us <= now.mono_us);
-        if self.core.config.id != HOME || !due {
+    pub(in super::super) fn remind_of_ends(&mut self, core: &mut Core, now: Now) {
+        let due = self.ends.again_us.is_some_and(|at_us| at_us <= now.mono_us);
+        if core.config.id != HOME || !due {
             return;
         }
-        let ending: Vec<_> = self.core.state.coordination().ending().keys().copied().collect();
-        self.coordination.ends.again_us = Some(now.mono_us + ENDS_AGAIN_US);
-        ending.into_iter().for_each(|session| self.remind_of(session));
+        let ending: Vec<_> = core.state.coordination().ending().keys().copied().collect();
+        self.ends.again_us = Some(now.mono_us + ENDS_AGAIN_US);
+        ending.into_iter().for_each(|session| self.remind_of(core, session));
     }
 
     /// A lead begins: what the one before it has begun to end goes on.
-    pub(super) fn watch_over_ends(&mut self, now: Now) {
-        self.coordination.ends.again_us = (self.core.config.id == HOME).then_some(now.mono_us);
-        let ending: Vec<_> = self.core.state.coordination().ending().keys().copied().collect();
-        ending.into_iter().for_each(|session| self.hide_nodes(session));
+    pub(super) fn watch_over_ends(&mut self, core: &mut Core, now: Now) {
+        self.ends.again_us = (core.config.id == HOME).then_some(now.mono_us);
+        let ending: Vec<_> = core.state.coordination().ending().keys().copied().collect();
+        ending.into_iter().for_each(|session| self.hide_nodes(core, session));
     }
 
     /// The lead has ended. Whoever waits is told.
-    pub(in super::super) fn give_up_ends(&mut self) {
-        let ends = std::mem::take(&mut self.coordination.ends);
+    pub(in super::super) fn give_up(&mut self, core: &mut Core) {
+        let ends = std::mem::take(&mut self.ends);
         for (_, (asker, _)) in ends.askers {
-            self.core.answer(asker.gateway, asker.token, Answer::Unknown);
+            core.answer(asker.gateway, asker.token, Answer::Unknown);
         }
         for request in ends.held {
-            self.core.turn_away(request.gateway, request.token, request.body);
+            core.turn_away(request.gateway, request.token, request.body);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! that ends, for which others may have to wait, is not prepared. If a decision does not come, another
 //! gateway is asked to find out what it is.
 
-use super::super::{Recipient, Shard};
+use super::ServiceLeader;
 use super::units::HeldBranches;
 use crate::coordination::branch::Touched;
 use crate::coordination::service::{Command, Coordination, JointId, Session};
@@ -17,6 +17,8 @@ use crate::ids::Token;
 use crate::limits::ENDS_AGAIN_US;
 use crate::message::{Answer, Notice};
 use crate::now::Now;
+use crate::shard::core::Core;
+use crate::shard::tail::Recipient;
 use std::collections::BTreeMap;
 
 /// Those that are prepared here, or on their way to be.
@@ -44,11 +46,11 @@ pub(in super::super) fn prepared_by(
     kept.and_then(Session::prepared).map(|(id, prepared)| (id, prepared.touches()))
 }
 
-impl Shard {
+impl ServiceLeader {
     /// A change is on its way to the log.
     pub(super) fn joint_comes(&mut self, command: &Command) {
         if matches!(command.write, Write::Spread(Step::Prepare { .. })) {
-            let held = &mut self.coordination.ends.joints.held;
+            let held = &mut self.ends.joints.held;
             held.come(command.session, &command.write.touches());
         }
     }
@@ -56,14 +58,15 @@ impl Shard {
     /// A change is carried out that may be about a `multi`; `before` is what its session held until then.
     pub(super) fn joints_go_on(
         &mut self,
+        core: &mut Core,
         now: Now,
         command: &Command,
         before: Option<(JointId, Touched)>,
     ) {
         let Write::Spread(step) = &command.write else { return };
         let session = command.session;
-        let after = prepared_by(self.core.state.coordination(), session);
-        let joints = &mut self.coordination.ends.joints;
+        let after = prepared_by(core.state.coordination(), session);
+        let joints = &mut self.ends.joints;
         let over = match (step, &after) {
             (Step::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {
                 if !joints.held.has_of(session) {
@@ -82,7 +85,7 @@ impl Shard {
         }
         if let Some(held) = over.filter(|_| joints.held.has_of(session)) {
             joints.held.go(session, &held);
-            self.go_on_after_ends(now);
+            self.go_on(core, now);
         }
     }
 
@@ -90,42 +93,39 @@ impl Shard {
     /// it, and has told it nothing then of what it watches.
     pub(super) fn answer_joint(
         &mut self,
+        core: &mut Core,
         Recipient { gateway, token, .. }: Recipient,
         session: SessionId,
         reply: Result<Reply, Code>,
     ) {
-        let home = self.coordination.homes.get(&session);
+        let home = self.homes.get(&session);
         let told = home.filter(|home| home.gateway == gateway).map_or(u64::MAX, |home| home.told);
-        let zxid = self.core.state.coordination().last();
-        self.core.answer(
-            gateway,
-            token,
-            Answer::Coordinated(Box::new(Answered { reply, zxid, told })),
-        );
+        let zxid = core.state.coordination().last();
+        core.answer(gateway, token, Answer::Coordinated(Box::new(Answered { reply, zxid, told })));
     }
 
     /// A lead begins: what is prepared is held, and somebody is to find out what becomes of it.
-    pub(super) fn watch_over_joints(&mut self, now: Now) {
-        for (session, prepared) in self.core.state.coordination().prepared() {
-            let joints = &mut self.coordination.ends.joints;
+    pub(super) fn watch_over_joints(&mut self, core: &mut Core, now: Now) {
+        for (session, prepared) in core.state.coordination().prepared() {
+            let joints = &mut self.ends.joints;
             joints.held.come(session, &prepared.touches());
             joints.again_us.insert(session, now.mono_us);
         }
     }
 
     /// A gateway is to find out what becomes of those that have waited for long.
-    pub(in super::super) fn remind_of_joints(&mut self, now: Now) {
-        let again_us = &mut self.coordination.ends.joints.again_us;
+    pub(in super::super) fn remind_of_joints(&mut self, core: &mut Core, now: Now) {
+        let again_us = &mut self.ends.joints.again_us;
         let mut due = Vec::new();
         for (session, at_us) in again_us.iter_mut().filter(|(_, at_us)| **at_us <= now.mono_us) {
             *at_us = now.mono_us + ENDS_AGAIN_US;
             due.push(*session);
         }
         for session in due {
-            let kept = self.core.state.coordination().kept(session);
+            let kept = core.state.coordination().kept(session);
             let Some((id, prepared)) = kept.and_then(Session::prepared) else { continue };
             let notice = Notice::Undecided { session, id, shards: prepared.shards.clone() };
-            self.core.notice(self.core.config.beside, Token::default(), notice);
+            core.notice(core.config.beside, Token::default(), notice);
         }
     }
 }

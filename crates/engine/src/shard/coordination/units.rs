@@ -6,8 +6,7 @@
 //! sessions wait that are about the same branches; and whatever brings a session to another connection, or
 //! ends it, waits for its units, so that nothing of an earlier connection takes effect behind it.
 
-use super::super::{Rule, Shard};
-use super::{count_down, left_by};
+use super::{ServiceLeader, count_down, is_of_another_shard, left_by};
 use crate::coordination::branch::{Branch, Touched};
 use crate::coordination::service::{Coordination, Done};
 use crate::coordination::spread::Step;
@@ -18,6 +17,8 @@ use crate::ids::{GatewayId, StreamId};
 use crate::limits::UNITS_OWE_US;
 use crate::now::Now;
 use crate::pipeline::Group;
+use crate::shard::config::Rule;
+use crate::shard::core::Core;
 use std::collections::BTreeMap;
 
 /// What is held, and by whom: by units that are here and not settled, or by what is prepared
@@ -152,13 +153,13 @@ pub(in super::super) fn see(service: &Coordination, session: SessionId, of: &OfS
     seen
 }
 
-impl Shard {
+impl ServiceLeader {
     /// Whether a group that asks something of the tree can be let in at all: all of it is for one session,
     /// can be units, and belongs here.
-    pub(in super::super) fn are_sound(&self, group: &Group) -> bool {
+    pub(in super::super) fn are_sound(&self, core: &Core, group: &Group) -> bool {
         let session = group.session();
         let is_sound = |ask: &Ask| {
-            ask.session() == session && ask.may_be_unit() && !self.is_of_another_shard(ask)
+            ask.session() == session && ask.may_be_unit() && !is_of_another_shard(core, ask)
         };
         let asks = group.units.iter().map(|unit| unit.ask.as_deref());
         !group.chained && asks.into_iter().all(|ask| ask.is_some_and(is_sound))
@@ -166,18 +167,19 @@ impl Shard {
 
     /// Whether such a group must not be let in now. Its client is served without being sent ahead then, and
     /// told why if it cannot be.
-    pub(in super::super) fn bars_asks(
+    pub(in super::super) fn bars_units(
         &mut self,
+        core: &mut Core,
         now: Now,
         gateway: GatewayId,
         group: &Group,
     ) -> bool {
         let Some(session) = group.session() else { return false };
-        if self.misses(gateway, session).is_some() {
+        if self.misses(core, gateway, session).is_some() {
             return true;
         }
-        self.coordination.liveness.hear(session, now.mono_us);
-        let ends = &self.coordination.ends;
+        self.liveness.hear(session, now.mono_us);
+        let ends = &self.ends;
         // To let it wait would hold others of its stream up, and with them what it waits for.
         let held = &ends.joints.held;
         let bars = !held.is_empty() && group.asks().any(|ask| held.bar(&ask.touches()));
@@ -186,70 +188,69 @@ impl Shard {
     }
 
     /// A group stands in the order, and is on its way to the log.
-    pub(in super::super) fn asks_came(&mut self, group: &Group) {
-        group.asks().for_each(|ask| self.coordination.ends.units.come_of(ask));
+    pub(in super::super) fn units_came(&mut self, group: &Group) {
+        group.asks().for_each(|ask| self.ends.units.come_of(ask));
     }
 
     /// A lead begins: what was let in before waits for its order.
-    pub(super) fn watch_over_units(&mut self) {
-        let asks = self.core.state.asks().values();
-        asks.for_each(|ask| self.coordination.ends.units.come_of(ask));
+    pub(super) fn watch_over_units(&mut self, core: &mut Core) {
+        let asks = core.state.asks().values();
+        asks.for_each(|ask| self.ends.units.come_of(ask));
     }
 
     /// The fate of units is committed, and this came of what they ask.
-    pub(in super::super) fn asks_settled(
+    pub(in super::super) fn units_settled(
         &mut self,
+        core: &mut Core,
         now: Now,
         stream: StreamId,
         asks: Vec<AskSettled>,
     ) {
         for AskSettled { seq, ask, came, zxid } in asks {
             let session = ask.session().unwrap_or_default();
-            self.coordination.ends.units.go(session, &ask.touches());
+            self.ends.units.go(session, &ask.touches());
             let reply = match (*ask, came) {
                 (_, AskCame::Done(Done { reply, events })) => {
-                    self.tell_watchers(&events, zxid);
+                    self.tell_watchers(core, &events, zxid);
                     reply
                 }
-                (Ask::Of(_, of), AskCame::Seen(seen))
-                    if self.coordination.homes.contains_key(&session) =>
-                {
-                    self.of_session(session, of, seen)
+                (Ask::Of(_, of), AskCame::Seen(seen)) if self.homes.contains_key(&session) => {
+                    self.of_session(core, session, of, seen)
                 }
                 // It has no effect, or its client is not there any more.
                 (_, AskCame::Seen(_) | AskCame::ToNothing) => continue,
             };
-            let answered =
-                Box::new(Answered { reply, zxid, told: self.coordination.told(session) });
-            self.tell_session(session, Told::Carried { stream, seq, answered });
+            let answered = Box::new(Answered { reply, zxid, told: self.told(session) });
+            self.tell_session(core, session, Told::Carried { stream, seq, answered });
         }
-        self.go_on_after_ends(now);
+        self.go_on(core, now);
     }
 
     /// Whether a request waits for units or for a `multi`: those of other sessions that are about the same,
     /// or its own session's, if it ends that or brings it elsewhere.
-    pub(super) fn is_behind_units(&self, ask: &Ask) -> bool {
-        let ends = &self.coordination.ends;
+    pub(super) fn is_behind_units(&self, core: &Core, ask: &Ask) -> bool {
+        let ends = &self.ends;
         let (units, joints) = (Rule::BranchesAreHeld, Rule::PreparedIsHeld);
         let held = [(&ends.units, units), (&ends.joints.held, joints)];
-        held.into_iter().any(|(held, rule)| !self.core.breaks(rule) && self.is_behind(held, ask))
+        held.into_iter().any(|(held, rule)| !core.breaks(rule) && is_behind(core, held, ask))
     }
+}
 
-    fn is_behind(&self, units: &HeldBranches, ask: &Ask) -> bool {
-        if units.is_empty() {
-            return false;
-        }
-        match ask {
-            Ask::Resume { session, .. } => units.has_of(*session),
-            Ask::Write(command) => match &command.write {
-                Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
-                Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
-                    units.has_of(command.session)
-                        || units.bar(&left_by(self.core.state.coordination(), command.session))
-                }
-                _ => units.bar(&ask.touches()),
-            },
-            ask => units.bar(&ask.touches()),
-        }
+/// Whether a request waits for held branches.
+fn is_behind(core: &Core, units: &HeldBranches, ask: &Ask) -> bool {
+    if units.is_empty() {
+        return false;
+    }
+    match ask {
+        Ask::Resume { session, .. } => units.has_of(*session),
+        Ask::Write(command) => match &command.write {
+            Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
+            Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
+                units.has_of(command.session)
+                    || units.bar(&left_by(core.state.coordination(), command.session))
+            }
+            _ => units.bar(&ask.touches()),
+        },
+        ask => units.bar(&ask.touches()),
     }
 }

@@ -86,17 +86,16 @@ impl LockManager {
     }
 
     /// Takes a waiting request out of its queues if it can go; in a phase of `hot` no request that waits
-    /// for that record stands before it. Writes cannot go while the shard is `frozen`.
+    /// for that record stands before it. Writes cannot go while the shard stands still.
     pub fn admit(
         &mut self,
         core: &mut Core,
         now: Now,
         id: WaiterId,
         (hot, phase): (&Blob, bool),
-        frozen: bool,
     ) -> Option<(Request, Claims)> {
         let waiter = self.waiters.get(&id)?;
-        if frozen && writes(&waiter.request.body) {
+        if core.frozen && writes(&waiter.request.body) {
             return None;
         }
         let txn = waiter.txn();

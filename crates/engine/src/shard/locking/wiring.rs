@@ -189,8 +189,7 @@ impl Shard {
 
     /// Lets a waiting request go, if it can; see [`super::manager::LockManager::admit`].
     fn admit(&mut self, now: Now, id: u64, place: (&Blob, bool)) -> bool {
-        let frozen = self.is_frozen();
-        let admitted = self.locking.admit(&mut self.core, now, id, place, frozen);
+        let admitted = self.locking.admit(&mut self.core, now, id, place);
         let admitted = admitted.map(|(request, claims)| self.grant(now, request, claims));
         admitted.is_some()
     }
@@ -284,7 +283,7 @@ impl Shard {
             FateAnswer::Known(fate) => self.core.answer(gateway, token, Answer::Fate(fate)),
             FateAnswer::Later => {
                 let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
-                self.delayed.until_newest(&self.core, request);
+                self.core.delay(request);
             }
             FateAnswer::Void => {
                 if self.locking.knows(txn) {

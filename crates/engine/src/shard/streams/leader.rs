@@ -114,11 +114,12 @@ impl Shard {
         }
         let kept = self.streams.refusing.contains_key(&stream)
             || self.core.state.streams().get(&stream).is_some_and(|kept| kept.refused);
-        let elsewhere = self.is_elsewhere(&request.body);
+        let elsewhere = self.splitting.is_elsewhere(&self.core.state, &request.body);
         let group = Arc::clone(group);
-        let unsound = group.has_asks() && (self.giving.is_some() || !self.are_sound(&group));
+        let unsound = group.has_asks()
+            && (self.splitting.is_giving() || !self.service.are_sound(&self.core, &group));
         let yields = unsound || self.locking.is_owed(&group);
-        if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.core.config.id) {
+        if kept || elsewhere || yields || self.core.frozen || !group.is_sound(self.core.config.id) {
             return self.refuse_group(asker, &group);
         }
         if !self.take_chain(now, asker, &group) {
@@ -151,7 +152,8 @@ impl Shard {
         if self.place_chain(now, &group) {
             return;
         }
-        if group.has_asks() && self.bars_asks(now, request.gateway, &group) {
+        if group.has_asks() && self.service.bars_units(&mut self.core, now, request.gateway, &group)
+        {
             return self.refuse_group((request.gateway, request.token), &group);
         }
         let (id, first) = (group.stream, group.first());
@@ -205,7 +207,7 @@ impl Shard {
         let Some(live) = live.filter(|live| live.probes.is_empty() && !live.logged) else { return };
         live.logged = true;
         let group = Arc::clone(&live.group);
-        self.asks_came(&group);
+        self.service.units_came(&group);
         self.core.log(LogRecord::Propose(group), Recipient::none());
     }
 

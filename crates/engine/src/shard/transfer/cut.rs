@@ -20,16 +20,24 @@ use crate::message::{Answer, Body, CutStep, Refusal, Request};
 use crate::now::Now;
 use crate::shard::Shard;
 use crate::shard::core::Core;
-use crate::shard::locking::manager::LockWaiter;
+use crate::shard::locking::manager::{LockManager, LockWaiter};
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Parts that are encoded at once.
 const PARTS: usize = 16;
 
-/// The shard's part in a cut.
+/// The shard's part in a cut, if one is being made.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Cuts {
+    current: Option<ShardCut>,
+    /// Requests that were held back, once the shard does not stand still any more.
+    released: Option<VecDeque<Request>>,
+}
+
+/// A cut in the making.
 #[derive(Debug)]
-pub(in crate::shard) struct ShardCut {
+struct ShardCut {
     number: u64,
     /// While the shard stands still.
     frozen: Option<Frozen>,
@@ -95,34 +103,33 @@ fn gone() -> Reply {
     ErrorReply::new("NOCUT", text).into()
 }
 
-impl Shard {
-    /// Whether the shard stands still.
-    pub fn is_frozen(&self) -> bool {
-        self.cut.as_ref().is_some_and(|cut| cut.frozen.is_some())
+impl Cuts {
+    /// Whether a cut is being made.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.current.is_some()
     }
 
-    /// When something is to be done for a cut, on the monotonic clock in microseconds.
-    pub(in crate::shard) fn cut_timeout(&self) -> Option<u64> {
-        let cut = self.cut.as_ref()?;
+    /// When the cut is given up, on the monotonic clock in microseconds.
+    pub fn next_us(&self) -> Option<u64> {
+        let cut = self.current.as_ref()?;
         let idle = cut.touched_us + CUT_IDLE_US_MAX;
         Some(cut.frozen.as_ref().map_or(idle, |frozen| frozen.until_us))
     }
 
-    /// Gives a request back that may be carried out now. Others wait until the shard is released,
-    /// in their order, or are refused.
-    #[inline]
-    pub(in crate::shard) fn hold_back(&mut self, now: Now, request: Request) -> Option<Request> {
-        if self.is_frozen() { self.sort(now, request) } else { Some(request) }
-    }
-
-    fn sort(&mut self, now: Now, request: Request) -> Option<Request> {
-        // Behind what waits for the end of a session, whatever else it waits for.
-        let request = self.hold_behind(now, request)?;
+    /// Gives a request back that may be carried out while the shard stands still. Others wait until it is
+    /// released, in their order, or are refused.
+    pub fn hold_back(
+        &mut self,
+        core: &mut Core,
+        locking: &LockManager,
+        request: Request,
+    ) -> Option<Request> {
         let goes_on = match &request.body {
             Body::Read { fenced, .. } | Body::Snapshot { fenced, .. } => !fenced,
             // What is prepared must be decided for the shard to stand still.
             Body::Decide { .. } | Body::ProbeAck { .. } | Body::Cancel { .. } => true,
-            Body::Inquire { txn } => self.locking.is_prepared(*txn),
+            Body::Inquire { txn } => locking.is_prepared(*txn),
             Body::Version { .. } => false,
             Body::Cut { .. } => true,
             Body::Coordinate(ask) => ask.only_looks() && !self.holds_of(ask.session()),
@@ -134,196 +141,167 @@ impl Shard {
         if let Body::Prepare { prepare, .. } = &request.body
             && prepare.participants.len() > 1
         {
-            self.core.stats.refused += 1;
+            core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Frozen);
-            self.core.answer(request.gateway, request.token, refused);
+            core.answer(request.gateway, request.token, refused);
             return None;
         }
-        let frozen = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut())?;
+        let frozen = self.current.as_mut().and_then(|cut| cut.frozen.as_mut())?;
         if let Body::Coordinate(ask) = &request.body {
             frozen.sessions.extend(ask.session());
         }
         let held = &mut frozen.held;
         held.push_back(request);
         if held.len() > FROZEN_REQUESTS_MAX {
-            self.drop_cut(now, "too many requests wait");
+            self.drop_cut(core, "too many requests wait");
         }
         None
     }
 
-    /// Whether something waits that a session has asked for.
+    /// Whether a request of a session is held back.
     fn holds_of(&self, session: Option<SessionId>) -> bool {
-        let frozen = self.cut.as_ref().and_then(|cut| cut.frozen.as_ref());
+        let frozen = self.current.as_ref().and_then(|cut| cut.frozen.as_ref());
         let of_it = session.zip(frozen);
         of_it.is_some_and(|(session, frozen)| frozen.sessions.contains(&session))
     }
 
-    /// A step that somebody asks for. Pieces are asked for with [`Shard::cut_piece`].
-    pub(in crate::shard) fn cut(
+    /// Makes the shard stand still, unless that is refused. The shard refuses parts of transactions and
+    /// pipelines that wait here, then: elsewhere they may be prepared, and what they wait for may be held
+    /// back here.
+    pub fn freeze(
         &mut self,
+        core: &mut Core,
         now: Now,
         from: (GatewayId, Token),
         number: u64,
-        step: CutStep,
-    ) {
-        let reply = match step {
-            CutStep::Freeze => match self.freeze(now, from, number) {
-                Some(refused) => refused,
-                None => return,
-            },
-            CutStep::Release => self.release(now, number),
-            CutStep::Piece(_) => gone(),
-            CutStep::End => {
-                if self.cut.as_ref().is_some_and(|cut| cut.number == number) {
-                    self.drop_cut(now, "it was given up");
-                }
-                Reply::Ok
-            }
-        };
-        self.core.answer(from.0, from.1, Answer::Reply(reply));
-    }
-
-    fn freeze(&mut self, now: Now, from: (GatewayId, Token), number: u64) -> Option<Reply> {
-        self.expire_cut(now);
-        if let Some(cut) = &self.cut {
+        is_splitting: bool,
+    ) -> Option<Reply> {
+        if let Some(cut) = &self.current {
             let text = match cut.frozen {
                 Some(_) => "another backup begins just now",
                 None => "another backup is being taken; if it was broken off, wait half a minute",
             };
             return Some(try_again(text));
         }
-        if self.giving.is_some() {
+        if is_splitting {
             return Some(try_again("a shard is being split just now"));
         }
-        self.cut = Some(ShardCut::new(number, now, from));
-        let waits = |waiter: &LockWaiter| match &waiter.request.body {
-            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => Some(prepare.txn),
-            _ => None,
-        };
-        // Elsewhere they may be prepared, and what they wait for may be held back here.
-        let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
-        for txn in waiting {
-            self.refuse_newcomer(txn, Refusal::Frozen);
-            self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
-        }
-        self.refuse_waiting_groups(now);
+        self.current = Some(ShardCut::new(number, now, from));
+        core.frozen = true;
         None
     }
 
-    /// Nothing is on its way: the state has in it what was ever acknowledged, and no half of
-    /// anything.
-    fn is_still(&self) -> bool {
-        let prepared =
-            self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
-        // What an earlier leader has handed on may have taken effect elsewhere.
-        let known = !self.streams.is_recovering();
-        prepared && known && !self.core.tail.has_unapplied() && !self.locking.commits()
-    }
-
-    /// Keeps the state, if the shard stands still by now and nobody has been told.
-    #[inline]
-    pub(in crate::shard) fn go_on_with_cut(&mut self, now: Now) {
-        let Some(cut) = &self.cut else { return };
-        let writer = self.core.writers.cut.as_ref();
+    /// Keeps the state and answers, once the shard stands still: the state contains everything that was ever
+    /// acknowledged, and no half of anything.
+    pub fn go_on(&mut self, core: &mut Core, locking: &LockManager, is_recovering: bool) {
+        let Some(cut) = &mut self.current else { return };
+        let writer = core.writers.cut.as_ref();
         if writer.is_some_and(|writer| writer.copies() > CUT_COPIES_MAX) {
-            return self.drop_cut(now, "too much was changed");
+            return self.drop_cut(core, "too much was changed");
         }
-        let waits = cut.frozen.as_ref().is_some_and(|frozen| frozen.asked_by.is_some());
-        if !waits || !self.is_still() {
+        let Some(frozen) = &mut cut.frozen else { return };
+        let open = !core.state.prepared().is_empty() || core.state.unsettled().next().is_some();
+        // Places that an earlier leader has handed on may have taken effect elsewhere.
+        let open = open || is_recovering || core.tail.has_unapplied();
+        if frozen.asked_by.is_none() || open || locking.commits() {
             return;
         }
-        let writer = self.writer(0, 0, None);
-        self.core.writers.cut = Some(writer);
-        self.core.tail.watch();
-        let Some(cut) = &mut self.cut else { return };
-        let Some(from) = cut.frozen.as_mut().and_then(|frozen| frozen.asked_by.take()) else {
-            return;
-        };
-        let mut told = vec![Reply::Int(self.core.state.len() as i64)];
-        if let Some((first, last)) = self.core.state.slots().range {
+        let Some(from) = frozen.asked_by.take() else { return };
+        core.writers.cut = Some(core.writer(0, 0, None));
+        core.tail.watch();
+        let mut told = vec![Reply::Int(core.state.len() as i64)];
+        if let Some((first, last)) = core.state.slots().range {
             told.extend([first, last].map(|slot| Reply::Int(slot.into())));
         }
-        self.core.answer(from.0, from.1, Answer::Reply(Reply::Array(told)));
+        core.answer(from.0, from.1, Answer::Reply(Reply::Array(told)));
     }
 
-    /// The shard goes on, and says whether it stood still all the time.
-    fn release(&mut self, now: Now, number: u64) -> Reply {
-        self.expire_cut(now);
-        let Some(cut) = self.cut.as_mut().filter(|cut| cut.number == number) else {
+    /// Lets the shard go on, and says whether it stood still all the time.
+    pub fn release(&mut self, core: &mut Core, now: Now, number: u64) -> Reply {
+        let Some(cut) = self.current.as_mut().filter(|cut| cut.number == number) else {
             return gone();
         };
         cut.touched_us = now.mono_us;
         let Some(frozen) = cut.frozen.take() else { return gone() };
-        if frozen.asked_by.is_none() && !self.core.tail.has_changed() {
-            self.resume(now, frozen);
+        if frozen.asked_by.is_none() && !core.tail.has_changed() {
+            self.resume(core, frozen);
             return Reply::Ok;
         }
         cut.frozen = Some(frozen);
-        self.drop_cut(now, "it was released before");
+        self.drop_cut(core, "it was released before");
         try_again("something was changed while a shard was to stand still")
     }
 
-    fn resume(&mut self, now: Now, frozen: Frozen) {
-        self.locking.mark_all(&mut self.core);
-        self.mark_chains();
-        self.settle(now);
-        self.go_on_after_ends(now);
-        for request in frozen.held {
-            self.handle(now, request);
+    /// Ends a cut: all pieces were fetched, or it was given up.
+    pub fn end(&mut self, core: &mut Core, number: u64) -> Reply {
+        if self.current.as_ref().is_some_and(|cut| cut.number == number) {
+            self.drop_cut(core, "it was given up");
         }
+        Reply::Ok
     }
 
-    /// The cut comes to nothing.
-    fn drop_cut(&mut self, now: Now, why: &str) {
-        self.core.writers.cut = None;
-        let Some(ShardCut { frozen: Some(mut frozen), .. }) = self.cut.take() else { return };
+    fn resume(&mut self, core: &mut Core, frozen: Frozen) {
+        core.frozen = false;
+        self.released = Some(frozen.held);
+    }
+
+    /// Requests that were held back, if the shard has ceased to stand still since the last call.
+    pub fn take_released(&mut self) -> Option<VecDeque<Request>> {
+        self.released.take()
+    }
+
+    /// Gives the cut up.
+    fn drop_cut(&mut self, core: &mut Core, why: &str) {
+        core.writers.cut = None;
+        let Some(ShardCut { frozen: Some(mut frozen), .. }) = self.current.take() else { return };
         if let Some((gateway, token)) = frozen.asked_by.take() {
             let text = format!("a shard did not come to stand still for the backup: {why}");
-            self.core.answer(gateway, token, Answer::Reply(try_again(&text)));
+            core.answer(gateway, token, Answer::Reply(try_again(&text)));
         }
-        self.resume(now, frozen);
+        self.resume(core, frozen);
     }
 
-    /// Whoever makes a cut has not come back in time.
-    pub(in crate::shard) fn expire_cut(&mut self, now: Now) {
-        if self.cut_timeout().is_some_and(|at| at <= now.mono_us) {
-            self.drop_cut(now, "it took too long");
+    /// Gives the cut up if the gateway that makes it has not come back in time.
+    pub fn expire(&mut self, core: &mut Core, now: Now) {
+        if self.next_us().is_some_and(|at| at <= now.mono_us) {
+            self.drop_cut(core, "it took too long");
         }
     }
 
-    /// The lead has ended.
-    pub(in crate::shard) fn give_up_cut(&mut self) {
-        self.core.writers.cut = None;
-        let Some(frozen) = self.cut.take().and_then(|cut| cut.frozen) else { return };
+    /// Gives the cut up: the lead has ended.
+    pub fn give_up(&mut self, core: &mut Core) {
+        core.writers.cut = None;
+        core.frozen = false;
+        let Some(frozen) = self.current.take().and_then(|cut| cut.frozen) else { return };
         if let Some((gateway, token)) = frozen.asked_by {
             let text = "the leader of a shard has changed meanwhile";
-            self.core.answer(gateway, token, Answer::Reply(try_again(text)));
+            core.answer(gateway, token, Answer::Reply(try_again(text)));
         }
         for request in frozen.held {
-            self.core.turn_away(request.gateway, request.token, request.body);
+            core.turn_away(request.gateway, request.token, request.body);
         }
     }
 
-    /// Nothing more comes from a machine, and nothing is to be said to it.
-    pub(in crate::shard) fn forget_frozen(&mut self, machine: MachineId) {
-        if let Some(frozen) = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut()) {
+    /// Drops the requests of a machine that is gone.
+    pub fn forget(&mut self, machine: MachineId) {
+        if let Some(frozen) = self.current.as_mut().and_then(|cut| cut.frozen.as_mut()) {
             frozen.held.retain(|request| request.gateway.machine != machine);
         }
     }
 
     /// A piece of the state that is kept; see [`CutStep::Piece`].
-    pub fn cut_piece(
+    pub fn piece(
         &mut self,
+        core: &mut Core,
         now: Now,
         (number, piece): (u64, u64),
         encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
     ) -> Reply {
-        self.expire_cut(now);
         let released = |cut: &&mut ShardCut| cut.number == number && cut.frozen.is_none();
-        let Some(cut) = self.cut.as_mut().filter(released) else { return gone() };
+        let Some(cut) = self.current.as_mut().filter(released) else { return gone() };
         cut.touched_us = now.mono_us;
         if piece == cut.next && !cut.complete {
-            let Core { state, writers, .. } = &mut self.core;
+            let Core { state, writers, .. } = core;
             cut.advance(&mut writers.cut, |writer, bytes| {
                 writer.parts(state, PARTS).iter().for_each(|part| encode(part, bytes));
             });
@@ -332,6 +310,77 @@ impl Shard {
         }
         let last = Reply::Int(cut.complete.into());
         Reply::Array(vec![Reply::bulk(&cut.last), last])
+    }
+}
+
+impl Shard {
+    /// Takes a step of a cut that a gateway makes. Pieces are asked for with [`Shard::cut_piece`].
+    pub(in crate::shard) fn cut(
+        &mut self,
+        now: Now,
+        from: (GatewayId, Token),
+        number: u64,
+        step: CutStep,
+    ) {
+        self.expire_cut(now);
+        let core = &mut self.core;
+        let reply = match step {
+            CutStep::Freeze => {
+                let refused = self.cuts.freeze(core, now, from, number, self.splitting.is_giving());
+                match refused {
+                    Some(refused) => refused,
+                    None => return self.refuse_waiting(now),
+                }
+            }
+            CutStep::Release => self.cuts.release(core, now, number),
+            CutStep::Piece(_) => gone(),
+            CutStep::End => self.cuts.end(core, number),
+        };
+        self.resume_released(now);
+        self.core.answer(from.0, from.1, Answer::Reply(reply));
+    }
+
+    /// Refuses parts of transactions and pipelines that wait here.
+    fn refuse_waiting(&mut self, now: Now) {
+        let waits = |waiter: &LockWaiter| match &waiter.request.body {
+            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => Some(prepare.txn),
+            _ => None,
+        };
+        let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
+        for txn in waiting {
+            self.refuse_newcomer(txn, Refusal::Frozen);
+            self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
+        }
+        self.refuse_waiting_groups(now);
+    }
+
+    /// Carries out the requests that were held back, if the shard does not stand still any more.
+    pub(in crate::shard) fn resume_released(&mut self, now: Now) {
+        let Some(held) = self.cuts.take_released() else { return };
+        self.locking.mark_all(&mut self.core);
+        self.mark_chains();
+        self.settle(now);
+        self.service.go_on(&mut self.core, now);
+        for request in held {
+            self.handle(now, request);
+        }
+    }
+
+    /// Gives a cut up that was not continued in time.
+    pub(in crate::shard) fn expire_cut(&mut self, now: Now) {
+        self.cuts.expire(&mut self.core, now);
+        self.resume_released(now);
+    }
+
+    /// A piece of the state that is kept for a cut; see [`CutStep::Piece`].
+    pub fn cut_piece(
+        &mut self,
+        now: Now,
+        piece: (u64, u64),
+        encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
+    ) -> Reply {
+        self.expire_cut(now);
+        self.cuts.piece(&mut self.core, now, piece, encode)
     }
 }
 

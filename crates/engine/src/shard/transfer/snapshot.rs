@@ -10,7 +10,7 @@ use crate::coordination::service::{Command, Coordination, Ending};
 use crate::entry::SnapshotPart;
 use crate::ids::{KeyedOp, ShardId};
 use crate::members::Members;
-use crate::shard::Shard;
+use crate::shard::core::Core;
 use crate::shard::state::{PreparedTxn, State};
 use crate::shard::streams::{Kept, KeptChain};
 use adt::collections::Set;
@@ -102,17 +102,17 @@ impl Writer {
     }
 }
 
-impl Shard {
+impl Core {
     /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when
     /// the group had these members (none: those that founded it). One that was begun before is given
     /// up.
     pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
-        self.core.writers.snapshot = Some(self.writer(index, term, members));
+        self.writers.snapshot = Some(self.writer(index, term, members));
         // What is prepared may be carried out at any moment. Later ones follow when they are logged.
-        let prepared = self.core.state.prepared().values();
+        let prepared = self.state.prepared().values();
         let ops = prepared.flat_map(|p| p.prepare.apply.ops.iter().cloned());
         let ops: Vec<KeyedOp> = ops.collect();
-        self.core.before_change(&ops);
+        self.before_change(&ops);
     }
 
     /// What writes the present state.
@@ -123,36 +123,35 @@ impl Shard {
         members: Option<Members>,
     ) -> Writer {
         let mut ready = VecDeque::new();
-        let (shard, clock, removed) =
-            (self.core.config.id, self.core.clock, self.core.state.removed());
+        let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
         ready.extend(members.map(SnapshotPart::Members));
-        let Slots { splits, range } = self.core.state.slots();
+        let Slots { splits, range } = self.state.slots();
         ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
-        for p in self.core.state.confirmed(&self.core.ahead) {
+        for p in self.state.confirmed(&self.ahead) {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }
-        for (request, outcome) in self.core.state.requests().iter() {
+        for (request, outcome) in self.state.requests().iter() {
             ready.push_back(SnapshotPart::Request { request, outcome });
         }
-        for (txn, commit) in self.core.state.outcomes() {
+        for (txn, commit) in self.state.outcomes() {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
-        ready.extend(self.core.state.voids().map(SnapshotPart::Void));
-        for (stream, kept) in self.core.state.streams() {
+        ready.extend(self.state.voids().map(SnapshotPart::Void));
+        for (stream, kept) in self.state.streams() {
             let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
             ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
         }
-        let unsettled = self.core.state.unsettled();
+        let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
-        ready.extend(self.core.state.outlived.iter().map(|(gateway, began)| {
+        ready.extend(self.state.outlived.iter().map(|(gateway, began)| {
             let (gateway, began) = (*gateway, *began);
             SnapshotPart::Outlived { gateway, began }
         }));
-        let fences = self.core.state.fences();
+        let fences = self.state.fences();
         if fences.floor() > 0 {
             ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
         }
@@ -160,13 +159,13 @@ impl Shard {
             let lock = lock.clone();
             SnapshotPart::Fence { lock, token }
         }));
-        let left = self.core.state.iter().map(|(key, _)| key.clone()).collect();
-        let coordination = self.core.state.coordination();
+        let left = self.state.iter().map(|(key, _)| key.clone()).collect();
+        let coordination = self.state.coordination();
         let mut nodes = Set::default();
         if coordination.last() > Zxid::default() {
             ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
             ready.extend(session_parts(coordination));
-            ready.extend(self.core.state.asks().iter().map(|(unit, ask)| {
+            ready.extend(self.state.asks().iter().map(|(unit, ask)| {
                 let (unit, ask) = (*unit, ask.clone());
                 SnapshotPart::Asked { unit, ask }
             }));
@@ -178,17 +177,12 @@ impl Shard {
     /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
     /// the end mark) or none was begun.
     pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
-        let Some(writer) = &mut self.core.writers.snapshot else { return Vec::new() };
-        let parts = writer.parts(&self.core.state, count);
+        let Some(writer) = &mut self.writers.snapshot else { return Vec::new() };
+        let parts = writer.parts(&self.state, count);
         if parts.is_empty() {
-            self.core.writers.snapshot = None;
+            self.writers.snapshot = None;
         }
         parts
-    }
-
-    /// Whether a snapshot is in the making.
-    pub fn is_taking_snapshot(&self) -> bool {
-        self.core.writers.snapshot.is_some()
     }
 }
 

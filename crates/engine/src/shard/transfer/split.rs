@@ -10,9 +10,11 @@
 use crate::entry::LogRecord;
 use crate::ids::ShardId;
 use crate::map::Range;
-use crate::message::{Answer, Body, Refusal, Request};
+use crate::message::Body;
+use crate::shard::Shard;
+use crate::shard::core::Core;
 use crate::shard::state::State;
-use crate::shard::{Recipient, Shard};
+use crate::shard::tail::Recipient;
 use crate::slot::slot;
 use adt::{Blob, Timestamp};
 
@@ -116,31 +118,62 @@ impl State {
     }
 }
 
-impl Shard {
-    /// Slots that this shard has and a gateway that sent this request thinks to be here are
-    /// elsewhere. It is told, and nothing happens.
-    pub(in crate::shard) fn send_elsewhere(&mut self, request: &Request) -> bool {
-        let elsewhere = self.is_elsewhere(&request.body);
-        if elsewhere {
-            self.core.answer(request.gateway, request.token, Answer::Refused(Refusal::Moved));
-        }
-        elsewhere
+/// The shard's part in a split.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Splitting {
+    /// Slots that are about to be given away.
+    giving: Option<Range>,
+    /// Result of the last split.
+    born: Option<Born>,
+}
+
+impl Splitting {
+    /// Whether slots are about to be given away.
+    #[inline]
+    pub fn is_giving(&self) -> bool {
+        self.giving.is_some()
     }
 
     /// Whether a request concerns slots that this shard does not have, or locks in slots that it is
     /// about to give away.
-    pub(in crate::shard) fn is_elsewhere(&self, body: &Body) -> bool {
-        let (own, giving) = (self.core.state.slots.range, self.giving);
+    pub fn is_elsewhere(&self, state: &State, body: &Body) -> bool {
+        let (own, giving) = (state.slots.range, self.giving);
         let elsewhere = own.is_some_and(|own| concerns(body, |key| !is_in(key, own)));
         let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
         let going = giving.filter(|_| locks);
         elsewhere || going.is_some_and(|range| concerns(body, |key| is_in(key, range)))
     }
 
-    /// Slots are about to be given away: no new transaction gets locks there. Tells whether nobody
-    /// has anything prepared on them any more.
-    pub fn begin_giving(&mut self, range: Range) -> bool {
+    /// Lets no new transaction get locks in slots that are about to be given away.
+    pub fn begin(&mut self, range: Range) {
         self.giving = Some(range);
+    }
+
+    /// Notes that a split is committed, and the state of the new shard.
+    pub fn split(&mut self, child: ShardId, state: State, clock: Timestamp) {
+        self.giving = None;
+        self.born = Some(Born { child, state, clock });
+    }
+
+    /// Gives no slots away: the lead has ended.
+    pub fn give_up(&mut self) {
+        self.giving = None;
+    }
+}
+
+impl Core {
+    /// Puts the split into an entry of its own, behind everything else.
+    pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
+        self.tail.close();
+        self.log(LogRecord::Split { child, first, at, last }, Recipient::none());
+    }
+}
+
+impl Shard {
+    /// Begins to give slots away: no new transaction gets locks there. Tells whether nothing is prepared on
+    /// them any more.
+    pub fn begin_giving(&mut self, range: Range) -> bool {
+        self.splitting.begin(range);
         let mut keys = self.locking.prepared_keys();
         let mut in_state = self.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
         let free =
@@ -152,23 +185,16 @@ impl Shard {
     }
 
     /// Puts the split into an entry of its own, behind everything else.
-    pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
-        self.core.tail.close();
-        self.core.log(LogRecord::Split { child, first, at, last }, Recipient::none());
+    pub fn log_split(&mut self, child: ShardId, first: u16, range: Range) {
+        self.core.log_split(child, first, range);
     }
 
-    /// The split is committed, and this is the state of the new shard.
-    pub(in crate::shard) fn split(&mut self, child: ShardId, state: State) {
-        self.giving = None;
-        self.born = Some(Born { child, state, clock: self.core.clock });
-    }
-
-    /// What a new shard begins with, if this one has just given it part of its slots.
+    /// Takes the beginnings of a new shard, if this one has just given it part of its slots.
     pub fn take_born(&mut self) -> Option<Born> {
-        self.born.take()
+        self.splitting.born.take()
     }
 
-    /// The state, of a shard that nobody drives.
+    /// The state, of a shard that no driver uses any more.
     pub fn into_state(self) -> State {
         self.core.state
     }
@@ -179,6 +205,7 @@ mod tests {
     use super::*;
     use crate::entry::{Apply, Entry};
     use crate::ids::{GatewayId, RequestId, Token};
+    use crate::message::{Answer, Refusal, Request};
     use crate::now::Now;
     use adt::Op;
     use adt::counter::Op as CounterOp;

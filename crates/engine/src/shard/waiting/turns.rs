@@ -421,7 +421,7 @@ impl Shard {
     /// Records have changed, or somebody has come back without success.
     pub(in crate::shard) fn look_at_turns(&mut self, now: Now) {
         // As long as a backup stands still, or something is done to all keys, nobody goes on.
-        if self.is_frozen() || self.locking.whole.is_open() {
+        if self.core.frozen || self.locking.whole.is_open() {
             return;
         }
         while let Some(key) = self.turns.look.pop_first() {

@@ -210,7 +210,7 @@ impl Shard {
     /// Asks for the records of the next units, if all before them have places. The first one of a stream
     /// comes after nobody, and goes into the log only once.
     fn want_places(&mut self, now: Now, id: StreamId) {
-        if self.is_frozen() || self.streams.is_recovering() {
+        if self.core.frozen || self.streams.is_recovering() {
             return;
         }
         let Some(chain) = self.chain(id) else { return };

@@ -38,6 +38,11 @@ pub(super) fn children(path: &str, watch: bool) -> OfSession {
 }
 
 impl Story {
+    /// Number of watches.
+    fn watches(&self) -> usize {
+        self.shard.survey().watched.map_or(0, |watched| watched.watches)
+    }
+
     pub(super) fn coordinate(&mut self, gateway: GatewayId, ask: Ask) -> u64 {
         self.token += 1;
         self.now.wall_us += 1;
@@ -178,7 +183,7 @@ fn a_session_is_at_the_gateway_to_which_its_client_came_last() {
     let late = story.write(ann, create("/a", false));
     assert_eq!(story.heard(), [format!("{late} SessionMoved")]);
     // What was watched at the other gateway is not watched here.
-    assert_eq!(story.shard.coordination.watches(), 0);
+    assert_eq!(story.watches(), 0);
     story.coordinate(G, Ask::Leave(ann));
     let there = story.coordinate(H, Ask::Of(ann, OfSession::Ping));
     assert_eq!(story.heard(), [format!("{there} Done")]);
@@ -204,7 +209,7 @@ fn a_new_leader_asks_sessions_to_come_back_and_tells_them_what_they_missed() {
     let expected =
         [format!("{back} Number({TIMEOUT_MS})"), "Data /a".to_owned(), format!("{armed} Done")];
     assert_eq!(story.heard(), expected);
-    assert_eq!(story.shard.coordination.watches(), 1);
+    assert_eq!(story.watches(), 1);
     // It has its whole time under the new leader.
     story.pass(u64::try_from(TIMEOUT_MS).unwrap() * 900);
     story.sync();

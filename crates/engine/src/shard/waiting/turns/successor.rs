@@ -91,7 +91,7 @@ impl Shard {
         hands_over: bool,
     ) {
         let nameless = self.turns.nameless(key, if hands_over { SUCCESSORS_MAX } else { AT_ONCE });
-        if nameless.is_empty() || self.is_frozen() || self.core.locks.is_held(key) {
+        if nameless.is_empty() || self.core.frozen || self.core.locks.is_held(key) {
             return;
         }
         for number in nameless {
@@ -166,7 +166,7 @@ impl Shard {
     /// before this lead began, and has renewed it since or lost it. (Clocks differ in speed by less than a
     /// tenth.) One after the other they would have it for a whole lease each.
     pub(in crate::shard::waiting::turns) fn drop_names(&mut self, now: Now) {
-        if self.is_frozen() {
+        if self.core.frozen {
             return;
         }
         let led_ms = now.mono_us.saturating_sub(self.turns.led_since_us) / 1000;
@@ -188,7 +188,7 @@ impl Shard {
     /// If somebody is logged behind the release of the lock that it was named for, and nothing can come of
     /// it but that it has the lock, it is told so.
     pub(in crate::shard::waiting::turns) fn tell_early(&mut self, now: Now, key: &Blob) {
-        if !self.lead_is_certain || self.is_frozen() || self.giving.is_some() {
+        if !self.lead_is_certain || self.core.frozen || self.splitting.is_giving() {
             return;
         }
         let Some((ticket, reply)) = self.last_hand_over(now, key) else { return };

@@ -10,7 +10,6 @@ mod ends;
 pub(super) mod joints;
 pub(super) mod units;
 
-use super::{Recipient, RecipientKind, Shard};
 use crate::coordination::acl::Rules;
 use crate::coordination::branch::Touched;
 use crate::coordination::liveness::Liveness;
@@ -27,12 +26,14 @@ use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
+use crate::shard::core::Core;
+use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::BTreeMap;
 
 /// What the leader knows of sessions beyond the log.
 #[derive(Debug, Default)]
-pub struct Leader {
+pub(in crate::shard) struct ServiceLeader {
     watches: Watches,
     liveness: Liveness,
     homes: BTreeMap<SessionId, Home>,
@@ -55,18 +56,13 @@ struct Home {
     told: u64,
 }
 
-impl Leader {
+impl ServiceLeader {
     /// When a session may have been silent for too long, or a node's time may have come, in monotonic
     /// microseconds.
     pub fn next_us(&self, service: &Coordination) -> Option<u64> {
         let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
         let ends_us = self.ends.next_us(service);
         self.liveness.next_us().into_iter().chain(reap_us).chain(ends_us).min()
-    }
-
-    /// How many paths are watched, each counted once for each session.
-    pub fn watches(&self) -> usize {
-        self.watches.len()
     }
 
     /// The connections of a machine are gone.
@@ -94,225 +90,218 @@ impl Leader {
     }
 }
 
-impl Shard {
+impl ServiceLeader {
     /// How much there is of what.
-    pub fn survey(&self) -> Survey {
-        let survey = Survey::of(self.core.state.coordination(), self.known_watches());
-        if self.core.config.id == HOME { survey } else { survey.of_part() }
+    pub fn survey(&self, core: &Core) -> Survey {
+        let survey = Survey::of(core.state.coordination(), self.known_watches());
+        if core.config.id == HOME { survey } else { survey.of_part() }
     }
 
     /// Who there is, and what each has.
-    pub fn list_sessions(&self) -> Listed {
-        Listed::of(self.core.state.coordination(), self.known_watches())
+    pub fn list(&self, core: &Core) -> Listed {
+        Listed::of(core.state.coordination(), self.known_watches())
     }
 
     /// What is watched, if this replica leads.
     fn known_watches(&self) -> Option<&Watches> {
-        self.coordination.reap_us.map(|_| &self.coordination.watches)
+        self.reap_us.map(|_| &self.watches)
     }
 
     /// A lead begins: every session has its whole time.
-    pub(super) fn watch_over_sessions(&mut self, now: Now) {
-        self.coordination =
-            Leader { reap_us: Some(now.mono_us + self.core.config.reap_us), ..Leader::default() };
+    pub(super) fn begin_lead(&mut self, core: &mut Core, now: Now) {
+        *self = Self { reap_us: Some(now.mono_us + core.config.reap_us), ..Self::default() };
         // Others are told when a session has ended.
-        let sessions = self.core.state.coordination().sessions().iter();
-        for (session, kept) in sessions.filter(|_| self.core.config.id == HOME) {
-            self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
+        let sessions = core.state.coordination().sessions().iter();
+        for (session, kept) in sessions.filter(|_| core.config.id == HOME) {
+            self.liveness.begin(*session, kept.timeout_ms, now.mono_us);
         }
-        self.watch_over_ends(now);
-        self.watch_over_units();
-        self.watch_over_joints(now);
+        self.watch_over_ends(core, now);
+        self.watch_over_units(core);
+        self.watch_over_joints(core, now);
     }
 
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
     /// whether their time has come is decided by the time of the entry, as all replicas read it.
-    pub(super) fn reap_nodes(&mut self, now: Now) {
-        let first_ms = self.core.state.coordination().tree().reapable_ms();
-        if self.coordination.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
+    pub(super) fn reap_nodes(&mut self, core: &mut Core, now: Now) {
+        let first_ms = core.state.coordination().tree().reapable_ms();
+        if self.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
             return;
         }
-        self.coordination.reap_us = Some(now.mono_us + self.core.config.reap_us);
+        self.reap_us = Some(now.mono_us + core.config.reap_us);
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            self.log_command(Command::of(SessionId::default(), Write::Reap), Recipient::none());
+            self.log_command(
+                core,
+                Command::of(SessionId::default(), Write::Reap),
+                Recipient::none(),
+            );
         }
     }
 
     /// Sessions that were silent for too long end.
-    pub(super) fn end_silent_sessions(&mut self, now: Now) {
-        let service = self.core.state.coordination();
-        let Leader { liveness, ends, .. } = &mut self.coordination;
+    pub(super) fn end_silent_sessions(&mut self, core: &mut Core, now: Now) {
+        let service = core.state.coordination();
+        let Self { liveness, ends, .. } = self;
         let (units, joints) = (&ends.units, &ends.joints.held);
         // What it has asked comes first.
         let asks = |session| units.has_of(session) || joints.has_of(session);
         // What somebody has prepared is about nodes as they are now.
         let leaves = |session| !joints.is_empty() && joints.bar(&left_by(service, session));
         for session in liveness.silent(now.mono_us, |session| asks(session) || leaves(session)) {
-            self.log_command(Command::of(session, Write::Close), Recipient::none());
+            self.log_command(core, Command::of(session, Write::Close), Recipient::none());
         }
     }
 
-    fn log_command(&mut self, command: Command, target: Recipient) {
-        *self.coordination.writing.entry(command.session).or_default() += 1;
-        self.core.log(LogRecord::Coordinate(Box::new(command)), target);
+    fn log_command(&mut self, core: &mut Core, command: Command, target: Recipient) {
+        *self.writing.entry(command.session).or_default() += 1;
+        core.log(LogRecord::Coordinate(Box::new(command)), target);
     }
 
     /// A request of a gateway about the service.
-    pub(super) fn coordinate(&mut self, now: Now, request: Request) {
-        let Some(request) = self.hold_for_ends(now, request) else { return };
+    pub(super) fn take(&mut self, core: &mut Core, now: Now, request: Request) {
+        let Some(request) = self.hold_for_ends(core, now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
         let session = ask.session();
         if ask.only_looks()
-            && let Some(session) = session.filter(|session| self.coordination.is_behind(*session))
+            && let Some(session) = session.filter(|session| self.is_behind(*session))
         {
             // It sees what its session has sent before, and nothing of what comes behind it.
-            self.core.tail.close();
-            self.delayed.until_newest(&self.core, request);
-            *self.coordination.waiting.entry(session).or_default() += 1;
+            core.tail.close();
+            core.delay(request);
+            *self.waiting.entry(session).or_default() += 1;
             return;
         }
-        self.coordinate_in_turn(now, request);
+        self.carry_out(core, now, request);
     }
 
     /// A request that has waited is carried out.
-    pub(super) fn coordinate_later(&mut self, now: Now, request: Request) {
+    pub(super) fn resume(&mut self, core: &mut Core, now: Now, request: Request) {
         if let Body::Coordinate(ask) = &request.body
             && let Some(session) = ask.session()
         {
-            count_down(&mut self.coordination.waiting, &session);
-            if matches!(**ask, Ask::Resume { .. }) && self.is_behind_units(ask) {
+            count_down(&mut self.waiting, &session);
+            if matches!(**ask, Ask::Resume { .. }) && self.is_behind_units(core, ask) {
                 // Some have come since.
-                return self.await_units(now, request);
+                return self.await_units(core, now, request);
             }
         }
-        self.coordinate_in_turn(now, request);
+        self.carry_out(core, now, request);
     }
 
     /// Some of the requests that wait are not there any more.
-    pub(super) fn count_waiting_sessions(&mut self) {
-        self.coordination.waiting.clear();
-        for request in self.delayed.waiting() {
+    pub(super) fn count_waiting(&mut self, core: &Core) {
+        self.waiting.clear();
+        for request in core.delayed.waiting() {
             if let Body::Coordinate(ask) = &request.body
                 && let Some(session) = ask.session()
             {
-                *self.coordination.waiting.entry(session).or_default() += 1;
+                *self.waiting.entry(session).or_default() += 1;
             }
         }
     }
 
     /// The same, when everything that its session has sent before is applied.
-    pub(super) fn coordinate_in_turn(&mut self, now: Now, request: Request) {
+    pub(super) fn carry_out(&mut self, core: &mut Core, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Coordinate(ask) = body else { return };
         let session = ask.session();
-        if self.is_of_another_shard(&ask) {
-            return self.answer_asked(gateway, token, session, Err(Code::SessionMoved));
+        if is_of_another_shard(core, &ask) {
+            return self.answer_asked(core, gateway, token, session, Err(Code::SessionMoved));
         }
         let reply = match *ask {
             Ask::Write(Command { write: Write::Spread(Step::Over(_)), .. })
-                if self.core.state.coordination().last() > Zxid::default() =>
+                if core.state.coordination().last() > Zxid::default() =>
             {
-                let over = self.core.state.coordination().spread().count();
+                let over = core.state.coordination().spread().count();
                 Ok(Reply::Number(i32::from(over)))
             }
             Ask::Write(command) => {
-                let refused = session.and_then(|session| self.misses(gateway, session));
+                let refused = session.and_then(|session| self.misses(core, gateway, session));
                 if let Some(code) = refused {
-                    return self.answer_asked(gateway, token, session, Err(code));
+                    return self.answer_asked(core, gateway, token, session, Err(code));
                 }
-                session.into_iter().for_each(|s| self.coordination.liveness.hear(s, now.mono_us));
-                let sessions = self.core.state.coordination().sessions();
+                session.into_iter().for_each(|s| self.liveness.hear(s, now.mono_us));
+                let sessions = core.state.coordination().sessions();
                 if let Write::Spread(Step::Enter { joined, .. }) = command.write
                     && sessions.get(&command.session).is_none_or(|kept| joined > kept.entered)
                 {
                     // What waits or comes now would be behind that in the log.
-                    self.take_away(command.session, gateway);
+                    self.take_away(core, command.session, gateway);
                 }
                 self.joint_comes(&command);
                 let target = Recipient { gateway, token, kind: RecipientKind::Coordinated };
-                return self.log_command(command, target);
+                return self.log_command(core, command, target);
             }
             Ask::Leave(session) => {
-                if self.misses(gateway, session).is_none() {
-                    self.drop_held(session);
-                    self.coordination.leave(session);
+                if self.misses(core, gateway, session).is_none() {
+                    self.drop_held(core, session);
+                    self.leave(session);
                 }
                 return;
             }
-            Ask::Resume { session, password } => self.come_back(now, gateway, session, &password),
-            Ask::Of(session, of) => match self.misses(gateway, session) {
+            Ask::Resume { session, password } => {
+                self.come_back(core, now, gateway, session, &password)
+            }
+            Ask::Of(session, of) => match self.misses(core, gateway, session) {
                 Some(code) => Err(code),
                 None => {
-                    self.coordination.liveness.hear(session, now.mono_us);
-                    let seen = units::see(self.core.state.coordination(), session, &of);
-                    self.of_session(session, of, seen)
+                    self.liveness.hear(session, now.mono_us);
+                    let seen = units::see(core.state.coordination(), session, &of);
+                    self.of_session(core, session, of, seen)
                 }
             },
         };
-        self.answer_asked(gateway, token, session, reply);
+        self.answer_asked(core, gateway, token, session, reply);
     }
 
     /// Why a gateway may ask nothing about a session, if so.
-    fn misses(&self, gateway: GatewayId, session: SessionId) -> Option<Code> {
-        if !self.core.state.coordination().sessions().contains_key(&session) {
-            return Some(self.why_not(session));
+    fn misses(&self, core: &Core, gateway: GatewayId, session: SessionId) -> Option<Code> {
+        if !core.state.coordination().sessions().contains_key(&session) {
+            return Some(self.why_not(core, session));
         }
-        let here = self.coordination.homes.get(&session).is_some_and(|h| h.gateway == gateway);
+        let here = self.homes.get(&session).is_some_and(|h| h.gateway == gateway);
         (!here).then_some(Code::SessionMoved)
     }
 
     /// Why a session that is not there is refused. One that ends and is at other shards may do something
     /// there until it has ended: its client is not told before.
-    fn why_not(&self, session: SessionId) -> Code {
-        let ending = self.core.state.coordination().ending().get(&session);
+    fn why_not(&self, core: &Core, session: SessionId) -> Code {
+        let ending = core.state.coordination().ending().get(&session);
         let ends = ending.is_some_and(|ending| !ending.finished);
         if ends { Code::SessionMoved } else { Code::SessionExpired }
     }
 
-    /// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
-    /// spread.
-    fn is_of_another_shard(&self, ask: &Ask) -> bool {
-        let spread = self.core.state.coordination().spread();
-        let place = match ask {
-            _ if !spread.is_spread() => return false,
-            Ask::Write(command) => spread.place_of_write(&command.write),
-            Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
-            _ => return false,
-        };
-        place != Place::Everywhere && place.shard() != Some(HOME)
-    }
-
     /// A session comes to this gateway: where it has been, nothing more of it is done.
-    fn take_away(&mut self, session: SessionId, gateway: GatewayId) {
-        if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
-            self.tell_session(session, Told::Moved);
+    fn take_away(&mut self, core: &mut Core, session: SessionId, gateway: GatewayId) {
+        if self.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
+            self.tell_session(core, session, Told::Moved);
         }
-        self.drop_held(session);
-        self.coordination.leave(session);
+        self.drop_held(core, session);
+        self.leave(session);
     }
 
     /// A session is at this gateway from now on.
-    fn bring(&mut self, session: SessionId, gateway: GatewayId) {
-        self.take_away(session, gateway);
-        self.coordination.homes.insert(session, Home { gateway, told: 0 });
+    fn bring(&mut self, core: &mut Core, session: SessionId, gateway: GatewayId) {
+        self.take_away(core, session, gateway);
+        self.homes.insert(session, Home { gateway, told: 0 });
     }
 
     fn come_back(
         &mut self,
+        core: &mut Core,
         now: Now,
         gateway: GatewayId,
         session: SessionId,
         password: &[u8],
     ) -> Result<Reply, Code> {
-        let kept = self.core.state.coordination().sessions().get(&session);
-        let kept = kept.ok_or_else(|| self.why_not(session))?;
+        let kept = core.state.coordination().sessions().get(&session);
+        let kept = kept.ok_or_else(|| self.why_not(core, session))?;
         if kept.password != *password {
             return Err(Code::SessionExpired);
         }
         let (timeout_ms, joined) = (kept.timeout_ms, kept.joined.iter().copied().collect());
-        self.bring(session, gateway);
-        self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
+        self.bring(core, session, gateway);
+        self.liveness.begin(session, timeout_ms, now.mono_us);
         match joined {
             joined if Vec::is_empty(&joined) => Ok(Reply::Number(timeout_ms)),
             joined => Ok(Reply::Joined(timeout_ms, joined)),
@@ -321,6 +310,7 @@ impl Shard {
 
     fn of_session(
         &mut self,
+        core: &mut Core,
         session: SessionId,
         of: OfSession,
         seen: units::Seen,
@@ -339,7 +329,7 @@ impl Shard {
                     match missed {
                         Some(event) => {
                             let told = Told::Happened(event, seen.zxid, Rules::default());
-                            self.tell_session(session, told);
+                            self.tell_session(core, session, told);
                         }
                         None => self.add_watch(session, &path, watch)?,
                     }
@@ -347,11 +337,11 @@ impl Shard {
                 Ok(Reply::Done)
             }
             OfSession::Unwatch { path, which } => {
-                let had = self.coordination.watches.remove(session, &path, which);
+                let had = self.watches.remove(session, &path, which);
                 if had { Ok(Reply::Done) } else { Err(Code::NoWatcher) }
             }
             OfSession::Watches { path, which } => {
-                let has = self.coordination.watches.has(session, &path, which);
+                let has = self.watches.has(session, &path, which);
                 if has { Ok(Reply::Done) } else { Err(Code::NoWatcher) }
             }
         }
@@ -361,81 +351,96 @@ impl Shard {
         if path.len() > NODE_PATH_BYTES_MAX {
             return Err(Code::BadArguments);
         }
-        if self.coordination.watches.len() >= WATCHES_MAX {
+        if self.watches.len() >= WATCHES_MAX {
             return Err(Code::QuotaExceeded);
         }
-        self.coordination.watches.add(session, path, watch);
+        self.watches.add(session, path, watch);
         Ok(())
     }
 
     fn answer_asked(
         &mut self,
+        core: &mut Core,
         gateway: GatewayId,
         token: Token,
         session: Option<SessionId>,
         reply: Result<Reply, Code>,
     ) {
-        let zxid = self.core.state.coordination().last();
-        let told = session.map_or(0, |session| self.coordination.told(session));
+        let zxid = core.state.coordination().last();
+        let told = session.map_or(0, |session| self.told(session));
         let answered = Answered { reply, zxid, told };
-        self.core.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
+        core.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
     }
 
-    fn tell_session(&mut self, session: SessionId, told: Told) {
-        let Some(home) = self.coordination.homes.get_mut(&session) else { return };
+    fn tell_session(&mut self, core: &mut Core, session: SessionId, told: Told) {
+        let Some(home) = self.homes.get_mut(&session) else { return };
         home.told += 1;
         let gateway = home.gateway;
-        let shard = self.core.config.id;
-        self.core.notice(gateway, Token::default(), Notice::Session { shard, session, told });
+        let shard = core.config.id;
+        core.notice(gateway, Token::default(), Notice::Session { shard, session, told });
     }
 
     /// A change is committed, of a session whose `multi` held something before. Sessions that watch what it
     /// has changed are told before it is answered.
-    pub(super) fn command_committed(
+    pub(super) fn committed(
         &mut self,
+        core: &mut Core,
         now: Now,
         command: &Command,
         target: Recipient,
         (held, Done { reply, events }): (Option<(JointId, Touched)>, Done),
     ) {
-        let zxid = self.core.state.coordination().last();
-        self.tell_watchers(&events, zxid);
+        let zxid = core.state.coordination().last();
+        self.tell_watchers(core, &events, zxid);
         let mut session = command.session;
-        count_down(&mut self.coordination.writing, &session);
+        count_down(&mut self.writing, &session);
         match (&command.write, &reply) {
             (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) => {
                 session = *begun;
-                self.bring(session, target.gateway);
-                self.coordination.liveness.begin(session, *timeout_ms, now.mono_us);
+                self.bring(core, session, target.gateway);
+                self.liveness.begin(session, *timeout_ms, now.mono_us);
             }
-            (Write::Spread(Step::Enter { .. }), Ok(_)) => self.bring(session, target.gateway),
+            (Write::Spread(Step::Enter { .. }), Ok(_)) => self.bring(core, session, target.gateway),
             _ => {}
         }
-        let ends_elsewhere = self.ends_go_on(now, command, target);
+        let ends_elsewhere = self.ends_go_on(core, now, command, target);
         if target.kind == RecipientKind::Coordinated && command.is_joint() {
-            self.answer_joint(target, session, reply);
+            self.answer_joint(core, target, session, reply);
         } else if target.kind == RecipientKind::Coordinated && !ends_elsewhere {
-            self.answer_asked(target.gateway, target.token, Some(session), reply);
+            self.answer_asked(core, target.gateway, target.token, Some(session), reply);
         }
         if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
             if target.kind == RecipientKind::Silent {
-                self.tell_session(session, Told::Ended);
+                self.tell_session(core, session, Told::Ended);
             }
-            self.coordination.liveness.end(session);
-            self.coordination.leave(session);
+            self.liveness.end(session);
+            self.leave(session);
         }
-        self.joints_go_on(now, command, held);
+        self.joints_go_on(core, now, command, held);
     }
 
-    fn tell_watchers(&mut self, changes: &[Change], zxid: Zxid) {
+    fn tell_watchers(&mut self, core: &mut Core, changes: &[Change], zxid: Zxid) {
         let mut told = Vec::new();
         for change in changes {
-            self.coordination.watches.fire(change, &mut told);
+            self.watches.fire(change, &mut told);
         }
         for (session, event, rules) in told {
-            self.tell_session(session, Told::Happened(event, zxid, rules));
+            self.tell_session(core, session, Told::Happened(event, zxid, rules));
         }
     }
+}
+
+/// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
+/// spread.
+fn is_of_another_shard(core: &Core, ask: &Ask) -> bool {
+    let spread = core.state.coordination().spread();
+    let place = match ask {
+        _ if !spread.is_spread() => return false,
+        Ask::Write(command) => spread.place_of_write(&command.write),
+        Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
+        _ => return false,
+    };
+    place != Place::Everywhere && place.shard() != Some(HOME)
 }
 
 /// What the end of a session changes at a shard.
