@@ -102,8 +102,8 @@ pub struct Setup {
 /// Makes a restored state keep the data that other machines may ask for.
 fn prepare(state: &mut State, membership: &Membership) {
     if !membership.is_alone() {
-        state.keep_replies();
-        state.keep_outcomes();
+        state.fates_mut().keep_replies();
+        state.fates_mut().keep_outcomes();
     }
 }
 
@@ -679,7 +679,7 @@ pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (us
     for (txn, (participants, votes, bound, decided)) in open {
         let outcome = decided
             .or((votes == participants).then_some(bound))
-            .or_else(|| replicas.iter().find_map(|r| r.shard.state().outcome(txn)));
+            .or_else(|| replicas.iter().find_map(|r| r.shard.state().fates().outcome(txn)));
         match outcome {
             Some(_) => committed += 1,
             None => aborted += 1,

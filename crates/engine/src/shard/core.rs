@@ -166,8 +166,8 @@ impl Core {
     /// a key stayed absent is judged here if `absence` says so: replicas know only whether there is a record.
     pub fn renew_guards(&self, guards: &mut [Guard], absence: bool) {
         for guard in guards {
-            self.state.renew_guard(guard, &self.ahead);
-            if absence && !self.state.stayed_absent(guard, &self.ahead) {
+            self.state.records().renew_guard(guard, &self.ahead);
+            if absence && !self.state.records().stayed_absent(guard, &self.ahead) {
                 guard.version = Version::NONE;
             }
         }

@@ -17,7 +17,7 @@ pub(in crate::shard) struct Expiry(BTreeSet<Blob>);
 impl Expiry {
     /// Removes expired keys that no request has asked for.
     pub fn reap_due(&mut self, core: &mut Core, now: Now) {
-        let due = core.state.due(now.wall_ms()).take(REAP_PER_TURN_MAX);
+        let due = core.state.records().due(now.wall_ms()).take(REAP_PER_TURN_MAX);
         let due: Vec<Blob> = due.map(|(_, key)| key.clone()).collect();
         for key in due {
             self.reap(core, now, &key);
@@ -52,7 +52,7 @@ impl Expiry {
         now: Now,
         keys: impl Iterator<Item = &'k Blob>,
     ) -> bool {
-        let due = core.state.next_expiry_ms().is_some_and(|at| at <= now.wall_ms());
+        let due = core.state.records().next_expiry_ms().is_some_and(|at| at <= now.wall_ms());
         due && keys.filter(|key| self.reap(core, now, key)).count() > 0
     }
 

@@ -109,7 +109,7 @@ impl Shard {
 
     /// How far all shards have settled their transactions.
     pub fn hear_settled(&mut self, all: locking::watermark::SettledUpTo) {
-        self.core.state.hear_settled(all);
+        self.core.state.fates_mut().hear_settled(all);
     }
 
     /// Everything that commits here before this is settled for good. The clock is moved: if nothing
@@ -171,7 +171,7 @@ impl Shard {
 
     /// When `tick` should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let expiry = self.core.state.next_expiry_ms().map(|at| {
+        let expiry = self.core.state.records().next_expiry_ms().map(|at| {
             let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
             now.mono_us + wait_ms * 1000
         });
@@ -494,8 +494,8 @@ impl Shard {
     /// Counters of the shard, and its sizes now.
     pub fn stats(&self, now_us: u64) -> ShardStats {
         let mut stats = self.core.stats.clone();
-        stats.keys = self.core.state.len() as u64;
-        stats.keys_with_expiry = self.core.state.expiring() as u64;
+        stats.keys = self.core.state.records().len() as u64;
+        stats.keys_with_expiry = self.core.state.records().expiring() as u64;
         stats.prepared = self.core.state.prepared().len() as u64;
         stats.locks = self.core.stats.locks.with_queues(self.turns.queues(now_us));
         self.locking.count(&mut stats);

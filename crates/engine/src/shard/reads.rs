@@ -90,7 +90,7 @@ impl Reads<'_> {
                 held_us = held_us.min(recent.held_us(key, now.mono_us));
             }
             let record = core.state.get(key);
-            since = since.max(record.map_or(core.state.removed(), |r| r.modified));
+            since = since.max(record.map_or(core.state.records().removed(), |r| r.modified));
             replies.push(room.query(record, op, &ctx));
         }
         let answer = Answer::Snapshot { replies, since, until, held_us };
@@ -110,7 +110,7 @@ impl Reads<'_> {
             let claims = claims_of(&request.body);
             return locking.enqueue(core, now, request, claims);
         }
-        let version = core.state.version(key, &core.ahead);
+        let version = core.state.records().version(key, &core.ahead);
         core.answer(request.gateway, request.token, Answer::Version(version));
     }
 }
@@ -122,7 +122,7 @@ impl Core {
     fn earlier_in_flight(&self, key: &Blob, op: &Op) -> Option<u64> {
         let oldest = self.tail.oldest_proposed().filter(|_| self.tail.is_tracking())?;
         let record = self.state.get(key);
-        let modified = record.map_or(self.state.removed(), |record| record.modified);
+        let modified = record.map_or(self.state.records().removed(), |record| record.modified);
         if oldest.ts > modified {
             return None;
         }
@@ -150,21 +150,21 @@ impl Core {
     /// Answers a request about the shard as a whole.
     pub fn look(&mut self, now: Now, request: &Request) {
         let reply = match &request.body {
-            Body::Count => Reply::Int(self.state.len() as i64),
-            Body::Keys { pattern } => self.state.names(pattern, now.wall_ms()),
+            Body::Count => Reply::Int(self.state.records().len() as i64),
+            Body::Keys { pattern } => self.state.records().names(pattern, now.wall_ms()),
             Body::RandomKey => {
                 let random = self.draw();
-                let len = self.state.len() as u64;
+                let len = self.state.records().len() as u64;
                 let at = if len == 0 { 0 } else { (random % len) as usize };
-                self.state.at(at).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
+                self.state.records().at(at).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
             }
             Body::KeysInSlot { slot: wanted, count } => {
-                let inside = self.state.iter().filter(|(key, _)| slot(key) == *wanted);
+                let inside = self.state.records().iter().filter(|(key, _)| slot(key) == *wanted);
                 let keys = inside.take(*count).map(|(key, _)| Reply::Bulk(key.clone()));
                 Reply::Array(keys.collect())
             }
             Body::Scan { scan, type_name } => {
-                let mut page = self.state.page(scan, type_name.as_ref(), now.wall_ms());
+                let mut page = self.state.records().page(scan, type_name.as_ref(), now.wall_ms());
                 if let Reply::Array(parts) = &mut page {
                     parts.push(Reply::Int(self.config.id.0.into()));
                 }

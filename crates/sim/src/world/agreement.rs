@@ -130,7 +130,7 @@ impl World {
 /// All records of a state in the order of their keys, and all nodes and sessions.
 pub(super) fn records(state: &State) -> Vec<String> {
     let mut records: Vec<String> =
-        state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
+        state.records().iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
     let coordination = state.coordination();
     if coordination.last() > Zxid(0) {
         records.push(format!("{:?} {:?}", coordination.last(), coordination.sessions()));

@@ -173,7 +173,7 @@ fn closed(state: &State, open: &BTreeSet<&Blob>) -> u64 {
         trace.note(format_args!("{key:?} {record:?}"));
         trace.hash()
     };
-    let closed = state.iter().filter(|(key, _)| !open.contains(key));
+    let closed = state.records().iter().filter(|(key, _)| !open.contains(key));
     closed.map(hash).fold(coordinated(state), u64::wrapping_add)
 }
 

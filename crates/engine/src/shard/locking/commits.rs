@@ -38,7 +38,7 @@ impl LockManager {
         let Some(entry) = self.txns.get_mut(&txn) else {
             if commit.is_some() {
                 // The decision came before, from another sender.
-                let replies = core.state.replies_of(txn).cloned();
+                let replies = core.state.fates().replies_of(txn).cloned();
                 let answer = replies.map_or(Answer::CarriedOut, Answer::Replies);
                 core.answer(from, token, answer);
             }
@@ -223,7 +223,7 @@ impl LockManager {
                 None => FateAnswer::Known(Fate::Prepared { bound: prepared.bound }),
             };
         }
-        if let Some(commit) = core.state.outcome(txn) {
+        if let Some(commit) = core.state.fates().outcome(txn) {
             return FateAnswer::Known(Fate::Committed(commit));
         }
         // In the entry of this turn.

@@ -53,9 +53,9 @@ impl LockManager {
             .apply
             .guards
             .iter_mut()
-            .for_each(|guard| core.state.renew_guard(guard, &core.ahead));
+            .for_each(|guard| core.state.records().renew_guard(guard, &core.ahead));
         let txn = prepare.txn;
-        if core.state.is_void(txn) || self.voiding.contains(&txn) {
+        if core.state.fates().is_void(txn) || self.voiding.contains(&txn) {
             // It was given up already.
             core.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
             self.end(core, txn);
@@ -95,8 +95,9 @@ impl LockManager {
             }
         }
         let guards = &prepare.apply.guards;
-        let stayed = guards.iter().all(|guard| core.state.stayed_absent(guard, &core.ahead));
-        if !stayed || !core.state.guards_hold(&prepare.apply) {
+        let stayed =
+            guards.iter().all(|guard| core.state.records().stayed_absent(guard, &core.ahead));
+        if !stayed || !core.state.records().guards_hold(&prepare.apply) {
             core.stats.guard_failures += 1;
             core.answer(gateway, token, Answer::GuardFailed);
             self.end(core, txn);
@@ -132,7 +133,7 @@ impl LockManager {
                 if core.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key) {
                     guards.push(Guard {
                         key: key.clone(),
-                        version: core.state.version(key, &core.ahead),
+                        version: core.state.records().version(key, &core.ahead),
                     });
                 }
             }

@@ -5,9 +5,11 @@
 //! (time, timestamp, random number) comes out of the log. What only the leader knows is in
 //! [`AheadOfLog`].
 
+pub mod fates;
 pub mod fences;
 pub(in crate::shard) mod order;
 pub(in crate::shard) mod recent;
+pub mod records;
 pub mod requests;
 pub(in crate::shard) mod room;
 pub(in crate::shard) mod whole;
@@ -16,23 +18,22 @@ use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare, TookEffect};
 use crate::ids::{GatewayId, StreamId, TxnId};
-use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{Fence, Guard, Version};
+use crate::message::Fence;
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::streams::Streams;
 use crate::shard::transfer::split::Slots;
 use adt::collections::Map;
 use adt::random::mix;
 use adt::record;
-use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
+use adt::{Ctx, Record, Reply, Timestamp};
+use fates::Fates;
 use fences::Fences;
 use order::ExecutionOrder;
+use records::Records;
 use requests::{Known, Requests};
 use room::Room;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::BuildHasher;
+use std::collections::BTreeMap;
 
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type OpReplies = SmallVec<[Reply; 1]>;
@@ -88,42 +89,20 @@ pub struct Executed {
     pub replies: OpReplies,
 }
 
-/// How long an executed transaction's outcome is remembered at least, in microseconds. All
-/// participants of a server that is alone log their outcomes in the same rounds of its one log, so a
-/// participant that still lacks its own is at most a few rounds behind. In a cluster the other
-/// shards' watermarks must have passed it as well.
-pub const OUTCOME_US: u64 = 10_000_000;
-
 /// Records and everything else that a snapshot of the shard contains.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// Never `None` at rest: the option lets an operation take the record away in place.
-    records: Map<Blob, Option<Record>>,
-    expirations: BTreeSet<(u64, Blob)>,
+    records: Records,
     pub(in crate::shard) prepared: Map<TxnId, PreparedTxn>,
     pub(in crate::shard) order: ExecutionOrder,
     requests: Requests,
-    /// Commit timestamps of transactions over several shards that were executed lately.
-    outcomes: Map<TxnId, Timestamp>,
-    /// The same, with when that was (monotonic microseconds of this replica), the oldest first.
-    outcomes_by_time: VecDeque<(u64, Timestamp, TxnId)>,
-    /// In a cluster: what other shards have settled.
-    settled: Option<SettledUpTo>,
-    /// More shards than this have not taken part in a transaction here.
-    pub(in crate::shard) shards: u16,
+    fates: Fates,
     /// This replica's monotonic clock when it was told last.
     mono_us: u64,
-    /// Transactions that were not prepared here and never will be.
-    voids: BTreeSet<TxnId>,
-    /// The same, with when this replica heard of them (monotonic microseconds), oldest first.
-    voids_by_time: VecDeque<(u64, TxnId)>,
     /// What this replica, as the leader, has carried out or dropped ahead of the log: the outcome is
     /// not committed in it yet, so that other replicas still have the transaction prepared. It outlives
     /// the lead and is in snapshots, because the records show it already.
     unsettled: BTreeMap<TxnId, Option<Timestamp>>,
-    /// Replies of transactions that were carried out lately, for a coordinator that has lost them.
-    kept: Option<VecDeque<Executed>>,
-    removed: Timestamp,
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
@@ -142,33 +121,42 @@ impl State {
     /// The record under a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&Record> {
-        self.records.get(key)?.as_ref()
+        self.records.get(key)
     }
 
-    /// Number of records.
-    pub fn len(&self) -> usize {
-        self.records.len()
+    /// The records.
+    pub fn records(&self) -> &Records {
+        &self.records
     }
 
-    /// Whether there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// The records, to read them back or to give some to another shard.
+    pub(in crate::shard) fn records_mut(&mut self) -> &mut Records {
+        &mut self.records
     }
 
-    /// The record at a position below [`State::len`]; history alone decides the positions.
-    pub fn at(&self, position: usize) -> Option<(&Blob, &Record)> {
-        let (key, slot) = self.records.get_index(position)?;
-        Some((key, slot.as_ref()?))
+    /// Fates of transactions that are over.
+    pub fn fates(&self) -> &Fates {
+        &self.fates
     }
 
-    /// All records, by position.
-    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Record)> {
-        self.records.iter().filter_map(|(key, slot)| Some((key, slot.as_ref()?)))
+    /// Fates of transactions that are over, to keep more of them or to note how far others are.
+    pub fn fates_mut(&mut self) -> &mut Fates {
+        &mut self.fates
     }
 
-    /// Timestamp of the last removal of a record.
-    pub fn removed(&self) -> Timestamp {
-        self.removed
+    /// Notes the outcome of a transaction over several shards.
+    pub(in crate::shard) fn remember_outcome(&mut self, txn: TxnId, ts: Timestamp) {
+        self.fates.remember(txn, ts, self.mono_us);
+    }
+
+    /// Notes that a transaction that was not prepared here never will be.
+    pub(in crate::shard) fn void(&mut self, txn: TxnId) {
+        self.fates.void(txn, self.mono_us);
+    }
+
+    /// Removes all records (`FLUSHALL`).
+    pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
+        self.records.flush(ts, ahead);
     }
 
     /// Remembered outcomes.
@@ -179,21 +167,6 @@ impl State {
     /// Prepared transactions that are not executed.
     pub fn prepared(&self) -> &Map<TxnId, PreparedTxn> {
         &self.prepared
-    }
-
-    /// Keys that are due to expire at `now_ms`, the longest overdue first.
-    pub fn due(&self, now_ms: u64) -> impl Iterator<Item = (u64, &Blob)> {
-        self.expirations.iter().map(|(at, key)| (*at, key)).take_while(move |(at, _)| *at <= now_ms)
-    }
-
-    /// When the next key expires, in milliseconds since 1970.
-    pub fn next_expiry_ms(&self) -> Option<u64> {
-        self.expirations.first().map(|(at, _)| *at)
-    }
-
-    /// Number of keys with an expiry.
-    pub fn expiring(&self) -> usize {
-        self.expirations.len()
     }
 
     /// Carries out operations that are committed on this shard alone.
@@ -209,7 +182,7 @@ impl State {
             Some(Known::Forgotten) => return ApplyOutcome::Forgotten,
             None => {}
         }
-        if !self.guards_hold(apply) {
+        if !self.records.guards_hold(apply) {
             return ApplyOutcome::GuardFailed;
         }
         let mut fences: SmallVec<[Fence; 1]> = apply.fences.iter().cloned().collect();
@@ -244,37 +217,6 @@ impl State {
             self.requests.remember(request.clone(), ctx.ts, vec![reply.clone()]);
         }
         OpReplies::from_iter([reply])
-    }
-
-    /// Whether nothing that the guards name has changed.
-    pub fn guards_hold(&self, apply: &Apply) -> bool {
-        apply.guards.iter().all(|guard| match (self.get(&guard.key), guard.version) {
-            (Some(record), Version::Changed(ts)) => record.modified == ts,
-            (record, Version::Absent { .. }) => record.is_none(),
-            (None, Version::Changed(_)) => false,
-        })
-    }
-
-    /// What a guard may ask of a record. At the leader, with nothing on its way that changes it.
-    pub(in crate::shard) fn version(&self, key: &[u8], ahead: &AheadOfLog) -> Version {
-        self.get(key).map_or_else(|| ahead.absent(), |r| Version::Changed(r.modified))
-    }
-
-    /// Whether a key that was absent at a look was certainly not removed since, as far as the
-    /// leader knows. Nothing may be on its way that changes it.
-    pub(in crate::shard) fn stayed_absent(&self, guard: &Guard, ahead: &AheadOfLog) -> bool {
-        ahead.stayed_absent(|| self.records.hasher().hash_one(&guard.key), guard.version)
-    }
-
-    /// A guard that names an earlier write names the last one, if nothing has changed in between. At
-    /// the leader, before the guard goes into the log.
-    pub(in crate::shard) fn renew_guard(&self, guard: &mut Guard, ahead: &AheadOfLog) {
-        let (Version::Changed(seen), Some(record)) = (guard.version, self.get(&guard.key)) else {
-            return;
-        };
-        if ahead.unchanged_since(&guard.key, seen, record.modified) {
-            guard.version = Version::Changed(record.modified);
-        }
     }
 
     /// The fencing tokens that were seen.
@@ -328,7 +270,12 @@ impl State {
         let mut room = Room::default();
         for (key, op) in &apply.ops {
             seed = mix(seed);
-            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }, (&mut room, &mut *ahead)));
+            replies.push(self.records.operate(
+                key,
+                op,
+                &Ctx { seed, ..*ctx },
+                (&mut room, &mut *ahead),
+            ));
         }
         // Whoever still waits has no outcome that would have to be remembered.
         let waits =
@@ -337,65 +284,6 @@ impl State {
             self.requests.remember(request.clone(), ctx.ts, replies.to_vec());
         }
         replies
-    }
-
-    fn operate(
-        &mut self,
-        key: &Blob,
-        op: &Op,
-        ctx: &Ctx,
-        (room, ahead): (&mut Room, &mut AheadOfLog),
-    ) -> Reply {
-        if !op.is_write() {
-            return room.query(self.get(key), op, ctx);
-        }
-        if let Some(whole) = op.whole() {
-            return self.about_all(whole, ctx, ahead);
-        }
-        ahead.written(key);
-        let Some(position) = self.records.get_index_of(key) else {
-            let mut slot = None;
-            let reply = record::apply(&mut slot, op, ctx);
-            if let Some(record) = slot {
-                if let Some(at) = record.expire_at_ms {
-                    self.expirations.insert((at, key.clone()));
-                }
-                self.records.insert(key.clone(), Some(record));
-            }
-            return reply;
-        };
-        let (_, slot) = self.records.get_index_mut(position).expect("the position was found");
-        let before = slot.as_ref().and_then(|r| r.expire_at_ms);
-        let written = slot.as_ref().map(|r| r.modified);
-        let (reply, changed) = record::carry_out(slot, op, ctx);
-        let after = slot.as_ref().and_then(|r| r.expire_at_ms);
-        if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
-            && record.modified != written
-        {
-            ahead.left_unchanged(key, written, record.modified);
-        }
-        if slot.is_none() {
-            self.records.swap_remove_index(position);
-            self.removed = self.removed.max(ctx.ts);
-            ahead.removed(|| self.records.hasher().hash_one(key));
-        }
-        if before != after {
-            if let Some(at) = before {
-                self.expirations.remove(&(at, key.clone()));
-            }
-            if let Some(at) = after {
-                self.expirations.insert((at, key.clone()));
-            }
-        }
-        reply
-    }
-
-    /// Removes all records (`FLUSHALL`).
-    pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        ahead.emptied(self.records.keys(), |key| self.records.hasher().hash_one(key));
-        self.records.clear();
-        self.expirations.clear();
-        self.removed = self.removed.max(ts);
     }
 
     /// The leader has proposed a prepare record: transactions that are decided before it comes
@@ -419,31 +307,6 @@ impl State {
         self.prepared.iter().filter(|(txn, _)| !ahead.is_announced(**txn)).map(|(_, p)| p)
     }
 
-    /// Commit timestamp of a transaction that was executed here lately. Another participant may
-    /// have lost its outcome record in a crash and asks.
-    pub fn outcome(&self, txn: TxnId) -> Option<Timestamp> {
-        self.outcomes.get(&txn).copied()
-    }
-
-    /// Outcomes that a snapshot has to contain.
-    pub fn outcomes(&self) -> impl Iterator<Item = (TxnId, Timestamp)> {
-        self.outcomes.iter().map(|(txn, ts)| (*txn, *ts))
-    }
-
-    /// Remembers an outcome until no participant can need it any more.
-    pub fn remember_outcome(&mut self, txn: TxnId, ts: Timestamp) {
-        self.outcomes.insert(txn, ts);
-        self.outcomes_by_time.push_back((self.mono_us, ts, txn));
-        while let Some((since_us, ts, txn)) = self.outcomes_by_time.front().copied() {
-            let needed = self.settled.is_some_and(|all| !all.passed(self.shards, since_us, ts));
-            if since_us + OUTCOME_US > self.mono_us || needed {
-                break;
-            }
-            self.outcomes_by_time.pop_front();
-            self.outcomes.swap_remove(&txn);
-        }
-    }
-
     /// Tells the time of this replica's monotonic clock.
     #[inline]
     pub fn tell_time(&mut self, mono_us: u64) {
@@ -455,23 +318,6 @@ impl State {
         self.mono_us
     }
 
-    /// From now on, outcomes are kept until all shards have settled them.
-    pub fn keep_outcomes(&mut self) {
-        self.settled = Some(SettledUpTo::default());
-    }
-
-    /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: SettledUpTo) {
-        if let Some(settled) = &mut self.settled {
-            *settled = all;
-        }
-    }
-
-    /// Whether all shards have settled what was committed at `ts` and carried out at `since_us`.
-    pub(in crate::shard) fn all_passed(&self, since_us: u64, ts: Timestamp) -> bool {
-        self.settled.is_none_or(|all| all.passed(self.shards, since_us, ts))
-    }
-
     /// Everything here that commits before this is settled for good: its outcome is in the log.
     /// `clock` is the shard's clock.
     pub fn watermark(&self, clock: Timestamp) -> Timestamp {
@@ -479,68 +325,6 @@ impl State {
         let ahead = self.unsettled.values().flatten().copied();
         let contents = self.contents.values().copied();
         open.chain(ahead).chain(contents).min().unwrap_or(clock)
-    }
-
-    /// From now on, keeps the replies of transactions over several shards for a while.
-    pub fn keep_replies(&mut self) {
-        self.kept.get_or_insert_default();
-    }
-
-    /// Replies of a transaction that was carried out lately, if they are kept.
-    pub fn replies_of(&self, txn: TxnId) -> Option<&OpReplies> {
-        self.kept.iter().flatten().find(|executed| executed.txn == txn).map(|e| &e.replies)
-    }
-
-    pub(in crate::shard) fn keep_replies_of(&mut self, executed: &Executed) {
-        if let Some(kept) = &mut self.kept {
-            if kept.len() >= EXECUTED_REPLIES_MAX {
-                kept.pop_front();
-            }
-            kept.push_back(Executed { txn: executed.txn, replies: executed.replies.clone() });
-        }
-    }
-
-    /// A transaction that was not prepared here never will be. Forgotten after [`VOID_US`] of this
-    /// replica's monotonic time: what was sent before it was known arrives within that or not at
-    /// all (see "When a coordinator is gone" in `docs/internals/transactions.md`).
-    pub fn void(&mut self, txn: TxnId) {
-        if self.voids.insert(txn) {
-            self.voids_by_time.push_back((self.mono_us, txn));
-        }
-        while let Some((heard_us, txn)) = self.voids_by_time.front().copied() {
-            if heard_us + VOID_US > self.mono_us {
-                break;
-            }
-            self.voids_by_time.pop_front();
-            self.voids.remove(&txn);
-        }
-    }
-
-    /// Whether a transaction must not be prepared here.
-    pub fn is_void(&self, txn: TxnId) -> bool {
-        self.voids.contains(&txn)
-    }
-
-    /// Transactions that must not be prepared here.
-    pub fn voids(&self) -> impl Iterator<Item = TxnId> {
-        self.voids.iter().copied()
-    }
-
-    /// Takes a record out, to put it into another shard's state.
-    pub(in crate::shard) fn take_record(&mut self, key: &Blob) -> Option<Record> {
-        let record = self.records.swap_remove(key)??;
-        if let Some(at) = record.expire_at_ms {
-            self.expirations.remove(&(at, key.clone()));
-        }
-        Some(record)
-    }
-
-    /// Puts a record of a snapshot in its place.
-    pub fn restore_record(&mut self, key: Blob, record: Record) {
-        if let Some(at) = record.expire_at_ms {
-            self.expirations.insert((at, key.clone()));
-        }
-        self.records.insert(key, Some(record));
     }
 
     /// The leader has decided about a transaction and acts on it before the log has the outcome.
@@ -590,11 +374,6 @@ impl State {
             self.put_in_place(txn, ts);
             self.settle(txn);
         }
-    }
-
-    /// Takes over the rest of a snapshot's header.
-    pub fn restore_removed(&mut self, removed: Timestamp) {
-        self.removed = removed;
     }
 
     /// Remembered outcomes, to restore them from a snapshot.

@@ -76,7 +76,7 @@ impl State {
     pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
         let txn = prepare.txn;
         let shards = prepare.participants.last().map_or(0, |last| last.0 + 1);
-        self.shards = self.shards.max(shards);
+        self.fates.count_shards(shards);
         let (settled, done, free) = (false, false, false);
         let prepared = PreparedTxn { prepare, bound, commit: None, settled, done, free };
         self.order.enter(place_of(&prepared), keys_of(&prepared));
@@ -260,7 +260,7 @@ impl State {
             self.remember_outcome(txn, ts);
         }
         let executed = Executed { txn, replies };
-        self.keep_replies_of(&executed);
+        self.fates.note_replies(&executed);
         executed
     }
 

@@ -1,11 +1,11 @@
 //! Operations about all keys: `FLUSHALL`, `DBSIZE` and their kin.
 
-use super::State;
+use super::records::Records;
 use crate::shard::ahead::AheadOfLog;
 use adt::scan::ScanArgs;
 use adt::{Blob, Ctx, Record, Reply, Whole, glob};
 
-impl State {
+impl Records {
     /// Carries out what is about all keys.
     pub(in crate::shard) fn about_all(
         &mut self,

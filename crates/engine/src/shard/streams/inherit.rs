@@ -174,7 +174,7 @@ impl Shard {
                 (settled, done) => {
                     let released = settled.is_some();
                     let place = settled.flatten().or(done).unwrap_or_default();
-                    let replies = self.core.state.replies_of(id.unit(*seq)).cloned();
+                    let replies = self.core.state.fates().replies_of(id.unit(*seq)).cloned();
                     let replies = replies.unwrap_or_else(|| smallvec![lost()]);
                     Progress::Closed { place, replies, released }
                 }

@@ -140,7 +140,7 @@ impl Shard {
         }
         let kept = self.core.state.streams().get(&id).and_then(|kept| kept.group(first));
         let Some(kept) = kept else { return false };
-        let replies = |seq| self.core.state.replies_of(id.unit(seq)).cloned();
+        let replies = |seq| self.core.state.fates().replies_of(id.unit(seq)).cloned();
         let units = answer_of(kept, replies);
         self.core.answer(asker.0, asker.1, Answer::Units(units));
         true

@@ -394,7 +394,7 @@ impl Shard {
         let units = kept.groups.iter().flat_map(|group| &group.units);
         let last = units.filter_map(|(_, place)| place.flatten());
         !self.core.config.clustered
-            || self.core.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
+            || self.core.state.fates().all_passed(keeping.since_us, last.max().unwrap_or_default())
     }
 
     /// Whether anything is known here of pipelines, but that nobody can tell any more what became of some.

@@ -53,7 +53,7 @@ impl Story {
 
     /// What a guard may ask of a record now.
     fn version(&self, key: &[u8]) -> Version {
-        self.shard.core.state.version(key, &self.shard.core.ahead)
+        self.shard.core.state.records().version(key, &self.shard.core.ahead)
     }
 
     pub(super) fn ask(&mut self, body: Body) -> u64 {
@@ -587,7 +587,7 @@ fn a_snapshot_shows_the_state_at_its_beginning() {
     }
     let (header, state) = reader.finish().unwrap();
     assert_eq!((header.index, header.term), (3, 1));
-    assert_eq!(state.len(), 3);
+    assert_eq!(state.records().len(), 3);
     let card = adt::record::query(state.get(b"a"), &card(), &adt::Ctx::default());
     assert_eq!(card, Reply::Int(1));
 }
@@ -686,7 +686,7 @@ fn replaying_the_log_gives_the_same_state() {
         follower.replay(story.now, entry);
     }
     let all = |shard: &Shard| {
-        shard.state().iter().map(|(k, r)| (k.clone(), r.clone())).collect::<Vec<_>>()
+        shard.state().records().iter().map(|(k, r)| (k.clone(), r.clone())).collect::<Vec<_>>()
     };
     assert_eq!(all(&follower), all(&story.shard));
 }

@@ -209,7 +209,7 @@ impl Cuts {
         let Some(from) = frozen.asked_by.take() else { return };
         core.writers.cut = Some(core.writer(0, 0, None));
         core.tail.watch();
-        let mut told = vec![Reply::Int(core.state.len() as i64)];
+        let mut told = vec![Reply::Int(core.state.records().len() as i64)];
         if let Some((first, last)) = core.state.slots().range {
             told.extend([first, last].map(|slot| Reply::Int(slot.into())));
         }

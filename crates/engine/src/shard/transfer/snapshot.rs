@@ -123,7 +123,7 @@ impl Core {
         members: Option<Members>,
     ) -> Writer {
         let mut ready = VecDeque::new();
-        let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
+        let (shard, clock, removed) = (self.config.id, self.clock, self.state.records().removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
         ready.extend(members.map(SnapshotPart::Members));
         let Slots { splits, range } = self.state.slots();
@@ -136,10 +136,10 @@ impl Core {
         for (request, outcome) in self.state.requests().iter() {
             ready.push_back(SnapshotPart::Request { request, outcome });
         }
-        for (txn, commit) in self.state.outcomes() {
+        for (txn, commit) in self.state.fates().outcomes() {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
-        ready.extend(self.state.voids().map(SnapshotPart::Void));
+        ready.extend(self.state.fates().voids().map(SnapshotPart::Void));
         for (stream, kept) in self.state.streams() {
             let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
@@ -159,7 +159,7 @@ impl Core {
             let lock = lock.clone();
             SnapshotPart::Fence { lock, token }
         }));
-        let left = self.state.iter().map(|(key, _)| key.clone()).collect();
+        let left = self.state.records().iter().map(|(key, _)| key.clone()).collect();
         let coordination = self.state.coordination();
         let mut nodes = Set::default();
         if coordination.last() > Zxid::default() {
@@ -292,7 +292,7 @@ impl Reader {
         match part {
             SnapshotPart::Header { shard, index, term, clock, removed } => {
                 self.header = Some(Header { shard, index, term, clock, members: None });
-                self.state.restore_removed(removed);
+                self.state.records_mut().restore_removed(removed);
             }
             SnapshotPart::Members(members) => match &mut self.header {
                 Some(header) => header.members = Some(members),
@@ -301,7 +301,7 @@ impl Reader {
             SnapshotPart::Slots { splits, first, last } => {
                 self.state.restore_slots(Slots { splits, range: Some((first, last)) });
             }
-            SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
+            SnapshotPart::Record(key, record) => self.state.records_mut().restore(key, record),
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 let settled = commit.is_some();
                 let (done, free) = (false, false);

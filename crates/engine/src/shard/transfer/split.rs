@@ -100,17 +100,17 @@ impl State {
         let mut child = State::default();
         let goes = |key: &Blob| is_in(key, (at, last));
         let keys: Vec<Blob> =
-            self.iter().map(|(key, _)| key).filter(|k| goes(k)).cloned().collect();
+            self.records().iter().map(|(key, _)| key).filter(|k| goes(k)).cloned().collect();
         for key in keys {
-            if let Some(record) = self.take_record(&key) {
-                child.restore_record(key, record);
+            if let Some(record) = self.records_mut().take(&key) {
+                child.records_mut().restore(key, record);
             }
         }
         // Whoever repeats a request may ask either of the two.
         child.requests_mut().clone_from(self.requests());
         child.outlived.clone_from(&self.outlived);
         child.fences_mut().clone_from(self.fences());
-        child.restore_removed(self.removed());
+        child.records_mut().restore_removed(self.records().removed());
         child.slots = Slots { splits: 0, range: Some((at, last)) };
         let splits = self.slots.splits + 1;
         self.slots = Slots { splits, range: Some((first, at - 1)) };
@@ -248,7 +248,10 @@ mod tests {
         let split = LogRecord::Split { child: ShardId(1), first: 0, at, last: 16_383 };
         shard.replay(now, entry(30, split));
         let Born { child, state, clock } = shard.take_born().expect("a new shard");
-        assert_eq!((child, state.len(), shard.state().len()), (ShardId(1), 1, 1));
+        assert_eq!(
+            (child, state.records().len(), shard.state().records().len()),
+            (ShardId(1), 1, 1)
+        );
         assert!(clock >= Timestamp(30) && shard.take_born().is_none());
         assert!(state.get(goes.as_bytes()).is_some() && shard.state().get(b"b").is_some());
         assert!(state.requests().get(&request).is_some(), "a retry finds its outcome there");

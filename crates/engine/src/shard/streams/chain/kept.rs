@@ -102,7 +102,7 @@ impl State {
         chain.links.extend(before.iter().chain([&link]).map(|link| (link.seq, *link)));
         let replies = self.run(&Apply { ops, ..Apply::default() }, ctx, ahead);
         let executed = Executed { txn: stream.unit(link.seq), replies };
-        self.keep_replies_of(&executed);
+        self.fates_mut().note_replies(&executed);
         Some(executed.replies)
     }
 

@@ -121,7 +121,7 @@ impl Shard {
             None => ChainStep::Waiting,
             Some(None) => ChainStep::Failed,
             Some(Some(place)) => {
-                let replies = self.core.state.replies_of(id.unit(*seq)).cloned();
+                let replies = self.core.state.fates().replies_of(id.unit(*seq)).cloned();
                 let replies = replies.unwrap_or_else(|| smallvec![lost()]);
                 ChainStep::Done { place: *place, replies }
             }

@@ -34,10 +34,11 @@ impl Logged {
     fn agrees(&self) {
         let all = |shard: &Shard| {
             let state = shard.state();
-            let records: Vec<_> = state.iter().map(|(k, r)| (k.clone(), r.clone())).collect();
+            let records: Vec<_> =
+                state.records().iter().map(|(k, r)| (k.clone(), r.clone())).collect();
             let prepared: Vec<_> = state.prepared().values().cloned().collect();
             let open: Vec<_> = state.unsettled().collect();
-            (records, prepared, open, state.outcomes().collect::<Vec<_>>())
+            (records, prepared, open, state.fates().outcomes().collect::<Vec<_>>())
         };
         assert_eq!(all(&self.follower()), all(&self.story.shard));
     }
@@ -86,10 +87,10 @@ fn a_new_leader_knows_of_no_removal_before_its_lead() {
     logged.story.ask(Body::Flush);
     logged.sync();
     let mut follower = logged.follower();
-    let before = follower.core.state.version(b"s", &follower.core.ahead);
+    let before = follower.core.state.records().version(b"s", &follower.core.ahead);
     follower.lead(logged.story.now, 2);
     let Version::Absent { term: 2, removals: 0 } =
-        follower.core.state.version(b"s", &follower.core.ahead)
+        follower.core.state.records().version(b"s", &follower.core.ahead)
     else {
         panic!("{before:?}")
     };

@@ -50,7 +50,7 @@ fn all_that_comes_meanwhile_waits_for_it() {
     assert!(seen.contains(&"6 prepared".to_owned()), "{seen:?}");
     assert!(seen.contains(&"7 locked 0".to_owned()), "{seen:?}");
     assert!(seen.contains(&"8 = 1".to_owned()), "{seen:?}");
-    assert_eq!(story.shard.state().len(), 1);
+    assert_eq!(story.shard.state().records().len(), 1);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn it_is_refused_while_anything_else_is_open() {
         story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
         story.sync();
         assert_eq!(story.seen(), [told, vec![refused.clone()]].concat());
-        assert_eq!(story.shard.state().len(), 1);
+        assert_eq!(story.shard.state().records().len(), 1);
     }
 }
 
@@ -92,7 +92,7 @@ fn two_transactions_about_all_keys_do_not_wait_for_each_other() {
     story.ask(prepare(3, &[("k", whole(Whole::Count))]));
     story.sync();
     assert_eq!(story.seen(), ["6 prepared"]);
-    assert_eq!(story.shard.state().len(), 2, "the first was given up");
+    assert_eq!(story.shard.state().records().len(), 2, "the first was given up");
 }
 
 #[test]

@@ -50,7 +50,10 @@ fn they_go_on_together_as_soon_as_all_have_come_by_one_entry() {
     assert_eq!(records(&mut story), 3);
     let (to, first) = generation(&mut story);
     assert_eq!(to, came);
-    assert!(story.shard.turns.is_empty() && story.shard.state().is_empty(), "nothing is left");
+    assert!(
+        story.shard.turns.is_empty() && story.shard.state().records().is_empty(),
+        "nothing is left"
+    );
     // It is usable again at once, by as many as one likes.
     story.ask(wait("1"));
     story.sync();
