@@ -1,12 +1,13 @@
 //! One cell of a measurement: one server, one way of sending operations, one number of clients.
 
-use crate::control::Control;
-use crate::driver::Driver;
-use crate::process::{self, Server};
-use crate::recorder::Recorder;
+use crate::load::driver::Driver;
+use crate::load::recorder::Recorder;
+use crate::load::runner::{Api, Retry, Runner};
+use crate::load::workload::Workload;
 use crate::report::rounded;
-use crate::runner::{Api, Retry, Runner};
-use crate::workload::Workload;
+use crate::servers::control::Control;
+use crate::servers::process;
+use crate::servers::process::Server;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;

@@ -2,12 +2,12 @@
 
 use crate::args::Common;
 use crate::cell::{Contestant, Setting};
-use crate::control::Control;
-use crate::process::{ClaretOptions, Server};
+use crate::load::runner::{Api, Retry};
+use crate::load::workload::Workload;
 use crate::report::{Report, fields, ratio, rounded};
-use crate::runner::{Api, Retry};
+use crate::servers::control::Control;
+use crate::servers::process::{ClaretOptions, Server};
 use crate::sweep::{Outcome, Reached, sweep};
-use crate::workload::Workload;
 use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;

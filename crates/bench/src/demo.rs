@@ -5,13 +5,13 @@
 //! and the price shown must be the highest accepted bid, so each of these actions is a transaction.
 //! Offering a bid to "the ten best" commutes with every other offer, and so does counting.
 
-use crate::control::Control;
-use crate::driver::Driver;
-use crate::process::{ClaretOptions, Server};
-use crate::random::Rng;
-use crate::recorder::Recorder;
-use crate::runner::{Api, Retry, Runner};
-use crate::workload::{Ops, Shape, Workload};
+use crate::load::driver::Driver;
+use crate::load::random::Rng;
+use crate::load::recorder::Recorder;
+use crate::load::runner::{Api, Retry, Runner};
+use crate::load::workload::{Ops, Shape, Workload};
+use crate::servers::control::Control;
+use crate::servers::process::{ClaretOptions, Server};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::{self, Write};
 use std::path::Path;

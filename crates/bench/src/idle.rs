@@ -1,8 +1,8 @@
 //! Cost of an idle cluster: processor time, and memory per Raft group.
 
 use crate::args::IdleArgs;
-use crate::process::{ClaretOptions, Server};
 use crate::report::{Report, fields, rounded};
+use crate::servers::process::{ClaretOptions, Server};
 use crate::sweep::progress;
 use serde_json::{Map, Value};
 use std::io;

@@ -2,15 +2,16 @@
 //! throughput and latency of replicated commands compared with `etcd`.
 
 use crate::args::{OpsArgs, OpsPeer};
-use crate::control::Control;
-use crate::driver::{Driver, Fleet, Turn};
-use crate::etcd;
-use crate::process::{ClaretOptions, Server};
-use crate::random::Rng;
-use crate::recorder::Recorder;
+use crate::load::driver::{Driver, Fleet, Turn};
+use crate::load::random::Rng;
+use crate::load::recorder::Recorder;
+use crate::load::resp;
+use crate::load::resp::Frame;
+use crate::load::sample::{Costs, Load, Sample};
 use crate::report::{Report, ratio, rounded};
-use crate::resp::{self, Frame};
-use crate::sample::{Costs, Load, Sample};
+use crate::servers::control::Control;
+use crate::servers::etcd;
+use crate::servers::process::{ClaretOptions, Server};
 use crate::sweep::progress;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

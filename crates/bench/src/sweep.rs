@@ -1,8 +1,8 @@
 //! Cells for several contestants, in turns, each driven to its peak.
 
 use crate::cell::{Contestant, Setting, measure};
-use crate::control::Control;
-use crate::workload::Workload;
+use crate::load::workload::Workload;
+use crate::servers::control::Control;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 use std::io;

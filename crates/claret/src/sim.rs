@@ -98,7 +98,7 @@ fn range(args: &SimArgs) -> std::ops::Range<u64> {
 fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     let seeds = range(args);
     let (total, next) = (seeds.end - seeds.start, AtomicU64::new(seeds.start));
-    let cpu_us = bench::process::cpu_us("self");
+    let cpu_us = bench::servers::process::cpu_us("self");
     let runs = Mutex::new(std::collections::BTreeMap::new());
     let found = AtomicU64::new(u64::MAX);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -129,7 +129,7 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     });
     let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
     let last = if until_found { found.load(Ordering::Relaxed) } else { u64::MAX };
-    let cpu_us = bench::process::cpu_us("self") - cpu_us;
+    let cpu_us = bench::servers::process::cpu_us("self") - cpu_us;
     let mut report = Report { cpu_us, ..Report::default() };
     let mut history = None;
     for (_, (shown, events)) in runs.into_iter().filter(|(seed, _)| *seed <= last) {

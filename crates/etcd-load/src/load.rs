@@ -1,10 +1,10 @@
 //! Connections as tasks, each in a closed loop, and the clock that decides which requests count.
 
 use crate::rpc::Connection;
+use bench::load::random::Rng;
+use bench::load::recorder::Recorder;
+use bench::load::sample::{Costs, Load, Sample};
 use bench::ops::{KEYS, VALUE, WARMUP_NS, key};
-use bench::random::Rng;
-use bench::recorder::Recorder;
-use bench::sample::{Costs, Load, Sample};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;

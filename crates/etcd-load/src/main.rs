@@ -13,8 +13,8 @@ mod sessions;
 
 use bench::coordination::args::ETCD_MUTEX;
 use bench::coordination::generator::run as generate;
-use bench::coordination::tasks::{Done, Task, carry_out};
-use bench::sample::{Load, Sample};
+use bench::coordination::services::tasks::{Done, Task, carry_out};
+use bench::load::sample::{Load, Sample};
 use clap::{Args, Parser};
 use sessions::Sessions;
 use std::error::Error;
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {error}", bench::etcd::PROGRAM);
+            eprintln!("{}: {error}", bench::servers::etcd::PROGRAM);
             ExitCode::FAILURE
         }
     }

@@ -17,8 +17,8 @@
 use crate::messages::{Compare, DeleteRequest, Part, PutRequest, RangeRequest, TxnRequest};
 use crate::messages::{behind, revision};
 use crate::sessions::{Said, Session, Sessions};
-use bench::coordination::client::Counts;
-use bench::coordination::locker::{Locker, Told};
+use bench::coordination::recipes::locker::{Locker, Told};
+use bench::coordination::services::client::Counts;
 use std::collections::BTreeMap;
 use std::io;
 

@@ -18,8 +18,8 @@ use crate::messages::{
     Compare, DeleteRequest, Part, PutRequest, RangeRequest, TxnRequest, behind, revision,
 };
 use crate::sessions::{Said, Say, Session, Sessions};
-use bench::coordination::client::{Answer, Counts, Heard};
-use bench::coordination::nodes::Nodes;
+use bench::coordination::recipes::nodes::Nodes;
+use bench::coordination::services::client::{Answer, Counts, Heard};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

@@ -5,9 +5,9 @@ use crate::messages::{
     Call, LeaseGrantRequest, LeaseRevokeRequest, WatchCancel, WatchCreate, WatchRequest,
 };
 use crate::rpc::{Connection, Watched, Watcher};
-use bench::coordination::client::{Counts, Heard};
-use bench::coordination::locker::Told;
-use bench::timers::Timers;
+use bench::coordination::recipes::locker::Told;
+use bench::coordination::services::client::{Counts, Heard};
+use bench::load::timers::Timers;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! The load generator against a real etcd with one member.
 
-use bench::etcd;
-use bench::sample::Load;
+use bench::load::sample::Load;
+use bench::servers::etcd;
 use std::path::Path;
 
 #[test]

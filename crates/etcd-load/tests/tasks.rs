@@ -2,8 +2,8 @@
 
 use bench::coordination::args::ETCD_MUTEX;
 use bench::coordination::generator::{Arrivals, Load};
-use bench::coordination::tasks::{Done, OPERATIONS, Task};
-use bench::etcd;
+use bench::coordination::services::tasks::{Done, OPERATIONS, Task};
+use bench::servers::etcd;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 

@@ -1,10 +1,11 @@
 //! Command-line options of `claret bench smoke` and `claret bench locks`.
 
-use super::backend::{Attach, Backend};
-use super::experiments::Experiment;
 use super::generator::Arrivals;
-use super::{grants, keepers};
+use super::grants;
 use crate::args::parse_duration;
+use crate::coordination::grants::keepers;
+use crate::coordination::points::experiments::Experiment;
+use crate::coordination::services::backend::{Attach, Backend};
 use clap::{Args, ValueEnum};
 use model::Algorithm;
 use std::io;

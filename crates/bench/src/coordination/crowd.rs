@@ -7,15 +7,17 @@
 //! change.
 
 use super::args::{SmokePeer, backends};
-use super::backend::{Attach, Backend};
-use super::client::{Answer, Client, Heard, SESSION_TIMEOUT_MS, exists, get};
 use super::locks::Services;
-use super::nodes::Nodes;
 use super::operations::quantile;
 use super::recipes::create;
 use super::stop;
-use super::tasks::set;
 use crate::args::parse_seconds;
+use crate::coordination::recipes::nodes::Nodes;
+use crate::coordination::services::backend::{Attach, Backend};
+use crate::coordination::services::client::{
+    Answer, Client, Heard, SESSION_TIMEOUT_MS, exists, get,
+};
+use crate::coordination::services::tasks::set;
 use crate::report::{Report, fields, ratio, rounded};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;

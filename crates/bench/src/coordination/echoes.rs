@@ -1,10 +1,10 @@
 //! Round trips by themselves: their distribution (E0), and the time to wait for several of them
 //! (E1). Threads of this process echo data over lines.
 
-use super::plan::{Measure, Point};
-use crate::links::{Delays, Lines, Links};
-use crate::random::Rng;
+use crate::coordination::points::plan::{Measure, Point};
+use crate::load::random::Rng;
 use crate::report::{fields, rounded};
+use crate::servers::links::{Delays, Lines, Links};
 use model::Law;
 use model::order::Fastest;
 use serde_json::{Map, Value};

@@ -6,12 +6,12 @@
 pub mod grants;
 pub mod leader;
 
-use super::backend::Ensemble;
-use super::client::{Client, Heard, SESSION_TIMEOUT_MS};
-use super::forecast::Base;
-use super::locker::Told;
-use super::plan::Point;
 use super::recipes::{Recipes, make};
+use crate::coordination::points::plan::Point;
+use crate::coordination::recipes::locker::Told;
+use crate::coordination::results::forecast::Base;
+use crate::coordination::services::backend::Ensemble;
+use crate::coordination::services::client::{Client, Heard, SESSION_TIMEOUT_MS};
 use crate::report::{fields, rounded};
 use model::Algorithm;
 use serde_json::{Map, Value};

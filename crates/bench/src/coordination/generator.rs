@@ -8,9 +8,9 @@
 //! Every grant is checked: no other request may hold the lock, and the token must be larger than
 //! the tokens of all grants before.
 
-use super::client::Counts;
-use super::locker::{Locker, Told};
-use crate::random::Rng;
+use crate::coordination::recipes::locker::{Locker, Told};
+use crate::coordination::services::client::Counts;
+use crate::load::random::Rng;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;

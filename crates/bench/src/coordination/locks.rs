@@ -1,23 +1,31 @@
 //! `claret bench locks`: measures the points of a plan, one after the other, and sets each beside
 //! the model's prediction.
 
-use super::adaptive::Adaptive;
 use super::args::{ETCD_MUTEX, LocksArgs, recipe};
-use super::backend::{Attach, Backend, DISTANCES, Ensemble, Host, Protocol};
-use super::client::Client;
-use super::experiments::Experiment;
-use super::figures::{Watch, of_lock};
-use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
 use super::grants::{self, Grants};
-use super::keepers::{self, Keepers};
 use super::operations::Timed;
-use super::plan::{self, Measure, Point, points};
-use super::sessions::Sessions;
-use super::tasks::Task;
-use super::{agreement, barrier, echoes, failure, plot, regions, resume, smoke, stop};
-use crate::control::Control;
+use super::{echoes, failure, plot, smoke, stop};
+use crate::coordination::grants::keepers;
+use crate::coordination::grants::keepers::Keepers;
+use crate::coordination::points::experiments::Experiment;
+use crate::coordination::points::plan;
+use crate::coordination::points::plan::{Measure, Point, points};
+use crate::coordination::points::resume;
+use crate::coordination::recipes::adaptive::Adaptive;
+use crate::coordination::recipes::barrier;
+use crate::coordination::results::figures::{Watch, of_lock};
+use crate::coordination::results::forecast;
+use crate::coordination::results::forecast::Base;
+use crate::coordination::results::{agreement, regions};
+use crate::coordination::services::backend::{
+    Attach, Backend, DISTANCES, Ensemble, Host, Protocol,
+};
+use crate::coordination::services::client::Client;
+use crate::coordination::services::sessions::Sessions;
+use crate::coordination::services::tasks::Task;
 use crate::report::{Report, fields, rounded};
+use crate::servers::control::Control;
 use model::Algorithm;
 use model::operation::Operation;
 use serde_json::{Map, Value};

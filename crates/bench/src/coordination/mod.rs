@@ -8,53 +8,29 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
-//! | [`nodes`] | interface of a service with nodes, for any protocol |
-//! | [`recipes`], [`mirror`], [`znodes`] | the lock recipes on nodes |
-//! | [`tasks`], [`sessions`] | work of a run's sessions, in this process or in another program |
+//! | [`services`] | the services under comparison, with links of adjustable delay, and clients' sessions at them |
+//! | [`recipes`] | the lock recipes on nodes |
 //! | [`grants`] | the server's own lock, over the Redis protocol |
-//! | [`keepers`] | processes that keep it and hand it on among their clients |
-//! | [`adaptive`] | a lock that changes its recipe as the model recommends |
-//! | [`locker`] | interface between the generator and the lock algorithms |
-//! | [`crowd`] | many mostly idle sessions |
 //! | [`generator`] | arrival of requests, and the check of mutual exclusion |
-//! | [`backend`], [`zookeeper`] | the services, with links of adjustable delay |
-//! | [`experiments`], [`plan`], [`resume`] | points to measure, and points that are already measured |
-//! | [`forecast`], [`figures`], [`agreement`] | predictions, results, and their agreement |
+//! | [`points`] | points to measure, and points that are already measured |
+//! | [`results`] | predictions, results, and their agreement |
+//! | [`crowd`] | many mostly idle sessions |
 
-pub mod adaptive;
-mod agreement;
 pub mod args;
-pub mod backend;
-mod barrier;
-pub mod client;
 pub mod crowd;
-mod draw;
 mod echoes;
-pub mod experiments;
 mod failure;
-pub mod figures;
-pub mod forecast;
 pub mod generator;
 pub mod grants;
-pub mod keepers;
-pub mod locker;
 pub mod locks;
-mod mirror;
-pub mod nodes;
 pub mod operations;
-pub mod plan;
 mod plot;
+pub mod points;
 pub mod recipes;
-mod regions;
-pub mod resume;
-mod sections;
-mod sessions;
+pub mod results;
+pub mod services;
 pub mod smoke;
 mod stop;
-pub mod tasks;
-pub mod znodes;
-pub mod zookeeper;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

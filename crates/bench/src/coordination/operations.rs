@@ -1,7 +1,7 @@
 //! Single operations of a session, one by one or many at a time, and their times.
 
-use super::client::Heard;
-use super::nodes::Nodes;
+use crate::coordination::recipes::nodes::Nodes;
+use crate::coordination::services::client::Heard;
 use serde::{Deserialize, Serialize};
 use std::io;
 use wire::jute::Ask;

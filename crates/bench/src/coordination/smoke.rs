@@ -2,15 +2,18 @@
 //! contention, on services that run at the same time and are measured in turns.
 
 use super::args::{ETCD_MUTEX, SmokeArgs, backends};
-use super::backend::{Attach, Backend, Protocol};
-use super::forecast::{self, Base};
 use super::generator::{Arrivals, Load, Outcome};
 use super::locks::{self, Services, base, stretch};
 use super::operations::{Timed, quantile};
-use super::plan::{self, Measure, Point};
-use super::sessions::Sessions;
-use super::tasks::{CREATE, DELETE, OPERATIONS, Task};
-use super::{grants, sections, stop};
+use super::{grants, stop};
+use crate::coordination::grants::sections;
+use crate::coordination::points::plan;
+use crate::coordination::points::plan::{Measure, Point};
+use crate::coordination::results::forecast;
+use crate::coordination::results::forecast::Base;
+use crate::coordination::services::backend::{Attach, Backend, Protocol};
+use crate::coordination::services::sessions::Sessions;
+use crate::coordination::services::tasks::{CREATE, DELETE, OPERATIONS, Task};
 use crate::report::{Report, fields, ratio, rounded};
 use model::operation::Operation;
 use serde_json::{Map, Value};
@@ -276,7 +279,7 @@ pub fn warm_up(
     if std::mem::replace(&mut ensemble.is_warm, true) {
         return Ok(());
     }
-    ensemble.stretch([0; super::backend::DISTANCES], 0)?;
+    ensemble.stretch([0; crate::coordination::services::backend::DISTANCES], 0)?;
     let sessions = Sessions::begin(ensemble, &ensemble.entrances(1, Attach::Leader))?;
     let mut turns = Turns::new(sessions, node, data as usize)?;
     for operation in 0..OPERATIONS.len() - 1 {

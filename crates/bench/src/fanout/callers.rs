@@ -1,11 +1,11 @@
 //! Application clients that dispatch all commands of a step at once, each with one request at a
 //! time.
 
-use crate::driver::{Fleet, Turn};
-use crate::random::Rng;
-use crate::recorder::Recorder;
-use crate::resp::Frame;
-use crate::workload::{Ops, Workload};
+use crate::load::driver::{Fleet, Turn};
+use crate::load::random::Rng;
+use crate::load::recorder::Recorder;
+use crate::load::resp::Frame;
+use crate::load::workload::{Ops, Workload};
 use wire::resp::ClientReply;
 
 /// State of one client.

@@ -1,7 +1,7 @@
 //! Results of one cell, and its row.
 
 use super::{Cell, Load};
-use crate::recorder::Recorder;
+use crate::load::recorder::Recorder;
 use crate::report::{fields, rounded};
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Requests of a fixed number of commands on random keys.
 
-use crate::random::{Rng, Zipf};
-use crate::workload::{Ops, Shape, Workload};
+use crate::load::random::{Rng, Zipf};
+use crate::load::workload::{Ops, Shape, Workload};
 use wire::resp::ClientReply;
 
 /// Value of writes.

@@ -14,11 +14,11 @@ mod retwis;
 mod topology;
 mod virtual_time;
 
-use crate::process::ClaretOptions;
-use crate::random::Zipf;
+use crate::load::random::Zipf;
+use crate::load::workload::Workload;
 use crate::report::{Report, ratio};
+use crate::servers::process::ClaretOptions;
 use crate::sweep::progress;
-use crate::workload::Workload;
 use args::{Application, FanoutArgs, ORDERS};
 use callers::Callers;
 use figures::Figures;

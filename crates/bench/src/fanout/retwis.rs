@@ -8,9 +8,9 @@
 //! Records: `name:u` string, `user:u` hash, `auth:u` string, `followers:u` and `following:u` sets,
 //! `posts:u` and `timeline:u` lists of `post author`, newest first, `post:p` string.
 
-use crate::random::Rng;
-use crate::resp;
-use crate::workload::{Ops, Shape, Workload};
+use crate::load::random::Rng;
+use crate::load::resp;
+use crate::load::workload::{Ops, Shape, Workload};
 use wire::resp::ClientReply;
 
 const USERS: u64 = 1_000;

@@ -3,9 +3,9 @@
 use super::Cell;
 use super::callers::Callers;
 use super::figures::Figures;
-use crate::driver::{Fleet, Turn};
-use crate::resp::Frame;
-use crate::workload::Workload;
+use crate::load::driver::{Fleet, Turn};
+use crate::load::resp::Frame;
+use crate::load::workload::Workload;
 use adt::Reply;
 use serde_json::Map;
 use sim::lab::{Lab, Order, Plan, Seen};

@@ -3,8 +3,8 @@
 //! connection. Leases are as long as the recipes' sessions, so that the figures are comparable.
 
 use super::{LATE_NS, MOMENT_NS, TIMEOUT_MS, ms, row};
-use crate::control::Control;
-use crate::coordination::forecast::Base;
+use crate::coordination::results::forecast::Base;
+use crate::servers::control::Control;
 use serde_json::{Map, Value};
 use std::io;
 use std::net::SocketAddr;

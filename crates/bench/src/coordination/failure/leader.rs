@@ -2,10 +2,10 @@
 //! whether a held lock stays held.
 
 use super::{OVER_NS, Scene, TIMEOUT_MS, ms, row};
-use crate::control::Control;
-use crate::coordination::backend::{Ensemble, Protocol};
-use crate::coordination::plan::Point;
+use crate::coordination::points::plan::Point;
+use crate::coordination::services::backend::{Ensemble, Protocol};
 use crate::coordination::stop;
+use crate::servers::control::Control;
 use model::Algorithm;
 use serde_json::{Map, Value};
 use std::io;

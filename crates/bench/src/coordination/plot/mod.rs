@@ -9,7 +9,7 @@ mod bars;
 mod cut;
 mod heat;
 
-use super::regions;
+use crate::coordination::results::regions;
 use crate::picture::{Failure, short};
 use crate::report::{Report, number, text};
 use bars::Bars;

@@ -1,0 +1,385 @@
+//! Servers as child processes, and the resource usage of processes.
+
+use super::control::Control;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Time limit for a server to become ready.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Options of a Claret server.
+#[derive(Clone, Debug)]
+pub struct ClaretOptions {
+    /// The binary.
+    pub program: PathBuf,
+    /// Concurrency control, by name.
+    pub cc: String,
+    /// Number of shards.
+    pub shards: u16,
+    /// Number of worker threads of each machine.
+    pub workers: u16,
+    /// `always`, `everysec` or `none`.
+    pub durability: String,
+    /// Machines that each hold a replica of every shard; 1 for a standalone server.
+    pub replicas: u16,
+}
+
+/// One process.
+pub(crate) struct Machine {
+    child: Child,
+    address: SocketAddr,
+    /// Address of its metrics page, if it has one.
+    metrics: Option<SocketAddr>,
+    /// Address for clients of ZooKeeper's protocol, if it has one.
+    zookeeper: Option<SocketAddr>,
+    /// Held open so that the server can write to it.
+    _stdout: Option<BufReader<ChildStdout>>,
+    _dir: TempDir,
+}
+
+/// A running server, stopped when the value is dropped, and its data directory, which is removed
+/// then: one process, or several that are one cluster.
+pub struct Server {
+    machines: Vec<Machine>,
+}
+
+impl Server {
+    /// Wraps a server that was started elsewhere.
+    pub(crate) fn of(machines: Vec<Machine>) -> Self {
+        Self { machines }
+    }
+
+    /// Adds a machine to the server.
+    pub(crate) fn add(&mut self, machine: Machine) {
+        self.machines.push(machine);
+    }
+
+    /// Starts Claret with its data in new directories under `parent`. In a cluster the leaders are
+    /// spread evenly.
+    ///
+    /// # Errors
+    /// It does not become ready; the error contains the end of its output.
+    pub fn claret(options: &ClaretOptions, parent: &Path) -> io::Result<Self> {
+        if options.replicas == 1 {
+            let machines = vec![Machine::claret(options, &[], parent)?];
+            return Ok(Self { machines });
+        }
+        let mut ports = Vec::new();
+        for _ in 0..options.replicas {
+            ports.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+        }
+        let mut nodes = Vec::new();
+        for (number, port) in (1..).zip(&ports) {
+            nodes.push(format!("{number}={}", port.local_addr()?));
+        }
+        drop(ports);
+        let (nodes, mut machines) = (nodes.join(","), Vec::new());
+        for number in 1..=options.replicas {
+            let flags = ["--node", &number.to_string(), "--cluster", &nodes];
+            machines.push(Machine::claret(options, &flags, parent)?);
+        }
+        let server = Self { machines };
+        server.spread_leads(options)?;
+        Ok(server)
+    }
+
+    /// Waits until every machine sees a leader of every shard.
+    ///
+    /// # Errors
+    /// That takes too long.
+    pub(crate) fn wait_for_leaders(&self) -> io::Result<()> {
+        let start = Instant::now();
+        for address in self.addresses() {
+            let mut control = Control::connect(address)?;
+            loop {
+                let state = control.call(&["CLUSTER", "INFO"])?;
+                if format!("{state:?}").contains("cluster_state:ok") {
+                    break;
+                }
+                if start.elapsed() > PATIENCE {
+                    return Err(io::Error::other("the cluster has elected no leaders"));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all shards have leaders, and balances the leaders over the machines.
+    fn spread_leads(&self, options: &ClaretOptions) -> io::Result<()> {
+        self.wait_for_leaders()?;
+        let mut control = Control::connect(self.address())?;
+        for shard in 0..options.shards {
+            let (shard, machine) = (shard.to_string(), (shard % options.replicas + 1).to_string());
+            control.call(&["FAILOVER", "SHARD", &shard, "TO", &machine])?;
+        }
+        Ok(())
+    }
+
+    /// Starts `redis-server` without snapshots; `durability` chooses its append-only file.
+    ///
+    /// # Errors
+    /// It is not installed or does not become ready.
+    pub fn redis(durability: &str, parent: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("redis-bench-").tempdir_in(parent)?;
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let fsync: &[&str] = match durability {
+            "none" => &["--appendonly", "no"],
+            policy => &["--appendonly", "yes", "--appendfsync", policy],
+        };
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--auto-aof-rewrite-percentage", "0"])
+            .args(fsync)
+            .arg("--dir")
+            .arg(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| io::Error::other(format!("redis-server: {error}")))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let server = Self { machines: vec![Machine::new(child, address, dir)] };
+        let start = Instant::now();
+        loop {
+            let ready = Control::connect(address).and_then(|mut c| c.call(&["PING"]));
+            match ready {
+                Ok(_) => return Ok(server),
+                Err(error) if start.elapsed() > PATIENCE => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Address of the server, or of its first machine.
+    pub fn address(&self) -> SocketAddr {
+        self.machines[0].address
+    }
+
+    /// Addresses of its machines.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.machines.iter().map(|machine| machine.address).collect()
+    }
+
+    /// Addresses of its machines for clients of ZooKeeper's protocol, as far as they have one.
+    pub(crate) fn zookeeper_addresses(&self) -> Vec<SocketAddr> {
+        self.machines.iter().filter_map(|machine| machine.zookeeper).collect()
+    }
+
+    /// Kills one of its machines, as a crash would.
+    pub(crate) fn kill(&mut self, machine: usize) {
+        self.machines[machine].end();
+    }
+
+    /// Process IDs of its machines.
+    pub fn processes(&self) -> Vec<u32> {
+        self.machines.iter().map(|machine| machine.child.id()).collect()
+    }
+
+    /// Metrics of its machines that have no labels or one, added up. The name of a metric with a
+    /// label has the label's value after a colon.
+    ///
+    /// # Errors
+    /// A machine's metrics cannot be read.
+    pub fn metrics(&self) -> io::Result<BTreeMap<String, u64>> {
+        let mut sums = BTreeMap::new();
+        for address in self.machines.iter().filter_map(|machine| machine.metrics) {
+            for (name, value) in page(address)?.lines().filter_map(metric) {
+                *sums.entry(name).or_default() += value;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Resident memory of its processes, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.processes().iter().map(|process| resident_bytes(&process.to_string())).sum()
+    }
+
+    /// Processor time that its processes have used, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
+    }
+}
+
+impl Machine {
+    /// Wraps a process whose data is in `dir`.
+    pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
+        Self { child, address, metrics: None, zookeeper: None, _stdout: None, _dir: dir }
+    }
+
+    /// Starts a Claret server with additional flags.
+    ///
+    /// # Errors
+    /// It does not become ready; the error contains the end of its output.
+    pub(crate) fn claret(
+        options: &ClaretOptions,
+        flags: &[&str],
+        parent: &Path,
+    ) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
+        let log = dir.path().join("stderr.log");
+        let data = dir.path().join("data");
+        let mut child = Command::new(&options.program)
+            .args(["serve", "--port", "0", "--metrics-port", "0", "--cc", &options.cc])
+            .args(["--durability", &options.durability])
+            .args(["--shards", &options.shards.to_string()])
+            .args(["--workers", &options.workers.to_string()])
+            .args(flags)
+            .arg("--dir")
+            .arg(&data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log)?)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+        let mut stdout = BufReader::new(stdout);
+        let mut machine = Self::new(child, unknown(), dir);
+        let mut line = String::new();
+        while stdout.read_line(&mut line)? > 0 {
+            if let Some(address) = ready_address(&line) {
+                machine.address = address;
+                machine.metrics = address_of("metrics", &line);
+                machine.zookeeper = address_of("ZooKeeper's protocol", &line);
+                machine._stdout = Some(stdout);
+                return Ok(machine);
+            }
+            line.clear();
+        }
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let mut last: Vec<&str> = said.lines().rev().take(5).collect();
+        last.reverse();
+        Err(io::Error::other(format!("the server did not start: {}", last.join("; "))))
+    }
+}
+
+impl Machine {
+    fn end(&mut self) {
+        // Its data are thrown away: a clean shutdown is not needed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Reads the metrics page at an address.
+fn page(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    if text.starts_with("HTTP/1.0 200 ") {
+        return Ok(text);
+    }
+    let first = text.lines().next().unwrap_or_default();
+    Err(io::Error::other(format!("the server's metrics cannot be read: {first}")))
+}
+
+/// Name and value in a line of a metrics page.
+fn metric(line: &str) -> Option<(String, u64)> {
+    let (name, value) = line.strip_prefix("claret_")?.rsplit_once(' ')?;
+    let value = value.parse().ok()?;
+    let Some((name, label)) = name.split_once('{') else { return Some((name.to_owned(), value)) };
+    let mut quoted = label.split('"');
+    let (label, end) = (quoted.nth(1)?, quoted.next()?);
+    (end == "}").then(|| (format!("{name}:{label}"), value))
+}
+
+fn unknown() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// Address of an additional protocol in the line that a server prints when it is ready.
+fn address_of(what: &str, line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.rsplit_once(&format!("{what} on "))?;
+    rest.split([',', '\n']).next()?.trim().parse().ok()
+}
+
+/// Address in the line that a server prints when it is ready.
+fn ready_address(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("claret is ready on ")?.split_whitespace().next()?.parse().ok()
+}
+
+/// Processor time that a process (`self` for this one) has used in all its threads, in
+/// microseconds; 0 where `/proc` does not have it.
+pub fn cpu_us(process: &str) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Resident memory of a process, in bytes; 0 where `/proc` does not have it.
+pub fn resident_bytes(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
+/// Processor time that the whole machine has used, in microseconds.
+pub fn machine_cpu_us() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
+    // user, nice, system, (idle, iowait,) irq, softirq
+    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|i| fields.get(*i)).sum();
+    busy * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_tells_the_address() {
+        let line = "claret is ready on 127.0.0.1:4321 (data in d, 4 shards)\n";
+        assert_eq!(ready_address(line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 4321))));
+        assert_eq!(ready_address("claret is thinking\n"), None);
+        assert_eq!(address_of("metrics", line), None);
+        let line = format!("{}, metrics on 127.0.0.1:99\n", line.trim_end());
+        assert_eq!(address_of("metrics", &line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 99))));
+    }
+
+    #[test]
+    fn metrics_with_one_label_or_none_are_read() {
+        assert_eq!(metric("claret_log_syncs_total 17"), Some(("log_syncs_total".to_owned(), 17)));
+        let line = "claret_peer_messages_total{kind=\"entries\"} 3";
+        assert_eq!(metric(line), Some(("peer_messages_total:entries".to_owned(), 3)));
+        assert_eq!(metric("claret_conflicts_total{asked=\"a\",held=\"b\"} 3"), None);
+        assert_eq!(metric("# HELP claret_workers Worker threads"), None);
+    }
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let before = cpu_us("self");
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
+            std::hint::black_box(start.elapsed());
+        }
+        assert!(cpu_us("self") > before);
+        assert!(machine_cpu_us() >= cpu_us("self"));
+        assert_eq!(cpu_us("no-process"), 0);
+        assert!(resident_bytes("self") > 1 << 20);
+        assert_eq!(resident_bytes("no-process"), 0);
+    }
+}
