@@ -2,7 +2,7 @@
 //! one is affordable, and an escaped text matches itself.
 #![no_main]
 
-use adt::glob::matches;
+use adt::command::glob::matches;
 use libfuzzer_sys::fuzz_target;
 
 /// Patterns of literals, `?` and `*`, by the definition.

@@ -158,7 +158,7 @@ mod tests {
         let rust =
             "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 1 filtered out";
         assert_eq!(libtest_count(rust), Some(Count { passed: 12, failed: 3 }));
-        assert_eq!(libtest_count("test adt::set::tests::x ... ok"), None);
+        assert_eq!(libtest_count("test adt::kinds::set::tests::x ... ok"), None);
         let python = "2 failed, 7 passed, 1 error in 1.20s";
         assert_eq!(pytest_count(python), Some(Count { passed: 7, failed: 3 }));
         let decorated = "===== 5 passed in 0.10s =====";

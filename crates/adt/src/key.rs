@@ -7,9 +7,11 @@
 mod tests;
 
 use crate::command::commands;
+use crate::command::syntax;
+use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
     ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
-    Reply, Value, Whole, syntax, types::Corrupt, types::ValueSink, types::ValueSource,
+    Reply, Value, Whole,
 };
 use std::sync::Arc;
 

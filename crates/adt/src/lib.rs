@@ -5,38 +5,23 @@
 //! reply. One file per data type holds everything about it (state, operations, command table, lock
 //! modes, commutativity, serialization, tests); [`record`] is the registry.
 
-mod args;
-pub mod bag;
-pub mod barrier;
 mod blob;
 pub mod collections;
-mod command;
-pub mod counter;
-pub mod glob;
-pub mod hash;
+pub mod command;
 pub mod key;
+pub mod kinds;
 pub mod known;
 #[cfg(test)]
 mod laws;
-pub mod list;
-pub mod lock;
-pub mod log;
 mod number;
 pub mod random;
 pub mod record;
 mod reply;
-pub mod scan;
-pub mod set;
-pub mod string;
-pub mod syntax;
-pub mod topk;
 mod types;
-pub mod uid;
 mod waiter;
 mod whole;
-pub mod zset;
 
-pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};
+pub use crate::command::args::{ArgBuf, Args, format_float, parse_float, parse_int};
 pub use blob::Blob;
 pub use command::{
     Attempt, Awaiting, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys, Merge, Plan,

@@ -19,17 +19,17 @@ macro_rules! registry {
         /// A value of any data type.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs)]
-        pub enum Value { $($variant(crate::$module::Value)),* }
+        pub enum Value { $($variant(crate::kinds::$module::Value)),* }
 
         /// An operation of any data type, or on the key itself.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs)]
-        pub enum Op { Key(KeyOp), $($variant(crate::$module::Op)),* }
+        pub enum Op { Key(KeyOp), $($variant(crate::kinds::$module::Op)),* }
 
         impl Value {
             /// The type's name in the reply of `TYPE`.
             pub fn type_name(&self) -> &'static str {
-                match self { $(Self::$variant(_) => <crate::$module::Value as DataType>::NAME),* }
+                match self { $(Self::$variant(_) => <crate::kinds::$module::Value as DataType>::NAME),* }
             }
 
             /// Whether the value is empty in a way that removes its key.
@@ -44,8 +44,8 @@ macro_rules! registry {
 
             /// Reads a value of the type called `name` from its parts.
             pub fn load(name: &[u8], source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
-                $(if name == <crate::$module::Value as DataType>::NAME.as_bytes() {
-                    return <crate::$module::Value as DataType>::load(source).map(Self::$variant);
+                $(if name == <crate::kinds::$module::Value as DataType>::NAME.as_bytes() {
+                    return <crate::kinds::$module::Value as DataType>::load(source).map(Self::$variant);
                 })*
                 Err(Corrupt)
             }
@@ -56,7 +56,7 @@ macro_rules! registry {
             pub fn is_write(&self) -> bool {
                 match self {
                     Self::Key(op) => op.is_write(),
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::is_write(op)),*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::is_write(op)),*
                 }
             }
 
@@ -64,7 +64,7 @@ macro_rules! registry {
             pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
                 match self {
                     Self::Key(op) => op.encode(key, out),
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::encode(op, key, out)),*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::encode(op, key, out)),*
                 }
             }
 
@@ -72,7 +72,7 @@ macro_rules! registry {
             pub fn combine(&self, next: &Self) -> Option<Self> {
                 match (self, next) {
                     $((Self::$variant(a), Self::$variant(b)) =>
-                        <crate::$module::Value as DataType>::combine(a, b).map(Self::$variant),)*
+                        <crate::kinds::$module::Value as DataType>::combine(a, b).map(Self::$variant),)*
                     _ => None,
                 }
             }
@@ -83,7 +83,7 @@ macro_rules! registry {
                 match self {
                     Self::Key(_) => None,
                     $(Self::$variant(op) => {
-                        <crate::$module::Value as DataType>::chosen_first(key, op)
+                        <crate::kinds::$module::Value as DataType>::chosen_first(key, op)
                     })*
                 }
             }
@@ -95,7 +95,7 @@ macro_rules! registry {
                         use KeyOp::{Put, Reap, Whole};
                         !matches!(op, Put(_) | Reap { .. } | Whole(_)) && op.is_write()
                     }
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::may_be_idle(op)),*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::may_be_idle(op)),*
                 }
             }
 
@@ -104,7 +104,7 @@ macro_rules! registry {
                 match self {
                     Self::Key(_) => false,
                     $(Self::$variant(op) => {
-                        let other = <crate::$module::Value as DataType>::on_other_type(op);
+                        let other = <crate::kinds::$module::Value as DataType>::on_other_type(op);
                         other == OtherType::Refuse
                     }),*
                 }
@@ -113,8 +113,8 @@ macro_rules! registry {
             fn preserves_key(&self) -> bool {
                 match self {
                     Self::Key(op) => !op.is_write(),
-                    $(Self::$variant(op) => !<crate::$module::Value as DataType>::is_write(op)
-                        || <crate::$module::Value as DataType>::preserves_key(op)),*
+                    $(Self::$variant(op) => !<crate::kinds::$module::Value as DataType>::is_write(op)
+                        || <crate::kinds::$module::Value as DataType>::preserves_key(op)),*
                 }
             }
         }
@@ -129,12 +129,12 @@ macro_rules! registry {
                 Op::Key(op) => Mode { data_type: Type::Key as u8, mode: u8::from(op.is_write()),
                     shared: if op.is_write() { 0 } else { 1 }, reads: !op.is_write() },
                 $(Op::$variant(op) => {
-                    let mode = <crate::$module::Value as DataType>::mode(Access { op, observed });
+                    let mode = <crate::kinds::$module::Value as DataType>::mode(Access { op, observed });
                     Mode {
                         data_type: Type::$variant as u8,
                         mode,
-                        shared: <crate::$module::Value as DataType>::SHARED[usize::from(mode & 7)],
-                        reads: !<crate::$module::Value as DataType>::is_write(op),
+                        shared: <crate::kinds::$module::Value as DataType>::SHARED[usize::from(mode & 7)],
+                        reads: !<crate::kinds::$module::Value as DataType>::is_write(op),
                     }
                 }),*
             }
@@ -145,8 +145,8 @@ macro_rules! registry {
             let mode = usize::from(mode(access).mode);
             match access.op {
                 Op::Key(_) => ("key", ["read", "write"][mode.min(1)]),
-                $(Op::$variant(_) => (<crate::$module::Value as DataType>::NAME,
-                    <crate::$module::Value as DataType>::MODES.get(mode).copied().unwrap_or("?"))),*
+                $(Op::$variant(_) => (<crate::kinds::$module::Value as DataType>::NAME,
+                    <crate::kinds::$module::Value as DataType>::MODES.get(mode).copied().unwrap_or("?"))),*
             }
         }
 
@@ -159,7 +159,7 @@ macro_rules! registry {
                     match record.map(|r| &r.value) {
                         Some(Value::$variant(value)) => value.commutes(a, b),
                         Some(_) => false,
-                        None => <crate::$module::Value as Default>::default().commutes(a, b),
+                        None => <crate::kinds::$module::Value as Default>::default().commutes(a, b),
                     }
                 })*
                 _ => false,
@@ -171,7 +171,7 @@ macro_rules! registry {
                 (Op::Key(_), _) => unreachable!("key operations are answered by the record"),
                 $((Op::$variant(op), Some(Value::$variant(value))) => value.query(op, ctx),
                 (Op::$variant(op), None) =>
-                    <crate::$module::Value as Default>::default().query(op, ctx),)*
+                    <crate::kinds::$module::Value as Default>::default().query(op, ctx),)*
                 _ => Reply::Error(ErrorReply::wrong_type()),
             }
         }
@@ -185,7 +185,7 @@ macro_rules! registry {
                     (reply, changed)
                 }
                 $(Op::$variant(op) => {
-                    type V = crate::$module::Value;
+                    type V = crate::kinds::$module::Value;
                     let mut meta = Meta {
                         present: slot.is_some(),
                         expire_at_ms: slot.as_ref().and_then(|r| r.expire_at_ms),
@@ -239,7 +239,7 @@ macro_rules! registry {
             match op {
                 Op::Key(op) => op.idle(record, now_ms),
                 $(Op::$variant(op) => {
-                    type V = crate::$module::Value;
+                    type V = crate::kinds::$module::Value;
                     match value {
                         Some(Value::$variant(value)) => value.idle(op, now_ms),
                         Some(_) => (V::on_other_type(op) == OtherType::Refuse)
@@ -256,15 +256,15 @@ macro_rules! registry {
         /// lock in every state (see [`DataType::SHARED`]): the tables of the reference page.
         pub fn lock_modes() -> Vec<(&'static str, &'static [&'static str], [u8; 8])> {
             vec![$((
-                <crate::$module::Value as DataType>::NAME,
-                <crate::$module::Value as DataType>::MODES,
-                <crate::$module::Value as DataType>::SHARED,
+                <crate::kinds::$module::Value as DataType>::NAME,
+                <crate::kinds::$module::Value as DataType>::MODES,
+                <crate::kinds::$module::Value as DataType>::SHARED,
             )),*]
         }
 
         /// The commands of all data types and of keys.
         pub fn data_commands() -> impl Iterator<Item = &'static CommandSpec> {
-            let types = [$(<crate::$module::Value as DataType>::COMMANDS),*];
+            let types = [$(<crate::kinds::$module::Value as DataType>::COMMANDS),*];
             key::COMMANDS.iter().chain(types.into_iter().flatten())
         }
     };
@@ -426,9 +426,9 @@ fn lookup(
 fn internal() -> impl Iterator<Item = &'static CommandSpec> {
     let types = [
         crate::whole::INTERNAL,
-        crate::zset::INTERNAL,
-        crate::lock::INTERNAL,
-        crate::barrier::INTERNAL,
+        crate::kinds::zset::INTERNAL,
+        crate::kinds::lock::INTERNAL,
+        crate::kinds::barrier::INTERNAL,
     ];
     key::INTERNAL.iter().chain(types.into_iter().flatten())
 }

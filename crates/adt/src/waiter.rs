@@ -133,7 +133,7 @@ macro_rules! waiters {
             /// Whether the operation waits while its reply is nil: see [`Waiter::waits`].
             pub fn waits(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::waits(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::waits(op),)*
                     _ => false,
                 }
             }
@@ -141,7 +141,7 @@ macro_rules! waiters {
             /// Whether the operations behind it depend on its reply: see [`Waiter::opens_section`].
             pub fn opens_section(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::opens_section(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::opens_section(op),)*
                     _ => false,
                 }
             }
@@ -149,7 +149,7 @@ macro_rules! waiters {
             /// How many waiters are released together: see [`Waiter::parties`].
             pub fn parties(&self) -> Option<u32> {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::parties(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::parties(op),)*
                     _ => None,
                 }
             }
@@ -158,7 +158,7 @@ macro_rules! waiters {
             pub fn together(&self, in_front: u32) -> Option<Self> {
                 match self {
                     $(Self::$variant(op) => {
-                        let op = <crate::$module::Value as Waiter>::together(op, in_front);
+                        let op = <crate::kinds::$module::Value as Waiter>::together(op, in_front);
                         op.map(Self::$variant)
                     })*
                     _ => None,
@@ -168,7 +168,7 @@ macro_rules! waiters {
             /// How many numbers it takes that end with its timestamp: see [`Waiter::reserves`].
             pub fn reserves(&self) -> u32 {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::reserves(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::reserves(op),)*
                     _ => 0,
                 }
             }
@@ -176,7 +176,7 @@ macro_rules! waiters {
             /// Whether it waits beside the queue: see [`Waiter::listens`].
             pub fn listens(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::listens(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::listens(op),)*
                     _ => false,
                 }
             }
@@ -185,7 +185,7 @@ macro_rules! waiters {
             pub fn undone(&self, reply: &Reply) -> Option<Self> {
                 match self {
                     $(Self::$variant(op) => {
-                        <crate::$module::Value as Waiter>::undone(op, reply).map(Self::$variant)
+                        <crate::kinds::$module::Value as Waiter>::undone(op, reply).map(Self::$variant)
                     })*
                     _ => None,
                 }
@@ -194,7 +194,7 @@ macro_rules! waiters {
             /// Name of the waiter: see [`Waiter::waiter`].
             pub fn waiter(&self) -> Option<&Blob> {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::waiter(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::waiter(op),)*
                     _ => None,
                 }
             }
@@ -202,7 +202,7 @@ macro_rules! waiters {
             /// Ticket of a waiter that can be named as a successor: see [`Waiter::ticket`].
             pub fn ticket(&self) -> Option<&Blob> {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::ticket(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::ticket(op),)*
                     _ => None,
                 }
             }
@@ -211,7 +211,7 @@ macro_rules! waiters {
             pub fn give_ticket(&mut self, ticket: Blob) {
                 match self {
                     $(Self::$variant(op) => {
-                        <crate::$module::Value as Waiter>::give_ticket(op, ticket)
+                        <crate::kinds::$module::Value as Waiter>::give_ticket(op, ticket)
                     })*
                     _ => {}
                 }
@@ -220,7 +220,7 @@ macro_rules! waiters {
             /// Whether it names a successor: see [`Waiter::names`].
             pub fn names(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::names(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::names(op),)*
                     _ => false,
                 }
             }
@@ -229,7 +229,7 @@ macro_rules! waiters {
             pub fn unnaming(&self) -> Option<Self> {
                 match self {
                     $(Self::$variant(op) => {
-                        <crate::$module::Value as Waiter>::unnaming(op).map(Self::$variant)
+                        <crate::kinds::$module::Value as Waiter>::unnaming(op).map(Self::$variant)
                     })*
                     _ => None,
                 }
@@ -238,7 +238,7 @@ macro_rules! waiters {
             /// Whether it is refused in a deadlock cycle: see [`Waiter::detects`].
             pub fn detects(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::detects(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::detects(op),)*
                     _ => false,
                 }
             }
@@ -247,7 +247,7 @@ macro_rules! waiters {
             pub fn came_of(&self, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
                 match self {
                     $(Self::$variant(op) => {
-                        <crate::$module::Value as Waiter>::came_of(op, reply, ctx)
+                        <crate::kinds::$module::Value as Waiter>::came_of(op, reply, ctx)
                     })*
                     _ => None,
                 }
@@ -256,7 +256,7 @@ macro_rules! waiters {
             /// Columns that describe a waiter: see [`Waiter::wish`].
             pub fn wish(&self) -> Vec<Reply> {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::wish(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::wish(op),)*
                     _ => Vec::new(),
                 }
             }
@@ -264,7 +264,7 @@ macro_rules! waiters {
             /// Whether a waiter may go on after it: see [`Waiter::lets_go`].
             pub fn lets_go(&self) -> bool {
                 match self {
-                    $(Self::$variant(op) => <crate::$module::Value as Waiter>::lets_go(op),)*
+                    $(Self::$variant(op) => <crate::kinds::$module::Value as Waiter>::lets_go(op),)*
                     _ => false,
                 }
             }
@@ -283,7 +283,7 @@ macro_rules! waiters {
             pub fn forgetting(&self, ticket: &Blob) -> Option<Op> {
                 match self {
                     $(Self::$variant(_) => {
-                        let op = <crate::$module::Value as Waiter>::forgetting(ticket);
+                        let op = <crate::kinds::$module::Value as Waiter>::forgetting(ticket);
                         op.map(Op::$variant)
                     })*
                     _ => None,

@@ -5,8 +5,8 @@
 //! shard, serves for routing only. The shard carries it out, because it has all records.
 
 use crate::command::commands;
+use crate::command::scan::ScanArgs;
 use crate::key::KeyOp;
-use crate::scan::ScanArgs;
 use crate::{ArgBuf, Args, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op};
 
 /// An operation on all keys of a shard.

@@ -7,9 +7,10 @@
 //! Redis and Valkey had advisories for each of these: CVE-2022-35977, 2023-22458, 2023-25155,
 //! 2023-28425, 2023-28856.
 
+use adt::command::syntax;
 use adt::{
     ArgBuf, Attempt, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
-    Timestamp, record, syntax,
+    Timestamp, record,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -5,7 +5,7 @@ use crate::command::{Command, FromReply};
 use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
 use crate::txn::Tx;
-pub use adt::lock::Share;
+pub use adt::kinds::lock::Share;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;

@@ -47,7 +47,7 @@ pub struct RetainedOptions {
 impl Default for RetainedOptions {
     fn default() -> Self {
         let LockOptions { lease, timeout, owner, .. } = LockOptions::default();
-        let tokens = adt::lock::TOKENS_OF_KEPT;
+        let tokens = adt::kinds::lock::TOKENS_OF_KEPT;
         Self { lease, timeout, owner, cohort: 16, tokens, adaptive: false }
     }
 }

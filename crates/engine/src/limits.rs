@@ -106,7 +106,7 @@ pub const NEAR_LOCKS_MAX: usize = 10_000;
 /// keeps.
 pub const NEAR_STAYS_MAX: u32 = 16;
 /// Tokens that a gateway requests at a time: one for each stay, and its own.
-pub const NEAR_TOKENS: u32 = adt::lock::TOKENS_OF_KEPT;
+pub const NEAR_TOKENS: u32 = adt::kinds::lock::TOKENS_OF_KEPT;
 /// Part of a gateway's lease beyond twice that of its clients, in microseconds.
 pub const NEAR_LEASE_MORE_US: u64 = 1_000_000;
 /// Interval at which a gateway repeats a refused or failed `LOCK.WANTED`, in microseconds.
@@ -334,8 +334,8 @@ const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(ARGUMENT_BYTES_MAX < SKIPPED_BYTES_MAX && SKIPPED_BYTES_MAX < 1 << 31);
 const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
 // All parties that a barrier releases together are in one entry.
-const _: () = assert!((adt::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);
-const _: () = assert!(adt::barrier::GENERATION_BYTES_MAX <= ENTRY_BYTES_MAX);
+const _: () = assert!((adt::kinds::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);
+const _: () = assert!(adt::kinds::barrier::GENERATION_BYTES_MAX <= ENTRY_BYTES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < INPUTS_BYTES_MAX && FRAME_BYTES_MAX < REPLIES_BYTES_MAX);

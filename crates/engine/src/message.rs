@@ -239,7 +239,7 @@ pub enum Body {
     /// the shard's own cursor.
     Scan {
         /// Cursor, pattern, count.
-        scan: adt::scan::ScanArgs,
+        scan: adt::command::scan::ScanArgs,
         /// Only keys of this type.
         type_name: Option<Blob>,
     },

@@ -308,7 +308,9 @@ impl Plant {
             (Self::DroppedGuard, Body::Prepare { prepare, .. }) => prepare.apply.guards.clear(),
             (Self::UnfencedWrites, Body::Apply(apply)) => apply.fences.clear(),
             (Self::RepeatedLeader, Body::Await { apply, .. }) => {
-                if let Some((_, Op::Lock(adt::lock::Op::Observe(seen)))) = apply.ops.first_mut() {
+                if let Some((_, Op::Lock(adt::kinds::lock::Op::Observe(seen)))) =
+                    apply.ops.first_mut()
+                {
                     *seen = 0;
                 }
             }
@@ -477,10 +479,12 @@ const TOKENS: i64 = 1 << 24;
 /// Shortens the lease of a server that keeps a lock: clients send no lease when they renew theirs.
 fn shorten(op: &mut Op) {
     match op {
-        Op::Lock(adt::lock::Op::Acquire(grant)) if grant.owner.starts_with(b"near ") => {
+        Op::Lock(adt::kinds::lock::Op::Acquire(grant)) if grant.owner.starts_with(b"near ") => {
             grant.lease_ms = (grant.lease_ms / 64).max(1);
         }
-        Op::Lock(adt::lock::Op::Renew(_, Some(lease_ms))) => *lease_ms = (*lease_ms / 64).max(1),
+        Op::Lock(adt::kinds::lock::Op::Renew(_, Some(lease_ms))) => {
+            *lease_ms = (*lease_ms / 64).max(1)
+        }
         _ => {}
     }
 }

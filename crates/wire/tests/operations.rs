@@ -4,9 +4,9 @@
 //! The calls are generated from the command table, so a new command is covered at once. Compound
 //! commands are covered with their reads and writes.
 
+use adt::command::syntax;
 use adt::{
     ArgBuf, Attempt, Blob, Command, Compound, Ctx, Handler, Op, Record, Reply, Timestamp, record,
-    syntax,
 };
 use engine::entry::{Apply, Prepare};
 use engine::ids::{GatewayId, KeyedOp, ShardId, Token, TxnId};

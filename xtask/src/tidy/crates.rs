@@ -393,7 +393,7 @@ mod tests {
         let manifest = "[dev-dependencies]\nadt.workspace = true";
         let tree = Tree::of(&[
             ("crates/check/Cargo.toml", manifest),
-            ("crates/check/src/lib.rs", "#[path = \"../../adt/src/set.rs\"]\nmod set;"),
+            ("crates/check/src/lib.rs", "#[path = \"../../adt/src/kinds/set.rs\"]\nmod set;"),
         ]);
         assert_eq!(check_stands_alone(&tree).len(), 2);
     }

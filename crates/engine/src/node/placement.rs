@@ -18,8 +18,8 @@ use crate::replica::{Replica, ReplicaError, Setup};
 use crate::replication::{Membership, Promises, Recovered};
 use crate::shard::ShardConfig;
 use adt::Value;
+use adt::kinds::string::Value as StringValue;
 use adt::random::mix;
-use adt::string::Value as StringValue;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Interval at which the placement is checked while nothing else is to do, in microseconds.

@@ -9,7 +9,7 @@ use crate::entry::{
     read_op, read_prepare, read_remembered, read_request, read_txn,
 };
 use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
-use adt::scan::ScanArgs;
+use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
 use engine::limits::CIRCLE_NAMES_MAX;

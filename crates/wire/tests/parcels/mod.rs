@@ -1,7 +1,7 @@
 //! One parcel of every kind, and their parts.
 
 use crate::stream::{chained, group, links, stream};
-use adt::scan::ScanArgs;
+use adt::command::scan::ScanArgs;
 use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
 use engine::entry::{Apply, Prepare};

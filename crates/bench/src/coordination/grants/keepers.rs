@@ -27,7 +27,7 @@ const REGIONS: usize = 2;
 /// Number of members that are still admitted after another process wants the lock.
 pub const MEMBERS: u32 = 16;
 /// Number of tokens per grant.
-pub const TOKENS: u32 = adt::lock::TOKENS_OF_KEPT;
+pub const TOKENS: u32 = adt::kinds::lock::TOKENS_OF_KEPT;
 
 /// Grant of the lock to a process.
 struct Grant {

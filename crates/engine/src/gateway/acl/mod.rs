@@ -15,8 +15,9 @@ pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
+use adt::command::glob;
 use adt::known::{self, Known};
-use adt::{Args, Blob, CommandSpec, ErrorReply, glob};
+use adt::{Args, Blob, CommandSpec, ErrorReply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Permissions that rules give or take: one for each command, and for each subcommand of a container.
 
 use crate::gateway::clients::session_commands::{all, position};
-use adt::{Args, CommandSpec, Flags, syntax};
+use adt::command::syntax;
+use adt::{Args, CommandSpec, Flags};
 use std::sync::OnceLock;
 
 /// The categories that flags give; groups of commands add theirs.

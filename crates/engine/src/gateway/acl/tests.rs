@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::gateway::clients::session_commands::{all, lookup};
-use adt::{
-    ArgBuf, Attempt, Command, Ctx, Flags, Handler, Op, Record, Reply, Timestamp, record, syntax,
-};
+use adt::command::syntax;
+use adt::{ArgBuf, Attempt, Command, Ctx, Flags, Handler, Op, Record, Reply, Timestamp, record};
 use std::collections::BTreeSet;
 
 fn user(rules: &str) -> User {

@@ -2,7 +2,7 @@
 
 use crate::ids::ShardId;
 use crate::limits::SHARDS_MAX;
-use adt::scan::ScanArgs;
+use adt::command::scan::ScanArgs;
 use adt::{ArgBuf, Args, Blob, ErrorReply, Reply};
 
 /// Page of `SCAN` that is being collected.

@@ -10,7 +10,7 @@ use crate::ids::{MachineId, RequestId, ShardId};
 use crate::map::{MAP_KEY, ShardMap, list, name_of};
 use crate::members::Members;
 use crate::message::Body;
-use adt::string::{Expiry, Only, Op as StringOp, SetReply};
+use adt::kinds::string::{Expiry, Only, Op as StringOp, SetReply};
 use adt::{Args, Blob, ErrorReply, Op, Reply};
 use smallvec::smallvec;
 

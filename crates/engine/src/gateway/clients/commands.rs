@@ -17,7 +17,8 @@ use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::Body;
 use crate::now::Now;
-use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply, glob};
+use adt::command::glob;
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply};
 
 /// The error that keeps a queued command of the session from being carried out, if it is known already.
 pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
@@ -25,7 +26,7 @@ pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> 
         return None;
     }
     let word = args.get(1)?.to_ascii_lowercase();
-    let known = adt::syntax::subcommands(spec.syntax);
+    let known = adt::command::syntax::subcommands(spec.syntax);
     let is_known = word == b"help" || known.iter().any(|(name, _)| name.as_bytes() == word);
     if !is_known {
         return Some(unknown_subcommand(args));

@@ -7,7 +7,8 @@
 use super::session::Session;
 use crate::gateway::api::{GatewayStats, SessionId};
 use crate::limits::SUBSCRIPTIONS_MAX;
-use adt::{Blob, ErrorReply, Reply, glob};
+use adt::command::glob;
+use adt::{Blob, ErrorReply, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kind of name in a subscription.

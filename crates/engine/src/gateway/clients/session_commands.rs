@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn every_command_of_the_session_has_a_syntax_that_fits_its_arity() {
         for spec in SESSION_COMMANDS {
-            let calls = adt::syntax::sample_calls(spec);
+            let calls = adt::command::syntax::sample_calls(spec);
             assert!(calls.iter().all(|c| spec.check_arity(c.len()).is_ok()), "{}", spec.name);
             assert!(!calls.is_empty(), "{}", spec.name);
         }

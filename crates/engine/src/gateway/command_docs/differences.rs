@@ -56,7 +56,7 @@ mod tests {
         let with_subs = |spec: &&adt::CommandSpec| {
             let (name, syntax) = (spec.name, spec.syntax);
             let mut subs: Vec<String> =
-                adt::syntax::subcommands(syntax).into_iter().map(|(sub, _)| sub).collect();
+                adt::command::syntax::subcommands(syntax).into_iter().map(|(sub, _)| sub).collect();
             if !subs.is_empty() {
                 subs.push("help".to_owned());
             }

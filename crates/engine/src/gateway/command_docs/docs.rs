@@ -1,7 +1,7 @@
 //! The entries of `COMMAND DOCS`, whose arguments come from the syntax notation.
 
 use super::map;
-use adt::syntax::{self, Part};
+use adt::command::syntax::{self, Part};
 use adt::{CommandSpec, Reply};
 
 /// First version that has the commands.

@@ -15,8 +15,9 @@ pub use markdown::markdown;
 
 use super::acl::permissions;
 use crate::gateway::clients::session_commands::{all, lookup};
-use adt::syntax::{self, Part};
-use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
+use adt::command::glob;
+use adt::command::syntax::{self, Part};
+use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply};
 
 /// Commands of Redis that have others in them, known by their second word, and tell which.
 pub(super) const CONTAINERS: [&str; 8] =

@@ -39,7 +39,7 @@ impl Gateway {
         }
         let Awaiting { key, mut op, timeout_ms, near } = awaiting;
         let near = match &op {
-            Op::Lock(adt::lock::Op::Acquire(grant)) if near => Some(grant.lease_ms * 1000),
+            Op::Lock(adt::kinds::lock::Op::Acquire(grant)) if near => Some(grant.lease_ms * 1000),
             _ if near => return self.reply(id, ErrorReply::syntax().into()),
             _ => None,
         };

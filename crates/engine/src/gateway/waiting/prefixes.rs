@@ -32,7 +32,7 @@ impl Gateway {
 
     /// `LOCK.SECTION` outside of `MULTI`: about one command.
     pub(in crate::gateway) fn section(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let parsed = adt::lock::section(args).and_then(|(awaiting, words)| {
+        let parsed = adt::kinds::lock::section(args).and_then(|(awaiting, words)| {
             let step = self.step_behind(id, args, words, section::NAME)?.ok_or_else(|| {
                 ErrorReply::err("LOCK.SECTION without a command belongs behind MULTI")
             })?;

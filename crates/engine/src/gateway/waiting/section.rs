@@ -39,7 +39,7 @@ pub(in crate::gateway) fn first_of_multi(
     args: &Args<'_>,
     is_first: bool,
 ) -> Result<(Step, u64), ErrorReply> {
-    match adt::lock::section(args)? {
+    match adt::kinds::lock::section(args)? {
         (_, words) if words < args.len() => {
             Err(ErrorReply::err("LOCK.SECTION takes no command between MULTI and EXEC"))
         }

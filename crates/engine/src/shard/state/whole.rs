@@ -2,8 +2,9 @@
 
 use super::records::Records;
 use crate::shard::ahead::AheadOfLog;
-use adt::scan::ScanArgs;
-use adt::{Blob, Ctx, Record, Reply, Whole, glob};
+use adt::command::glob;
+use adt::command::scan::ScanArgs;
+use adt::{Blob, Ctx, Record, Reply, Whole};
 
 impl Records {
     /// Carries out what is about all keys.

@@ -12,8 +12,9 @@ use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
 use crate::message::{Concurrency, Guard, Notice, Version};
 use crate::shard::tail::TRACKING_US;
 use adt::key::KeyOp;
+use adt::kinds::set;
 use adt::random::mix;
-use adt::{Blob, Op, Reply, set};
+use adt::{Blob, Op, Reply};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -208,7 +208,7 @@ mod tests {
     use crate::message::{Answer, Refusal, Request};
     use crate::now::Now;
     use adt::Op;
-    use adt::counter::Op as CounterOp;
+    use adt::kinds::counter::Op as CounterOp;
     use adt::random::mix;
 
     fn entry(ts: u64, record: LogRecord) -> Entry {

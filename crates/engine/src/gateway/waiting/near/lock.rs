@@ -10,7 +10,7 @@ use crate::gateway::timer::Timer;
 use crate::ids::{Age, GatewayId, RequestId};
 use crate::limits::{NEAR_LEASE_MORE_US, NEAR_LISTEN_AGAIN_US, NEAR_STAYS_MAX, NEAR_TOKENS};
 use crate::message::Body;
-use adt::lock::{Grant, LEASE_MS_MAX, NEAR_LEASE_MS_MAX, Op, Share};
+use adt::kinds::lock::{Grant, LEASE_MS_MAX, NEAR_LEASE_MS_MAX, Op, Share};
 use adt::{Blob, Op as AnyOp, Reply};
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
@@ -114,7 +114,7 @@ fn whole_ms(us: u64) -> u64 {
 
 /// Lease that the gateway asks for: twice the lease that a client is promised, so that it is renewed once in
 /// that time, and some more for messages. It exceeds a day for no lease that a client may ask for
-/// ([`adt::lock::NEAR_LEASE_MS_MAX`]).
+/// ([`adt::kinds::lock::NEAR_LEASE_MS_MAX`]).
 fn own_lease_us(lease_us: u64) -> u64 {
     lease_us.saturating_mul(2).saturating_add(NEAR_LEASE_MORE_US)
 }
@@ -464,7 +464,7 @@ impl NearLock {
     ) {
         let now_us = cx.core.now.mono_us;
         if lease_ms.is_some_and(|ms| ms > NEAR_LEASE_MS_MAX) {
-            return cx.tell(caller, Some(adt::lock::near_lease_too_long().into()));
+            return cx.tell(caller, Some(adt::kinds::lock::near_lease_too_long().into()));
         }
         let held_us = self.held.as_ref().map_or(0, |held| held.until_us);
         let Some(stay) = self.stay(token, now_us) else {

@@ -33,7 +33,7 @@ use crate::limits::NEAR_LOCKS_MAX;
 use crate::message::Answer;
 use crate::slot::slot;
 use adt::collections::{Map, Set};
-use adt::lock::Op;
+use adt::kinds::lock::Op;
 use adt::{Blob, ErrorReply, Op as AnyOp, Reply};
 use lock::{NearContext, NearLock, Visit};
 use purpose::Caller;

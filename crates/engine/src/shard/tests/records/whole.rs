@@ -1,8 +1,9 @@
 //! Stories about transactions that are about all keys.
 
 use super::*;
+use adt::Whole;
 use adt::key::KeyOp;
-use adt::{Whole, set};
+use adt::kinds::set;
 
 fn whole(whole: Whole) -> Op {
     Op::Key(KeyOp::Whole(Box::new(whole)))

@@ -5,7 +5,7 @@ use crate::message::Notice;
 use crate::shard::tests::{Story, txn};
 use crate::shard::transfer::cut::*;
 use crate::shard::*;
-use adt::counter::Op as CounterOp;
+use adt::kinds::counter::Op as CounterOp;
 use adt::{Blob, Op};
 
 impl Story {

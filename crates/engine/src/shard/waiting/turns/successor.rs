@@ -11,7 +11,7 @@ use crate::message::Answer;
 use crate::now::Now;
 use crate::shard::RecipientKind;
 use crate::shard::waiting::turns::{Number, Recipient, Shard, TurnQueues, WaitingTurn};
-use adt::lock::SUCCESSORS_MAX;
+use adt::kinds::lock::SUCCESSORS_MAX;
 use adt::{Blob, Ctx, Op, Record, Reply, record};
 use smallvec::SmallVec;
 

@@ -1,0 +1,14 @@
+//! The data types, one file each.
+
+pub mod bag;
+pub mod barrier;
+pub mod counter;
+pub mod hash;
+pub mod list;
+pub mod lock;
+pub mod log;
+pub mod set;
+pub mod string;
+pub mod topk;
+pub mod uid;
+pub mod zset;

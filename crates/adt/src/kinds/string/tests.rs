@@ -1,0 +1,196 @@
+//! Tests of the string type.
+
+use crate::kinds::string::*;
+use crate::laws::{check_laws, check_words, dialogue};
+use crate::record::{Record, apply, decode, query};
+use crate::{Command, Merge, Op as AnyOp, Value as AnyValue};
+
+fn set(value: &str, only: Only, expiry: Expiry, reply: SetReply) -> Op {
+    Op::Set { value: value.into(), only, expiry, reply }
+}
+
+pub(crate) fn samples() -> Vec<Op> {
+    let plain = |v| set(v, Only::Always, Expiry::Clear, SetReply::Status);
+    vec![
+        Op::Get,
+        plain("1"),
+        plain("x"),
+        set("x", Only::Always, Expiry::Keep, SetReply::Old),
+        set("1", Only::Always, Expiry::Set(When::At(1500)), SetReply::Status),
+        set("x", Only::IfAbsent, Expiry::Clear, SetReply::Flag),
+        set("1", Only::IfPresent, Expiry::Clear, SetReply::Status),
+        Op::Take,
+        Op::GetEx(Expiry::Set(When::In(5000))),
+        Op::GetEx(Expiry::Clear),
+        Op::Incr(0),
+        Op::Incr(3),
+        Op::Incr(i64::MAX),
+        Op::IncrFloat("0.5".into()),
+        Op::Append("".into()),
+        Op::Append("1".into()),
+        Op::Len,
+        Op::SetRange(1, "x".into()),
+        Op::SetRange(0, "".into()),
+        Op::GetBit(2),
+        Op::SetBit(2, true),
+        Op::SetBit(2, false),
+        Op::SetBit(17, true),
+        Op::BitCount(Some(BitRange { start: 0, end: -1, bits: true })),
+        Op::GetRange(0, -1),
+    ]
+}
+
+/// Runs a one-operation command line (words split at spaces) on a slot.
+fn run(slot: &mut Option<Record>, line: &str) -> Reply {
+    match decode(&ArgBuf::of(line.split(' ')).args()) {
+        Ok((_, op)) => apply(slot, &op, &Ctx { now_ms: 1000, ..Ctx::default() }),
+        Err(error) => Reply::Error(error),
+    }
+}
+
+fn err(text: &str) -> Reply {
+    Reply::err(text.to_owned())
+}
+
+#[test]
+fn laws() {
+    check_laws::<Value>(&samples(), 2);
+    check_words(&samples().into_iter().map(AnyOp::String).collect::<Vec<_>>());
+}
+
+#[test]
+fn set_obeys_its_conditions() {
+    dialogue(&[
+        ("set k a xx", Reply::Nil),
+        ("set k a nx", Reply::Ok),
+        ("set k b nx", Reply::Nil),
+        ("set k b nx get", Reply::bulk("a")),
+        ("setnx k b", Reply::Int(0)),
+        ("getset k c", Reply::bulk("a")),
+        ("set k d px 500", Reply::Ok),
+        ("pexpiretime k", Reply::Int(1500)),
+        ("set k e keepttl", Reply::Ok),
+        ("pexpiretime k", Reply::Int(1500)),
+        ("set k e", Reply::Ok),
+        ("pexpiretime k", Reply::Int(-1)),
+        ("getex k pxat 900", Reply::bulk("e")),
+        ("exists k", Reply::Int(0)),
+        ("set k e pxat 900", Reply::Ok),
+        ("get k", Reply::Nil),
+        ("set k e nx xx", err("syntax error")),
+        ("set k e ex 1 keepttl", err("syntax error")),
+        ("set k e ex 0", err("invalid expire time in 'set' command")),
+        ("setex k -1 e", err("invalid expire time in 'setex' command")),
+        ("set k e ex x", err("value is not an integer or out of range")),
+        ("getdel k", Reply::Nil),
+    ]);
+}
+
+#[test]
+fn set_replaces_other_types_unless_asked_not_to() {
+    let mut slot = None;
+    run(&mut slot, "sadd k m");
+    assert_eq!(run(&mut slot, "setnx k v"), Reply::Int(0));
+    assert_eq!(run(&mut slot, "set k v nx"), Reply::Nil);
+    assert_eq!(run(&mut slot, "getset k v"), Reply::Error(ErrorReply::wrong_type()));
+    assert_eq!(run(&mut slot, "incr k"), Reply::Error(ErrorReply::wrong_type()));
+    assert_eq!(run(&mut slot, "scard k"), Reply::Int(1));
+    assert_eq!(run(&mut slot, "set k v xx"), Reply::Ok);
+    assert_eq!(run(&mut slot, "get k"), Reply::bulk("v"));
+}
+
+#[test]
+fn increments_stop_at_the_ends_and_at_other_texts() {
+    dialogue(&[
+        ("incrby k 9223372036854775806", Reply::Int(i64::MAX - 1)),
+        ("incr k", Reply::Int(i64::MAX)),
+        ("incr k", err("increment or decrement would overflow")),
+        ("decrby k -9223372036854775808", err("decrement would overflow")),
+        ("strlen k", Reply::Int(19)),
+        ("set k 01", Reply::Ok),
+        ("incr k", err("value is not an integer or out of range")),
+        ("incrbyfloat k 0.2", Reply::bulk("1.2")),
+        ("incrbyfloat k -0.2", Reply::bulk("1")),
+        ("incr k", Reply::Int(2)),
+        ("incrbyfloat k inf", err("increment would produce NaN or Infinity")),
+        ("set k x", Reply::Ok),
+        ("incrbyfloat k 1", err("value is not a valid float")),
+    ]);
+}
+
+#[test]
+fn ranges_and_bits_count_from_both_ends() {
+    dialogue(&[
+        ("set k 123456", Reply::Ok),
+        ("getrange k 0 -1", Reply::bulk("123456")),
+        ("getrange k -3 -2", Reply::bulk("45")),
+        ("getrange k 4 99", Reply::bulk("56")),
+        ("getrange k 4 2", Reply::bulk("")),
+        ("getrange k -1 -3", Reply::bulk("")),
+        ("substr k 0 -1", Reply::bulk("123456")),
+        ("setrange k 8 9", Reply::Int(9)),
+        ("getrange k 5 8", Reply::bulk(b"6\0\09")),
+        ("setrange k -1 x", err("offset is out of range")),
+        ("setrange k 8388608 x", Reply::Error(too_long())),
+        ("set k foobar", Reply::Ok),
+        ("bitcount k", Reply::Int(26)),
+        ("bitcount k 1 1", Reply::Int(6)),
+        ("bitcount k 5 30 bit", Reply::Int(17)),
+        ("bitcount k -2 -1", Reply::Int(7)),
+        ("bitcount k 0", err("syntax error")),
+        ("setbit k 7 1", Reply::Int(0)),
+        ("get k", Reply::bulk("goobar")),
+        ("getbit k 7", Reply::Int(1)),
+        ("getbit k 4000000000", Reply::Int(0)),
+        ("setbit k 67108864 1", err("bit offset is not an integer or out of range")),
+        ("setbit k 1 2", err("bit is not an integer or out of range")),
+    ]);
+}
+
+#[test]
+fn a_range_or_an_end_without_bytes_creates_nothing_but_an_empty_append_does() {
+    dialogue(&[
+        ("setrange k 5 ", Reply::Int(0)),
+        ("exists k", Reply::Int(0)),
+        ("append k ", Reply::Int(0)),
+        ("exists k", Reply::Int(1)),
+        ("get k", Reply::bulk("")),
+        ("append k 12", Reply::Int(2)),
+        ("incr k", Reply::Int(13)),
+    ]);
+}
+
+#[test]
+fn growth_is_bounded() {
+    let mut value = Value::new(Blob::from(vec![b'x'; VALUE_BYTES_MAX]));
+    let before = value.clone();
+    let reply = value.apply(&Op::Append("y".into()), &Ctx::default(), &mut Meta::default());
+    assert_eq!(reply, Reply::Error(too_long()));
+    assert_eq!(value, before);
+}
+
+#[test]
+fn several_keys_are_read_and_written_at_once() {
+    let parse = |line: &str| {
+        let words = ArgBuf::of(line.split(' '));
+        let spec = crate::record::command(words.args().get(0).unwrap()).unwrap();
+        let crate::Handler::Data(parse) = spec.handler else { panic!("not a data command") };
+        parse(&words.args())
+    };
+    assert!(parse("mset a 1 b").is_err());
+    let Ok(Command::Multi { merge, .. }) = parse("mget a b") else { panic!("not several") };
+    assert!(matches!(merge, Merge::Array));
+    let replies = vec![Reply::bulk("1"), Reply::Error(ErrorReply::wrong_type())];
+    assert_eq!(merge.apply(replies), Reply::Array(vec![Reply::bulk("1"), Reply::Nil]));
+    let Ok(Command::Compound(msetnx)) = parse("msetnx a 1 b 2") else { panic!("no compound") };
+    assert_eq!((msetnx.plan)(&[Reply::Int(0), Reply::Int(0)]).writes.len(), 2);
+    assert_eq!((msetnx.plan)(&[Reply::Int(0), Reply::Int(1)]).reply, Reply::Int(0));
+}
+
+#[test]
+fn a_read_of_an_integer_gives_its_digits() {
+    let record = Record::new(AnyValue::String(Value::new("-42".into())));
+    assert_eq!(record.value, AnyValue::String(Value::Int(-42)));
+    let reply = query(Some(&record), &AnyOp::String(Op::Get), &Ctx::default());
+    assert_eq!(reply, Reply::bulk("-42"));
+}
