@@ -64,7 +64,9 @@ macro_rules! registry {
             pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
                 match self {
                     Self::Key(op) => op.encode(key, out),
-                    $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::encode(op, key, out)),*
+                    $(Self::$variant(op) => {
+                        <crate::kinds::$module::Value as DataType>::encode(op, key, out)
+                    })*
                 }
             }
 

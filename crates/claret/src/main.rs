@@ -2,23 +2,19 @@
 //! them.
 
 mod backup;
-mod bench;
-mod check;
 mod cluster;
 mod commands;
-mod demo;
 mod doctor;
 mod hash;
 mod memory;
-mod model;
-mod probe;
 mod serve;
-mod sim;
+mod study;
 mod target;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use study::{bench, check, demo, model, probe, sim};
 
 /// A strongly consistent store that speaks the Redis protocol.
 #[derive(Parser)]

@@ -2,12 +2,12 @@
 
 use crate::batch::{Batch, Pipeline};
 use crate::command::{Command, FromReply, ToArg};
+use crate::connection::dispatch::Dispatch;
+use crate::connection::mux::Mux;
+use crate::connection::tls::Tls;
 use crate::connection::{Address, Connection};
-use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, checked};
-use crate::mux::Mux;
 use crate::retry::{Attempts, RetryPolicy};
-use crate::tls::Tls;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

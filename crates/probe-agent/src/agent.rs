@@ -2,20 +2,22 @@
 
 use crate::callee::{self, Callee, Told};
 use crate::caller;
-use crate::clock;
-use crate::disk::Ring;
 use crate::files::{Files, WAITING_MAX, Written};
-use crate::hosts::{self, Cost};
+use crate::host::clock;
+use crate::host::disk::Ring;
+use crate::host::hosts;
+use crate::host::hosts::Cost;
+use crate::host::sampler;
+use crate::host::sampler::Sampler;
 use crate::link::Link;
 use crate::payload::payload;
-use crate::sampler::{self, Sampler};
 use probe::Status;
 use probe::caller::{Config, Counts};
 use probe::groups::Plan;
 use probe::message::{Mismatch, Preamble};
 use probe::peers::{Peers, hash};
 use probe::schedule::epoch_of;
-use probe_data::meta::{self, Clock, Metadata, Origin, Table};
+use probe_data::tables::meta::{self, Clock, Metadata, Origin, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -363,13 +365,13 @@ fn metadata(options: &Options, (disks, interfaces): (Vec<String>, Vec<String>)) 
 fn known(dir: &Path, node: u16) -> Result<Vec<(u16, u64)>, Failed> {
     let day = epoch_of(clock::wall_ns());
     let stem = format!("{}-{day:05}-{node:05}", Table::Rpc.name());
-    if !dir.join(probe_data::recorder::PIECES).is_dir() {
+    if !dir.join(probe_data::tables::recorder::PIECES).is_dir() {
         return Ok(Vec::new());
     }
     let told = |error: probe_data::Error| Failed(error.to_string());
-    let pieces = probe_data::recorder::pieces_of(dir, &stem).map_err(told)?;
+    let pieces = probe_data::tables::recorder::pieces_of(dir, &stem).map_err(told)?;
     let Some(last) = pieces.last() else { return Ok(Vec::new()) };
-    let opened = probe_data::columns::open(last).map_err(told)?;
+    let opened = probe_data::tables::columns::open(last).map_err(told)?;
     let incarnations = opened.metadata.incarnations.iter();
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     Ok(incarnations.filter_map(|one| Some((one.node, number(&one.number)?))).collect())

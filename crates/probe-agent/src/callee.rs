@@ -5,10 +5,10 @@
 //! stranger never makes it keep more than a header: lengths are fixed, and connections and answers
 //! in flight are limited.
 
-use crate::clock::wall_ns;
-use crate::disk::Ring;
 use crate::exemplars::{Counters, Done, Exemplars, OnDisk, Spent};
 use crate::files::Message;
+use crate::host::clock::wall_ns;
+use crate::host::disk::Ring;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use probe::message::{PREAMBLE_BYTES, Preamble, REQUEST_BYTES, Reply, Request};

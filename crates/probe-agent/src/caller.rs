@@ -1,8 +1,8 @@
 //! Event loop of an agent's own calls: waits for ticks and answers, and carries out the outputs of
 //! the state machine.
 
-use crate::clock;
 use crate::files::Message;
+use crate::host::clock;
 use crate::link::{Event, Link};
 use mio::{Events, Poll, Token};
 use probe::caller::{Caller, Config, Counts, Output};

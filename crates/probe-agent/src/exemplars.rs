@@ -3,8 +3,8 @@
 //! While a call is answered, only clocks are read for this: counters of a thread are read when it
 //! becomes idle, and again after a slow call.
 
-use crate::clock;
 use crate::files::Message;
+use crate::host::clock;
 use probe::message::Request;
 use probe::proc::{Threads, Work};
 use probe::slow_call::{SlowCall, Threshold};

@@ -16,16 +16,12 @@
 //! measured lateness is not their own.
 
 pub mod agent;
-pub mod canary;
-pub mod clock;
 pub mod files;
-pub mod sampler;
+pub mod host;
 
 mod callee;
 mod caller;
-mod disk;
 mod exemplars;
-mod hosts;
 mod link;
 mod payload;
 

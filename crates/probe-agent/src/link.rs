@@ -2,7 +2,7 @@
 //! and reconnects with growing backoff when it breaks.
 
 use crate::callee::write_from;
-use crate::clock::mono_ns;
+use crate::host::clock::mono_ns;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use probe::message::{Mismatch, PREAMBLE_BYTES, Preamble, REPLY_BYTES, Reply, Request};

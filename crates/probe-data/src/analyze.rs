@@ -26,34 +26,28 @@ mod day_view;
 mod episodes;
 mod fit;
 mod latency;
-mod observe;
-mod pairing;
-mod recent;
+mod passes;
 mod scatter;
-mod second;
-mod sessions;
 mod slow;
-mod spread;
 mod summary;
-mod thinned;
 mod timeline;
 mod truth;
 
-use crate::dataset::DataSet;
+use crate::analyze::passes::observe::{Observer, Pauses, Windows};
+use crate::analyze::passes::second::{Found, World};
+use crate::analyze::passes::sessions::CallerDay;
+use crate::analyze::passes::spread::Points;
 use crate::error::{Error, Exclusions};
-use crate::hosts::metric_names;
 use crate::pool;
 use crate::progress::Progress;
 use crate::simulate::Truth;
+use crate::tables::dataset::DataSet;
+use crate::tables::hosts::metric_names;
 use chrono::DateTime;
 use day_view::DayView;
 use latency::{Counted, Latencies};
-use observe::{Observer, Pauses, Windows};
-use second::{Found, World};
 use serde_json::{Value, json};
-use sessions::CallerDay;
 use slow::ObserverDay;
-use spread::Points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
@@ -143,14 +137,16 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     let mut latencies = Latencies::new(counted, std::mem::take(&mut found.kept_of_threads), points);
     let mut p99_ns = [None; 5];
     for (workload, p99_ns) in (0..).zip(&mut p99_ns) {
-        *p99_ns = latencies.p99_of_workload(workload).filter(|ns| *ns != spread::NEVER);
+        *p99_ns = latencies
+            .p99_of_workload(workload)
+            .filter(|ns| *ns != crate::analyze::passes::spread::NEVER);
     }
     let mut rest = found.found;
     rest.decide(&p99_ns);
     let mut exclusions = data.exclusions.clone();
     exclusions.merge(first.exclusions.clone());
     exclusions.merge(std::mem::take(&mut rest.exclusions));
-    let thinned = thinned::document(&data, &mut exclusions, progress);
+    let thinned = crate::analyze::passes::thinned::document(&data, &mut exclusions, progress);
     exclusions.files.sort();
     exclusions.files.dedup();
     let told = Told { data: &data, options, truth: truth.as_ref(), first: &first, chosen };
@@ -243,7 +239,7 @@ fn second_pass(
         *bin = counted.sum_of_workload(workload).bin_of_quantile(990_000);
     }
     let world = World { options, data, counted, metrics, high_bins };
-    let tasks = second::tasks(data);
+    let tasks = crate::analyze::passes::second::tasks(data);
     progress.begin("files, second pass", data.calls.len() as u64);
     let threads = pool::run(&tasks, options.threads, |found: &mut Found, task| {
         world.visit(found, task, &|| progress.step())

@@ -1,21 +1,22 @@
 //! Calibration of a data set: time-outs, sizes and risks by all models of [`probe::calibrate`] in
 //! one pass.
 
-use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
 use crate::progress::Progress;
-use crate::rounds::{self, Seen};
-use crate::thin::replay::{Counted, replay};
+use crate::tables::dataset::DataSet;
+use crate::tables::rounds;
+use crate::tables::rounds::Seen;
+use crate::tables::thin::replay::{Counted, replay};
 use probe::calibrate::accrual::{self, Gaps, Tuning};
 use probe::calibrate::gamma::{self, SIZE_MAX, Windows};
-use probe::calibrate::hedge::{self, Hedges};
 use probe::calibrate::pauses::Pauses;
-use probe::calibrate::raft;
+use probe::calibrate::protocols::hedge::{self, Hedges};
+use probe::calibrate::protocols::raft;
+use probe::calibrate::protocols::visigoth::{self, Replies};
+use probe::calibrate::protocols::xft::{self, Faults, Slots};
 use probe::calibrate::round::Round;
 use probe::calibrate::settings::{self, Setting};
 use probe::calibrate::suspicion::{Curve, Scope, Suspicions};
-use probe::calibrate::visigoth::{self, Replies};
-use probe::calibrate::xft::{self, Faults, Slots};
 use probe::random::Numbers;
 use serde::Serialize;
 use std::path::Path;

@@ -14,7 +14,7 @@ mod write;
 
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::recorder::PIECES;
+use crate::tables::recorder::PIECES;
 use runs::{Row, Runs};
 use serde::Serialize;
 use std::collections::BTreeMap;

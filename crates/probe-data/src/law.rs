@@ -1,9 +1,9 @@
 //! Distribution of round trips, or of synced writes, as weights of times: input for other models.
 
-use crate::calls::NONE;
-use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
-use crate::meta::Metadata;
+use crate::tables::calls::NONE;
+use crate::tables::dataset::DataSet;
+use crate::tables::meta::Metadata;
 use probe::Workload;
 use probe::calibrate::tail::bucket_around;
 use std::collections::BTreeMap;

@@ -20,21 +20,13 @@
 
 pub mod analyze;
 pub mod calibrate;
-pub mod calls;
-pub mod columns;
-pub mod dataset;
 pub mod error;
-pub mod hosts;
 pub mod import;
 pub mod law;
-pub mod meta;
 mod pool;
 pub mod progress;
-pub mod recorder;
-pub mod rounds;
 pub mod simulate;
-pub mod slow_calls;
-pub mod thin;
+pub mod tables;
 
-pub use dataset::DataSet;
+pub use crate::tables::dataset::DataSet;
 pub use error::{Error, Exclusions};

@@ -77,13 +77,13 @@ fn damage_in_the_middle_of_a_file_is_found_when_it_is_read() {
 
 #[test]
 fn pieces_of_a_writer_that_died_are_read_up_to_the_last_whole_one() {
-    use probe_data::columns::open;
-    use probe_data::recorder::{CallRecorder, PIECE_NS};
+    use probe_data::tables::columns::open;
+    use probe_data::tables::recorder::{CallRecorder, PIECE_NS};
     let folder = tempfile::tempdir().unwrap();
     let (root, torn) = (folder.path().join("data"), folder.path().join("torn"));
     data(&root);
     let file = open(&first_file(&root, "rpc-")).unwrap();
-    let mut calls = probe_data::calls::Calls::default();
+    let mut calls = probe_data::tables::calls::Calls::default();
     calls.read(&file, 0, &probe::sample::COLUMNS).unwrap();
     let mut recorder = CallRecorder::new(&torn, file.metadata.clone(), PIECE_NS).unwrap();
     // A call every ten seconds: a piece every sixty rounds.

@@ -4,10 +4,10 @@
 use probe::groups::Plan;
 use probe::schedule::epoch_of;
 use probe_data::analyze::{Options, analyze};
-use probe_data::dataset::DataSet;
 use probe_data::progress::Silent;
 use probe_data::simulate::{self, simulate};
-use probe_data::thin::{self, Thinned};
+use probe_data::tables::dataset::DataSet;
+use probe_data::tables::thin::{self, Thinned};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,7 +6,7 @@
 //! or 64 bits; `COUNTER.TRY key delta` 1, or 0 without effect. `COUNTER.GET`, `COUNTER.ATLEAST`
 //! and `COUNTER.BOUNDS` read; an absent counter is an unbounded 0.
 
-use super::number::int;
+use super::int;
 use super::{Done, Held, Model, Reply, error, lower, syntax, truth, wrong_arity};
 use crate::history::Word;
 

@@ -1,7 +1,7 @@
 //! Hashes: a list of fields with values.
 
-use super::number::{int, parse, sum};
 use super::{Done, Held, Model, Reply, count, error, maybe, texts, truth, wrong_arity};
+use super::{int, parse, sum};
 use crate::history::Word;
 
 type Hash = Vec<(Word, Word)>;

@@ -1,6 +1,6 @@
 //! Lists.
 
-use super::number::int;
+use super::int;
 use super::{Done, Held, Model, Reply, count, error, maybe, slice, texts, wrong_arity};
 use crate::history::Word;
 

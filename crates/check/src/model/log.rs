@@ -6,7 +6,7 @@
 //! oldest first, as pairs of id and value. `LOG.LEN key` counts, `LOG.TRIM key MAXLEN count`
 //! removes all but the newest, `CAPLOG.INIT key capacity` creates a log that keeps the newest n.
 
-use super::number::int;
+use super::int;
 use super::{Done, Held, Model, Reply, count, error, lower, wrong_arity};
 use crate::history::Word;
 

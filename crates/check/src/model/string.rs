@@ -1,7 +1,7 @@
 //! Strings and integers in them.
 
-use super::number::{int, parse, sum};
 use super::{Done, Held, Model, Reply, count, error, lower, maybe, syntax, truth, wrong_arity};
+use super::{int, parse, sum};
 use crate::history::Word;
 
 type Text = Option<Word>;

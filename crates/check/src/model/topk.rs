@@ -5,8 +5,8 @@
 //! kept items, `TOPK.RANKOF key item` the number of better items, `TOPK.CAPACITY key` the largest
 //! number of kept items. Among equal scores the larger item counts as better.
 
-use super::number::{float, int};
 use super::{Done, Held, Model, Reply, count, error, lower, wrong_arity};
+use super::{float, int};
 use crate::history::Word;
 
 /// Default number of items to keep.

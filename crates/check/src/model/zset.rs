@@ -1,7 +1,7 @@
 //! Sorted sets: a vector of scores with members, sorted after every change.
 
-use super::number::{float, int};
 use super::{Done, Held, Model, Reply, count, error, lower, slice, syntax, wrong_arity};
+use super::{float, int};
 use crate::history::Word;
 
 type Zset = Vec<(f64, Word)>;

@@ -8,7 +8,7 @@ use probe::Sample;
 use probe::caller::Epoch;
 use probe::schedule::epoch_of;
 use probe_agent::files::{Files, Message, WAITING_MAX};
-use probe_data::meta::{self, Clock, Config, Metadata, Origin, Table};
+use probe_data::tables::meta::{self, Clock, Config, Metadata, Origin, Table};
 use server::synchrony::record::{Record, RecordTo, node_of};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! O6: one group on one day, by caller and by callee.
 
 use super::latency::{QUANTILES_PPM, latency, quantile_name};
-use super::sessions::Session;
-use super::spread::{NEVER, Points};
+use crate::analyze::passes::sessions::Session;
+use crate::analyze::passes::spread::{NEVER, Points};
 use probe::rank::of_sorted;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //!
 //! Counts are kept for the finest classes only; coarser ones are their sums.
 
-use super::sessions::Session;
-use super::spread::{Counts, Exact, Kept, NEVER, Points, Wanted};
+use crate::analyze::passes::sessions::Session;
+use crate::analyze::passes::spread::{Counts, Exact, Kept, NEVER, Points, Wanted};
 use probe::Workload;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! O15: times in which nodes were slow, in windows of ten minutes, and their durations.
 
-use super::observe::{WINDOW_NS, Windows};
+use crate::analyze::passes::observe::{WINDOW_NS, Windows};
 use probe::rank::of_sorted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

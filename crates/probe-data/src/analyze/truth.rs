@@ -1,8 +1,8 @@
 //! Comparison of findings in synthetic data with the planted truth.
 
 use super::correlate::Metric;
-use super::observe::{PAUSES_MS, Pauses};
 use super::slow::{ObserverDay, Rule, Variant, compare};
+use crate::analyze::passes::observe::{PAUSES_MS, Pauses};
 use crate::error::Error;
 use crate::simulate::{TRUTH, Truth};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! in files, and these are merged.
 
 use crate::error::Error;
-use crate::recorder::UNFINISHED;
+use crate::tables::recorder::UNFINISHED;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::{self, File};

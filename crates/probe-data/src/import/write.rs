@@ -3,9 +3,9 @@
 use super::runs::Row;
 use super::{Gap, Imported, Rows};
 use crate::error::Error;
-use crate::meta::{Clock, Config, Metadata, Origin, Table, VERSION};
 use crate::progress::Progress;
-use crate::recorder::{CallRecorder, PIECES};
+use crate::tables::meta::{Clock, Config, Metadata, Origin, Table, VERSION};
+use crate::tables::recorder::{CallRecorder, PIECES};
 use probe::schedule::{DEADLINE_NS, epoch_of};
 use probe::{Sample, Status, Workload};
 use std::collections::BTreeSet;

@@ -8,9 +8,9 @@ use super::node::NodeDay;
 use super::truth::{CountTruth, LateTruth, PauseTruth, Sums, Truth};
 use super::{FIRST_EPOCH, Made, Options, TRUTH};
 use crate::error::Error;
-use crate::meta::{Clock, Config, Incarnation, Metadata, Origin, Planted, Table, VERSION};
 use crate::progress::Progress;
-use crate::recorder::{CallRecorder, HostRecorder};
+use crate::tables::meta::{Clock, Config, Incarnation, Metadata, Origin, Planted, Table, VERSION};
+use crate::tables::recorder::{CallRecorder, HostRecorder};
 use probe::groups::draw;
 use probe::random::{Numbers, number, seed_of};
 use probe::schedule::{OVERDUE_MAX_NS, PERIOD_NS, due_ns, phase_ns, workload};
@@ -62,7 +62,7 @@ pub fn run(options: &Options, root: &Path, progress: &dyn Progress) -> Result<Ma
         all.bytes += done.bytes;
         all.sums.merge(&done.sums);
     }
-    std::fs::remove_dir(root.join(crate::recorder::PIECES)).map_err(Error::io(root))?;
+    std::fs::remove_dir(root.join(crate::tables::recorder::PIECES)).map_err(Error::io(root))?;
     let truth = world.truth(&all.sums, &pauses);
     let path = root.join(TRUTH);
     let text = serde_json::to_string_pretty(&truth)

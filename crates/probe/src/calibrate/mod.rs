@@ -21,17 +21,14 @@
 pub mod accrual;
 pub mod downtime;
 pub mod gamma;
-pub mod hedge;
 pub mod numeric;
 pub mod pareto;
 pub mod pauses;
-pub mod raft;
+pub mod protocols;
 pub mod round;
 pub mod settings;
 pub mod suspicion;
 pub mod tail;
-pub mod visigoth;
-pub mod xft;
 
 use serde::Serialize;
 

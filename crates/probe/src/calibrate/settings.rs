@@ -4,7 +4,7 @@
 //! and Hazelcast. Each setting notes its rounding, and its interpretation by the system.
 
 use super::accrual::{self, Model, Tuning};
-use super::raft::Timers;
+use crate::calibrate::protocols::raft::Timers;
 use serde::Serialize;
 
 /// A setting of a system.
@@ -119,8 +119,8 @@ pub fn of_accrual(report: &accrual::Report, tuning: &Tuning) -> Vec<Setting> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::raft::Quality;
     use super::*;
+    use crate::calibrate::protocols::raft::Quality;
     use crate::random::Numbers;
 
     fn value<'a>(settings: &'a [Setting], system: &str, name: &str) -> &'a str {

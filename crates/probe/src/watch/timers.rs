@@ -1,12 +1,13 @@
 //! Time-outs that would follow from one machine's measurements of the others.
 //!
 //! Inputs are the round trips and the machine's own lateness of some days, in bounded memory, and
-//! the formulas of [`crate::calibrate::raft`]. The result is a proposal with its evidence, which
+//! the formulas of [`crate::calibrate::protocols::raft`]. The result is a proposal with its evidence, which
 //! takes no effect here.
 
 use super::law::LOST_US;
 use crate::calibrate::pauses::Measured;
-use crate::calibrate::raft::{self, Report, Wanted};
+use crate::calibrate::protocols::raft;
+use crate::calibrate::protocols::raft::{Report, Wanted};
 use crate::calibrate::tail::{LOST, Recorder};
 use crate::random::Numbers;
 use std::collections::BTreeMap;

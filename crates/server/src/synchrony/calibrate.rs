@@ -4,7 +4,7 @@
 use super::Synchrony;
 use engine::limits::{CLOCK_DRIFT_PERCENT_MAX, REPLICAS_MAX};
 use engine::replication::Pace;
-use probe::calibrate::raft::Report;
+use probe::calibrate::protocols::raft::Report;
 use probe::watch::{Collected, Event, InUse, QUESTIONS_MIN};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, channel};

@@ -2,7 +2,8 @@
 //! requests and receive answers and notifications.
 //!
 //! ZooKeeper's protocol is one implementation ([`Client`]). Another program can have another one,
-//! and all code that is written for this trait runs there unchanged ([`crate::coordination::services::tasks`]).
+//! and all code that is written for this trait runs there unchanged
+//! ([`tasks`](crate::coordination::services::tasks)).
 
 use crate::coordination::services::client::{Answer, Client, Counts, Heard};
 use std::io::{self, ErrorKind};

@@ -1,0 +1,123 @@
+//! A connection for a stream of requests, with replies in the same order: the one that all tasks of
+//! a client share, and those of dispatches.
+
+use super::{Address, Connection};
+use crate::client::Options;
+use crate::command::Command;
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{mpsc, oneshot};
+use wire::resp::ClientReply;
+
+/// Most requests that wait to be written.
+const QUEUE_MAX: usize = 1024;
+/// Most requests that wait for replies.
+const IN_FLIGHT_MAX: usize = 4096;
+/// Most requests that are taken from the queue at once.
+const TOGETHER_MAX: usize = 256;
+
+struct Request {
+    bytes: Vec<u8>,
+    replies: usize,
+    done: oneshot::Sender<Vec<ClientReply>>,
+}
+
+/// A request that waits for replies.
+struct Waiting {
+    missing: usize,
+    replies: Vec<ClientReply>,
+    done: oneshot::Sender<Vec<ClientReply>>,
+}
+
+/// Receiver of the replies to a request; fails if the connection breaks.
+pub(crate) type Replies = oneshot::Receiver<Vec<ClientReply>>;
+
+/// A handle to a shared connection.
+#[derive(Clone)]
+pub(crate) struct Mux(mpsc::Sender<Request>);
+
+impl Mux {
+    /// Connects, and lets a task of the runtime serve the connection until all handles are dropped
+    /// or it breaks. Unless they are `ordered`, commands for different shards need not wait for
+    /// each other.
+    pub async fn open(address: &Address, options: &Options, ordered: bool) -> Result<Self> {
+        let connection = Connection::open(address, options).await?;
+        let (requests, incoming) = mpsc::channel(QUEUE_MAX);
+        let mut first = Vec::new();
+        if !ordered {
+            Command::new("CLIENT").arg("ORDER").arg("OFF").encode(&mut first);
+        }
+        tokio::spawn(serve(connection, incoming, first));
+        Ok(Self(requests))
+    }
+
+    /// Whether the connection is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Sends bytes that cause `replies` replies.
+    pub async fn call(&self, bytes: Vec<u8>, replies: usize) -> Result<Vec<ClientReply>> {
+        self.begin(bytes, replies).await?.await.map_err(|_| lost())
+    }
+
+    /// [`Mux::call`], but without waiting for the replies.
+    pub async fn begin(&self, bytes: Vec<u8>, replies: usize) -> Result<Replies> {
+        let (done, answer) = oneshot::channel();
+        let request = Request { bytes, replies, done };
+        let not_sent = |_| Error::Connect("the connection was lost".into());
+        self.0.send(request).await.map_err(not_sent)?;
+        Ok(answer)
+    }
+}
+
+/// The error for replies that will never arrive.
+pub(crate) fn lost() -> Error {
+    Error::Disconnected("it was lost".into())
+}
+
+/// Serves until no handle is left or the connection breaks; then waiters are notified because
+/// `done` is dropped. The reply to `first` is discarded.
+async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>, first: Vec<u8>) {
+    let mut waiting: VecDeque<Waiting> = VecDeque::new();
+    if !first.is_empty() {
+        let (done, _) = oneshot::channel();
+        waiting.push_back(Waiting { missing: 1, replies: Vec::new(), done });
+    }
+    let (mut out, mut written) = (first, 0);
+    let mut taken = Vec::new();
+    let mut open = true;
+    while open || !waiting.is_empty() {
+        tokio::select! {
+            count = incoming.recv_many(&mut taken, TOGETHER_MAX),
+                if open && waiting.len() < IN_FLIGHT_MAX =>
+            {
+                open = count > 0;
+                for Request { bytes, replies, done } in taken.drain(..) {
+                    out.extend_from_slice(&bytes);
+                    waiting.push_back(Waiting { missing: replies, replies: Vec::new(), done });
+                }
+            }
+            count = connection.writer.write(&out[written..]), if written < out.len() => {
+                match count {
+                    Ok(count) if count > 0 => written += count,
+                    _ => return,
+                }
+                if written == out.len() {
+                    out.clear();
+                    written = 0;
+                }
+            }
+            reply = connection.reader.reply(), if !waiting.is_empty() => {
+                let (Ok(reply), Some(first)) = (reply, waiting.front_mut()) else { return };
+                first.replies.push(reply);
+                first.missing -= 1;
+                if first.missing == 0 && let Some(first) = waiting.pop_front() {
+                    // The caller may have stopped waiting.
+                    let _ = first.done.send(first.replies);
+                }
+            }
+        }
+    }
+}
