@@ -267,7 +267,7 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Messages of this shard's leader to others.
     pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
-        self.shard.take_words()
+        self.shard.streams_mut().take_words()
     }
 
     /// Executes everything that is due.

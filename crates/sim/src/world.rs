@@ -28,7 +28,6 @@ use crate::trace::Trace;
 use adt::Reply;
 use clients::Connection;
 use engine::coordination::spread::Spread;
-use engine::entry::KeptGroup;
 use engine::gateway::Said;
 use engine::ids::{MachineId, ShardId};
 use engine::limits::{IDLE_HOLDER_US_MAX, STREAM_KEPT_US, TICK_US};
@@ -332,12 +331,13 @@ impl World {
             let mut found = String::new();
             for machine in self.machines.iter().filter(|machine| machine.is_up()) {
                 for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
-                    let streams = replica.shard().state().streams();
-                    let mut each = streams.iter();
-                    let open = each.find(|(_, k)| !k.groups.iter().all(KeptGroup::is_settled));
-                    if replica.shard().knows_streams() && (!leapt || open.is_some()) {
+                    let shard = replica.shard();
+                    let streams = shard.state().streams();
+                    let open = streams.iter().find(|(_, kept)| !kept.is_settled());
+                    let known = !shard.streams().is_quiet() || !streams.is_empty();
+                    if known && (!leapt || open.is_some()) {
                         let (id, shard, term) = (machine.id.0, replica.id().0, replica.leading());
-                        let what = open.or_else(|| streams.first());
+                        let what = open.or_else(|| streams.iter().next());
                         let _ = writeln!(
                             found,
                             "machine {id}, shard {shard}, leads {term:?}: {what:?}"

@@ -19,7 +19,8 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Routes the messages of the leader of a shard here, and the replies of other local shards to
     /// them.
     pub(super) fn pass_words(&mut self, now: Now, shard: usize) {
-        let replica = self.replicas[shard].as_mut().filter(|replica| replica.shard().has_words());
+        let replica =
+            self.replicas[shard].as_mut().filter(|replica| replica.shard().streams().has_words());
         if let Some(words) = replica.map(|replica| replica.take_words()) {
             self.send_words(now, words);
         }

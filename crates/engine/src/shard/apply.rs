@@ -106,7 +106,6 @@ impl State {
             LogRecord::Propose(group) => {
                 group.units.iter().for_each(|unit| writers.keep(self, &unit.ops));
                 self.prepare_units(group, ctx.ts, ahead);
-                self.keep_group(group, ctx.ts);
                 Consequence::Proposed(group)
             }
             LogRecord::Place { stream, units } => {
@@ -119,15 +118,15 @@ impl State {
                 Consequence::Settled { stream: *stream, executed, asks }
             }
             LogRecord::Refuse(stream) => {
-                self.refuse_stream(*stream);
+                self.streams.refuse(*stream);
                 Consequence::Refused(*stream)
             }
             LogRecord::Forget(streams) => {
-                streams.iter().for_each(|stream| self.forget_stream(*stream));
+                streams.iter().for_each(|stream| self.streams.forget(*stream));
                 Consequence::Nothing
             }
             LogRecord::Outlive(streams) => {
-                self.outlive_streams(streams);
+                self.streams.outlive(streams);
                 Consequence::Nothing
             }
             LogRecord::Content(_) | LogRecord::Ordered { .. } | LogRecord::Promise { .. } => {
@@ -285,16 +284,16 @@ impl Shard {
             Consequence::Split { child, state } => {
                 self.splitting.split(child, *state, self.core.clock);
             }
-            Consequence::Proposed(group) => self.proposed(group, ctx.ts),
+            Consequence::Proposed(group) => self.streams.proposed(&self.core, group, ctx.ts),
             Consequence::Settled { stream, executed, asks } => {
                 self.finish(now, executed);
                 if let Some(asks) = asks {
                     self.service.units_settled(&mut self.core, now, stream, asks);
                 }
-                self.units_settled(stream);
+                self.streams.units_settled(&mut self.core, stream);
             }
-            Consequence::Refused(stream) => self.stream_refused(stream),
-            Consequence::Chain(effect) => self.act_on_chain(now, effect),
+            Consequence::Refused(stream) => self.streams.refused(&mut self.core, stream),
+            Consequence::Chain(effect) => self.streams.act_on_chain(&mut self.core, now, effect),
             Consequence::Remembered => {
                 self.core.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }

@@ -33,13 +33,13 @@ impl Shard {
     /// transactions get their locks back.
     pub fn lead(&mut self, now: Now, term: u64) {
         self.core.ahead = AheadOfLog::of_lead(term);
-        self.streams.term = term;
+        self.streams.begin_lead(term);
         self.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
         let ahead: Vec<_> = self
             .core
             .state
             .unsettled()
-            .filter(|(txn, _)| !self.core.state.is_of_stream(*txn))
+            .filter(|(txn, _)| !self.core.state.streams.has_unit(*txn))
             .collect();
         for (txn, commit) in ahead {
             // This replica led before, and acted on decisions that others have not heard of.
@@ -57,7 +57,8 @@ impl Shard {
             self.locking.inherit(&mut self.core, now, inherited);
         }
         self.begin_turns(now);
-        self.inherit_streams(now);
+        let executed = self.streams.inherit(&mut self.core, now);
+        self.finish(now, executed);
         self.service.begin_lead(&mut self.core, now);
         self.settle(now);
     }
@@ -69,7 +70,7 @@ impl Shard {
         self.core.delayed.forget(machine);
         self.service.count_waiting(&self.core);
         self.cuts.forget(machine);
-        self.forget_newcomers(machine);
+        self.newcomers.forget(machine);
         self.service.forget(machine);
         let freed = self.blocked.forget(machine);
         self.freed(now, freed);
@@ -103,7 +104,14 @@ impl Shard {
         self.turn_observers_away();
         self.cuts.give_up(&mut self.core);
         self.locking.give_up(&mut self.core);
-        self.give_up_streams();
+        for ((gateway, token), group) in self.streams.end_lead() {
+            self.core.turn_away(gateway, token, Body::Pipeline(group));
+        }
+        for request in self.newcomers.take() {
+            if !is_own(&request.body) {
+                self.core.turn_away(request.gateway, request.token, request.body);
+            }
+        }
         self.core.state.renounce(std::mem::take(&mut self.core.ahead));
         self.splitting.give_up();
         self.core.locks = LockTable::new(self.core.config.concurrency);

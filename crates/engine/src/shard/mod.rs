@@ -29,6 +29,7 @@ pub use config::{Rule, ShardConfig};
 pub use locking::watermark;
 pub use outbox::Outbox;
 pub use state::{fences, requests};
+pub use streams::Streams;
 pub use tail::LogTail;
 pub use transfer::{cut, snapshot, split};
 
@@ -51,6 +52,7 @@ use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
 use transfer::split::Splitting;
 use waiting::blocked::Blocked;
+use waiting::newcomers::Newcomers;
 use waiting::observers::Observers;
 use waiting::turns::TurnQueues;
 
@@ -66,7 +68,8 @@ pub struct Shard {
     observers: Observers,
     cuts: Cuts,
     splitting: Splitting,
-    streams: streams::LeaderStreams,
+    newcomers: Newcomers,
+    streams: Streams,
     /// The coordination service's sessions.
     service: ServiceLeader,
     /// No other machine can lead the shard, which is known while something is done and not for longer.
@@ -91,7 +94,8 @@ impl Shard {
             observers: Observers::default(),
             cuts: Cuts::default(),
             splitting: Splitting::default(),
-            streams: streams::LeaderStreams::default(),
+            newcomers: Newcomers::default(),
+            streams: Streams::default(),
             service: ServiceLeader::default(),
             lead_is_certain: false,
         }
@@ -128,6 +132,7 @@ impl Shard {
             && self.locking.has_no_waiters()
             && self.turns.is_empty()
             && self.streams.is_quiet()
+            && self.newcomers.is_empty()
             && self.core.state.coordination().is_quiet()
             && !self.core.tail.has_work()
             && self.core.outbox.is_empty()
@@ -158,6 +163,17 @@ impl Shard {
         &mut self.core.outbox
     }
 
+    /// Pipelines over several shards.
+    #[inline]
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Pipelines over several shards, to take their messages.
+    pub fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
     /// Log entries that are not applied yet.
     #[inline]
     pub fn tail(&self) -> &LogTail {
@@ -180,7 +196,7 @@ impl Shard {
         let soon = !self.locking.has_no_waiters() && self.streams.hold_records();
         let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
         let waiting = watching.then_some(now.mono_us + wait_us);
-        let streams = self.streams_timeout(now);
+        let streams = self.streams.next_us(now);
         let sessions = self.service.next_us(self.core.state.coordination());
         let waits = self.turns.next_us(now).into_iter().chain(self.observers.next_us(now));
         let sessions = sessions.into_iter().chain(waits);
@@ -233,7 +249,7 @@ impl Shard {
             return self.settle(now);
         }
         if let Body::EndStream { stream, shards } = request.body {
-            self.end_stream(now, stream, shards);
+            self.streams.ended(&self.core, now, stream, shards);
             return self.settle(now);
         }
         if (self.core.state.slots.range.is_some() || self.splitting.is_giving())
@@ -309,6 +325,7 @@ impl Shard {
     /// Admits all requests that can go after the changes of this call.
     fn settle(&mut self, now: Now) {
         loop {
+            self.drop_refused();
             while let Some(key) = self.core.locks.take_marked() {
                 self.begin_phase(now, &key);
             }
@@ -330,7 +347,9 @@ impl Shard {
 
     fn carry_out(&mut self, now: Now, request: Request) {
         match request.body {
-            Body::Read { .. } | Body::Snapshot { .. } if self.waits_for_ordered(&request.body) => {
+            Body::Read { .. } | Body::Snapshot { .. }
+                if self.streams.keeps_back(&self.core, &request.body) =>
+            {
                 self.core.delay(request);
             }
             Body::Read { .. } => self.reader().read(now, request),
@@ -344,7 +363,7 @@ impl Shard {
             }
             Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
             Body::Cancel { txn } => {
-                self.refuse_newcomer(txn, Refusal::LocksLost);
+                self.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
                 self.locking.cancel(&mut self.core, txn, Refusal::LocksLost);
             }
             Body::Release { txn, after } => {
@@ -444,12 +463,12 @@ impl Shard {
             self.core.before_change(&prepare.apply.ops);
             self.core.state.announce(prepare.clone(), ts, &mut self.core.ahead);
         } else if let LogRecord::Propose(group) = record {
-            self.announce_group(group, ts);
+            self.streams.announce(&mut self.core, group, ts);
         } else if let LogRecord::Ordered { stream, link, .. } = record {
             if link.place == Timestamp::ZERO {
                 link.place = ts;
             }
-            self.has_place(*stream, *link);
+            self.streams.has_place(&self.core, *stream, *link);
         }
     }
 

@@ -9,7 +9,6 @@ use super::{Event, World};
 use crate::trace::Trace;
 use adt::{Blob, Record};
 use engine::coordination::tree::Node;
-use engine::entry::KeptGroup;
 use engine::ids::{MachineId, ShardId};
 use engine::replication::Persist;
 use engine::shard::state::State;
@@ -80,8 +79,8 @@ impl World {
             if replica.shard().state().coordination().prepared().next().is_some() && lead > 1 {
                 marks.push("multis_when_lead_changed");
             }
-            let mut streams = replica.shard().state().streams().values();
-            if lead > 1 && streams.any(|kept| !kept.groups.iter().all(KeptGroup::is_settled)) {
+            let mut streams = replica.shard().state().streams().iter();
+            if lead > 1 && streams.any(|(_, kept)| !kept.is_settled()) {
                 marks.push("units_when_lead_changed");
             }
         }

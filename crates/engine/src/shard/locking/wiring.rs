@@ -105,8 +105,8 @@ impl Shard {
         // A removal is in the log before this request and conflicts with it, so that the request waits for
         // it in the ordinary way.
         self.expiry.reap_all(&mut self.core, now, claims.iter().map(|(key, _)| key));
-        if self.waits_for_places(&request.body, &claims) {
-            return self.hold_newcomer(request);
+        if self.streams.keeps_out(&self.core, &request.body, &claims) {
+            return self.newcomers.hold(request);
         }
         let Some(barrier) = self.locking.barrier(&self.core, now, &request, &claims) else {
             self.core.stats.granted += 1;
@@ -253,7 +253,7 @@ impl Shard {
     pub(in crate::shard) fn finish(&mut self, now: Now, executed: Vec<Executed>) {
         for Executed { txn, replies } in executed {
             self.core.stats.operations += replies.len() as u64;
-            if !self.unit_executed(now, txn, &replies) {
+            if !self.streams.is_executed(&mut self.core, now, txn, &replies) {
                 self.locking.executed(&mut self.core, now, txn, replies);
                 self.pass_probes();
             }
@@ -287,7 +287,7 @@ impl Shard {
             }
             FateAnswer::Void => {
                 if self.locking.knows(txn) {
-                    self.refuse_newcomer(txn, Refusal::LocksLost);
+                    self.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
                 }
                 self.locking.void(&mut self.core, (gateway, token), txn);
                 self.pass_probes();

@@ -17,10 +17,10 @@ pub(in crate::shard) mod whole;
 use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare, TookEffect};
-use crate::ids::{GatewayId, StreamId, TxnId};
+use crate::ids::TxnId;
 use crate::message::Fence;
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::streams::Streams;
+use crate::shard::streams::KeptStreams;
 use crate::shard::transfer::split::Slots;
 use adt::collections::Map;
 use adt::random::mix;
@@ -109,12 +109,7 @@ pub struct State {
     /// What units ask of it that are in the log and not settled.
     asks: BTreeMap<TxnId, Box<Ask>>,
     pub(in crate::shard) slots: Slots,
-    pub(in crate::shard) streams: Streams,
-    /// By gateway: streams that are not older may be forgotten although they were not over.
-    pub(in crate::shard) outlived: BTreeMap<GatewayId, Timestamp>,
-    /// Streams whose order is handed on and that have units here without places, with the timestamp at
-    /// which those came.
-    pub(in crate::shard) contents: BTreeMap<StreamId, Timestamp>,
+    pub(in crate::shard) streams: KeptStreams,
 }
 
 impl State {
@@ -157,6 +152,11 @@ impl State {
     /// Removes all records (`FLUSHALL`).
     pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
         self.records.flush(ts, ahead);
+    }
+
+    /// Memory of pipelines over several shards.
+    pub fn streams(&self) -> &KeptStreams {
+        &self.streams
     }
 
     /// Remembered outcomes.
@@ -323,7 +323,7 @@ impl State {
     pub fn watermark(&self, clock: Timestamp) -> Timestamp {
         let open = self.prepared.values().map(|p| p.bound);
         let ahead = self.unsettled.values().flatten().copied();
-        let contents = self.contents.values().copied();
+        let contents = self.streams.oldest_unplaced();
         open.chain(ahead).chain(contents).min().unwrap_or(clock)
     }
 

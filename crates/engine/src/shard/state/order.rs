@@ -165,10 +165,7 @@ impl State {
             self.put_in_place(unit, place.unwrap_or_default());
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.done = true);
         }
-        let settled = self.streams.iter().flat_map(|(id, kept)| {
-            let units = kept.groups.iter().flat_map(|group| &group.units);
-            units.filter(|(_, place)| place.is_some()).map(|(seq, _)| id.unit(*seq))
-        });
+        let settled = self.streams.settled_units();
         for unit in settled.collect::<Vec<_>>() {
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
         }

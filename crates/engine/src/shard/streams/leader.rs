@@ -1,278 +1,292 @@
 //! Pipelines over several shards at a shard's leader: groups come in, get proposals, places and an end.
 //!
-//! See `docs/internals/order.md`. Every change marks its stream, and [`Shard::advance_next`] does what
-//! has become possible for the marked ones.
+//! See `docs/internals/order.md`. Every change marks its stream in the [`Agenda`], and
+//! [`crate::shard::Shard::advance_next`] proceeds with marked streams.
 
-use super::chain::{self, is_own};
-use super::live::{Live, LiveStream, Progress, answer_of, own_proposal};
+use super::agenda::Agenda;
+use super::chain::Chains;
+use super::live::{Live, LiveStream, Progress, answer_of};
+use super::memory::Memory;
+use super::refusals::Refusals;
 use crate::entry::{KeptGroup, LogRecord};
 use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token, TxnId};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::pipeline::{Group, Place, Word};
-use crate::shard::locking::claims::Claims;
+use crate::pipeline::{Group, Link, Place, Word};
+use crate::shard::config::Rule;
+use crate::shard::core::Core;
 use crate::shard::locking::locks::{Claim, Class};
-use crate::shard::state::OpReplies;
-use crate::shard::{Recipient, Rule, Shard};
+use crate::shard::state::{Executed, OpReplies};
+use crate::shard::tail::Recipient;
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the leader of a shard knows of streams beyond the log.
+/// Streams at the leader of a shard: its knowledge of them beyond the log.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct LeaderStreams {
+pub struct Streams {
     pub(super) live: Map<StreamId, LiveStream>,
-    /// Streams for which something may have become possible.
-    pub(super) marked: Vec<StreamId>,
-    /// What is to be said to other shards.
-    pub(super) words: Vec<(ShardId, Word)>,
-    /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
+    pub(super) agenda: Agenda,
+    /// Units of an earlier leader that have no place yet: newcomers that conflict with them wait.
     pub(super) unplaced: BTreeSet<TxnId>,
-    pub(super) held: Vec<Request>,
-    /// Streams that are about to be refused.
-    pub(super) refusing: BTreeMap<StreamId, super::memory::Refusing>,
-    pub(super) keeping: Map<StreamId, super::memory::Keeping>,
-    pub(super) forgotten: Vec<StreamId>,
-    pub(super) outlived: Vec<StreamId>,
+    pub(super) refusals: Refusals,
+    pub(super) memory: Memory,
     /// Units whose places are in the log, and that wait for others before they are carried out.
     pub(super) settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
-    /// How many units hold records.
-    pub(super) holding: usize,
-    /// The term in which this replica leads.
-    pub(in crate::shard) term: u64,
-    /// What is known besides of streams whose order is handed on.
-    pub(super) chain: chain::Lead,
+    /// Number of units that hold records.
+    holding: usize,
+    pub(super) chains: Chains,
 }
 
-impl LeaderStreams {
-    /// Whether units hold records.
+impl Streams {
+    /// Whether units hold records, or a recovery holds them.
     #[inline]
     pub(in crate::shard) fn hold_records(&self) -> bool {
-        self.holding > 0
+        self.holding > 0 || self.chains.is_recovering()
     }
 
     /// Whether nothing is to be looked after.
-    pub(in crate::shard) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.live.is_empty()
-            && self.held.is_empty()
-            && self.refusing.is_empty()
-            && self.forgotten.is_empty()
-            && self.outlived.is_empty()
-            && self.keeping.is_empty()
-            && !self.is_recovering()
+            && self.refusals.is_empty()
+            && self.memory.is_empty()
+            && !self.chains.is_recovering()
     }
 
     /// Whether it is not known yet which places an earlier leader has handed on.
     #[inline]
     pub(in crate::shard) fn is_recovering(&self) -> bool {
-        self.chain.is_recovering()
+        self.chains.is_recovering()
     }
 
-    /// The records of units that are not settled, as far as they are to go into the log or are there.
+    /// Whether a read must wait for units of chains on their way to the log.
+    #[inline]
+    pub(in crate::shard) fn keeps_back(&self, core: &Core, body: &Body) -> bool {
+        self.chains.keeps_back(core, body)
+    }
+
+    /// Takes the messages to the leaders of other shards.
+    pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
+        self.agenda.take_messages()
+    }
+
+    /// Whether there are messages to the leaders of other shards.
+    #[inline]
+    pub fn has_words(&self) -> bool {
+        self.agenda.has_messages()
+    }
+
+    /// Takes a dirty stream.
+    pub(super) fn next_marked(&mut self) -> Option<StreamId> {
+        self.agenda.next_marked()
+    }
+
+    /// Takes a stream whose waiting requests are to be refused.
+    pub(super) fn take_refused(&mut self) -> Option<StreamId> {
+        self.refusals.take_new()
+    }
+
+    /// Marks all streams that have units without places in a chain.
+    pub(in crate::shard) fn mark_chains(&mut self, core: &Core) {
+        self.chains.mark_all(core, &mut self.agenda);
+    }
+
+    /// Records of units that are not settled and that are in the log or on their way there.
     pub(in crate::shard) fn open_keys(&self) -> impl Iterator<Item = &Blob> {
-        let groups = self.live.values().flat_map(|stream| {
-            let groups = stream.groups.iter().filter(|live| live.logged);
-            groups.map(|live| &*live.group).chain(stream.chain.group())
-        });
-        groups.flat_map(Group::ops).map(|(key, _)| key)
+        let groups = self.live.values().flat_map(|stream| &stream.groups);
+        let groups = groups.filter(|live| live.logged).map(|live| &*live.group);
+        groups.chain(self.chains.groups()).flat_map(Group::ops).map(|(key, _)| key)
     }
 
-    pub(super) fn mark(&mut self, stream: StreamId) {
-        if !self.marked.contains(&stream) {
-            self.marked.push(stream);
-        }
+    /// The stream with this identifier, which may be new.
+    pub(super) fn stream_mut(&mut self, now: Now, id: StreamId) -> &mut LiveStream {
+        let since_us = now.mono_us;
+        self.live.entry(id).or_insert_with(|| LiveStream { since_us, ..LiveStream::default() })
     }
 
-    /// A group of which something is not settled, by its first unit.
+    /// A group that is not settled, by its first unit.
     fn group_mut(&mut self, stream: StreamId, first: u32) -> Option<&mut Live> {
         self.live.get_mut(&stream)?.group_mut(first)
     }
 
-    pub(super) fn say(&mut self, to: ShardId, word: Word) {
-        self.words.push((to, word));
+    /// Forgets knowledge of a stream beyond the log.
+    pub(super) fn drop_live(&mut self, id: StreamId) {
+        self.live.swap_remove(&id);
+        self.chains.forget(id);
     }
 
-    /// What to answer when nothing becomes of a group.
-    pub(super) fn failed(group: &Group) -> Answer {
-        Answer::Units(vec![None; group.units.len()])
-    }
-}
-
-impl Shard {
-    /// Units of a pipeline over several shards.
-    pub(in crate::shard) fn take_group(&mut self, now: Now, request: Request) {
-        let Body::Pipeline(ref group) = request.body else { return };
-        let asker = (request.gateway, request.token);
-        let stream = group.stream;
-        if self.answer_known(asker, group) {
-            return;
-        }
-        if self.core.state.is_outlived(stream) && !self.streams.refusing.contains_key(&stream) {
-            return self.core.answer(asker.0, asker.1, Answer::Unknown);
-        }
-        let kept = self.streams.refusing.contains_key(&stream)
-            || self.core.state.streams().get(&stream).is_some_and(|kept| kept.refused);
-        let elsewhere = self.splitting.is_elsewhere(&self.core.state, &request.body);
-        let group = Arc::clone(group);
-        let unsound = group.has_asks()
-            && (self.splitting.is_giving() || !self.service.are_sound(&self.core, &group));
-        let yields = unsound || self.locking.is_owed(&group);
-        if kept || elsewhere || yields || self.core.frozen || !group.is_sound(self.core.config.id) {
-            return self.refuse_group(asker, &group);
-        }
-        if !self.take_chain(now, asker, &group) {
-            self.begin_locking(now, request);
-        }
-    }
-
-    /// Answers for a group that is known here, now or when it can.
-    fn answer_known(&mut self, asker: (GatewayId, Token), group: &Group) -> bool {
+    /// Answers for a group that is known here, now or when that is possible. Tells whether it is known.
+    pub(super) fn answer_known(
+        &mut self,
+        core: &mut Core,
+        asker: (GatewayId, Token),
+        group: &Group,
+    ) -> bool {
         let (id, first) = (group.stream, group.first());
-        if let Some(live) = self.streams.group_mut(id, first) {
+        if let Some(live) = self.group_mut(id, first) {
             live.asker = Some(asker);
-            self.streams.mark(id);
+            self.agenda.mark(id);
             return true;
         }
-        if self.ask_chain(asker, id) {
+        if self.chains.ask_again(&mut self.agenda, asker, id) {
             return true;
         }
-        let kept = self.core.state.streams().get(&id).and_then(|kept| kept.group(first));
+        let kept = core.state.streams.get(id).and_then(|kept| kept.group(first));
         let Some(kept) = kept else { return false };
-        let replies = |seq| self.core.state.fates().replies_of(id.unit(seq)).cloned();
+        let replies = |seq| core.state.fates().replies_of(id.unit(seq)).cloned();
         let units = answer_of(kept, replies);
-        self.core.answer(asker.0, asker.1, Answer::Units(units));
+        core.answer(asker.0, asker.1, Answer::Units(units));
         true
     }
 
-    /// The records of a group are free.
-    pub(in crate::shard) fn grant_group(&mut self, now: Now, request: Request, claims: Claims) {
-        let Body::Pipeline(group) = request.body else { return };
-        if self.place_chain(now, &group) {
-            return;
-        }
-        if group.has_asks() && self.service.bars_units(&mut self.core, now, request.gateway, &group)
-        {
-            return self.refuse_group((request.gateway, request.token), &group);
-        }
+    /// Begins a stream whose order is handed on: its units have come.
+    pub(super) fn begin_chain(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        asker: (GatewayId, Token),
+        group: Arc<Group>,
+    ) {
+        self.stream_mut(now, group.stream).late = None;
+        self.chains.begin(core, &mut self.agenda, asker, group);
+    }
+
+    /// Lets a group hold its records, which are free. It is logged once none of `probes` can be decided
+    /// before it.
+    pub(super) fn grant(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        asker: (GatewayId, Token),
+        group: Arc<Group>,
+        probes: BTreeSet<TxnId>,
+    ) -> Option<Arc<Group>> {
         let (id, first) = (group.stream, group.first());
-        self.core.track(now);
-        let probes = self.locking.probe(&mut self.core, id.unit(first), &claims);
-        group.units.iter().for_each(|unit| self.hold_unit(id.unit(unit.seq), &unit.ops));
-        let mut live = Live::new(group, Some((request.gateway, request.token)));
+        core.track(now);
+        group.units.iter().for_each(|unit| self.hold_unit(core, id.unit(unit.seq), &unit.ops));
+        let mut live = Live::new(group, Some(asker));
         live.probes = probes;
         let stream = self.stream_mut(now, id);
         stream.late = None;
         stream.answered = stream.answered.max(live.group.base);
         stream.groups.push(live);
-        self.propose_group(id, first);
+        self.propose(core, id, first)
     }
 
-    /// What is known of a stream, which may be new.
-    pub(super) fn stream_mut(&mut self, now: Now, id: StreamId) -> &mut LiveStream {
-        let since_us = now.mono_us;
-        self.streams
-            .live
-            .entry(id)
-            .or_insert_with(|| LiveStream { since_us, ..LiveStream::default() })
-    }
-
-    pub(super) fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
+    pub(super) fn hold_unit(&mut self, core: &mut Core, unit: TxnId, ops: &[KeyedOp]) {
         for (key, op) in ops {
-            self.locking.hold(&mut self.core, unit, key, Claim::new(op.clone(), Class::Prepared));
+            core.locks.hold(key, unit, Claim::new(op.clone(), Class::Prepared));
         }
-        self.streams.holding += 1;
+        self.holding += 1;
     }
 
-    pub(super) fn let_go(&mut self, unit: TxnId, keys: impl Iterator<Item = Blob>) {
-        for key in keys {
-            self.core.locks.release(&key, unit);
-        }
-        self.streams.holding -= 1;
+    pub(super) fn let_go<'k>(
+        &mut self,
+        core: &mut Core,
+        unit: TxnId,
+        keys: impl Iterator<Item = &'k Blob>,
+    ) {
+        keys.for_each(|key| core.locks.release(key, unit));
+        self.holding -= 1;
     }
 
-    /// A transaction that a group hangs on is decided, or certainly is not.
-    pub(in crate::shard) fn group_probe_answered(&mut self, group: TxnId, txn: TxnId) {
-        let (id, first) = (StreamId(group.age), group.attempt);
-        if let Some(live) = self.streams.group_mut(id, first) {
-            live.probes.remove(&txn);
-            self.propose_group(id, first);
-        }
+    /// Takes the answer to a probe: a transaction that the group of a unit hangs on is decided, or certainly
+    /// is not. Gives the group if it is logged by that.
+    pub(super) fn probe_answered(
+        &mut self,
+        core: &mut Core,
+        unit: TxnId,
+        txn: TxnId,
+    ) -> Option<Arc<Group>> {
+        let (id, first) = (StreamId(unit.age), unit.attempt);
+        self.group_mut(id, first)?.probes.remove(&txn);
+        self.propose(core, id, first)
     }
 
-    /// Puts a group into the log once everything that is decided before it is known to be.
-    fn propose_group(&mut self, id: StreamId, first: u32) {
-        let live = self.streams.group_mut(id, first);
-        let Some(live) = live.filter(|live| live.probes.is_empty() && !live.logged) else { return };
+    /// Logs a group once none of its probes is open. Gives the group then.
+    fn propose(&mut self, core: &mut Core, id: StreamId, first: u32) -> Option<Arc<Group>> {
+        let live = self.group_mut(id, first);
+        let live = live.filter(|live| live.probes.is_empty() && !live.logged)?;
         live.logged = true;
         let group = Arc::clone(&live.group);
-        self.service.units_came(&group);
-        self.core.log(LogRecord::Propose(group), Recipient::none());
+        core.log(LogRecord::Propose(Arc::clone(&group)), Recipient::none());
+        Some(group)
     }
 
-    /// A group is in an entry that is closed, with this timestamp.
-    pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
-        group.units.iter().for_each(|unit| self.core.before_change(&unit.ops));
-        if self.core.breaks(Rule::UndurableCounts) {
+    /// Announces the units of a group: it is in a closed entry, with this timestamp.
+    pub(in crate::shard) fn announce(&mut self, core: &mut Core, group: &Group, ts: Timestamp) {
+        group.units.iter().for_each(|unit| core.before_change(&unit.ops));
+        if core.breaks(Rule::UndurableCounts) {
             return;
         }
-        self.core.state.announce_units(group, proposal, &mut self.core.ahead);
-        if self.core.breaks(Rule::ProposalsAreDurable) {
-            self.tell_proposal(group, proposal);
+        core.state.announce_units(group, ts, &mut core.ahead);
+        if core.breaks(Rule::ProposalsAreDurable) {
+            self.tell_proposal(core, group, ts);
         }
     }
 
-    /// The proposal of a group is durable: others may know of it.
-    pub(in crate::shard) fn proposed(&mut self, group: &Arc<Group>, proposal: Timestamp) {
+    /// Acts on a group that is durable: other shards may know of its proposal.
+    pub(in crate::shard) fn proposed(&mut self, core: &Core, group: &Group, proposal: Timestamp) {
         let id = group.stream;
-        self.remember_stream(id);
-        if let Some(live) = self.streams.group_mut(id, group.first()) {
+        self.memory.remember(core, id);
+        if let Some(live) = self.group_mut(id, group.first()) {
             live.durable = true;
         }
-        self.tell_proposal(group, proposal);
-        self.streams.mark(id);
+        self.tell_proposal(core, group, proposal);
+        self.agenda.mark(id);
     }
 
-    fn tell_proposal(&mut self, group: &Group, proposal: Timestamp) {
-        let (id, own) = (group.stream, self.core.config.id);
-        let Some(stream) = self.streams.live.get(&id) else { return };
+    fn tell_proposal(&mut self, core: &Core, group: &Group, proposal: Timestamp) {
+        let (id, own) = (group.stream, core.config.id);
+        let Some(stream) = self.live.get(&id) else { return };
         let mut to = group.later_homes();
         to.extend(stream.listeners.iter().copied());
-        to.retain(|shard| *shard != own);
-        to.sort_unstable();
-        to.dedup();
         let units = (group.first(), group.last());
-        for shard in to {
-            let word = Word::Proposed { stream: id, shard: own, units, proposal };
-            self.streams.say(shard, word);
-        }
+        let word = Word::Proposed { stream: id, shard: own, units, proposal };
+        self.agenda.say_to(&mut to, own, &word);
     }
 
-    /// Does what has become possible for a stream; tells whether there was one to look at.
-    pub(in crate::shard) fn advance_next(&mut self, now: Now) -> bool {
-        let Some(id) = self.streams.marked.pop() else { return false };
-        self.place_units(now, id);
-        self.release_units(now, id);
-        self.say_closed(id);
-        self.answer_groups(id);
-        self.advance_chain(now, id);
-        self.ask_for_earlier(now, id);
-        self.let_newcomers_in(now);
-        true
+    /// Proceeds with a stream after [`Streams::release`]: reports and answers. Gives the request for the
+    /// records of units in a chain, if `places` may be given.
+    pub(super) fn advance(
+        &mut self,
+        core: &mut Core,
+        id: StreamId,
+        places: bool,
+    ) -> Option<Request> {
+        self.say_closed(core, id);
+        self.answer_groups(core, id);
+        let refused = self.live.get(&id).and_then(|stream| stream.told.refused);
+        let request = self.chains.advance(core, id, refused, places);
+        self.end_chain(core, id);
+        request
     }
 
-    /// Gives places to units that can get one now, and fails those that never can.
-    fn place_units(&mut self, now: Now, id: StreamId) {
-        let own = self.core.config.id;
-        let kept = self.core.state.streams().get(&id);
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+    /// Logs units of a chain whose records are free, with their places.
+    pub(super) fn place_run(&mut self, core: &mut Core, now: Now, group: &Group) {
+        self.chains.place_run(core, &mut self.agenda, now, group);
+    }
+
+    /// Notes the place that a closed entry has given to a unit of a chain.
+    pub(in crate::shard) fn has_place(&mut self, core: &Core, id: StreamId, link: Link) {
+        self.chains.has_place(core, &mut self.agenda, id, link);
+    }
+
+    /// Gives places to units that can get one now, and fails those that never can. Gives what is carried
+    /// out by that.
+    pub(super) fn place(&mut self, core: &mut Core, id: StreamId) -> Vec<Executed> {
+        let own = core.config.id;
+        let kept = core.state.streams.get(id);
+        let Some(stream) = self.live.get_mut(&id) else { return Vec::new() };
         let told = &mut stream.told;
+        let own_proposal = |seq| kept.and_then(|kept| kept.proposal(seq));
         if kept.is_some_and(|kept| kept.refused) {
             // Units of the stream that belong here and did not come have no effect.
             let lacks = stream.groups.iter().filter(|live| live.durable).find_map(|live| {
                 let mut window = live.group.window(live.group.last());
-                window.find(|(seq, home)| *home == own && own_proposal(kept, *seq).is_none())
+                window.find(|(seq, home)| *home == own && own_proposal(*seq).is_none())
             });
             if let Some((seq, _)) = lacks {
                 told.hear(&Word::Refused { stream: id, seq });
@@ -282,95 +296,94 @@ impl Shard {
         for live in stream.groups.iter_mut().filter(|live| live.durable) {
             failed.extend(told.refused.into_iter().flat_map(|refused| live.fail(refused)));
             placed.extend(live.place(|home, seq| match home == own {
-                true => own_proposal(kept, seq),
+                true => own_proposal(seq),
                 false => told.proposal(home, seq),
             }));
         }
-        let fates: Vec<(u32, Place)> = failed.iter().map(|seq| (*seq, None)).collect();
-        self.log_settled(id, &fates);
-        for seq in failed {
-            let unit = id.unit(seq);
-            self.streams.unplaced.remove(&unit);
-            self.core.state.act_ahead(unit, None);
-            let executed = self.core.state.decide(unit, None, &mut self.core.ahead);
-            self.let_go(unit, self.keys_of(id, seq).into_iter());
-            self.finish(now, executed);
-        }
-        let bound = |seq: u32| self.core.state.prepared().get(&id.unit(seq)).map(|p| p.bound);
+        let mut executed = self.fail(core, id, &failed);
+        let bound = |seq: u32| core.state.prepared().get(&id.unit(seq)).map(|p| p.bound);
         let moved = placed.iter().filter(|(seq, place)| bound(*seq) != Some(*place));
         let units: Vec<(u32, Timestamp)> = moved.copied().collect();
         if !units.is_empty() {
-            self.core.log(LogRecord::Place { stream: id, units }, Recipient::none());
+            core.log(LogRecord::Place { stream: id, units }, Recipient::none());
         }
         let placed = placed.into_iter().map(|(seq, place)| (id.unit(seq), place));
         let placed: Vec<(TxnId, Timestamp)> = placed.collect();
         for (unit, place) in &placed {
-            self.streams.unplaced.remove(unit);
-            if !self.core.breaks(Rule::ClocksFollow) {
-                self.core.move_clock(*place);
+            self.unplaced.remove(unit);
+            if !core.breaks(Rule::ClocksFollow) {
+                core.move_clock(*place);
             }
         }
-        let executed = self.core.state.place_all(&placed, &mut self.core.ahead);
-        self.finish(now, executed);
-        self.carried_out(now);
+        executed.extend(core.state.place_all(&placed, &mut core.ahead));
+        executed
     }
 
-    fn keys_of(&self, id: StreamId, seq: u32) -> SmallVec<[Blob; 1]> {
-        let live = self.streams.live.get(&id).and_then(|stream| stream.group_of(seq));
+    /// Gives units up that have no effect. Gives what is carried out by that.
+    fn fail(&mut self, core: &mut Core, id: StreamId, failed: &[u32]) -> Vec<Executed> {
+        let mut executed = Vec::new();
+        if failed.is_empty() {
+            return executed;
+        }
+        let fates: Vec<(u32, Place)> = failed.iter().map(|seq| (*seq, None)).collect();
+        log_settled(core, id, &fates);
+        for seq in failed {
+            let unit = id.unit(*seq);
+            self.unplaced.remove(&unit);
+            core.state.act_ahead(unit, None);
+            executed.extend(core.state.decide(unit, None, &mut core.ahead));
+            self.let_go_of_live(core, id, *seq);
+        }
+        executed
+    }
+
+    /// Releases the records of a unit.
+    fn let_go_of_live(&mut self, core: &mut Core, id: StreamId, seq: u32) {
+        let live = self.live.get(&id).and_then(|stream| stream.group_of(seq));
         let ops = live.map_or(&[][..], |(live, at)| &live.group.units[at].ops);
-        ops.iter().map(|(key, _)| key.clone()).collect()
+        ops.iter().for_each(|(key, _)| core.locks.release(key, id.unit(seq)));
+        self.holding -= 1;
     }
 
-    /// Something was carried out. Tells whether it is a unit.
-    pub(in crate::shard) fn unit_executed(
+    /// Notes that an operation was carried out, if it is a unit. Tells whether it is one.
+    pub(in crate::shard) fn is_executed(
         &mut self,
+        core: &mut Core,
         now: Now,
         unit: TxnId,
         replies: &OpReplies,
     ) -> bool {
         let id = StreamId(unit.age);
-        if let Some(keys) = self.streams.settled.remove(&unit) {
+        if let Some(keys) = self.settled.remove(&unit) {
             for key in &keys {
-                self.core.recent.iter_mut().for_each(|recent| recent.note(key, now.mono_us));
+                core.recent.iter_mut().for_each(|recent| recent.note(key, now.mono_us));
             }
-            self.let_go(unit, keys.into_iter());
+            self.let_go(core, unit, keys.iter());
             return true;
         }
-        let stream = self.streams.live.get_mut(&id);
+        let stream = self.live.get_mut(&id);
         let Some((live, at)) = stream.and_then(|s| s.group_of_mut(unit.attempt)) else {
             return false;
         };
-        let place = self.core.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
+        let place = core.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
         let (place, replies) = (place.unwrap_or_default(), replies.clone());
         live.units[at] = Progress::Closed { place, replies, released: false };
         let ops = &live.group.units[at].ops;
-        ops.iter().for_each(|(key, _)| self.core.locks.carry_out(key, unit));
-        self.core.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
-        self.streams.mark(id);
+        ops.iter().for_each(|(key, _)| core.locks.carry_out(key, unit));
+        core.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
+        self.agenda.mark(id);
         true
     }
 
-    /// Whether a unit of another or of this shard is closed, as far as it is known here.
-    fn is_closed(&self, id: StreamId, stream: &LiveStream, home: ShardId, seq: u32) -> bool {
-        if seq < stream.answered {
-            return true;
-        }
-        if home != self.core.config.id {
-            return stream.told.is_closed(home, seq);
-        }
-        match stream.group_of(seq) {
-            Some((live, at)) => live.units[at].is_closed(),
-            None => own_proposal(self.core.state.streams().get(&id), seq).is_some(),
-        }
-    }
-
-    /// Lets go of units before which everything is closed, and settles groups.
-    fn release_units(&mut self, now: Now, id: StreamId) {
-        let Some(stream) = self.streams.live.get(&id) else { return };
-        let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
+    /// Lets go of units before which everything is closed, and settles groups. Gives what is carried out by
+    /// that.
+    pub(super) fn release(&mut self, core: &mut Core, id: StreamId) -> Vec<Executed> {
+        let mut executed = Vec::new();
+        let Some(stream) = self.live.get(&id) else { return executed };
+        let is_closed = |home, seq| is_closed(core, id, stream, home, seq);
         let cleared = stream.groups.iter().map(|live| live.cleared(is_closed));
         let cleared: SmallVec<[u32; 8]> = cleared.collect();
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let Some(stream) = self.live.get_mut(&id) else { return executed };
         let mut settles: Vec<(u32, Place)> = Vec::new();
         for (live, cleared) in stream.groups.iter_mut().zip(cleared) {
             let free = live.release(cleared);
@@ -378,58 +391,60 @@ impl Shard {
         }
         // A later group may have come before an earlier one.
         settles.sort_unstable_by_key(|(seq, _)| *seq);
-        // Whoever waits for these units comes after them in the log.
-        self.log_settled(id, &settles);
+        // Operations that wait for these units come after them in the log.
+        log_settled(core, id, &settles);
         for (seq, _) in settles {
-            let unit = id.unit(seq);
-            let executed = self.core.state.release(unit, &mut self.core.ahead);
-            self.let_go(unit, self.keys_of(id, seq).into_iter());
-            self.finish(now, executed);
+            executed.extend(core.state.release(id.unit(seq), &mut core.ahead));
+            self.let_go_of_live(core, id, seq);
         }
-        self.carried_out(now);
+        executed
     }
 
-    pub(super) fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
-        if !units.is_empty() {
-            let asks = self.core.state.asks();
-            // Somebody waits for what they ask.
-            let urgent = units.iter().any(|(seq, _)| asks.contains_key(&id.unit(*seq)));
-            let units = units.to_vec();
-            if urgent {
-                self.core.tail.hurry();
-            }
-            self.core.log(LogRecord::Settle { stream: id, units }, Recipient::none());
-        }
-    }
-
-    /// The log says what became of units.
-    pub(in crate::shard) fn units_settled(&mut self, id: StreamId) {
-        let kept = self.core.state.streams().get(&id);
+    /// Ends groups whose fate is in the log, and answers for them.
+    pub(in crate::shard) fn units_settled(&mut self, core: &mut Core, id: StreamId) {
+        let kept = core.state.streams.get(id);
         let settled = |live: &Live| {
             let group = kept.and_then(|kept| kept.group(live.group.first()));
             group.is_some_and(KeptGroup::is_settled)
         };
         let mut answers = Vec::new();
-        if let Some(stream) = self.streams.live.get_mut(&id) {
+        if let Some(stream) = self.live.get_mut(&id) {
             for live in stream.groups.iter_mut().filter(|live| settled(live)) {
                 answers.extend(live.asker.take().map(|asker| (asker, live.answer())));
             }
             stream.groups.retain(|live| !settled(live));
-            // What others have told may be about units that are on their way here.
-            stream.since_us = self.core.state.mono_us();
+            // Reports of other shards may be about units that are on their way here.
+            stream.since_us = core.state.mono_us();
         }
         for ((gateway, token), units) in answers {
-            self.core.answer(gateway, token, Answer::Units(units));
+            core.answer(gateway, token, Answer::Units(units));
         }
-        self.end_chain(id);
-        self.tell_settled(id);
+        self.end_chain(core, id);
+        self.tell_settled(core, id);
     }
 
-    /// Tells the others which units are closed here.
-    fn say_closed(&mut self, id: StreamId) {
-        let own = self.core.config.id;
-        let upto = self.closed_upto(id);
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+    /// Ends a stream whose order is handed on, if all of it is settled.
+    pub(super) fn end_chain(&mut self, core: &Core, id: StreamId) {
+        if self.chains.end(core, id) {
+            if let Some(stream) = self.live.get_mut(&id) {
+                stream.since_us = core.state.mono_us();
+            }
+            self.tell_settled(core, id);
+        }
+    }
+
+    /// Reports to the other shards that a stream is settled here, if so. Forgets it if it is over.
+    pub(super) fn tell_settled(&mut self, core: &Core, id: StreamId) {
+        if self.memory.tell_settled(core, &mut self.agenda, id) {
+            self.drop_live(id);
+        }
+    }
+
+    /// Reports to the other shards which units are closed here.
+    pub(super) fn say_closed(&mut self, core: &Core, id: StreamId) {
+        let own = core.config.id;
+        let upto = self.closed_upto(core, id);
+        let Some(stream) = self.live.get_mut(&id) else { return };
         if upto <= stream.closed {
             return;
         }
@@ -437,7 +452,7 @@ impl Shard {
         let Some(upto) = upto else { return };
         let mut to: SmallVec<[ShardId; 8]> = stream.listeners.iter().copied().collect();
         for live in &stream.groups {
-            // Whoever has something after what is closed now.
+            // Shards with a unit after the newly closed ones need to know.
             let units = &live.group.units;
             let known = units.partition_point(|unit| before.is_some_and(|b| unit.seq <= b));
             let Some(first) = units.get(known).map(|unit| unit.seq) else { continue };
@@ -446,36 +461,47 @@ impl Shard {
             }
             to.extend(live.group.homes_from(first));
         }
-        to.sort_unstable();
-        to.dedup();
-        for shard in to.into_iter().filter(|shard| *shard != own) {
-            self.streams.say(shard, Word::Closed { stream: id, shard: own, upto });
-        }
+        let word = Word::Closed { stream: id, shard: own, upto };
+        self.agenda.say_to(&mut to, own, &word);
     }
 
-    /// Answers for groups of which it is known what becomes of them.
-    fn answer_groups(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        let mut answers = Vec::new();
+    /// The last unit up to which all of a stream is closed here, as far as it has come.
+    pub(super) fn closed_upto(&self, core: &Core, id: StreamId) -> Option<u32> {
+        let stream = self.live.get(&id);
+        let said = stream.and_then(|stream| stream.closed);
+        let is_closed = |(seq, place): &&(u32, Option<Place>)| match place {
+            Some(place) => place.is_some(),
+            None => {
+                stream.and_then(|s| s.group_of(*seq)).is_some_and(|(l, at)| l.units[at].is_closed())
+            }
+        };
+        let kept = core.state.streams.get(id).map_or(&[][..], |kept| &kept.groups);
+        // A closed unit stays closed.
+        let rest = kept.partition_point(|group| said.is_some_and(|said| group.range().1 <= said));
+        let closed = kept[rest..].iter().flat_map(|group| &group.units).take_while(is_closed);
+        closed.last().map(|(seq, _)| *seq).max(said)
+    }
+
+    /// Answers for groups whose fate is known.
+    pub(super) fn answer_groups(&mut self, core: &mut Core, id: StreamId) {
+        let Some(stream) = self.live.get_mut(&id) else { return };
         for live in &mut stream.groups {
-            // What is asked of a tree is done, and answered, when the log says so.
+            // Questions to a tree are answered when the log says so.
             if live.asker.is_some()
                 && !live.group.has_asks()
                 && live.is_answered()
-                && let Some(asker) = live.asker.take()
+                && let Some((gateway, token)) = live.asker.take()
             {
-                answers.push((asker, live.answer()));
+                core.answer(gateway, token, Answer::Units(live.answer()));
             }
-        }
-        for ((gateway, token), units) in answers {
-            self.core.answer(gateway, token, Answer::Units(units));
         }
     }
 
-    /// Asks other shards for what a stream waits for, if it was not to come by itself or is late.
-    pub(super) fn ask_for_earlier(&mut self, now: Now, id: StreamId) {
-        let own = self.core.config.id;
-        let Some(stream) = self.streams.live.get(&id) else { return };
+    /// Asks other shards for proposals and closed units that a stream waits for, if they were not to come
+    /// by themselves or are late.
+    pub(super) fn ask_for_earlier(&mut self, core: &Core, now: Now, id: StreamId) {
+        let own = core.config.id;
+        let Some(stream) = self.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
         let fresh = stream.asked_us == 0;
         // Where everything is slow because there is too much to do, questions add to it.
@@ -484,11 +510,11 @@ impl Shard {
             if !again && live.asked {
                 continue;
             }
-            let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
+            let is_closed = |home, seq| is_closed(core, id, stream, home, seq);
             let is_proposed = |home, seq| home == own || stream.told.proposal(home, seq).is_some();
             for (home, seq) in live.missing(is_closed, is_proposed) {
-                // What was sent together is told without being asked for, and whoever was asked tells the
-                // rest.
+                // Shards report about units that were sent together without being asked, and a shard that
+                // was asked reports the rest.
                 let is_told = home == own || stream.asked.contains(&home) || !live.is_earlier(seq);
                 if !again && is_told {
                     continue;
@@ -500,7 +526,7 @@ impl Shard {
                 }
             }
         }
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let Some(stream) = self.live.get_mut(&id) else { return };
         stream.groups.iter_mut().for_each(|live| live.asked |= live.durable);
         if (again || fresh) && stream.groups.iter().any(|live| live.durable) {
             stream.asked_us = now.mono_us.max(1);
@@ -512,26 +538,42 @@ impl Shard {
             }
         }
         for (home, (hurries, units)) in asks {
-            let word = Word::Asks { stream: id, shard: own, hurries, units };
-            self.streams.say(home, word);
+            self.agenda.say(home, Word::Asks { stream: id, shard: own, hurries, units });
         }
     }
 
-    /// This replica does not lead any more: whoever waits for an answer asks the next leader.
-    pub(in crate::shard) fn give_up_streams(&mut self) {
-        let streams = std::mem::take(&mut self.streams);
-        for (_, stream) in streams.live {
-            let asked =
-                stream.groups.into_iter().filter_map(|live| Some((live.asker?, live.group)));
-            for ((gateway, token), group) in asked.chain(stream.chain.into_asked()) {
-                self.core.turn_away(gateway, token, Body::Pipeline(group));
-            }
-        }
-        for (gateway, token, group) in streams.refusing.into_values().flat_map(|r| r.failed) {
-            self.core.turn_away(gateway, token, Body::Pipeline(group));
-        }
-        for request in streams.held.into_iter().filter(|request| !is_own(&request.body)) {
-            self.core.turn_away(request.gateway, request.token, request.body);
-        }
+    /// Takes the groups out whose senders wait for an answer: the lead ends.
+    pub(in crate::shard) fn end_lead(&mut self) -> Vec<((GatewayId, Token), Arc<Group>)> {
+        let streams = std::mem::take(self);
+        let groups = streams.live.into_values().flat_map(|stream| stream.groups);
+        let asked = groups.filter_map(|live| Some((live.asker?, live.group)));
+        asked.chain(streams.chains.into_asked()).chain(streams.refusals.into_failed()).collect()
     }
+}
+
+/// Whether a unit of this or of another shard is closed, as far as it is known here.
+fn is_closed(core: &Core, id: StreamId, stream: &LiveStream, home: ShardId, seq: u32) -> bool {
+    if seq < stream.answered {
+        return true;
+    }
+    if home != core.config.id {
+        return stream.told.is_closed(home, seq);
+    }
+    match stream.group_of(seq) {
+        Some((live, at)) => live.units[at].is_closed(),
+        None => core.state.streams.get(id).and_then(|kept| kept.proposal(seq)).is_some(),
+    }
+}
+
+/// Logs the fate of units.
+pub(super) fn log_settled(core: &mut Core, id: StreamId, units: &[(u32, Place)]) {
+    if units.is_empty() {
+        return;
+    }
+    let asks = core.state.asks();
+    // A client waits for the answer to a question.
+    if units.iter().any(|(seq, _)| asks.contains_key(&id.unit(*seq))) {
+        core.tail.hurry();
+    }
+    core.log(LogRecord::Settle { stream: id, units: units.to_vec() }, Recipient::none());
 }

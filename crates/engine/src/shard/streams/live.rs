@@ -1,45 +1,41 @@
-//! What the leader of a shard knows of one stream beyond the log.
+//! Knowledge of a leader about one stream beyond the log.
 
-use super::chain::Part;
 use crate::entry::KeptGroup;
 use crate::ids::{GatewayId, ShardId, Token, TxnId};
 use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::pipeline::{Answered, Group, Place, Word};
-use crate::shard::streams::Kept;
 use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A stream of which something is not settled here, or of which others have told.
+/// A stream with units that are not settled here, or about which other shards have reported.
 #[derive(Debug, Default)]
 pub(super) struct LiveStream {
-    /// Its groups here that are not settled, in order.
+    /// Groups here that are not settled, in order.
     pub groups: Vec<Live>,
     pub told: Learned,
-    /// What is known besides if its order is handed on.
-    pub chain: Part,
-    /// Shards that have asked, and are told what they may need to know.
+    /// Shards that have asked, and are informed of proposals and closed units.
     pub listeners: SmallVec<[ShardId; 2]>,
-    /// Shards that were asked, and tell what they hear since.
+    /// Shards that were asked, and report what happens since.
     pub asked: SmallVec<[ShardId; 4]>,
-    /// Units here that others wait for, and that have not come; since when the first was asked for.
+    /// A unit that another shard waits for and that has not come, and since when.
     pub late: Option<(u64, u32)>,
-    /// When this was begun, and when others were asked last.
+    /// When the stream was begun or last changed, in monotonic microseconds.
     pub since_us: u64,
+    /// When other shards were asked last for late reports, and how often.
     pub asked_us: u64,
-    /// How often others were asked for what is late.
     pub reminders: u32,
-    /// Up to which unit the others know that it is closed here.
+    /// The last unit that is closed here as far as the other shards know.
     pub closed: Option<u32>,
-    /// All units before this one are answered, as whoever has issued them has said: they are closed.
+    /// All units before this one are answered, as their gateway has reported: they are closed.
     pub answered: u32,
 }
 
 impl LiveStream {
     /// How long to wait for an answer before others are asked again.
     pub fn pause_us(&self) -> u64 {
-        ASK_UNITS_US << self.reminders.min(ASK_UNITS_DOUBLED_MAX)
+        pause_us(self.reminders)
     }
 
     /// The group with this first unit.
@@ -47,11 +43,12 @@ impl LiveStream {
         self.groups.iter_mut().find(|live| live.group.first() == first)
     }
 
-    /// The group that a unit is in, and where it is there.
+    /// The group that a unit is in, and its position there.
     pub fn group_of(&self, seq: u32) -> Option<(&Live, usize)> {
         self.groups.iter().find_map(|live| Some((live, live.index_of(seq)?)))
     }
 
+    /// The group that a unit is in, and its position there, to change it.
     pub fn group_of_mut(&mut self, seq: u32) -> Option<(&mut Live, usize)> {
         self.groups.iter_mut().find_map(|live| {
             let at = live.index_of(seq)?;
@@ -62,7 +59,7 @@ impl LiveStream {
 
 type Proposed = ((u32, u32), Timestamp);
 
-/// What other shards have told.
+/// Reports of other shards.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     /// By shard: first and last unit of each group in order, with its proposal.
@@ -70,12 +67,12 @@ pub(super) struct Learned {
     closed: SmallVec<[(ShardId, u32); 8]>,
     /// The first unit that will have no effect.
     pub refused: Option<u32>,
-    /// All units that have an effect are closed: whoever has issued them has the answers.
+    /// All units that have an effect are closed: their gateway has the answers.
     pub all_closed: bool,
 }
 
 impl Learned {
-    /// A shard has told something. Tells whether it is news.
+    /// Takes a report. Tells whether it is new.
     pub fn hear(&mut self, word: &Word) -> bool {
         match word {
             Word::Proposed { shard, units, proposal, .. } => {
@@ -110,7 +107,7 @@ impl Learned {
                 }
                 news
             }
-            // They ask, or are about streams whose order is handed on.
+            // Questions, and messages about streams whose order is handed on.
             Word::Asks { .. }
             | Word::Settled { .. }
             | Word::HandedOn { .. }
@@ -119,6 +116,7 @@ impl Learned {
         }
     }
 
+    /// Proposal of a unit of another shard.
     pub fn proposal(&self, shard: ShardId, seq: u32) -> Option<Timestamp> {
         let (_, told) = self.proposals.iter().find(|(s, _)| *s == shard)?;
         let begun = told.partition_point(|((first, _), _)| *first <= seq);
@@ -126,30 +124,32 @@ impl Learned {
         (seq <= *last).then_some(*proposal)
     }
 
+    /// Whether a unit of another shard is closed.
     pub fn is_closed(&self, shard: ShardId, seq: u32) -> bool {
         self.all_closed || self.closed.iter().any(|(s, upto)| *s == shard && *upto >= seq)
     }
 }
 
-/// How far a unit is.
+/// Progress of a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Progress {
-    /// Its place is not known.
+    /// The place is not known.
     Open,
-    /// Its place is known, and others come before it.
+    /// The place is known, and others come before it.
     Placed,
-    /// It is carried out: nobody comes before it any more.
+    /// The unit is carried out: nothing comes before it any more.
     Closed { place: Timestamp, replies: SmallVec<[Reply; 1]>, released: bool },
-    /// It has no effect.
+    /// The unit has no effect.
     Failed,
 }
 
 impl Progress {
+    /// Whether the unit is carried out.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed { .. })
     }
 
-    /// Whether it does not hold its records any more.
+    /// Whether the unit holds its records no longer.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Failed | Self::Closed { released: true, .. })
     }
@@ -159,16 +159,17 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Live {
     pub group: Arc<Group>,
-    /// Who wants to know what becomes of it.
+    /// The request to answer with the fate of the group.
     pub asker: Option<(GatewayId, Token)>,
+    /// The group is in the log.
     pub durable: bool,
-    /// It is to go into the log, or is there.
+    /// The group is in the log, or on its way there.
     pub logged: bool,
-    /// Others were asked for what was sent before it.
+    /// Other shards were asked for units that were sent before it.
     pub asked: bool,
     /// An earlier leader has put it into the log.
     pub inherited: bool,
-    /// Transactions of which it must be known that they are not decided.
+    /// Transactions that must be known to be undecided before the group is logged.
     pub probes: BTreeSet<TxnId>,
     pub units: Vec<Progress>,
     /// The next unit of the window whose proposal is to be looked at, and the place before it.
@@ -197,12 +198,12 @@ impl Live {
         self.group.units.binary_search_by_key(&seq, |unit| unit.seq).ok()
     }
 
-    /// The number of a unit, and how far it is.
+    /// Number and progress of each unit.
     pub fn units(&self) -> impl Iterator<Item = (u32, &Progress)> {
         self.group.units.iter().map(|unit| unit.seq).zip(&self.units)
     }
 
-    /// Goes on as far as the proposals before its units are known; gives the places that follow.
+    /// Folds the window as far as its proposals are known. Gives the places that follow.
     pub fn place(
         &mut self,
         proposal: impl Fn(ShardId, u32) -> Option<Timestamp>,
@@ -225,7 +226,7 @@ impl Live {
         places
     }
 
-    /// Up to which unit of the window everything before it is closed.
+    /// The unit of the window up to which everything is closed.
     pub fn cleared(&self, is_closed: impl Fn(ShardId, u32) -> bool) -> u32 {
         let done = (self.cleared - self.group.base) as usize;
         let mut rest = self.group.window(self.group.last()).skip(done);
@@ -233,8 +234,8 @@ impl Live {
         first_open.map_or(self.group.last(), |(seq, _)| seq)
     }
 
-    /// Units that nobody has to wait for any more: they are closed, and all of the window before this
-    /// unit is.
+    /// Releases closed units up to the one before which all of the window is closed: nothing has to wait
+    /// for them any more.
     pub fn release(&mut self, cleared: u32) -> Vec<(u32, Timestamp)> {
         self.cleared = cleared;
         let mut free = Vec::new();
@@ -250,13 +251,13 @@ impl Live {
         free
     }
 
-    /// Whether a unit was sent before its own: whoever has it need not know of this group.
+    /// Whether a unit was sent before those of this group: its shard may not know of this group.
     pub fn is_earlier(&self, seq: u32) -> bool {
-        // Nobody has told an earlier leader's successor anything.
+        // The successor of a leader has no reports.
         self.inherited || seq < self.group.fresh
     }
 
-    /// Units that cannot get a place, because this one will have no effect.
+    /// Fails units that cannot get a place, because `refused` will have no effect.
     pub fn fail(&mut self, refused: u32) -> Vec<u32> {
         let mut failed = Vec::new();
         for (unit, progress) in self.group.units.iter().zip(&mut self.units) {
@@ -268,7 +269,7 @@ impl Live {
         failed
     }
 
-    /// Units that it waits for, with their shards: for their proposals, or to be told that they are closed.
+    /// Units whose proposals or closing the group waits for, with their shards.
     pub fn missing(
         &self,
         is_closed: impl Fn(ShardId, u32) -> bool,
@@ -285,11 +286,12 @@ impl Live {
         window.filter(lacks).collect()
     }
 
+    /// Whether the fate of all units is known.
     pub fn is_answered(&self) -> bool {
         self.units.iter().all(|p| matches!(p, Progress::Closed { .. } | Progress::Failed))
     }
 
-    /// What became of its units.
+    /// The fate of the units.
     pub fn answer(&self) -> Vec<Answered> {
         let answered = |progress: &Progress| match progress {
             Progress::Closed { place, replies, .. } => Some((*place, replies.clone())),
@@ -299,7 +301,7 @@ impl Live {
     }
 }
 
-/// What became of the units of a group that is settled.
+/// The fate of the units of a settled group.
 pub(super) fn answer_of(
     group: &KeptGroup,
     replies: impl Fn(u32) -> Option<SmallVec<[Reply; 1]>>,
@@ -311,13 +313,13 @@ pub(super) fn answer_of(
     group.units.iter().map(answer).collect()
 }
 
-/// The reply of something that took effect and whose reply is not kept.
+/// Reply of a unit that took effect and whose reply is not kept.
 pub(super) fn lost() -> Reply {
     let text = "it took effect, but the machine that had its reply was lost";
     ErrorReply::new("REPEATED", text).into()
 }
 
-/// The proposal of a unit of this shard, if its group is in the log.
-pub(super) fn own_proposal(kept: Option<&Kept>, seq: u32) -> Option<Timestamp> {
-    kept?.group_of(seq).map(|group| group.proposal)
+/// How long to wait for an answer before other shards are asked again, after so many reminders.
+pub(super) fn pause_us(reminders: u32) -> u64 {
+    ASK_UNITS_US << reminders.min(ASK_UNITS_DOUBLED_MAX)
 }

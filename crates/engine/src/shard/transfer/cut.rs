@@ -348,7 +348,7 @@ impl Shard {
         };
         let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
         for txn in waiting {
-            self.refuse_newcomer(txn, Refusal::Frozen);
+            self.newcomers.refuse(&mut self.core, txn, Refusal::Frozen);
             self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
         }
         self.refuse_waiting_groups(now);
@@ -358,7 +358,7 @@ impl Shard {
     pub(in crate::shard) fn resume_released(&mut self, now: Now) {
         let Some(held) = self.cuts.take_released() else { return };
         self.locking.mark_all(&mut self.core);
-        self.mark_chains();
+        self.streams.mark_chains(&self.core);
         self.settle(now);
         self.service.go_on(&mut self.core, now);
         for request in held {

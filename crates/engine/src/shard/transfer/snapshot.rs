@@ -12,7 +12,7 @@ use crate::ids::{KeyedOp, ShardId};
 use crate::members::Members;
 use crate::shard::core::Core;
 use crate::shard::state::{PreparedTxn, State};
-use crate::shard::streams::{Kept, KeptChain};
+use crate::shard::streams::{KeptChain, KeptStream};
 use adt::collections::Set;
 use adt::{Blob, Corrupt, Timestamp, Whole};
 use std::collections::VecDeque;
@@ -140,17 +140,15 @@ impl Core {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
         ready.extend(self.state.fates().voids().map(SnapshotPart::Void));
-        for (stream, kept) in self.state.streams() {
+        for (stream, kept) in self.state.streams.iter() {
             let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
             ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
         }
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
-        ready.extend(self.state.outlived.iter().map(|(gateway, began)| {
-            let (gateway, began) = (*gateway, *began);
-            SnapshotPart::Outlived { gateway, began }
-        }));
+        let outlived = self.state.streams.outlived();
+        ready.extend(outlived.map(|(gateway, began)| SnapshotPart::Outlived { gateway, began }));
         let fences = self.state.fences();
         if fences.floor() > 0 {
             ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
@@ -312,7 +310,7 @@ impl Reader {
             SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
             SnapshotPart::Void(txn) => self.state.void(txn),
             SnapshotPart::Stream { stream, refused, groups } => {
-                self.state.restore_stream(stream, Kept { refused, groups, chain: None });
+                self.state.streams.restore(stream, KeptStream { refused, groups, chain: None });
             }
             SnapshotPart::Chain { stream, links, promises, contents } => {
                 let chain = KeptChain {
@@ -320,13 +318,13 @@ impl Reader {
                     promises: promises.into_iter().collect(),
                     contents: contents.into_iter().map(|unit| (unit.seq, unit.ops)).collect(),
                 };
-                self.state.restore_chain(stream, chain);
+                self.state.streams.restore_chain(stream, chain);
             }
             SnapshotPart::Request { request, outcome } => {
                 self.state.requests_mut().keep(request, outcome);
             }
             SnapshotPart::Outlived { gateway, began } => {
-                self.state.restore_outlived(gateway, began);
+                self.state.streams.restore_outlived(gateway, began);
             }
             SnapshotPart::Fence { lock, token } => self.state.fences_mut().put(lock, token),
             SnapshotPart::FenceFloor(floor) => self.state.fences_mut().restore_floor(floor),

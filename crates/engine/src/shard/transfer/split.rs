@@ -108,7 +108,7 @@ impl State {
         }
         // Whoever repeats a request may ask either of the two.
         child.requests_mut().clone_from(self.requests());
-        child.outlived.clone_from(&self.outlived);
+        child.streams.inherit_outlived(&self.streams);
         child.fences_mut().clone_from(self.fences());
         child.records_mut().restore_removed(self.records().removed());
         child.slots = Slots { splits: 0, range: Some((at, last)) };
@@ -179,7 +179,7 @@ impl Shard {
         let free =
             !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
         // Nor may there be units that have still to get their places, or are on their way to the log.
-        let mut contents = self.core.state.all_contents().map(|(key, _)| key);
+        let mut contents = self.core.state.streams.all_contents().map(|(key, _)| key);
         let units = free && !contents.any(|key| is_in(key, range));
         units && !self.streams.open_keys().any(|key| is_in(key, range))
     }

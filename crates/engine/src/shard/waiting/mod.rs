@@ -2,6 +2,7 @@
 
 pub(in crate::shard) mod blocked;
 pub(in crate::shard) mod circles;
+pub(in crate::shard) mod newcomers;
 pub(in crate::shard) mod observers;
 pub(in crate::shard) mod serving;
 pub(in crate::shard) mod turns;

@@ -1,7 +1,7 @@
-//! What every replica knows of streams whose order is handed on (`chain`): units that have arrived and have
-//! no place yet, the places that are known, and to which leaders of other shards nobody listens any more.
+//! Replicated memory of streams whose order is handed on (`chain`): units that have arrived and have no
+//! place yet, known places, and promises to leaders of other shards.
 
-use super::super::kept;
+use super::super::kept::KeptStreams;
 use crate::entry::{Apply, SnapshotPart};
 use crate::ids::{KeyedOp, ShardId, StreamId};
 use crate::pipeline::{Group, Link, Unit};
@@ -11,24 +11,24 @@ use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// What is known of one stream.
+/// Replicated memory of one stream whose order is handed on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptChain {
     /// Places, of this shard's units and of those before them, by number.
     pub links: BTreeMap<u32, Link>,
-    /// From which terms on leaders of other shards are listened to, where not to all.
+    /// Promises to other shards: the term from which on leaders of the shard are listened to.
     pub promises: BTreeMap<ShardId, u64>,
-    /// What the units of this shard that have no place are to do, by number.
+    /// Operations of the units of this shard that have no place, by number.
     pub contents: BTreeMap<u32, SmallVec<[KeyedOp; 1]>>,
 }
 
 impl KeptChain {
-    /// From which term on leaders of a shard are listened to.
+    /// The term from which on leaders of a shard are listened to.
     pub fn promised(&self, shard: ShardId) -> u64 {
         self.promises.get(&shard).copied().unwrap_or_default()
     }
 
-    /// What a snapshot says of it.
+    /// The part of a snapshot that describes the chain.
     pub(in crate::shard) fn part(&self, stream: StreamId) -> SnapshotPart {
         let unit = |(seq, ops): (&u32, &SmallVec<[KeyedOp; 1]>)| Unit {
             seq: *seq,
@@ -44,50 +44,77 @@ impl KeptChain {
     }
 }
 
-impl State {
-    /// Units have arrived. They hold nothing, and are in nobody's way.
+impl KeptStreams {
+    /// Remembers units that have arrived. They hold nothing, and nothing waits for them.
     pub(super) fn keep_contents(&mut self, group: &Group, ts: Timestamp) {
-        let stream = self.streams.entry(group.stream).or_default();
-        let at = stream.upto(group.first());
-        stream.groups.insert(at, kept(group, ts));
-        let chain = stream.chain.get_or_insert_default();
+        self.keep(group, ts);
+        let chain = self.entry(group.stream).chain.get_or_insert_default();
         chain.contents.extend(group.units.iter().map(|unit| (unit.seq, unit.ops.clone())));
-        self.contents.insert(group.stream, ts);
+        self.unplaced.insert(group.stream, ts);
     }
 
-    /// What is known of a stream whose units are here, with the shards of all its units.
-    pub(in crate::shard) fn chain_of(&self, stream: StreamId) -> Option<(&KeptChain, &[ShardId])> {
-        let kept = self.streams.get(&stream)?;
+    /// Memory of a stream's chain.
+    pub(super) fn chain(&self, stream: StreamId) -> Option<&KeptChain> {
+        self.get(stream)?.chain.as_deref()
+    }
+
+    /// Memory of the chain of a stream whose units are here, with the shards of all its units.
+    pub(super) fn chain_with_homes(&self, stream: StreamId) -> Option<(&KeptChain, &[ShardId])> {
+        let kept = self.get(stream)?;
         Some((kept.chain.as_deref()?, &kept.groups.first()?.homes))
     }
 
-    /// What a unit is to do, if it has no place yet.
-    pub(in crate::shard) fn content(&self, stream: StreamId, seq: u32) -> Option<&[KeyedOp]> {
-        let chain = self.streams.get(&stream)?.chain.as_ref()?;
-        chain.contents.get(&seq).map(|ops| &ops[..])
+    /// Operations of a unit that has no place yet.
+    pub(super) fn content(&self, stream: StreamId, seq: u32) -> Option<&[KeyedOp]> {
+        self.chain(stream)?.contents.get(&seq).map(|ops| &ops[..])
     }
 
-    /// What is to be done by all units that have no places yet.
+    /// Operations of all units that have no places yet.
     pub(in crate::shard) fn all_contents(&self) -> impl Iterator<Item = &KeyedOp> {
-        let chains = self.contents.keys().filter_map(|id| self.streams.get(id)?.chain.as_ref());
+        let chains = self.unplaced.keys().filter_map(|id| self.chain(*id));
         chains.flat_map(|chain| chain.contents.values().flatten())
     }
 
-    /// A unit without a place is done with.
+    /// Streams with units that have no places.
+    pub(super) fn with_contents(&self) -> impl Iterator<Item = StreamId> {
+        self.unplaced.keys().copied()
+    }
+
+    /// Forgets the operations of a unit without a place: it gets one now, or none ever.
     pub(in crate::shard::streams) fn drop_content(
         &mut self,
         stream: StreamId,
         seq: u32,
     ) -> Option<SmallVec<[KeyedOp; 1]>> {
-        let chain = self.streams.get_mut(&stream)?.chain.as_mut()?;
+        let chain = self.get_mut(stream)?.chain.as_mut()?;
         let ops = chain.contents.remove(&seq);
         if chain.contents.is_empty() {
-            self.contents.remove(&stream);
+            self.unplaced.remove(&stream);
         }
         ops
     }
 
-    /// A unit has its place, and takes effect.
+    /// Promises to listen to no leader of a shard that led before a term.
+    pub(super) fn promise(&mut self, stream: StreamId, shard: ShardId, term: u64) {
+        let chain = self.entry(stream).chain.get_or_insert_default();
+        let promised = chain.promises.entry(shard).or_default();
+        *promised = term.max(*promised);
+    }
+
+    /// Puts the chain of a snapshot in its place.
+    pub(in crate::shard) fn restore_chain(&mut self, stream: StreamId, chain: KeptChain) {
+        let kept = self.entry(stream);
+        let since = kept.groups.first().map(|group| group.proposal).unwrap_or_default();
+        let has_contents = !chain.contents.is_empty();
+        kept.chain = Some(Box::new(chain));
+        if has_contents {
+            self.unplaced.insert(stream, since);
+        }
+    }
+}
+
+impl State {
+    /// Carries out a unit that has got its place.
     pub(super) fn carry_out_in_order(
         &mut self,
         stream: StreamId,
@@ -95,8 +122,8 @@ impl State {
         before: &[Link],
         (ctx, ahead): (&Ctx, &mut AheadOfLog),
     ) -> Option<OpReplies> {
-        let ops = self.drop_content(stream, link.seq)?;
-        let kept = self.streams.get_mut(&stream)?;
+        let ops = self.streams.drop_content(stream, link.seq)?;
+        let kept = self.streams.get_mut(stream)?;
         kept.settle(link.seq, Some(link.place));
         let chain = kept.chain.get_or_insert_default();
         chain.links.extend(before.iter().chain([&link]).map(|link| (link.seq, *link)));
@@ -104,22 +131,5 @@ impl State {
         let executed = Executed { txn: stream.unit(link.seq), replies };
         self.fates_mut().note_replies(&executed);
         Some(executed.replies)
-    }
-
-    /// Leaders of a shard are not listened to any more that led before this term.
-    pub(super) fn promise(&mut self, stream: StreamId, shard: ShardId, term: u64) {
-        let chain = self.streams.entry(stream).or_default().chain.get_or_insert_default();
-        let promised = chain.promises.entry(shard).or_default();
-        *promised = term.max(*promised);
-    }
-
-    /// What a snapshot says of a stream whose order is handed on.
-    pub(in crate::shard) fn restore_chain(&mut self, stream: StreamId, chain: KeptChain) {
-        let kept = self.streams.entry(stream).or_default();
-        if !chain.contents.is_empty() {
-            let since = kept.groups.first().map(|group| group.proposal);
-            self.contents.insert(stream, since.unwrap_or_default());
-        }
-        kept.chain = Some(Box::new(chain));
     }
 }

@@ -41,7 +41,7 @@ impl Story {
     }
 
     fn said(&mut self) -> Vec<(u16, Word)> {
-        self.shard.take_words().into_iter().map(|(to, word)| (to.0, word)).collect()
+        self.shard.streams_mut().take_words().into_iter().map(|(to, word)| (to.0, word)).collect()
     }
 
     /// What was handed on, and to whom.
