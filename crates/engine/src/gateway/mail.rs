@@ -56,7 +56,7 @@ pub(super) enum Pending {
     Wait { job: u64 },
     /// Answer of a shard to an inquiry.
     Gather { job: u64 },
-    /// Step of a cut at a shard.
+    /// ProgramStep of a cut at a shard.
     Cut { job: u64, shard: ShardId },
     /// Lock that several transactions share.
     Lease { lease: u64 },
@@ -68,9 +68,9 @@ pub(super) enum Pending {
     Ahead { sender: Sender, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// Number of shards of the coordination service's tree.
     Spread,
-    /// Step of the end of a session of the coordination service.
+    /// ProgramStep of the end of a session of the coordination service.
     Ending { job: u64 },
-    /// Step of a `multi` over several shards of the coordination service's tree.
+    /// ProgramStep of a `multi` over several shards of the coordination service's tree.
     Joint { job: u64, shard: ShardId },
     /// Write of a shard map that marks a split as done.
     SplitDone,

@@ -3,12 +3,12 @@
 //!
 //! A command takes this route: [`Gateway::command`] finds it in the table, checks what the session
 //! may do (`dispatch`), and sends its operations (`data`). A command that needs more than one message
-//! is a *job*: a transaction (`txn`, `calls`, `commit`), a snapshot over several shards (`snapshot`), a
-//! read-only interactive transaction (`readonly`), a blocking command (`blocking`), a question to all
+//! is a *job*: a transaction (`txn`), a snapshot over several shards (`snapshot`), a
+//! blocking command (`blocking`), an operation that waits for its turn (`turns`), a question to all
 //! shards or gateways (`gather`). While a job runs, its session's further commands are held back, so
 //! that a pipeline is carried out in order.
 //!
-//! A gateway is made of *parts* (`backups`, `gathers`, `leases`, `orphans` ...): each owns its state, and
+//! A gateway is made of *parts* (`transactions`, `turns`, `backups`, `orphans` ...): each owns its state, and
 //! its methods take inputs and give effects. All of them work with [`Core`]. Methods of [`Gateway`] wire
 //! the parts.
 
@@ -42,24 +42,16 @@ pub use clients::foreign::HTTP_METHODS;
 pub use clients::{client_list, hello, pubsub, session_commands};
 
 use self::core::Core;
-use crate::ids::TxnId;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::now::Now;
 use crate::slot::Routes;
 use acl::Users;
 use adt::Timestamp;
-use adt::collections::Map;
-use clients::session::{Held, Mode, Session};
+use clients::session::{Held, Session};
 use mail::{Mail, Target};
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use timer::Timer;
-
-/// Something that takes more than one message.
-enum Job {
-    Txn(Box<txn::Txn>),
-    Intervals(Box<txn::readonly::Intervals>),
-}
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
 pub struct Gateway {
@@ -73,14 +65,12 @@ pub struct Gateway {
     finishing: Vec<SessionId>,
     /// Where the reply of such a command goes, while it begins.
     given: Option<Target>,
-    jobs: Slab<Job>,
     backups: admin::backup::Backups,
     gathers: admin::gather::Gathers,
     snapshots: routing::snapshot::Snapshots,
-    txns: Map<TxnId, u64>,
+    transactions: txn::table::Transactions,
+    lockless: txn::lockless::LocklessTransactions,
     pubsub: clients::pubsub::PubSub,
-    leases: txn::lease::Leases,
-    admission: txn::admission::Admission,
     orphans: txn::recover::Orphans,
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
@@ -130,14 +120,12 @@ impl Gateway {
             resumable: Vec::new(),
             finishing: Vec::new(),
             given: None,
-            jobs: Slab::default(),
             backups: admin::backup::Backups::default(),
             gathers: admin::gather::Gathers::default(),
             snapshots: routing::snapshot::Snapshots::default(),
-            txns: Map::default(),
+            transactions: txn::table::Transactions::default(),
+            lockless: txn::lockless::LocklessTransactions::default(),
             pubsub: clients::pubsub::PubSub::default(),
-            leases: txn::lease::Leases::default(),
-            admission: txn::admission::Admission::default(),
             orphans: txn::recover::Orphans::default(),
             dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
@@ -171,7 +159,7 @@ impl Gateway {
         }
         // What the client has sent before it left is carried out.
         self.dispatch_all();
-        self.end_transactions(id);
+        self.end_interactive(id);
         self.end_later(id);
         if let Some(by) = self.sessions.get(id.0).and_then(|session| session.blocked) {
             self.stop_waiting(by);
@@ -181,21 +169,6 @@ impl Gateway {
         self.core.mail.stats.sessions -= 1;
         self.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
-    }
-
-    /// Ends the interactive transaction of a session, unless it is being committed.
-    fn end_transactions(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(id.0) else { return };
-        if let Mode::Interactive(job) = session.mode
-            && !self.is_committing(job)
-        {
-            self.drop_interactive(job);
-        }
-    }
-
-    fn is_committing(&self, job: u64) -> bool {
-        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return false };
-        matches!(txn.role, txn::Role::Interactive { commit: Some(_), .. })
     }
 
     /// A setting has a new value.
@@ -234,7 +207,7 @@ impl Gateway {
         while self.core.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
             let Some((_, timer)) = self.core.timers.pop_first() else { break };
             match timer {
-                Timer::Again { job } => self.again(job),
+                Timer::Again { job } => self.transactions.try_again(&mut self.core, job),
                 Timer::Deadline { job } => {
                     let effect = self.blocked.timed_out(&mut self.core, job);
                     self.blocked_goes_on(effect);
@@ -254,7 +227,7 @@ impl Gateway {
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
-        timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
+        timer.into_iter().chain(self.transactions.next_timeout()).chain(self.unled_due_us()).min()
     }
 
     /// How many requests of a session are not answered yet; a number above all limits if what it

@@ -7,7 +7,7 @@ use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
 use super::clients::connection;
 use super::clients::effect::Handled;
 use super::mail::Target;
-use super::txn::open::holder_lines;
+use super::txn::holders::holder_lines;
 use crate::ids::GatewayId;
 use crate::now::Now;
 
@@ -80,8 +80,8 @@ impl Gateway {
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
             Question::Transactions => {
-                let (jobs, sessions) = (&self.jobs, &self.sessions);
-                Knowledge::Lines(holder_lines(&self.core, jobs, &self.leases, sessions))
+                let (transactions, sessions) = (&self.transactions, &self.sessions);
+                Knowledge::Lines(holder_lines(&self.core, transactions, sessions))
             }
             Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
         }

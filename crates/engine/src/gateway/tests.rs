@@ -16,7 +16,7 @@ mod unread;
 
 use super::*;
 use crate::entry::Apply;
-use crate::ids::{Age, GatewayId, MachineId, ShardId, Token};
+use crate::ids::{Age, GatewayId, MachineId, ShardId, Token, TxnId};
 use crate::message::{Answer, Body, Concurrency, Notice, Refusal, Request, Response, Version};
 use adt::{ArgBuf, Reply};
 use smallvec::SmallVec;
@@ -34,7 +34,7 @@ type Sent = (ShardId, u64, Body);
 impl Gateway {
     /// Number of transactions, reads and waits that are under way.
     fn jobs_under_way(&self) -> usize {
-        self.jobs.len() + self.blocked.len() + self.turns.len()
+        self.blocked.len() + self.turns.len() + self.transactions.len() + self.lockless.len()
     }
 }
 
@@ -511,7 +511,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     story.gateway.close(story.now, clients[3]);
     let (sent, _) = story.out();
     assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
-    assert!(story.gateway.leases.is_empty());
+    assert!(story.gateway.transactions.reads_nothing());
 }
 
 #[test]

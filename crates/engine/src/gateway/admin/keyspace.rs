@@ -8,7 +8,7 @@ use super::scan::Page;
 use crate::gateway::clients::effect::Effect;
 use crate::gateway::clients::session_commands;
 use crate::gateway::core::Core;
-use crate::gateway::txn::work::Step;
+use crate::gateway::txn::work::ProgramStep;
 use crate::limits::SLOTS;
 use crate::message::Body;
 use adt::key::KeyOp;
@@ -76,16 +76,16 @@ fn key_of_each_shard(core: &Core) -> Vec<Blob> {
     keys.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-fn of_all_keys(core: &Core, op: impl Fn(usize) -> Option<Whole>, merge: Merge) -> Step {
+fn of_all_keys(core: &Core, op: impl Fn(usize) -> Option<Whole>, merge: Merge) -> ProgramStep {
     let keys = key_of_each_shard(core).into_iter().enumerate();
     let ops =
         keys.filter_map(|(shard, key)| Some((key, Op::Key(KeyOp::Whole(Box::new(op(shard)?))))));
-    Step::Ops(ops.collect(), Some(merge))
+    ProgramStep::Ops(ops.collect(), Some(merge))
 }
 
 /// A queued command about all keys as operations of its transaction; anything else as it is.
-pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: Step) -> Step {
-    let Step::Later(words) = &step else { return step };
+pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: ProgramStep) -> ProgramStep {
+    let ProgramStep::Later(words) = &step else { return step };
     let args = words.args();
     let name = args.get(0).unwrap_or_default();
     match session_commands::lookup(name).map_or("", |spec| spec.name) {
@@ -107,17 +107,17 @@ pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: Step) -> Step {
         }
         "flushall" | "flushdb" => match check_flush(&args) {
             Ok(()) => of_all_keys(core, |_| Some(Whole::Flush), Merge::Ok),
-            Err(error) => Step::Fixed(error.into()),
+            Err(error) => ProgramStep::Fixed(error.into()),
         },
         "scan" => match Page::parse(&args, core.mail.routes.shards()) {
             Ok(page) => page_of_all_keys(core, page),
-            Err(error) => Step::Fixed(error.into()),
+            Err(error) => ProgramStep::Fixed(error.into()),
         },
         _ => step,
     }
 }
 
-fn page_of_all_keys(core: &Core, page: Page) -> Step {
+fn page_of_all_keys(core: &Core, page: Page) -> ProgramStep {
     let shards = core.mail.routes.shards();
     let asks: Vec<_> = page.asks(shards, shards).collect();
     let type_name = page.type_name.clone();

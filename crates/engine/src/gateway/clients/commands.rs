@@ -12,7 +12,8 @@ use crate::gateway::command_docs::{
 };
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
-use crate::gateway::txn::work::Step;
+use crate::gateway::txn::multi;
+use crate::gateway::txn::work::ProgramStep;
 use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::Body;
@@ -66,11 +67,8 @@ impl Gateway {
             }
         }
         match spec.name {
-            "multi" => self.multi(id),
             "exec" => self.exec(id),
-            "discard" => self.discard(id),
             "watch" => self.watch(id, args),
-            "unwatch" => self.unwatch(id),
             "txn" => self.txn_command(id, args),
             "publish" => self.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
@@ -105,7 +103,7 @@ impl Gateway {
     /// Carries out a command of the session as a transaction that does nothing else, so that a shard
     /// remembers it under its request number.
     pub(in crate::gateway) fn as_transaction(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let step = Step::Later(ArgBuf::of(args.iter_from(0)));
+        let step = ProgramStep::Later(ArgBuf::of(args.iter_from(0)));
         let step = keyspace::with_all_keys(&mut self.core, step);
         match self.launch_in_turn(id, vec![step], Vec::new()) {
             true => Handled::Later,
@@ -180,7 +178,7 @@ impl Gateway {
         if !self.is_idle(id) {
             return Handled::Hold;
         }
-        self.end_transactions(id);
+        self.end_interactive(id);
         self.pubsub.close(id);
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         self.pubsub.count(&mut self.core.mail.stats, id, session);
@@ -213,6 +211,9 @@ fn select(args: &Args<'_>) -> Effect {
 fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
     let core = view.core;
     match spec.name {
+        "multi" => multi::multi(view.session),
+        "discard" => multi::discard(view.session),
+        "unwatch" => multi::unwatch(view.session),
         "ping" => ping(view.session, args),
         "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
         "select" => select(args),

@@ -6,6 +6,7 @@ use super::session::{Held, Mode, Replies};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
+use crate::gateway::txn::multi;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::now::Now;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
@@ -120,7 +121,9 @@ impl Gateway {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
             Err(error) if args.is(0, "EXEC") => {
-                self.give_up_multi(id, &error);
+                let Some(session) = self.sessions.get_mut(id.0) else { return true };
+                let reply = multi::give_up(session, &error);
+                self.reply(id, reply);
                 return true;
             }
             Err(error) => {
@@ -200,9 +203,9 @@ impl Gateway {
         let done = match &session.mode {
             Mode::Single => self.run_single(id, spec, args),
             Mode::Multi(_) => self.run_in_multi(id, spec, args),
-            Mode::Interactive(job) => {
-                let job = *job;
-                self.run_in_transaction(id, job, spec, args)
+            Mode::Interactive(txn) => {
+                let txn = *txn;
+                self.run_in_transaction(id, txn, spec, args)
             }
             Mode::Aborted(error) => {
                 let error = error.clone();
@@ -291,7 +294,7 @@ impl Gateway {
         }
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
             Some(Mode::Multi(multi)) => multi.failed = true,
-            Some(&mut Mode::Interactive(job)) => self.discard_open(job),
+            Some(&mut Mode::Interactive(txn)) => self.discard_open(txn),
             _ => {}
         }
         self.reply(id, error.into());

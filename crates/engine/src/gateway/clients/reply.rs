@@ -4,6 +4,7 @@ use super::session::{BlockedBy, Mode, Session, Slot, SlotState};
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::core::Core;
 use crate::gateway::mail::{ATTEMPT, Mail, Target, WHOLE};
+use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Keep;
 use crate::gateway::{Gateway, Held};
 use adt::Reply;
@@ -82,7 +83,7 @@ impl Gateway {
             self.dispatch_soon(target.session);
         }
         if let Some((keep, items)) = kept {
-            self.keep_replies(&keep.request, &keep.home, items);
+            keep_replies(&mut self.core, &keep.request, &keep.home, items);
         }
     }
 
@@ -121,6 +122,7 @@ impl Gateway {
         loop {
             self.send_held();
             self.settle_near();
+            self.settle_transactions();
             while let Some((target, reply)) = self.core.replies.pop_front() {
                 self.finish(target, reply);
             }
@@ -138,6 +140,7 @@ impl Gateway {
                 || !self.core.replies.is_empty()
                 || !self.core.partial.is_empty()
                 || self.near_locks.have_effects()
+                || self.transactions.have_effects()
             {
                 continue;
             }

@@ -7,7 +7,9 @@ use crate::gateway::api::Opening;
 use crate::gateway::mail::Target;
 use crate::gateway::pipelines::planned::{Loose, Planned};
 use crate::gateway::pipelines::stream::Stream;
-use crate::gateway::txn::work::{Keep, Step};
+use crate::gateway::txn::admission::Standing;
+use crate::gateway::txn::options::InteractiveTxn;
+use crate::gateway::txn::work::{Keep, ProgramStep};
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Fence, Guard};
 use adt::{ArgBuf, ErrorReply, Reply};
@@ -69,9 +71,8 @@ pub(in crate::gateway) struct Session {
     pub request: Option<RequestId>,
     /// Transaction that was aborted: the next one is as old.
     pub retry: Option<TxnId>,
-    /// The beginning of its transaction is put off, or was and is to go ahead now.
-    pub parked: bool,
-    pub admitted: bool,
+    /// Whether the beginning of its transaction is put off, or was and is to go ahead now.
+    pub standing: Standing,
     /// The blocking command that the session waits in.
     pub blocked: Option<BlockedBy>,
     /// The client has asked which machine leads which slots, and is told when it is wrong.
@@ -137,8 +138,8 @@ pub(in crate::gateway) enum Mode {
     Single,
     /// Between `MULTI` and `EXEC`.
     Multi(Box<Multi>),
-    /// Between `TXN BEGIN` and `TXN COMMIT`: the job of the transaction.
-    Interactive(u64),
+    /// Between `TXN BEGIN` and `TXN COMMIT`.
+    Interactive(InteractiveTxn),
     /// The interactive transaction was aborted, and its commands answer so until it is ended.
     Aborted(ErrorReply),
 }
@@ -146,7 +147,7 @@ pub(in crate::gateway) enum Mode {
 /// Commands between `MULTI` and `EXEC`.
 #[derive(Default)]
 pub(in crate::gateway) struct Multi {
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
     pub bytes: usize,
     /// Positions of the commands in the table.
     pub counted: Vec<u16>,
@@ -235,8 +236,7 @@ impl Session {
             watching: 0,
             request: None,
             retry: None,
-            parked: false,
-            admitted: false,
+            standing: Standing::default(),
             blocked: None,
             redirects: false,
             subscriptions: 0,

@@ -6,8 +6,8 @@ use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::pipelines::planned::Planned;
-use crate::gateway::txn::repeated::home_of;
-use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
+use crate::gateway::txn::transaction::repeated::home_of;
+use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, Work};
 use crate::ids::{KeyedOp, RequestId, ShardId};
 use crate::message::{Body, Fence, Guard};
 use crate::slot::slot;
@@ -95,7 +95,7 @@ impl Gateway {
             }
             other => other,
         };
-        let steps = vec![Step::from(command)];
+        let steps = vec![ProgramStep::from(command)];
         if let Some(error) = long_key(&steps) {
             self.reply(id, error.into());
             return true;
@@ -108,7 +108,7 @@ impl Gateway {
     pub(in crate::gateway) fn launch_in_turn(
         &mut self,
         id: SessionId,
-        steps: Vec<Step>,
+        steps: Vec<ProgramStep>,
         fences: Vec<Fence>,
     ) -> bool {
         let route = self.route(&steps, &[]);
@@ -125,7 +125,7 @@ impl Gateway {
         }
         program.request = self.take_request(id);
         program.target = self.place(id, None);
-        if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {
+        if program.steps.iter().any(|step| matches!(step, ProgramStep::Later(_))) {
             self.bar(program.target);
         }
         self.launch(program, route);
@@ -164,15 +164,15 @@ impl Gateway {
     }
 
     /// Which shards the operations that are known and the guards concern.
-    pub(in crate::gateway) fn route(&self, steps: &[Step], guards: &[Guard]) -> Route {
+    pub(in crate::gateway) fn route(&self, steps: &[ProgramStep], guards: &[Guard]) -> Route {
         let mut route = Route::Nowhere;
         for step in steps {
             match step {
-                Step::Ops(ops, _) => {
+                ProgramStep::Ops(ops, _) => {
                     ops.iter().for_each(|(key, _)| route.add(self.core.mail.shard_of(key)));
                 }
-                Step::Compound(_) | Step::Attempts(_) => return Route::Many,
-                Step::Fixed(_) | Step::Later(_) => {}
+                ProgramStep::Compound(_) | ProgramStep::Attempts(_) => return Route::Many,
+                ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
             }
         }
         guards.iter().for_each(|guard| route.add(self.core.mail.shard_of(&guard.key)));
@@ -184,11 +184,11 @@ impl Gateway {
     pub(in crate::gateway) fn may_launch(
         &self,
         id: SessionId,
-        steps: &[Step],
+        steps: &[ProgramStep],
         route: Route,
     ) -> bool {
         let alone = self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty());
-        let later = steps.iter().any(|step| matches!(step, Step::Later(_)));
+        let later = steps.iter().any(|step| matches!(step, ProgramStep::Later(_)));
         alone
             || (route != Route::Many && self.core.config.concurrency.sends_in_one_step() && !later)
     }
@@ -211,9 +211,9 @@ impl Gateway {
     fn may_gather(&self, program: &Program, route: Route) -> bool {
         let plain =
             program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
-        let direct = |step: &Step| match step {
-            Step::Ops(ops, _) => !about_all(ops),
-            step => matches!(step, Step::Fixed(_)),
+        let direct = |step: &ProgramStep| match step {
+            ProgramStep::Ops(ops, _) => !about_all(ops),
+            step => matches!(step, ProgramStep::Fixed(_)),
         };
         let one = matches!(route, Route::One(_));
         plain
@@ -224,7 +224,7 @@ impl Gateway {
 
     /// Carries a program out the cheapest way there is.
     pub(in crate::gateway) fn launch(&mut self, program: Program, route: Route) {
-        let direct = program.steps.iter().all(Step::is_direct);
+        let direct = program.steps.iter().all(ProgramStep::is_direct);
         let in_one_step = direct && self.core.config.concurrency.sends_in_one_step();
         if !program.fences.is_empty() && !in_one_step {
             let text = "FENCE needs what it guards to be carried out in one step";
@@ -232,17 +232,17 @@ impl Gateway {
         }
         if !direct || !self.core.config.concurrency.sends_in_one_step() {
             self.bar(program.target);
-            return self.begin_txn(program, None);
+            return self.transactions.begin(&mut self.core, program, None);
         }
         let gathers = self.keeps_order(program.target.session) && self.may_gather(&program, route);
         let Program { target, steps, form, guards, fences, request } = program;
         let mut work = Work::default();
         for step in steps {
             match step {
-                Step::Ops(ops, merge) => work.add(ops, merge),
-                Step::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
-                Step::Later(words) => work.add_without_ops(Outcome::Later(words)),
-                Step::Compound(_) | Step::Attempts(_) => {}
+                ProgramStep::Ops(ops, merge) => work.add(ops, merge),
+                ProgramStep::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
+                ProgramStep::Later(words) => work.add_without_ops(Outcome::Later(words)),
+                ProgramStep::Compound(_) | ProgramStep::Attempts(_) => {}
             }
         }
         let home = request.as_ref().and_then(|_| home_of(&work.ops));
@@ -295,7 +295,8 @@ impl Gateway {
                 if only_reads && self.core.config.concurrency.reads_without_locks() {
                     self.snapshots.begin(&mut self.core, target, ops.into_vec(), finish);
                 } else {
-                    self.begin_direct(target, ops.into_vec(), finish, guards, request);
+                    let (core, ops) = (&mut self.core, ops.into_vec());
+                    self.transactions.begin_direct(core, target, ops, finish, (guards, request));
                 }
             }
         }

@@ -1,10 +1,8 @@
 //! Changes of leaders: the wiring between [`Leaders`](super::leaders::Leaders) and the parts that get the
 //! answers to lost requests.
 
-use crate::gateway::errors::Cause;
+use crate::gateway::Gateway;
 use crate::gateway::mail::Pending;
-use crate::gateway::txn::{Stage, Txn};
-use crate::gateway::{Gateway, Job};
 use crate::ids::{MachineId, ShardId, splits_of};
 use crate::message::{Answer, Body, Refusal};
 use crate::now::Now;
@@ -84,24 +82,6 @@ impl Gateway {
                 self.answer(token, pending, Answer::Refused(Refusal::LocksLost));
             }
         }
-        let leases = self.leases.at(shard);
-        let of_lease = |txn: &Txn| txn.leases.iter().any(|(lease, _)| leases.contains(lease));
-        let jobs: Vec<u64> = self
-            .jobs
-            .iter()
-            .filter_map(|(job, open)| match open {
-                Job::Txn(txn) if matches!(txn.stage, Stage::Running | Stage::Upgrading) => {
-                    let touched = txn.touched.iter().any(|touched| touched.shard == shard);
-                    (touched || of_lease(txn)).then_some(job)
-                }
-                _ => None,
-            })
-            .collect();
-        for job in jobs {
-            self.abort(job, Cause::Refused(Refusal::LocksLost));
-        }
-        for lease in leases {
-            self.leases.recall(lease);
-        }
+        self.transactions.locks_lost(&mut self.core, shard);
     }
 }

@@ -8,11 +8,11 @@
 //! requests that relied on going to one shard, and do not go to one any more, are dispatched anew.
 
 use crate::entry::Apply;
+use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
-use crate::gateway::errors::{Cause, moved};
+use crate::gateway::errors::moved;
 use crate::gateway::mail::Pending;
 use crate::gateway::pipelines::planned::Planned;
-use crate::gateway::{Gateway, Job};
 use crate::ids::{KeyedOp, ShardId};
 use crate::message::{Answer, Body, Refusal};
 use adt::collections::Set;
@@ -49,14 +49,9 @@ impl Gateway {
             let end = self.snapshots.give_up(job);
             self.snapshot_ended(end);
         }
-        let intervals: Vec<u64> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| matches!(job, Job::Intervals(txn) if txn.reads_at(shard)))
-            .map(|(job, _)| job)
-            .collect();
-        let cause = Cause::Refused(Refusal::Moved);
-        intervals.into_iter().for_each(|job| self.abort_intervals(job, cause));
+        for effect in self.lockless.shard_split(&mut self.core, shard) {
+            self.transaction_ended(Some(effect));
+        }
     }
 
     /// Requests that are held for a shard that was split, and belong to the new one, go there.
@@ -312,7 +307,8 @@ impl Gateway {
         self.bar(target);
         match body {
             Body::Apply(Apply { ops, guards, fences, request }) if fences.is_empty() => {
-                self.begin_direct(target, ops.into_vec(), *finish, guards, request);
+                let (core, ops) = (&mut self.core, ops.into_vec());
+                self.transactions.begin_direct(core, target, ops, *finish, (guards, request));
             }
             Body::Snapshot { ops, .. } => {
                 self.snapshots.begin(&mut self.core, target, ops, *finish)

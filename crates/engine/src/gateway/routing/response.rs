@@ -7,6 +7,7 @@ use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Pending;
 use crate::gateway::mail::{Mail, Target};
+use crate::gateway::txn::transaction::repeated::answer_again;
 use crate::gateway::txn::work::{Finish, Outcome};
 use crate::ids::ShardId;
 use crate::message::{Answer, Body, Notice, Refusal, Request, Response};
@@ -50,13 +51,14 @@ impl Gateway {
                         self.complete(target, &finish, replies.into_iter());
                     }
                     Answer::Repeated(replies) => {
-                        self.repeats_there(target, *finish, replies.into_vec());
+                        let (core, replies) = (&mut self.core, replies.into_vec());
+                        self.transactions.repeated_there(core, target, *finish, replies);
                     }
                     Answer::Snapshot { replies, .. } => {
                         self.complete(target, &finish, replies.into_iter());
                     }
                     Answer::TookEffect { ts, replies, whole: true } => {
-                        self.answer_again(target, &finish, ts, replies);
+                        answer_again(&mut self.core, target, *finish, ts, replies);
                     }
                     Answer::GuardFailed => {
                         self.core.mail.stats.guard_failures += 1;
@@ -66,18 +68,27 @@ impl Gateway {
                 }
             }
             Pending::Access { job, call, index, blocked } => {
-                self.accessed(token, (job, call, index, blocked), answer);
+                let (request, access) = ((token, blocked), (job, call, index));
+                self.transactions.accessed(&mut self.core, request, access, answer);
             }
             Pending::Vote { job, shard, blocked } => {
-                self.voted(token, (job, shard, blocked), answer);
+                let (request, vote) = ((token, blocked), (job, shard));
+                self.transactions.voted(&mut self.core, request, vote, answer);
             }
-            Pending::Execution { job, shard } => self.executed(job, shard, answer),
-            Pending::Loose { job, index } => self.loose(job, index, answer),
+            Pending::Execution { job, shard } => {
+                self.transactions.executed(&mut self.core, job, shard, answer);
+            }
+            Pending::Loose { job, index } => {
+                self.transactions.loosely_answered(&mut self.core, job, index, answer);
+            }
             Pending::Snapshot { job, part } => {
                 let end = self.snapshots.answered(&mut self.core, job, part, answer);
                 self.snapshot_ended(end);
             }
-            Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
+            Pending::Interval { job, query, part } => {
+                let effect = self.lockless.answered(&mut self.core, job, (query, part), answer);
+                self.transaction_ended(effect);
+            }
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => {
                 let effect = self.blocked.answered(&mut self.core, job, answer);
@@ -95,8 +106,7 @@ impl Gateway {
             }
             Pending::Gather { job } => self.gathers.answered(&mut self.core, job, answer),
             Pending::Lease { lease } => {
-                let outcome = self.leases.answered(lease, answer);
-                self.lease_settled(outcome);
+                self.transactions.lease_answered(&mut self.core, lease, answer);
             }
             Pending::Cut { job, shard } => {
                 self.backups.answered(&mut self.core, token, (job, shard), answer)
@@ -208,7 +218,9 @@ impl Gateway {
             Some(SnapshotEnd::Read(target, finish, replies)) => {
                 self.complete(target, &finish, replies.into_iter());
             }
-            Some(SnapshotEnd::Locks(program, finish)) => self.begin_txn(program, Some(finish)),
+            Some(SnapshotEnd::Locks(program, finish)) => {
+                self.transactions.begin(&mut self.core, program, Some(finish));
+            }
             None => {}
         }
     }
@@ -221,19 +233,20 @@ impl Gateway {
 
     fn notice(&mut self, token: u64, notice: Notice) {
         match notice {
-            Notice::Wound { txn, by, .. } => self.wound(txn, by),
+            Notice::Wound { txn, by, .. } => self.transactions.wound(&mut self.core, txn, by),
             Notice::Wanted { txn } => self.wanted(txn),
-            Notice::Probe { txn, shard } => self.probed(txn, shard),
+            Notice::Probe { txn, shard } => {
+                self.transactions.probed(&mut self.core, txn, shard);
+            }
             Notice::Blocked { .. } => match self.core.mail.pending.get_mut(token) {
                 Some(Pending::Access { job, blocked, .. } | Pending::Vote { job, blocked, .. }) => {
                     *blocked = true;
                     let job = *job;
-                    self.now_blocked(job);
+                    self.transactions.now_blocked(&mut self.core, job);
                 }
                 Some(Pending::Lease { lease }) => {
-                    for job in self.leases.blocked(*lease) {
-                        self.now_blocked(job);
-                    }
+                    let lease = *lease;
+                    self.transactions.lease_blocked(&mut self.core, lease);
                 }
                 Some(Pending::Wait { job }) => {
                     let job = *job;
@@ -270,7 +283,7 @@ impl Gateway {
             },
             Notice::Orphan { txn, participants } => {
                 // Its own transactions end without help.
-                if !self.txns.contains_key(&txn) {
+                if !self.transactions.knows(txn) {
                     self.orphans.begin(&mut self.core, txn, participants);
                 }
             }

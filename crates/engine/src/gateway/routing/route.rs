@@ -1,6 +1,6 @@
 //! Routes: the shards that a program concerns.
 
-use crate::gateway::txn::work::Step;
+use crate::gateway::txn::work::ProgramStep;
 use crate::ids::ShardId;
 use crate::limits::KEY_BYTES_MAX;
 use adt::{Blob, ErrorReply};
@@ -30,11 +30,15 @@ pub(in crate::gateway) fn key_too_long(key: &Blob) -> Option<ErrorReply> {
 }
 
 /// Error for the first key of a program that is too long.
-pub(in crate::gateway) fn long_key(steps: &[Step]) -> Option<ErrorReply> {
+pub(in crate::gateway) fn long_key(steps: &[ProgramStep]) -> Option<ErrorReply> {
     steps.iter().find_map(|step| match step {
-        Step::Ops(ops, _) => ops.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Compound(compound) => compound.reads.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Attempts(blocking) => blocking.attempts.iter().find_map(|(key, _)| key_too_long(key)),
-        Step::Fixed(_) | Step::Later(_) => None,
+        ProgramStep::Ops(ops, _) => ops.iter().find_map(|(key, _)| key_too_long(key)),
+        ProgramStep::Compound(compound) => {
+            compound.reads.iter().find_map(|(key, _)| key_too_long(key))
+        }
+        ProgramStep::Attempts(blocking) => {
+            blocking.attempts.iter().find_map(|(key, _)| key_too_long(key))
+        }
+        ProgramStep::Fixed(_) | ProgramStep::Later(_) => None,
     })
 }

@@ -8,7 +8,7 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::slab::Slab;
 use crate::gateway::target::Target;
-use crate::gateway::txn::work::{Finish, Form, Program, Step};
+use crate::gateway::txn::work::{Finish, Form, Program, ProgramStep};
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
 use crate::message::{Answer, Body};
@@ -187,7 +187,7 @@ impl Snapshots {
         let in_order = order.iter().filter_map(|&part| ops[usize::from(part)].next()).collect();
         let program = Program {
             target,
-            steps: vec![Step::Ops(in_order, Some(Merge::Array))],
+            steps: vec![ProgramStep::Ops(in_order, Some(Merge::Array))],
             form: Form::One,
             guards: Vec::new(),
             fences: Vec::new(),

@@ -5,11 +5,11 @@
 //! have taken effect: `INDEFINITE`. What no client waits for, such as finding out what became of a
 //! transaction, waits on.
 
+use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{Cause, Unled, indefinite};
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::txn::Stage;
-use crate::gateway::{Gateway, Job};
+use crate::gateway::txn::transaction::repeated::of_this_try;
 use crate::ids::ShardId;
 use crate::limits::REPLICAS_MAX;
 use crate::message::{Answer, Body};
@@ -115,7 +115,7 @@ impl Gateway {
             _ => false,
         };
         let error = match certain {
-            true if numbered => crate::gateway::txn::repeated::of_this_try(&unled.error()),
+            true if numbered => of_this_try(&unled.error()),
             true => unled.error(),
             false => indefinite(),
         };
@@ -156,27 +156,33 @@ impl Gateway {
                 self.units_given_up(which, (shard, count), &reply, certain);
             }
             Pending::Access { job, blocked, .. } => {
-                if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
-                    txn.settled(token, blocked);
-                }
-                self.abort(job, cause);
+                let core = &mut self.core;
+                self.transactions.access_given_up(core, (token, blocked), job, cause);
             }
             Pending::Lease { lease } => {
-                let outcome = self.leases.refused(lease, cause);
-                self.lease_settled(outcome);
+                self.transactions.lease_refused(&mut self.core, lease, cause);
             }
             Pending::Vote { job, blocked, .. } => {
-                self.vote_given_up(token, (job, blocked), certain, cause)
+                let (core, reason) = (&mut self.core, (certain, cause));
+                self.transactions.vote_given_up(core, (token, blocked), job, reason);
             }
             // All have voted: it took effect, or will, and only its replies are lost.
-            Pending::Execution { job, shard } => self.executed(job, shard, Answer::CarriedOut),
-            Pending::Loose { job, index } => self.loose(job, index, Answer::Reply(reply)),
+            Pending::Execution { job, shard } => {
+                self.transactions.executed(&mut self.core, job, shard, Answer::CarriedOut);
+            }
+            Pending::Loose { job, index } => {
+                let answer = Answer::Reply(reply);
+                self.transactions.loosely_answered(&mut self.core, job, index, answer);
+            }
             // Under locks, it is refused.
             Pending::Snapshot { job, .. } => {
                 let end = self.snapshots.give_up(job);
                 self.snapshot_ended(end);
             }
-            Pending::Interval { job, .. } => self.abort_intervals(job, cause),
+            Pending::Interval { job, .. } => {
+                let effect = self.lockless.abort(&mut self.core, job, cause);
+                self.transaction_ended(effect);
+            }
             Pending::Version { target, .. } => self.watch_failed(target, reply),
             Pending::Attempt { job } => {
                 let effect = self.blocked.attempted(&mut self.core, job, reply);
@@ -204,26 +210,5 @@ impl Gateway {
         if let Some(session) = behind {
             self.refuse_gathered(session, &unled.error().into());
         }
-    }
-
-    /// A participant cannot be asked for its vote, or for what it has made of that.
-    fn vote_given_up(
-        &mut self,
-        token: u64,
-        (job, blocked): (u64, bool),
-        certain: bool,
-        cause: Cause,
-    ) {
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        txn.settled(token, blocked);
-        if certain {
-            // It will never vote, so nobody commits the transaction.
-            txn.stage = Stage::Running;
-            return self.abort(job, cause);
-        }
-        // Whoever has voted finds out what became of it, as if this gateway was lost. Nothing must be
-        // decided here any more.
-        txn.leave_undecided(&mut self.core.mail);
-        self.end_without_effect(job, indefinite().into());
     }
 }

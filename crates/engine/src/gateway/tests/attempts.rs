@@ -1,7 +1,7 @@
 //! Transactions that are tried again, and when they are given up.
 
 use super::*;
-use crate::gateway::txn::REFUSALS_MAX;
+use crate::gateway::txn::transaction::life::REFUSALS_MAX;
 use crate::limits::{REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
 
 impl Story {

@@ -8,7 +8,6 @@
 //! (Chiu and Jain, 1989).
 
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::session::Session;
 use crate::limits::{ADMITTED_MAX, ADMITTED_MIN, IDLE_LOAD_US, PARKED_US_MAX};
 use std::collections::VecDeque;
 
@@ -23,9 +22,25 @@ const ABORT_WAITS: u32 = 2;
 /// Limit before anything is known.
 const BEGINNING: usize = 128;
 
+/// Standing of a session with the admission.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Standing {
+    /// Whether the session is held back.
+    parked: bool,
+    /// Whether the session may begin its transaction now.
+    admitted: bool,
+}
+
+impl Standing {
+    /// Lets the session begin its transaction, since its turn has come.
+    pub fn let_in(&mut self) {
+        (self.parked, self.admitted) = (false, true);
+    }
+}
+
 /// Number of transactions that run, and sessions that are to begin one.
 #[derive(Debug)]
-pub(in crate::gateway) struct Admission {
+pub(super) struct Admission {
     limit: usize,
     active: usize,
     /// Jobs of the transactions that count, and of some that are over, each with the time when it was
@@ -60,18 +75,18 @@ impl Admission {
 
     /// The job that was not looked at for longest, if it is time for that. [`Admission::stays`] or
     /// [`Admission::discounted`] follows.
-    pub(super) fn oldest(&mut self, now_us: u64) -> Option<u64> {
+    pub fn oldest(&mut self, now_us: u64) -> Option<u64> {
         let due = self.running.front().is_some_and(|(us, _)| us + IDLE_LOAD_US <= now_us);
         if due { self.running.pop_front().map(|(_, job)| job) } else { None }
     }
 
     /// Lets a transaction that was looked at go on counting.
-    pub(super) fn stays(&mut self, now_us: u64, job: u64) {
+    pub fn stays(&mut self, now_us: u64, job: u64) {
         self.running.push_back((now_us, job));
     }
 
     /// Discounts a transaction that was looked at, until its client sends something.
-    pub(super) fn discounted(&mut self) {
+    pub fn discounted(&mut self) {
         self.active -= 1;
     }
 
@@ -113,13 +128,19 @@ impl Admission {
         queue.push_back((until_us, id));
     }
 
-    /// Whether a session may begin a transaction now. If not, [`Admission::next`] gives it in its turn.
-    pub fn admit(&mut self, now_us: u64, id: SessionId, session: &mut Session) -> bool {
-        if std::mem::take(&mut session.admitted) || self.parked() == 0 && self.is_open() {
+    /// Whether a session may begin a transaction now; `again` if its last one was aborted. If it may not,
+    /// [`Admission::next`] gives it in its turn.
+    pub fn admit(
+        &mut self,
+        now_us: u64,
+        (id, standing): (SessionId, &mut Standing),
+        again: bool,
+    ) -> bool {
+        if std::mem::take(&mut standing.admitted) || self.parked() == 0 && self.is_open() {
             return true;
         }
-        if !std::mem::replace(&mut session.parked, true) {
-            self.park(now_us + PARKED_US_MAX, id, session.retry.is_some());
+        if !std::mem::replace(&mut standing.parked, true) {
+            self.park(now_us + PARKED_US_MAX, id, again);
         }
         false
     }

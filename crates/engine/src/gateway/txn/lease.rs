@@ -9,7 +9,7 @@
 //! that are younger than the waiter give way as if they held the lock alone. A member that writes the
 //! key locks it for itself first and leaves.
 
-use super::Txn;
+use super::transaction::Txn;
 use crate::gateway::core::Core;
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, raise};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// One read of a transaction: a reply of one of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct EarlyAccess {
+pub(super) struct EarlyAccess {
     pub job: u64,
     pub call: u64,
     pub index: u32,
@@ -67,7 +67,7 @@ impl Readers {
 }
 
 /// How a read of a transaction is carried out.
-pub(in crate::gateway) enum SharedRead {
+pub(super) enum SharedRead {
     /// Under a lock of the transaction's own, which the caller asks for.
     Alone,
     /// Under a lease that is held, with this reply and clock.
@@ -77,7 +77,7 @@ pub(in crate::gateway) enum SharedRead {
 }
 
 /// Outcome of a lease's request, for the accesses that waited for it.
-pub(in crate::gateway) struct LeaseOutcome {
+pub(super) struct LeaseOutcome {
     pub waiting: Vec<EarlyAccess>,
     /// Whether the lease, and with it these accesses, counted as waiting for other transactions.
     pub was_blocked: bool,
@@ -87,11 +87,11 @@ pub(in crate::gateway) struct LeaseOutcome {
 
 /// A lock of its own that a transaction takes for what it has shared: the lease, the read, and the
 /// reply that it had, if the lease was held.
-pub(in crate::gateway) type Upgrade = (u64, KeyedOp, Option<Reply>);
+pub(super) type Upgrade = (u64, KeyedOp, Option<Reply>);
 
 /// Leases of a gateway.
 #[derive(Default)]
-pub(in crate::gateway) struct Leases {
+pub(super) struct Leases {
     leases: Slab<ReadLease>,
     by_name: BTreeMap<TxnId, u64>,
     /// Attempt number for the name of the next lease.
@@ -226,8 +226,8 @@ impl Leases {
         }
     }
 
-    /// Notes that a transaction waits for what a lease holds: no other joins it any more. Gives the
-    /// members, those that are younger than the waiter being to give way.
+    /// Notes that a transaction waits for the lock of a lease: no other joins it any more. Gives the
+    /// members; those that are younger than the waiter are to give way.
     pub fn wanted(&mut self, id: TxnId) -> Vec<u64> {
         let Some(&number) = self.by_name.get(&id) else { return Vec::new() };
         self.recall(number);

@@ -1,12 +1,13 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
 //! them, over any keys of any shards.
 
-use super::work::{Form, Keep, Program, Step};
+use super::transaction::repeated::keep_replies;
+use super::work::{Form, Keep, Program, ProgramStep};
 use crate::gateway::Gateway;
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
-use crate::gateway::clients::effect::Handled;
+use crate::gateway::clients::effect::{Effect, Handled};
 use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
@@ -19,8 +20,7 @@ use crate::limits::{
 use crate::message::{Answer, Body, Guard};
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
-/// What is kept as the answer to a command that was to be carried out behind a transaction whose client
-/// was gone by then.
+/// Answer that is kept for a command behind a transaction whose client was gone by then.
 fn without_client(begun: bool) -> ErrorReply {
     let text = match begun {
         true => "this was carried out, and its answer was lost with the connection",
@@ -32,8 +32,76 @@ fn without_client(begun: bool) -> ErrorReply {
 /// Commands that are carried out at once although `EXEC` has not come.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 
+/// `MULTI`.
+pub(in crate::gateway) fn multi(session: &mut Session) -> Effect {
+    if matches!(session.mode, Mode::Multi(_)) {
+        return ErrorReply::err("MULTI calls can not be nested").into();
+    }
+    let multi = Multi { request: session.request.take(), ..Multi::default() };
+    session.mode = Mode::Multi(Box::new(multi));
+    session.refresh();
+    Reply::Ok.into()
+}
+
+/// `DISCARD`.
+pub(in crate::gateway) fn discard(session: &mut Session) -> Effect {
+    if !matches!(session.mode, Mode::Multi(_)) {
+        return ErrorReply::err("DISCARD without MULTI").into();
+    }
+    session.end_multi();
+    Reply::Ok.into()
+}
+
+/// `UNWATCH`.
+pub(in crate::gateway) fn unwatch(session: &mut Session) -> Effect {
+    if session.watching > 0 {
+        return Effect::Hold;
+    }
+    session.watched.clear();
+    Reply::Ok.into()
+}
+
+/// Ends a transaction whose `EXEC` has words that it does not take, and returns the reply.
+pub(in crate::gateway) fn give_up(session: &mut Session, error: &ErrorReply) -> Reply {
+    if matches!(session.mode, Mode::Multi(_)) {
+        session.end_multi();
+    }
+    let text = format!("Transaction discarded because of: {}", error.text());
+    ErrorReply::new("EXECABORT", text).into()
+}
+
+impl Session {
+    fn end_multi(&mut self) {
+        self.mode = Mode::Single;
+        self.watched.clear();
+        self.refresh();
+    }
+}
+
+impl Multi {
+    /// Adds a command, if there is room for it.
+    fn add(&mut self, step: ProgramStep, args: &Args<'_>) -> Result<(), ErrorReply> {
+        let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
+        let full = self.steps.len() >= TRANSACTION_COMMANDS_MAX
+            || self.bytes + bytes > TRANSACTION_BYTES_MAX;
+        if full {
+            return Err(ErrorReply::err(format!(
+                "a transaction has at most {TRANSACTION_COMMANDS_MAX} commands and \
+                 {TRANSACTION_BYTES_MAX} bytes"
+            )));
+        }
+        if let Some(error) = long_key(std::slice::from_ref(&step)) {
+            return Err(error);
+        }
+        self.bytes += bytes;
+        self.steps.push(step);
+        Ok(())
+    }
+}
+
 impl Gateway {
-    /// A command between `MULTI` and `EXEC`.
+    /// Queues a command between `MULTI` and `EXEC`, or carries it out if it is one of the few for which that
+    /// is to happen at once.
     pub(in crate::gateway) fn run_in_multi(
         &mut self,
         id: SessionId,
@@ -43,37 +111,41 @@ impl Gateway {
         if AT_ONCE.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
-        if let "fence" | "lock.section" = spec.name {
-            match self.step_of_prefix(id, spec, args) {
-                Ok(step) => self.queue_step(id, step, args),
-                Err(error) => self.refuse(id, error),
-            }
-            return true;
-        }
-        if spec.flags.has(Flags::NO_MULTI) {
-            self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
-            return true;
-        }
-        if let Some(error) = refused_early(spec, args) {
-            self.refuse(id, error);
-            return true;
-        }
-        let step = match spec.handler {
-            Handler::Session => Step::Later(ArgBuf::of(args.iter_from(0))),
-            // A command whose words are wrong fails alone, when its turn comes.
-            Handler::Data(parse) => parse(args).map_or_else(|e| Step::Fixed(e.into()), Step::from),
+        let step = if matches!(spec.name, "fence" | "lock.section") {
+            self.step_of_prefix(id, spec, args)
+        } else if spec.flags.has(Flags::NO_MULTI) {
+            Err(ErrorReply::err("Command not allowed inside a transaction"))
+        } else if let Some(error) = refused_early(spec, args) {
+            Err(error)
+        } else {
+            Ok(match spec.handler {
+                Handler::Session => ProgramStep::Later(ArgBuf::of(args.iter_from(0))),
+                // A command whose words are wrong fails alone, when its turn comes.
+                Handler::Data(parse) => {
+                    parse(args).map_or_else(|e| ProgramStep::Fixed(e.into()), ProgramStep::from)
+                }
+            })
         };
-        self.queue_step(id, step, args);
+        let session = self.sessions.get_mut(id.0);
+        let Some(Session { mode: Mode::Multi(multi), counted, .. }) = session else { return true };
+        match step.and_then(|step| multi.add(step, args)) {
+            Ok(()) => {
+                // It is counted when it is carried out.
+                multi.counted.extend(counted.take());
+                self.reply(id, Reply::Status("QUEUED"));
+            }
+            Err(error) => self.refuse(id, error),
+        }
         true
     }
 
-    /// The step of a command that is about the whole transaction, and may carry out another command.
+    /// ProgramStep of a command that is about the whole transaction, and may carry out another command.
     fn step_of_prefix(
         &mut self,
         id: SessionId,
         spec: &CommandSpec,
         args: &Args<'_>,
-    ) -> Result<Step, ErrorReply> {
+    ) -> Result<ProgramStep, ErrorReply> {
         let behind = match spec.name {
             "fence" => {
                 let fence = fence::fence_of(args)?;
@@ -82,7 +154,7 @@ impl Gateway {
             _ => None,
         };
         let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
-            return Ok(Step::Fixed(Reply::Ok));
+            return Ok(ProgramStep::Fixed(Reply::Ok));
         };
         let Some((fence, step)) = behind else {
             let (step, timeout_ms) = section::first_of_multi(args, multi.steps.is_empty())?;
@@ -94,73 +166,10 @@ impl Gateway {
             return Err(ErrorReply::err(text));
         }
         multi.fences.push(fence);
-        Ok(step.unwrap_or(Step::Fixed(Reply::Ok)))
+        Ok(step.unwrap_or(ProgramStep::Fixed(Reply::Ok)))
     }
 
-    /// Adds a command to a transaction, or refuses it.
-    pub(in crate::gateway) fn queue_step(&mut self, id: SessionId, step: Step, args: &Args<'_>) {
-        let session = self.sessions.get_mut(id.0);
-        let Some(Session { mode: Mode::Multi(multi), counted, .. }) = session else { return };
-        let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
-        let full = multi.steps.len() >= TRANSACTION_COMMANDS_MAX
-            || multi.bytes + bytes > TRANSACTION_BYTES_MAX;
-        if full {
-            self.refuse(
-                id,
-                ErrorReply::err(format!(
-                    "a transaction has at most {TRANSACTION_COMMANDS_MAX} commands and \
-                     {TRANSACTION_BYTES_MAX} bytes"
-                )),
-            );
-            return;
-        }
-        if let Some(error) = long_key(std::slice::from_ref(&step)) {
-            return self.refuse(id, error);
-        }
-        multi.bytes += bytes;
-        multi.steps.push(step);
-        // It is counted when it is carried out.
-        multi.counted.extend(counted.take());
-        self.reply(id, Reply::Status("QUEUED"));
-    }
-
-    /// `MULTI`.
-    pub(in crate::gateway) fn multi(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if matches!(session.mode, Mode::Multi(_)) {
-            return ErrorReply::err("MULTI calls can not be nested").into();
-        }
-        let multi = Multi { request: session.request.take(), ..Multi::default() };
-        session.mode = Mode::Multi(Box::new(multi));
-        session.refresh();
-        Reply::Ok.into()
-    }
-
-    /// `EXEC` with words that it does not take: the transaction is over.
-    pub(in crate::gateway) fn give_up_multi(&mut self, id: SessionId, error: &ErrorReply) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        if matches!(session.mode, Mode::Multi(_)) {
-            session.mode = Mode::Single;
-            session.watched.clear();
-            session.refresh();
-        }
-        let text = format!("Transaction discarded because of: {}", error.text());
-        self.reply(id, ErrorReply::new("EXECABORT", text).into());
-    }
-
-    /// `DISCARD`.
-    pub(in crate::gateway) fn discard(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if !matches!(session.mode, Mode::Multi(_)) {
-            return ErrorReply::err("DISCARD without MULTI").into();
-        }
-        session.mode = Mode::Single;
-        session.watched.clear();
-        session.refresh();
-        Reply::Ok.into()
-    }
-
-    /// `EXEC`.
+    /// `EXEC`: carries out the queued commands, or holds itself back until that is possible.
     pub(in crate::gateway) fn exec(&mut self, id: SessionId) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if session.watching > 0 {
@@ -171,21 +180,19 @@ impl Gateway {
         };
         let multi = std::mem::take(&mut **multi);
         if multi.failed {
-            session.mode = Mode::Single;
-            session.watched.clear();
-            session.refresh();
+            session.end_multi();
             return discarded().into();
         }
         let guards = std::mem::take(&mut session.watched);
         let target = Target { session: id, seq: 0, item: crate::gateway::mail::WHOLE };
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
-        let steps: Vec<Step> =
+        let steps: Vec<ProgramStep> =
             steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
         let route = self.route(&steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.may_launch(id, &program.steps, route);
         let may_launch = may_launch && !self.loses_order(&program, route);
-        // Whoever waits for a lock has nothing else under way.
+        // A session that waits for a lock has nothing else under way.
         let may_launch = may_launch && (section_ms.is_none() || self.is_idle(id));
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
@@ -215,15 +222,15 @@ impl Gateway {
             }
             return Handled::Later;
         }
-        if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {
+        if program.steps.iter().any(|step| matches!(step, ProgramStep::Later(_))) {
             self.bar(program.target);
         }
         self.launch(program, route);
         Handled::Later
     }
 
-    /// The next command of the session that was queued: carried out after the operations on keys, and
-    /// after what was queued before it.
+    /// Carries out the next command of the session that was queued: after the operations on keys, and
+    /// after the commands of the session that were queued before it.
     pub(in crate::gateway) fn run_later(&mut self, id: SessionId) {
         let next = self.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
         let Some((target, words)) = next else { return };
@@ -242,8 +249,8 @@ impl Gateway {
         }
     }
 
-    /// The client of a transaction that took effect is gone. Behind it messages are published all the same;
-    /// the rest would be about its connection, or be answered to it.
+    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are published all
+    /// the same; the other commands would be about the connection, or be answered to it.
     pub(in crate::gateway) fn finish_without_client(
         &mut self,
         later: Vec<(Target, ArgBuf)>,
@@ -261,13 +268,13 @@ impl Gateway {
             }
         }
         if let Some(Keep { request, home, .. }) = keep {
-            // What has no reply yet was begun.
+            // A command without a reply was begun.
             let items = items.into_iter().map(|item| item.unwrap_or(without_client(true).into()));
-            self.keep_replies(request, home, items.collect());
+            keep_replies(&mut self.core, request, home, items.collect());
         }
     }
 
-    /// A session ends while it carries out commands behind a transaction.
+    /// Finishes the commands behind a transaction of a session that ends.
     pub(in crate::gateway) fn end_later(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let mut later = std::mem::take(&mut session.about.later);
@@ -279,13 +286,13 @@ impl Gateway {
         self.finish_without_client(later.drain(..).collect(), items, keep.as_deref());
     }
 
-    /// `WATCH`.
+    /// `WATCH`: asks for the versions of keys.
     pub(in crate::gateway) fn watch(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if matches!(session.mode, Mode::Multi(_)) {
             return ErrorReply::err("WATCH inside MULTI is not allowed").into();
         }
-        // The session's own earlier writes must not look like changes by somebody else.
+        // The session's own earlier writes must not look like changes by another client.
         if !session.queue.is_empty() {
             return Handled::Hold;
         }
@@ -307,7 +314,7 @@ impl Gateway {
         Handled::Later
     }
 
-    /// The version of a watched key is known.
+    /// Takes the version of a watched key.
     pub(in crate::gateway) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
         if matches!(answer, Answer::Refused(_)) {
             return self.watch_failed(target, moved().into());
@@ -318,7 +325,7 @@ impl Gateway {
             return;
         }
         session.watching -= 1;
-        // What was seen first counts.
+        // The first version that was seen counts.
         if !session.watched.iter().any(|guard| guard.key == key) {
             session.watched.push(Guard { key, version });
         }
@@ -327,22 +334,12 @@ impl Gateway {
         }
     }
 
-    /// A key that is to be watched cannot be looked at.
+    /// Fails a `WATCH` of which a key cannot be read.
     pub(in crate::gateway) fn watch_failed(&mut self, target: Target, error: Reply) {
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         if std::mem::take(&mut session.watching) > 0 {
             session.watched.clear();
             self.finish(target, error);
         }
-    }
-
-    /// `UNWATCH`.
-    pub(in crate::gateway) fn unwatch(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if session.watching > 0 {
-            return Handled::Hold;
-        }
-        session.watched.clear();
-        Reply::Ok.into()
     }
 }

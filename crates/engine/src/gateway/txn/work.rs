@@ -7,22 +7,22 @@ use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
 
-/// How one command of several comes to its reply. Each has one, in the order of the commands, and
-/// names the operations that it is about by their places among all of them: others may stand
+/// Source of the reply of one command of several. Each command has one, in the order of the commands, and
+/// names the operations of the command by their places among all operations: others may stand
 /// between, whose replies are dropped.
 #[derive(Clone)]
 pub(in crate::gateway) enum Outcome {
-    /// Known without any operation.
+    /// The reply is known without any operation.
     Fixed(Reply),
     /// The reply of the operation at this place.
     Op(u32),
-    /// The replies of `count` operations from the place `first` on, in one.
+    /// The replies of `count` operations from the place `first` on, merged.
     Merged {
-        /// The place of the first.
+        /// Place of the first operation.
         first: u32,
-        /// How many.
+        /// Number of operations.
         count: u32,
-        /// How they become one.
+        /// Function that merges the replies.
         merge: Merge,
     },
     /// A command of the session with these words, which is carried out afterwards.
@@ -40,37 +40,37 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
-/// The form of a transaction's reply.
+/// Form of a transaction's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Form {
-    /// That of its only command.
+    /// The reply of its only command.
     One,
     /// An array with the reply of every command (`EXEC`, `TXN COMMIT`).
     Array,
 }
 
-/// What makes a reply out of the replies of operations.
+/// Recipe for a reply from the replies of operations.
 #[derive(Debug)]
 pub(in crate::gateway) struct Finish {
     pub outcomes: Vec<Outcome>,
     pub form: Form,
-    /// Where the replies are kept, if some come from what the session carries out afterwards.
+    /// Place where the replies are kept, if some come from commands that the session carries out afterwards.
     pub keep: Option<Box<Keep>>,
 }
 
-/// Where it is kept what a request has answered.
+/// Place where the replies of a request are kept.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct Keep {
     pub request: RequestId,
-    /// A key on the shard that remembers it.
+    /// A key on the shard that remembers the request.
     pub home: Blob,
     pub form: Form,
 }
 
-/// The replies of operations, which are asked for by their places from front to back.
+/// Replies of operations, which are asked for by their places from front to back.
 struct Places<I> {
     replies: I,
-    /// The place of the next one.
+    /// Place of the next reply.
     at: u32,
 }
 
@@ -85,8 +85,8 @@ impl<I: Iterator<Item = Reply>> Places<I> {
 }
 
 impl Finish {
-    /// What makes the reply of something under a request number, or without one, whose outcome is
-    /// remembered where `home` is.
+    /// Recipe for a reply under a request number, or without one. The shard of `home` remembers the
+    /// outcome.
     pub fn new(
         outcomes: Vec<Outcome>,
         form: Form,
@@ -150,12 +150,12 @@ pub(in crate::gateway) fn found_nothing(reply: &Reply) -> bool {
     matches!(reply, Reply::Nil | Reply::NilArray)
 }
 
-/// One command of a transaction.
+/// One command of a program.
 #[derive(Clone)]
-pub(in crate::gateway) enum Step {
-    /// Its reply is known (the words were wrong, for instance).
+pub(in crate::gateway) enum ProgramStep {
+    /// A known reply (the words were wrong, for instance).
     Fixed(Reply),
-    /// Operations, with the way their replies become one; without it there is one operation.
+    /// Operations, with the function that merges their replies; without it there is one operation.
     Ops(Vec<KeyedOp>, Option<Merge>),
     /// Reads and writes that depend on them.
     Compound(Compound),
@@ -165,42 +165,42 @@ pub(in crate::gateway) enum Step {
     Later(ArgBuf),
 }
 
-impl Step {
+impl ProgramStep {
     /// Whether the operations are known before anything is read.
     pub fn is_direct(&self) -> bool {
         !matches!(self, Self::Compound(_) | Self::Attempts(_))
     }
 }
 
-impl From<Command> for Step {
+impl From<Command> for ProgramStep {
     fn from(command: Command) -> Self {
         match command {
             Command::Single(key, op) => Self::Ops(vec![(key, op)], None),
             Command::Multi { ops, merge } => Self::Ops(ops, Some(merge)),
             Command::Compound(compound) => Self::Compound(compound),
             Command::Blocking(blocking) => Self::Attempts(blocking),
-            // Inside of a transaction nobody waits.
+            // Inside of a transaction no command waits.
             Command::Awaiting(adt::Awaiting { key, op, .. }) => Self::Ops(vec![(key, op)], None),
         }
     }
 }
 
-/// Something to carry out atomically, and where the reply goes.
+/// Commands to carry out atomically, and the place for the reply.
 pub(in crate::gateway) struct Program {
     pub target: Target,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
     pub form: Form,
     pub guards: Vec<Guard>,
     pub fences: Vec<Fence>,
     pub request: Option<RequestId>,
 }
 
-/// Operations and what makes a reply of theirs.
+/// Operations, and the outcomes that make a reply from theirs.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Work {
     pub ops: Vec<KeyedOp>,
     pub outcomes: Vec<Outcome>,
-    /// Where the writes to a key are, once there are many.
+    /// Places of the writes to a key, once there are many.
     index: Map<Blob, Vec<u32>>,
     indexed: usize,
 }
@@ -208,7 +208,7 @@ pub(in crate::gateway) struct Work {
 /// Operations up to which looking through all of them is quicker than an index.
 const UNINDEXED_MAX: usize = 64;
 
-/// What an operation of a transaction does to a key, if it does anything.
+/// Effect of an operation of a transaction on a key, if it has one.
 fn own((at, op): &KeyedOp, key: &Blob) -> Option<Op> {
     match op.whole() {
         Some(Whole::Flush) => Some(Op::Key(KeyOp::Del)),
@@ -232,7 +232,7 @@ impl Work {
         }
     }
 
-    /// Writes to `key` so far: what a read of the same transaction must see.
+    /// Writes to `key` so far, which a read of the same transaction must see.
     pub fn own(&mut self, key: &Blob) -> Vec<Op> {
         if self.ops.len() <= UNINDEXED_MAX {
             return self.ops.iter().filter_map(|op| own(op, key)).collect();
@@ -256,7 +256,7 @@ impl Work {
         self.ops.iter().any(|(k, op)| k == key && op.is_write())
     }
 
-    /// Adds operations whose replies nobody gets.
+    /// Adds operations whose replies are dropped.
     pub fn add_silent(&mut self, ops: Vec<KeyedOp>) {
         self.ops.extend(ops);
     }

@@ -14,7 +14,7 @@ use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
-use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, found_nothing};
+use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, found_nothing};
 use crate::ids::{KeyedOp, ShardId};
 use crate::message::{Answer, Body, Takes};
 use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
@@ -45,7 +45,7 @@ struct BlockedCommand {
     counted: bool,
 }
 
-/// Step that a blocked command needs from outside of its part.
+/// ProgramStep that a blocked command needs from outside of its part.
 pub(in crate::gateway) enum BlockingEffect {
     /// The command has its reply: the session is blocked no longer.
     Ended(SessionId),
@@ -142,7 +142,7 @@ impl BlockedCommands {
             }
             (_, Attempt::Move(compound)) => {
                 let compound = if again { patient(compound) } else { compound };
-                let steps = vec![Step::Compound(compound)];
+                let steps = vec![ProgramStep::Compound(compound)];
                 let (guards, fences, request) = (Vec::new(), Vec::new(), None);
                 let program = Program { target, steps, form: Form::One, guards, fences, request };
                 Some(if again {

@@ -10,7 +10,7 @@ use crate::gateway::api::{NearWord, SessionId};
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::mail::Target;
 use crate::gateway::routing::route::{Route, key_too_long, long_key};
-use crate::gateway::txn::work::{Finish, Form, Step, Work};
+use crate::gateway::txn::work::{Finish, Form, ProgramStep, Work};
 use crate::ids::GatewayId;
 use crate::now::Now;
 use adt::{Awaiting, Blob, Blocking, ErrorReply, Op};
@@ -19,11 +19,11 @@ use smallvec::{SmallVec, smallvec};
 impl Gateway {
     /// Begins a blocking command outside of a transaction.
     pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
-        let steps = [Step::Attempts(blocking)];
+        let steps = [ProgramStep::Attempts(blocking)];
         if let Some(error) = long_key(&steps) {
             return self.reply(id, error.into());
         }
-        let [Step::Attempts(blocking)] = steps else { return };
+        let [ProgramStep::Attempts(blocking)] = steps else { return };
         let target = self.place(id, None);
         self.bar(target);
         let job = self.blocked.add(&self.core, target, blocking);
@@ -97,11 +97,11 @@ impl Gateway {
             }
             Some(BlockingEffect::Launch(program)) => self.launch(program, Route::Many),
             Some(BlockingEffect::Take { target, ops, finish }) => {
-                self.begin_taker(target, ops, finish);
+                self.transactions.begin_taker(&mut self.core, target, ops, finish);
             }
             Some(BlockingEffect::Move(program)) => {
                 self.bar(program.target);
-                self.begin_taking(program);
+                self.transactions.begin_taking(&mut self.core, program);
             }
         }
     }

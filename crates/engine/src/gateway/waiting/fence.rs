@@ -8,7 +8,7 @@ use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::clients::effect::Effect;
 use crate::gateway::core::Core;
 use crate::gateway::routing::route::key_too_long;
-use crate::gateway::txn::work::Step;
+use crate::gateway::txn::work::ProgramStep;
 use crate::message::{Body, Fence};
 use crate::slot::slot;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
@@ -26,13 +26,16 @@ pub(in crate::gateway) fn several_shards() -> ErrorReply {
 }
 
 /// Slots of the keys of operations that are known and carried out in one step.
-pub(in crate::gateway) fn slots_of(steps: &[Step], what: &str) -> Result<Vec<u16>, ErrorReply> {
+pub(in crate::gateway) fn slots_of(
+    steps: &[ProgramStep],
+    what: &str,
+) -> Result<Vec<u16>, ErrorReply> {
     let mut slots = Vec::new();
     for step in steps {
         match step {
-            Step::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
-            Step::Fixed(_) => {}
-            Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {
+            ProgramStep::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
+            ProgramStep::Fixed(_) => {}
+            ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Later(_) => {
                 let text =
                     format!("{what} takes commands on keys that are carried out in one step");
                 return Err(ErrorReply::err(text));
@@ -57,7 +60,7 @@ pub(in crate::gateway) fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply>
 }
 
 /// Whether operations that are known are on keys of one hash slot.
-pub(in crate::gateway) fn of_one_slot(steps: &[Step]) -> Result<(), ErrorReply> {
+pub(in crate::gateway) fn of_one_slot(steps: &[ProgramStep]) -> Result<(), ErrorReply> {
     match slots_of(steps, NAME)?.len() {
         0 => Err(ErrorReply::err("FENCE takes a command on keys")),
         1 => Ok(()),
@@ -70,7 +73,7 @@ pub(super) fn inner_step(
     spec: &CommandSpec,
     words: &Args<'_>,
     what: &str,
-) -> Result<Step, ErrorReply> {
+) -> Result<ProgramStep, ErrorReply> {
     let Handler::Data(parse) = spec.handler else {
         return Err(ErrorReply::err(format!("{what} takes a command on keys")));
     };

@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::routing::route::long_key;
-use crate::gateway::txn::work::{Form, Program, Step};
+use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use adt::{Args, Awaiting, ErrorReply};
 
 impl Gateway {
@@ -37,7 +37,7 @@ impl Gateway {
                 ErrorReply::err("LOCK.SECTION without a command belongs behind MULTI")
             })?;
             let Awaiting { key, op, timeout_ms, .. } = awaiting;
-            let steps = section::steps(Step::Ops(vec![(key, op)], None), step)?;
+            let steps = section::steps(ProgramStep::Ops(vec![(key, op)], None), step)?;
             Ok((steps, timeout_ms))
         });
         let (steps, timeout_ms) = match parsed {
@@ -63,14 +63,14 @@ impl Gateway {
         self.await_turn(target, apply, timeout_ms, Some(Box::new(finish)));
     }
 
-    /// Step of the command that begins at a word of another command, which is called `what`.
+    /// ProgramStep of the command that begins at a word of another command, which is called `what`.
     pub(in crate::gateway) fn step_behind(
         &mut self,
         id: SessionId,
         args: &Args<'_>,
         from: usize,
         what: &str,
-    ) -> Result<Option<Step>, ErrorReply> {
+    ) -> Result<Option<ProgramStep>, ErrorReply> {
         let Some(words) = args.tail(from) else { return Ok(None) };
         let spec = self.find(&words)?;
         self.permit(id, spec, &words)?;

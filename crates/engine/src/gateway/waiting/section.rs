@@ -7,7 +7,7 @@
 use super::fence::slots_of;
 use crate::entry::Apply;
 use crate::gateway::routing::route::long_key;
-use crate::gateway::txn::work::{Finish, Form, Outcome, Program, Step, Work};
+use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, Work};
 use adt::{Args, Awaiting, ErrorReply};
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 pub(super) const NAME: &str = "LOCK.SECTION";
 
 /// Whether all operations of a section are on keys of the lock's slot.
-fn of_the_locks_slot(steps: &[Step]) -> Result<(), ErrorReply> {
+fn of_the_locks_slot(steps: &[ProgramStep]) -> Result<(), ErrorReply> {
     if slots_of(steps, NAME)?.len() > 1 {
         let text = "LOCK.SECTION takes keys of the hash slot of its lock (give them a common {tag}); for \
                     others hold the lock, and use TXN with LOCK.HELD in it";
@@ -25,7 +25,10 @@ fn of_the_locks_slot(steps: &[Step]) -> Result<(), ErrorReply> {
 }
 
 /// Steps of a section about one command: the passage through the lock, and the command.
-pub(super) fn steps(lock: Step, command: Step) -> Result<Vec<Step>, ErrorReply> {
+pub(super) fn steps(
+    lock: ProgramStep,
+    command: ProgramStep,
+) -> Result<Vec<ProgramStep>, ErrorReply> {
     let steps = vec![lock, command];
     of_the_locks_slot(&steps)?;
     match long_key(&steps) {
@@ -38,14 +41,14 @@ pub(super) fn steps(lock: Step, command: Step) -> Result<Vec<Step>, ErrorReply> 
 pub(in crate::gateway) fn first_of_multi(
     args: &Args<'_>,
     is_first: bool,
-) -> Result<(Step, u64), ErrorReply> {
+) -> Result<(ProgramStep, u64), ErrorReply> {
     match adt::kinds::lock::section(args)? {
         (_, words) if words < args.len() => {
             Err(ErrorReply::err("LOCK.SECTION takes no command between MULTI and EXEC"))
         }
         _ if !is_first => Err(ErrorReply::err("LOCK.SECTION is the first command behind MULTI")),
         (Awaiting { key, op, timeout_ms, .. }, _) => {
-            Ok((Step::Ops(vec![(key, op)], None), timeout_ms))
+            Ok((ProgramStep::Ops(vec![(key, op)], None), timeout_ms))
         }
     }
 }
@@ -67,13 +70,13 @@ pub(super) fn operations(program: Program) -> (Apply, Finish) {
     for step in steps {
         match step {
             // The reply to one command has no room for the token.
-            Step::Ops(ops, None) if form == Form::One && work.ops.is_empty() => {
+            ProgramStep::Ops(ops, None) if form == Form::One && work.ops.is_empty() => {
                 work.add_silent(ops);
             }
-            Step::Ops(ops, merge) => work.add(ops, merge),
-            Step::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
-            Step::Later(words) => work.add_without_ops(Outcome::Later(words)),
-            Step::Compound(_) | Step::Attempts(_) => {}
+            ProgramStep::Ops(ops, merge) => work.add(ops, merge),
+            ProgramStep::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
+            ProgramStep::Later(words) => work.add_without_ops(Outcome::Later(words)),
+            ProgramStep::Compound(_) | ProgramStep::Attempts(_) => {}
         }
     }
     let Work { ops, outcomes, .. } = work;

@@ -1,0 +1,364 @@
+//! Calls: the early accesses of one command of a transaction, and what follows when all of them
+//! are answered.
+
+use super::context::TxnContext;
+use super::{Call, Role, Stage, Then, Txn};
+use crate::entry::Apply;
+use crate::gateway::errors::Cause;
+use crate::gateway::mail::{Pending, Target, raise};
+use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
+use crate::gateway::txn::work::{Outcome, found_nothing};
+use crate::ids::KeyedOp;
+use crate::message::{Answer, Body, Refusal};
+use adt::{Attempt, Blob, Blocking, Compound, Merge, Op, Plan, Reply, Timestamp};
+use smallvec::smallvec;
+
+impl Txn {
+    /// Makes room for the replies of a call. Returns its number.
+    fn new_call(&mut self, target: Option<Target>, len: usize, then: Then) -> u64 {
+        let replies = vec![Reply::Nil; len];
+        self.calls.insert(Call { target, replies, left: len, then })
+    }
+
+    /// Sends one early access.
+    fn access(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        (call, index): (u64, u32),
+        (key, op): KeyedOp,
+        observed: bool,
+    ) {
+        let shard = cx.core.mail.shard_of(&key);
+        let body = if cx.core.config.concurrency.takes_locks() {
+            self.touch(shard);
+            let own = self.work.own(&key);
+            Body::Lock { txn: self.id, key, op, own, observed }
+        } else if op.is_write() {
+            Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
+        } else {
+            Body::Read { key, op, fenced: false }
+        };
+        let pending = Pending::Access { job: cx.job, call, index, blocked: false };
+        let token = cx.core.mail.ask(shard, pending, body);
+        self.tokens.push(token);
+    }
+
+    /// Reads under locks.
+    pub(super) fn call_reads(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        merge: Option<Merge>,
+        target: Option<Target>,
+    ) {
+        self.call_observed(cx, ops, target, Then::Merge(merge));
+    }
+
+    /// Reads for a compound command, under locks.
+    pub(super) fn call_compound(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        compound: Compound,
+        target: Target,
+    ) {
+        let Compound { reads, plan } = compound;
+        self.call_observed(cx, reads, Some(target), Then::Plan(plan));
+    }
+
+    fn call_observed(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        target: Option<Target>,
+        then: Then,
+    ) {
+        let nothing = ops.is_empty();
+        let shares = cx.core.config.concurrency.shares_reads() && self.is_interactive();
+        let call = self.new_call(target, ops.len(), then);
+        for (index, op) in (0..).zip(ops) {
+            if shares {
+                self.read_shared(cx, (call, index), op);
+            } else {
+                self.access(cx, (call, index), op, true);
+            }
+        }
+        if nothing {
+            self.conclude_call(cx, call);
+        }
+    }
+
+    /// Reads under a lock that is shared with other interactive transactions where that is possible.
+    fn read_shared(&mut self, cx: &mut TxnContext<'_>, (call, index): (u64, u32), op: KeyedOp) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        let access = EarlyAccess { job: cx.job, call, index };
+        match cx.leases.read(cx.core, self, access, &op) {
+            SharedRead::Alone => self.access(cx, (call, index), op, true),
+            SharedRead::Granted(reply, clock) => {
+                self.access_done(cx, (call, index), reply, clock);
+            }
+            SharedRead::Waits { blocked: true } => self.now_blocked(cx),
+            SharedRead::Waits { blocked: false } => {}
+        }
+    }
+
+    /// Carries out writes whose replies the client of an interactive transaction gets at once. They are
+    /// carried out again at the commit, with the same replies.
+    pub(super) fn call_writes(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        merge: Option<Merge>,
+        target: Target,
+    ) {
+        self.upgrade_for(cx, &ops);
+        let nothing = ops.is_empty();
+        let call = self.new_call(Some(target), ops.len(), Then::Merge(merge));
+        for (index, op) in (0..).zip(ops) {
+            self.access(cx, (call, index), op.clone(), true);
+            if cx.core.config.concurrency.takes_locks() {
+                self.work.add_silent(vec![op]);
+            }
+        }
+        if nothing {
+            self.conclude_call(cx, call);
+        }
+    }
+
+    /// Locks the keys of writes whose replies come at the commit (conditions that do not defer locks).
+    pub(super) fn call_locks(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        merge: Option<Merge>,
+        target: Target,
+    ) {
+        let locks: Vec<KeyedOp> = ops.iter().filter(|(_, op)| op.is_write()).cloned().collect();
+        let call = self.new_call(Some(target), locks.len(), Then::Queued);
+        for (index, op) in (0..).zip(locks) {
+            self.access(cx, (call, index), op, false);
+        }
+        self.work.add(ops, merge);
+    }
+
+    /// Makes one attempt of a blocking command, which does not wait in a transaction.
+    pub(super) fn call_attempt(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        blocking: Blocking,
+        number: usize,
+        target: Target,
+    ) {
+        let then = |blocking| Then::Attempt(Box::new(blocking), number);
+        match blocking.attempts.get(number).cloned() {
+            None => self.conclude_step(cx, Some(target), blocking.on_nothing, Vec::new()),
+            Some((_, Attempt::Move(compound))) => {
+                self.call_observed(cx, compound.reads, Some(target), then(blocking));
+            }
+            Some((key, Attempt::Take { op, .. })) => {
+                self.upgrade_for(cx, &[(key.clone(), op.clone())]);
+                let call = self.new_call(Some(target), 1, then(blocking));
+                self.access(cx, (call, 0), (key, op), true);
+            }
+        }
+    }
+
+    /// Asks for locks of the transaction's own for what it shares and is about to write.
+    pub(super) fn upgrade_for(&mut self, cx: &mut TxnContext<'_>, writes: &[KeyedOp]) {
+        let shared = cx.leases.upgrades(self, writes);
+        if shared.is_empty() {
+            return;
+        }
+        let then = Then::Upgrade(shared.iter().map(|(lease, _, r)| (*lease, r.clone())).collect());
+        let call = self.new_call(None, shared.len(), then);
+        for (index, (_, op, _)) in (0..).zip(shared) {
+            self.access(cx, (call, index), op, true);
+        }
+    }
+
+    /// Locks the keys of deferred writes, and asks whether their values allow them.
+    pub(super) fn call_checks(&mut self, cx: &mut TxnContext<'_>, writes: Vec<(Blob, Vec<Op>)>) {
+        let call = self.new_call(None, writes.len(), Then::Checked);
+        for (index, (key, mut own)) in (0..).zip(writes) {
+            let Some(op) = own.pop() else { continue };
+            let shard = cx.core.mail.shard_of(&key);
+            self.touch(shard);
+            let body = Body::Lock { txn: self.id, key, op, own, observed: false };
+            let pending = Pending::Access { job: cx.job, call, index, blocked: false };
+            let token = cx.core.mail.ask(shard, pending, body);
+            self.tokens.push(token);
+        }
+    }
+
+    /// Takes the answer to an early access.
+    pub(in crate::gateway::txn) fn accessed(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        place: (u64, u32),
+        answer: Answer,
+    ) {
+        let (reply, clock) = match answer {
+            Answer::Locked { reply, clock } => (reply, clock),
+            Answer::Reply(reply) => (reply, Timestamp::ZERO),
+            Answer::Replies(mut replies) if replies.len() == 1 => {
+                (replies.remove(0), Timestamp::ZERO)
+            }
+            Answer::Refused(refusal) => return self.abort(cx, Cause::Refused(refusal)),
+            // No access is answered so: without its reply the transaction cannot go on.
+            Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::TookEffect { .. }
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::Fate(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unknown
+            | Answer::Unread
+            | Answer::Notice(_)
+            | Answer::Replies(_) => return self.abort(cx, Cause::Refused(Refusal::LocksLost)),
+        };
+        self.access_done(cx, place, reply, clock);
+    }
+
+    /// Takes one reply of a call.
+    pub(in crate::gateway::txn) fn access_done(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        (call, index): (u64, u32),
+        reply: Reply,
+        clock: Timestamp,
+    ) {
+        raise(&mut self.clock, clock);
+        let Some(open) = self.calls.get_mut(call) else { return };
+        open.replies[index as usize] = reply;
+        open.left -= 1;
+        if open.left == 0 {
+            self.conclude_call(cx, call);
+        }
+    }
+
+    fn conclude_call(&mut self, cx: &mut TxnContext<'_>, call: u64) {
+        let Some(Call { target, mut replies, then, .. }) = self.calls.remove(call) else { return };
+        match then {
+            Then::Merge(Some(merge)) => {
+                self.conclude_step(cx, target, merge.apply(replies), Vec::new());
+            }
+            Then::Merge(None) => {
+                let reply = replies.pop().unwrap_or(Reply::Nil);
+                self.conclude_step(cx, target, reply, Vec::new());
+            }
+            Then::Queued => {
+                if let Some(target) = target {
+                    cx.core.finish(target, Reply::Status("QUEUED"));
+                }
+            }
+            Then::Plan(plan) => {
+                let Plan { writes, reply } = plan(&replies);
+                self.conclude_step(cx, target, reply, writes);
+            }
+            Then::Attempt(blocking, number) => {
+                self.conclude_attempt(cx, target, replies, *blocking, number);
+            }
+            Then::Upgrade(shared) => {
+                for ((lease, old), new) in shared.into_iter().zip(&replies) {
+                    match cx.leases.upgraded(cx.core, (cx.job, self), lease, old, new) {
+                        None => return self.abort(cx, Cause::Changed),
+                        Some(waited) => {
+                            for EarlyAccess { call, index, .. } in waited {
+                                let (place, clock) = ((call, index), Timestamp::ZERO);
+                                self.access_done(cx, place, new.clone(), clock);
+                            }
+                        }
+                    }
+                }
+                if self.stage == Stage::Upgrading {
+                    self.commit(cx);
+                }
+            }
+            Then::Checked => self.checked(cx, replies),
+        }
+    }
+
+    fn conclude_attempt(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        target: Option<Target>,
+        replies: Vec<Reply>,
+        blocking: Blocking,
+        number: usize,
+    ) {
+        let (reply, writes) = match &blocking.attempts[number] {
+            (key, Attempt::Take { op, wrap }) => {
+                let reply = replies.into_iter().next().unwrap_or(Reply::Nil);
+                if reply.is_error() {
+                    (reply, Vec::new())
+                } else if found_nothing(&reply) {
+                    (Reply::Nil, Vec::new())
+                } else {
+                    let writes = if op.is_write() && cx.core.config.concurrency.takes_locks() {
+                        vec![(key.clone(), op.clone())]
+                    } else {
+                        Vec::new()
+                    };
+                    (wrap(key, reply), writes)
+                }
+            }
+            (_, Attempt::Move(compound)) => {
+                let Plan { writes, reply } = (compound.plan)(&replies);
+                (reply, writes)
+            }
+        };
+        match target {
+            Some(target) if found_nothing(&reply) => {
+                self.call_attempt(cx, blocking, number + 1, target);
+            }
+            _ => self.conclude_step(cx, target, reply, writes),
+        }
+    }
+
+    /// Takes the reply of a command that had to read something, and the writes that follow from it.
+    fn conclude_step(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        target: Option<Target>,
+        reply: Reply,
+        writes: Vec<(Blob, Op)>,
+    ) {
+        let wrote = !writes.is_empty();
+        if wrote {
+            self.upgrade_for(cx, &writes);
+        }
+        self.work.add_silent(writes);
+        match self.role {
+            Role::Program { .. } => {
+                self.work.add_without_ops(Outcome::Fixed(reply));
+                self.advance(cx);
+            }
+            Role::Interactive { blind, .. } => {
+                let reply = if blind && wrote {
+                    self.work.add_without_ops(Outcome::Fixed(reply));
+                    Reply::Status("QUEUED")
+                } else {
+                    reply
+                };
+                let refused = reply.is_error();
+                if let Some(target) = target {
+                    cx.core.finish(target, reply);
+                }
+                if refused {
+                    self.discard_strict(cx);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Commands of an interactive transaction, and the checks of a strict one, which takes effect as a whole or
+//! not at all.
+
+use super::context::TxnContext;
+use super::{Role, Stage, Txn};
+use crate::gateway::errors::Cause;
+use crate::gateway::mail::Target;
+use crate::gateway::txn::options::transaction_is_full;
+use crate::gateway::txn::work::ProgramStep;
+use crate::ids::KeyedOp;
+use crate::limits::{IDLE_LOAD_US, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
+use adt::{Blob, Compound, ErrorReply, Merge, Op, Reply};
+use std::collections::BTreeMap;
+
+/// Error for a transaction of which a write was refused, and with it all.
+fn undone(error: &ErrorReply) -> ErrorReply {
+    let text = format!("Transaction discarded because of previous errors: {error}");
+    ErrorReply::new("EXECABORT", text)
+}
+
+/// A read for a command that leaves the store a choice, which is not to be made again at the commit: its
+/// reply is known before.
+fn chosen_first(ops: &[KeyedOp]) -> Option<Compound> {
+    match ops {
+        [(key, op)] => op.chosen_first(key),
+        _ => None,
+    }
+}
+
+impl Txn {
+    /// Makes room for a command with so many bytes. Tells whether the transaction is `READONLY`.
+    pub(in crate::gateway::txn) fn make_room(&mut self, bytes: usize) -> Result<bool, ErrorReply> {
+        self.bytes += bytes;
+        let commands = self.work.ops.len().max(self.work.outcomes.len());
+        if commands >= TRANSACTION_COMMANDS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
+            return Err(transaction_is_full());
+        }
+        Ok(matches!(self.role, Role::Interactive { readonly: true, .. }))
+    }
+
+    /// Carries out a command. Tells whether later ones must wait for its reply.
+    pub(in crate::gateway::txn) fn run(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        step: ProgramStep,
+        target: Target,
+    ) -> bool {
+        match step {
+            ProgramStep::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
+                self.call_reads(cx, ops, merge, Some(target));
+                false
+            }
+            ProgramStep::Ops(ops, merge) => self.write(cx, ops, merge, target),
+            ProgramStep::Compound(compound) => {
+                self.call_compound(cx, compound, target);
+                true
+            }
+            ProgramStep::Attempts(blocking) => {
+                self.call_attempt(cx, blocking, 0, target);
+                true
+            }
+            ProgramStep::Fixed(reply) => {
+                cx.core.finish(target, reply);
+                false
+            }
+            ProgramStep::Later(_) => false,
+        }
+    }
+
+    fn write(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        merge: Option<Merge>,
+        target: Target,
+    ) -> bool {
+        let cc = cx.core.config.concurrency;
+        match self.role {
+            Role::Interactive { blind: true, .. } if cc.defers_writes() => {
+                // The shared reads are asked again as they were: without these writes.
+                self.upgrade_for(cx, &ops);
+                self.work.add(ops, merge);
+                cx.core.finish(target, Reply::Status("QUEUED"));
+                false
+            }
+            Role::Interactive { blind: true, .. } => {
+                self.upgrade_for(cx, &ops);
+                self.call_locks(cx, ops, merge, target);
+                false
+            }
+            _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
+                Some(compound) => {
+                    self.call_compound(cx, compound, target);
+                    true
+                }
+                None => {
+                    self.call_writes(cx, ops, merge, target);
+                    false
+                }
+            },
+        }
+    }
+
+    /// Takes the place for the reply of `TXN COMMIT`, and begins the commit.
+    pub(in crate::gateway::txn) fn commit_for(&mut self, cx: &mut TxnContext<'_>, target: Target) {
+        if let Role::Interactive { commit, .. } = &mut self.role {
+            *commit = Some(target);
+        }
+        self.commit(cx);
+    }
+
+    /// Whether the client has asked for the commit.
+    pub(in crate::gateway::txn) fn is_committing(&self) -> bool {
+        matches!(self.role, Role::Interactive { commit: Some(_), .. })
+    }
+
+    /// Notes that a command was refused. A blind transaction cannot go on without it: its client may have
+    /// sent the commit already, without looking at the replies. A strict one does not.
+    pub(in crate::gateway::txn) fn discard(&mut self, cx: &mut TxnContext<'_>) {
+        if matches!(self.role, Role::Interactive { blind: true, .. }) {
+            return self.abort(cx, Cause::Discarded);
+        }
+        self.discard_strict(cx);
+    }
+
+    /// Ends a strict transaction of which a command was refused.
+    pub(super) fn discard_strict(&mut self, cx: &mut TxnContext<'_>) {
+        if self.open.as_ref().is_some_and(|open| open.strict) {
+            self.abort(cx, Cause::Discarded);
+        }
+    }
+
+    /// Locks the deferred writes of a strict transaction before it commits, and asks whether
+    /// their keys' values allow them: no other client can change that until they are carried out. Tells
+    /// whether the commit has to wait for it.
+    pub(super) fn checks_first(&mut self, cx: &mut TxnContext<'_>) -> bool {
+        let blind = matches!(self.role, Role::Interactive { blind: true, .. });
+        let Some(open) = self.open.as_mut().filter(|open| blind && open.strict) else {
+            return false;
+        };
+        if std::mem::replace(&mut open.checked, true) {
+            return false;
+        }
+        let mut writes: BTreeMap<Blob, Vec<Op>> = BTreeMap::new();
+        for (key, op) in self.work.ops.iter().filter(|(_, op)| op.is_write()) {
+            writes.entry(key.clone()).or_default().push(op.clone());
+        }
+        writes.retain(|_, ops| ops.iter().any(Op::may_be_refused));
+        let waits = !writes.is_empty();
+        if waits {
+            self.call_checks(cx, writes.into_iter().collect());
+        }
+        waits
+    }
+
+    /// Takes the answers whether the deferred writes of a strict transaction are allowed.
+    pub(super) fn checked(&mut self, cx: &mut TxnContext<'_>, replies: Vec<Reply>) {
+        let error = replies.into_iter().find_map(|reply| match reply {
+            Reply::Error(error) => Some(error),
+            _ => None,
+        });
+        match error {
+            Some(error) => self.end_undone(cx, undone(&error)),
+            None => self.commit(cx),
+        }
+    }
+
+    /// Notes that other clients wait for the transaction, whose client has sent something last at
+    /// `active_us`. Ends it if it has kept them waiting for too long.
+    pub(in crate::gateway::txn) fn wanted(&mut self, cx: &mut TxnContext<'_>, active_us: u64) {
+        let (now_us, works) = (cx.core.now.mono_us, self.works());
+        let in_commit = !matches!(self.role, Role::Interactive { commit: None, .. });
+        let Some(open) = &mut self.open else { return };
+        let cause = open.overdue(now_us, active_us, works).filter(|_| !in_commit);
+        if let Some(cause) = cause {
+            self.abort(cx, cause);
+        }
+    }
+
+    /// Whether the transaction counts as load, whose client has sent something last at `active_us`. None if
+    /// it is not interactive.
+    pub(in crate::gateway::txn) fn is_load(&mut self, now_us: u64, active_us: u64) -> Option<bool> {
+        let works = self.works() || now_us < active_us + IDLE_LOAD_US;
+        let open = self.open.as_mut()?;
+        open.counts = works || open.is_wanted(now_us);
+        Some(open.counts)
+    }
+
+    /// Whether the transaction has asked for something, or is about to end.
+    fn works(&self) -> bool {
+        !self.tokens.is_empty() || self.calls.len() > 0 || self.stage != Stage::Running
+    }
+}

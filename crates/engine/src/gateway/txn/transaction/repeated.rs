@@ -1,0 +1,208 @@
+//! Requests that are repeated under their number: their replies are given again.
+//!
+//! A shard remembers the replies of its operations with the request. If those make the reply, that is
+//! all. Otherwise (several shards, replies that depend on reads, commands that the session carries out
+//! behind its transaction) the gateway tells the shard that remembers the request, behind the reply, the
+//! replies of its commands. A gateway that is asked the same in the meantime asks again for a while. If
+//! the first gateway is lost before, the replies are, and the client is informed of that, and of when the
+//! request took effect. Nothing is carried out twice, whatever it has an effect on.
+
+use super::commit::{home_key, is_direct};
+use super::context::TxnContext;
+use super::life::BACKOFF_US;
+use super::{Role, Stage, Txn};
+use crate::entry::Dropped;
+use crate::gateway::core::Core;
+use crate::gateway::errors::{Cause, forgotten, replies_lost, under_way};
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::txn::work::{Finish, Outcome, ProgramStep};
+use crate::ids::{KeyedOp, RequestId};
+use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
+use crate::message::{Body, Refusal, Remembered};
+use crate::repeats::{repeated, told_dropped, weight_of};
+use crate::slot::slot;
+use adt::{Blob, ErrorReply, Reply, Timestamp};
+
+/// Number of times that the rests between questions become twice as long: up to a tenth of a second.
+const RESTS_DOUBLED_MAX: u32 = 10;
+
+/// Error for a transaction whose commands have been answered anew.
+fn answered_anew(ts: Timestamp) -> ErrorReply {
+    let what = "what the commands of this transaction have answered is not what they answered then";
+    repeated(ts, what)
+}
+
+/// Error for a command that was to be carried out behind a transaction by a machine that was lost.
+fn later_lost(ts: Timestamp) -> ErrorReply {
+    let what = "whether this command was carried out too, behind its transaction, is not known, because \
+                a machine was lost";
+    repeated(ts, what)
+}
+
+/// Error for one try of a request that has a number: another try may have gone further.
+pub(in crate::gateway) fn of_this_try(error: &ErrorReply) -> ErrorReply {
+    let text = "if it was sent before, only the same request number tells what became of that";
+    match error.code() {
+        "TXNABORT" | "CLUSTERDOWN" => {
+            ErrorReply::new(error.code(), format!("{}; {text}", error.text()))
+        }
+        _ => error.clone(),
+    }
+}
+
+/// Of the keys of operations the one with the smallest slot.
+pub(in crate::gateway) fn home_of(ops: &[KeyedOp]) -> Option<Blob> {
+    first(ops.iter().map(|(key, _)| key))
+}
+
+/// Of the keys that the commands of a program name the one with the smallest slot, as far as they are
+/// known before anything is read: keys that depend on reads may differ when the program is repeated.
+pub(in crate::gateway::txn) fn home_of_steps(steps: &[ProgramStep]) -> Option<Blob> {
+    let mut keys = Vec::new();
+    for step in steps {
+        match step {
+            ProgramStep::Ops(ops, _) => keys.extend(ops.iter().map(|(key, _)| key)),
+            ProgramStep::Compound(compound) => {
+                keys.extend(compound.reads.iter().map(|(key, _)| key));
+            }
+            ProgramStep::Attempts(blocking) => {
+                keys.extend(blocking.attempts.iter().map(|(key, _)| key));
+            }
+            ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
+        }
+    }
+    first(keys.into_iter())
+}
+
+fn first<'k>(keys: impl Iterator<Item = &'k Blob>) -> Option<Blob> {
+    keys.min_by_key(|key| slot(key)).cloned()
+}
+
+/// Tells the shard that remembers a request the replies of its commands.
+pub(in crate::gateway) fn keep_replies(
+    core: &mut Core,
+    request: &RequestId,
+    home: &Blob,
+    mut replies: Vec<Reply>,
+) {
+    if weight_of(&replies) > REMEMBERED_BYTES_MAX {
+        replies = vec![Dropped::TooLong.error(Timestamp::ZERO).into()];
+    }
+    let shard = core.mail.shard_of(home);
+    let told = Box::new(Remembered { request: request.clone(), replies });
+    core.mail.ask(shard, Pending::Remembered, Body::Remember(told));
+}
+
+/// Gives the replies that the commands of a request have had before.
+pub(in crate::gateway) fn answer_again(
+    core: &mut Core,
+    target: Target,
+    finish: Finish,
+    ts: Timestamp,
+    replies: Vec<Reply>,
+) {
+    if replies.len() != finish.outcomes.len() {
+        // Some commands read what has changed since, and were answered at once.
+        return core.finish(target, answered_anew(ts).into());
+    }
+    core.complete(target, finish, replies.into_iter().map(Some).collect());
+}
+
+impl Txn {
+    /// Keeps the replies of the commands of a transaction that is over, if it has a request number and they
+    /// differ from the replies of its operations at the shard that remembers it.
+    pub(super) fn remember(&self, cx: &mut TxnContext<'_>, items: &[Option<Reply>]) {
+        let Some(request) = &self.request else { return };
+        let values = matches!(self.role, Role::Interactive { blind: false, .. });
+        if values || self.whole_there || self.replies_lost {
+            return;
+        }
+        let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
+        keep_replies(cx.core, request, home_key(self, request), replies);
+    }
+
+    /// Takes a participant's answer that the request took effect before, with the replies that it
+    /// remembers: those of the commands if they are `whole`, and otherwise those of its own operations.
+    pub(super) fn repeats(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ts: Timestamp,
+        replies: Vec<Reply>,
+        whole: bool,
+    ) {
+        if matches!(self.role, Role::Interactive { blind: false, .. }) {
+            return self.end_without_effect(cx, answered_anew(ts).into());
+        }
+        if let Some(error) = told_dropped(&replies) {
+            return self.end_without_effect(cx, error.clone().into());
+        }
+        // As many as there are operations now: it was carried out by one shard, which had all of them. Those
+        // of a question that has no operations have come from there before.
+        let all = replies.len() == self.work.ops.len() || self.asks.is_some() && self.whole_there;
+        let direct = all && is_direct(self, &self.work.outcomes);
+        let later = self.work.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Later(_)));
+        if whole || direct && !later {
+            return self.repeat_answered(cx, ts, replies, whole);
+        }
+        self.asks.get_or_insert_with(|| Box::new(forgotten()));
+        self.asked_again += 1;
+        let asked = self.asked_again;
+        if asked <= REPEATS_ASKED_MAX {
+            return self.rest(cx, Some(BACKOFF_US << asked.min(RESTS_DOUBLED_MAX)));
+        }
+        if direct {
+            return self.repeat_answered(cx, ts, replies, whole);
+        }
+        self.end_without_effect(cx, replies_lost(ts).into());
+    }
+
+    /// Takes a participant's answer that a transaction under the same request number is prepared, and not
+    /// decided.
+    pub(super) fn found_under_way(&mut self, cx: &mut TxnContext<'_>) {
+        self.stage = Stage::Running;
+        let again =
+            matches!(self.role, Role::Program { .. } | Role::Interactive { blind: true, .. });
+        if !again || self.is_interactive() && self.looked == Some(true) {
+            // The locks that it rests on end with this attempt.
+            let aborted = || of_this_try(&Cause::Refused(Refusal::Conflict).error());
+            self.asks.get_or_insert_with(|| Box::new(aborted()));
+        }
+        self.under_way += 1;
+        let tried = self.under_way;
+        if tried <= UNDER_WAY_TRIED_MAX {
+            return self.rest(cx, Some(BACKOFF_US << tried.min(RESTS_DOUBLED_MAX)));
+        }
+        self.end_without_effect(cx, under_way().into());
+    }
+
+    /// Ends a strict transaction that cannot take effect with the present values of its keys. If it has a
+    /// request number, it may have taken effect before they had these values: that is asked first.
+    pub(super) fn end_undone(&mut self, cx: &mut TxnContext<'_>, error: ErrorReply) {
+        if self.request.is_none() {
+            return self.end_without_effect(cx, error.into());
+        }
+        self.asks = Some(Box::new(error));
+        self.rest(cx, None);
+    }
+
+    /// Gives the replies that are remembered: of the commands if they are `whole`, otherwise of the
+    /// operations.
+    fn repeat_answered(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ts: Timestamp,
+        replies: Vec<Reply>,
+        whole: bool,
+    ) {
+        let Some(target) = self.give_up(cx) else { return };
+        let outcomes = std::mem::take(&mut self.work.outcomes);
+        let finish = Finish::new(outcomes, self.form, None, None);
+        if whole {
+            return answer_again(cx.core, target, finish, ts, replies);
+        }
+        let later = || Some(later_lost(ts).into());
+        let items = finish.items(replies.into_iter()).into_iter();
+        let items = items.map(|item| item.or_else(later)).collect();
+        cx.core.complete(target, finish, items);
+    }
+}
