@@ -11,8 +11,8 @@ use clap::Args;
 use client::Client;
 use client::{ClientReply, Command};
 use engine::ids::ShardId;
-use server::backup::restore::restore;
-use server::backup::{Backup, Contents, inspect};
+use server::data::backup::restore::restore;
+use server::data::backup::{Backup, Contents, inspect};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,8 @@ enum Failure {
     For(String),
 }
 
-impl From<server::backup::BackupError> for Failure {
-    fn from(error: server::backup::BackupError) -> Self {
+impl From<server::data::backup::BackupError> for Failure {
+    fn from(error: server::data::backup::BackupError) -> Self {
         Self::For(error.to_string())
     }
 }

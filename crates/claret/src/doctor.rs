@@ -2,7 +2,7 @@
 
 use crate::serve::ServeArgs;
 use clap::Args;
-use server::doctor::{Finding, Verdict, examine};
+use server::host::doctor::{Finding, Verdict, examine};
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ pub fn main(args: &HashArgs) -> ExitCode {
         Some(path) => first_line(path),
         None => from_input(),
     };
-    crate::end(password.map(|password| server::password::verifier(&password) + "\n"))
+    crate::end(password.map(|password| server::net::password::verifier(&password) + "\n"))
 }
 
 fn from_input() -> Result<String, String> {

@@ -9,8 +9,8 @@ mod period;
 #[cfg(test)]
 mod tests;
 
-use crate::listen::Port;
-use crate::secret::Secret;
+use crate::net::listen::Port;
+use crate::net::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
 use cluster::{ClusterOptions, ClusterSettings};
@@ -545,7 +545,7 @@ impl Options {
 
 /// Limits on memory for the data (0: no limit) and for logs.
 fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), ConfigError> {
-    let available = crate::memory::available_bytes();
+    let available = crate::host::memory::available_bytes();
     let data = data.map_or(available / 4 * 3, |bytes| bytes.0);
     let of = if data == 0 { available } else { data };
     let log = log.map_or((of / 8).max(LOG_MEMORY_BYTES_LEAST), |bytes| bytes.0);
@@ -618,7 +618,7 @@ fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
             )));
         }
         if let Some(hash) = &user.password_hash {
-            crate::password::check_verifier(hash).map_err(|reason| {
+            crate::net::password::check_verifier(hash).map_err(|reason| {
                 ConfigError::new(format!("users: password_hash of {} {reason}", user.name))
             })?;
         }

@@ -1,16 +1,17 @@
 //! Thread for the server as a whole: memory, administration, stopping.
 
-use crate::clock::Clock;
-use crate::console::View;
-use crate::counts::LogCounts;
-use crate::listen::{Connections, Listener};
+use crate::host::clock::Clock;
+use crate::host::memory;
+use crate::host::memory::LogMemory;
 use crate::mail::{Mail, Mailbox, Report};
-use crate::memory::{self, LogMemory};
+use crate::net::listen::{Connections, Listener};
+use crate::net::tls::peers::PeerTls;
+use crate::net::tls::{Tls, TlsError};
+use crate::operators::console::View;
+use crate::operators::counts::LogCounts;
+use crate::operators::words;
 use crate::synchrony::picture::Picture;
 use crate::synchrony::{Mode, Synchrony};
-use crate::tls::peers::PeerTls;
-use crate::tls::{Tls, TlsError};
-use crate::words;
 use crate::worker::Traffic;
 use adt::Reply;
 use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};

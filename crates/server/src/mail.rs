@@ -3,11 +3,11 @@
 //! Every worker has an inbox. A sender wakes the worker's event loop unless an earlier sender has
 //! done so and the worker has not looked yet: a burst of messages costs one wake-up.
 
-use crate::counts::PeerCounts;
-use crate::listen::Accepted;
 use crate::log::Completion;
-use crate::peers::PeerSocket;
-use crate::worker::talk::{Clients, Details};
+use crate::net::listen::Accepted;
+use crate::net::peers::PeerSocket;
+use crate::operators::counts::PeerCounts;
+use crate::worker::trees::talk::{Clients, Details};
 use engine::gateway::{CoordinationClient, Facts, GatewayStats, NearWord, Overview, SessionId};
 use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::node::{Parcel, Readiness};

@@ -6,10 +6,10 @@
 //! `probe::watch` draws the conclusions, which are the same on every machine. Correctness does not
 //! depend on anything here.
 
-use crate::clock::Clock;
+use crate::data::mapfile::MapFile;
+use crate::host::clock::Clock;
 use crate::mail::{Batch, Mail, Mailbox};
-use crate::mapfile::MapFile;
-use crate::peers::Linked;
+use crate::net::peers::Linked;
 use calibrate::Calibration;
 use engine::gateway::Overview;
 use engine::ids::{MachineId, ShardId};

@@ -4,7 +4,7 @@ mod support;
 
 use engine::limits::{ARGUMENT_BYTES_MAX, OUTPUT_BYTES_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX};
 use server::config::{Bytes, Durability, Options, Settings, UserSettings};
-use server::secret::Secret;
+use server::net::secret::Secret;
 use server::start;
 use std::io::{Read, Write};
 use std::net::TcpStream;

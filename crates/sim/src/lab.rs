@@ -4,10 +4,10 @@
 //! Processors take no time here, so the measurement is of the protocol alone: the message delays
 //! before a client has its answer, the traffic, and the writes.
 
-use crate::build::Build;
 use crate::machine::Machine;
-use crate::network::Frame;
-use crate::server::{Input, Sent, Shape, Worker, address, start};
+use crate::machine::build::Build;
+use crate::machine::network::Frame;
+use crate::machine::server::{Input, Sent, Shape, Worker, address, start};
 use adt::Reply;
 pub use engine::gateway::Order;
 use engine::ids::{MachineId, ShardId};

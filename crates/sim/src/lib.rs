@@ -5,37 +5,24 @@
 //! same seed gives the same run, to the last event; a failing seed is repeated with the command
 //! that the report names.
 
-mod build;
-mod client;
-mod disk;
+mod clients;
 pub mod elections;
-mod errand;
-mod guest;
-mod holder;
-mod joints;
 pub mod lab;
 mod machine;
-mod network;
 mod plant;
-mod positions;
 mod random;
-mod server;
-mod spread;
 mod swarm;
-mod trace;
-mod visits;
-mod workload;
+mod traces;
 mod world;
-mod zxids;
 
 pub use plant::Plant;
 pub use swarm::Focus;
 pub use world::Outcome;
 
+use crate::clients::workload::{ACCOUNTS, DEPOSIT, account};
 use check::{Bank, History, Verdict, coordination};
 use engine::coordination::spread::{HOME, Spread};
 use std::collections::BTreeMap;
-use workload::{ACCOUNTS, DEPOSIT, account};
 use world::World;
 
 /// Result of one seed.
@@ -66,7 +53,7 @@ pub fn run(seed: u64, focus: Focus, plant: Option<Plant>) -> Run {
 }
 
 fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
-    positions::stamp(&mut outcome.events, &outcome.disk)?;
+    crate::traces::positions::stamp(&mut outcome.events, &outcome.disk)?;
     let mut history =
         History::from_events(outcome.events.iter().cloned()).map_err(|e| e.to_string())?;
     let accounts = (0..ACCOUNTS).map(|i| account(i).into_bytes()).collect();
@@ -74,7 +61,7 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
     let mut verdicts = check::check_all(&history);
     if let Some(sessions) = &mut outcome.sessions {
         verdicts.extend(judge_sessions(sessions, outcome.tree, &outcome.disk)?);
-        for (kind, count) in joints::counts(sessions) {
+        for (kind, count) in crate::traces::joints::counts(sessions) {
             *outcome.marks.entry(kind).or_default() += count;
         }
     }
@@ -87,29 +74,31 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
 fn judge_sessions(
     sessions: &mut coordination::History,
     over: Spread,
-    disk: &disk::Disk,
+    disk: &crate::machine::disk::Disk,
 ) -> Result<Vec<Verdict>, String> {
     if !over.is_spread() {
-        zxids::stamp(sessions, disk, HOME)?;
+        crate::traces::zxids::stamp(sessions, disk, HOME)?;
         return Ok(vec![coordination::check(sessions)]);
     }
-    let changes: Result<BTreeMap<_, _>, String> =
-        over.shards().map(|shard| Ok((shard, zxids::changes(disk, shard)?))).collect();
+    let changes: Result<BTreeMap<_, _>, String> = over
+        .shards()
+        .map(|shard| Ok((shard, crate::traces::zxids::changes(disk, shard)?)))
+        .collect();
     let changes = changes?;
-    let votes = joints::stamp(sessions, &changes, over)?;
+    let votes = crate::traces::joints::stamp(sessions, &changes, over)?;
     let mut parts = Vec::new();
     for (shard, changes) in changes {
-        let mut part = spread::part(sessions, over, shard);
-        zxids::stamp_part(&mut part, changes, votes.get(&shard));
+        let mut part = crate::traces::spread::part(sessions, over, shard);
+        crate::traces::zxids::stamp_part(&mut part, changes, votes.get(&shard));
         if shard != HOME {
-            spread::leave_sessions_alone(&mut part);
+            crate::traces::spread::leave_sessions_alone(&mut part);
         }
         parts.push(part);
     }
     let mut verdicts: Vec<Verdict> = parts.iter().map(coordination::check).collect();
-    spread::join(sessions, over, &parts);
+    crate::traces::spread::join(sessions, over, &parts);
     verdicts.push(coordination::check_together(sessions, &parts, |request| {
-        spread::concerns(over, request)
+        crate::traces::spread::concerns(over, request)
     }));
     Ok(verdicts)
 }

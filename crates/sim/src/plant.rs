@@ -3,7 +3,7 @@
 //! that mechanism would. Rules of the order of pipelines are broken by the shards themselves, on
 //! request.
 
-use crate::build::Build;
+use crate::machine::build::Build;
 use crate::swarm::{Fault, Focus};
 use adt::{Blob, Op, Reply};
 use engine::coordination::service::Command;

@@ -5,14 +5,14 @@
 //! everything happens at once hides what shows only when one thing happens often (Groce and others,
 //! "Swarm Testing", ISSTA 2012).
 
-use crate::build::OLDER;
-use crate::client::Manners;
-use crate::guest::Habits;
-use crate::holder;
+use crate::clients::client::Manners;
+use crate::clients::guest::Habits;
+use crate::clients::holder;
+use crate::clients::workload::Mix;
+use crate::machine::build::OLDER;
+use crate::machine::server::Shape;
 use crate::plant::Plant;
 use crate::random::Random;
-use crate::server::Shape;
-use crate::workload::Mix;
 use engine::gateway::Order;
 use engine::level::Level;
 use engine::limits::REPLICAS_MAX;

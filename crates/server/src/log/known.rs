@@ -140,7 +140,7 @@ impl KnownFile {
         new.write()?;
         new.file.sync_all()?;
         std::fs::rename(&temporary, path)?;
-        crate::datadir::sync_parent(path)?;
+        crate::data::datadir::sync_parent(path)?;
         Ok(new)
     }
 

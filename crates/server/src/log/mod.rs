@@ -15,7 +15,7 @@ mod thread;
 
 pub use thread::{Completion, LogSender, LogThread, REMOVED};
 
-use crate::counts::LogCounts;
+use crate::operators::counts::LogCounts;
 use engine::ids::ShardId;
 use engine::replication::{Persist, Recovered};
 use files::{LogFiles, OnDiskFailure};
@@ -182,7 +182,7 @@ impl LogStore {
             check_known(&options, known, &end)?;
         }
         if !options.dir.exists() {
-            crate::datadir::make_dir(&options.dir)
+            crate::data::datadir::make_dir(&options.dir)
                 .map_err(|error| store_error("created", error.to_string()))?;
         }
         mend(&options, known, &end)?;
@@ -482,7 +482,7 @@ fn mend(options: &LogOptions, known: Option<Known>, end: &End) -> Result<(), Log
 fn cut(file: &Path, end: Option<u64>) -> std::io::Result<()> {
     if end == Some(0) {
         std::fs::remove_file(file)?;
-        return crate::datadir::sync_parent(file);
+        return crate::data::datadir::sync_parent(file);
     }
     let open = OpenOptions::new().write(true).open(file)?;
     if let Some(end) = end {

@@ -1,9 +1,9 @@
 //! Connection of one client: bytes in, bytes out.
 
-use super::dialogue::Dialogue;
 use super::replies::{Replies, Window};
-use crate::listen::{Accepted, Share};
-use crate::transport::{Received, Transport};
+use crate::net::listen::{Accepted, Share};
+use crate::net::transport::{Received, Transport};
+use crate::worker::trees::dialogue::Dialogue;
 use adt::Reply;
 use engine::gateway::SessionId;
 use engine::limits::{

@@ -7,10 +7,8 @@
 //! each request costs. A request whose shard is on the same worker never leaves it; the other
 //! requests travel in one batch per worker and turn.
 
-mod clients;
 mod clogs;
 mod connection;
-mod dialogue;
 mod foreign;
 mod leads;
 mod peers;
@@ -18,22 +16,23 @@ mod reading;
 mod replies;
 mod routing;
 mod snapshots;
-pub mod talk;
 mod timing;
+pub mod trees;
 
-use crate::budget::Budget;
-use crate::clock::Clock;
 use crate::control::Notice;
-use crate::listen::{Accepted, Connections};
+use crate::data::mapfile::MapFile;
+use crate::data::snapshot::Job;
+use crate::host::budget::Budget;
+use crate::host::clock::Clock;
+use crate::host::memory::LogMemory;
 use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Outgoing, Report};
-use crate::mapfile::MapFile;
-use crate::memory::LogMemory;
-use crate::password::Attempt;
-use crate::peers::Linked;
-use crate::snapshot::Job;
+use crate::net::listen::{Accepted, Connections};
+use crate::net::password::Attempt;
+use crate::net::peers::Linked;
+use crate::worker::trees::dialogue::Dialogue;
+use crate::worker::trees::talk::Talk;
 use connection::Connection;
-use dialogue::Dialogue;
 use engine::gateway::{CoordinationClient, Gateway, Opening, SessionId};
 use engine::ids::{GatewayId, ShardId};
 use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
@@ -52,7 +51,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::Duration;
-use talk::Talk;
 use wire::entry::EntryFormat;
 use wire::peer::Hello;
 

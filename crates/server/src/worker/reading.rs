@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, LIMITS, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
-use crate::transport::Received;
+use crate::net::transport::Received;
 use engine::gateway::Gateway;
 use engine::ids::ShardId;
 use engine::limits::{

@@ -3,7 +3,7 @@
 use super::{Worker, fail};
 use crate::control::Notice;
 use crate::mail::{Batch, Mail, Outgoing};
-use crate::password::Attempt;
+use crate::net::password::Attempt;
 use adt::Reply;
 use engine::gateway::{CoordinationClient, Output, Said, SessionId};
 use engine::ids::{MachineId, ShardId};

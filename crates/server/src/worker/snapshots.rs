@@ -2,8 +2,8 @@
 
 use super::{Worker, fail};
 use crate::control::Notice;
-use crate::memory::LogMemory;
-use crate::snapshot::{Job, Origin, Piece};
+use crate::data::snapshot::{Job, Origin, Piece};
+use crate::host::memory::LogMemory;
 use engine::entry::SnapshotCodec;
 use engine::ids::ShardId;
 use engine::node::Transfer;

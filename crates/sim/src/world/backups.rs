@@ -6,8 +6,8 @@
 //! transaction.
 
 use super::World;
-use crate::server::decode_snapshot;
-use crate::workload::value_of;
+use crate::clients::workload::value_of;
+use crate::machine::server::decode_snapshot;
 use adt::{ArgBuf, Blob, Ctx, Record, Reply, record};
 use check::{Event, EventKind};
 use engine::entry::SnapshotPart;
@@ -110,7 +110,7 @@ impl World {
         // Writes of lock clients are judged separately.
         let known = |key: &&Blob| {
             reads.contains_key(&key[..])
-                || crate::holder::is_of_locks(&String::from_utf8_lossy(key))
+                || crate::clients::holder::is_of_locks(&String::from_utf8_lossy(key))
         };
         if let Some(key) = keeping.found.keys().find(|key| !known(key)) {
             return Err(format!("a backup has the key {key:?}, and nobody has written it"));

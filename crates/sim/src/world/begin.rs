@@ -1,17 +1,17 @@
 //! Beginning of a run: draws the parameters, starts machines and fills the accounts.
 
-use super::holders::HOLDERS;
+use super::clients::holders::HOLDERS;
 use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
-use crate::client::Client;
-use crate::guest::Guest;
-use crate::holder::Holder;
+use crate::clients::client::Client;
+use crate::clients::guest::Guest;
+use crate::clients::holder::Holder;
+use crate::clients::workload::{ACCOUNTS, DEPOSIT, account};
 use crate::machine::Machine;
-use crate::network::Network;
+use crate::machine::network::Network;
 use crate::plant::Plant;
 use crate::random::Random;
 use crate::swarm::{Focus, Swarm};
-use crate::trace::Trace;
-use crate::workload::{ACCOUNTS, DEPOSIT, account};
+use crate::traces::trace::Trace;
 use adt::Reply;
 use engine::coordination::spread::Spread;
 use engine::ids::MachineId;
@@ -164,7 +164,8 @@ impl World {
             }
             if let Event::ToClient { reply, .. } = &event {
                 if let Reply::Array(items) = reply {
-                    replies = items.iter().map(|r| Some(crate::workload::value_of(r))).collect();
+                    replies =
+                        items.iter().map(|r| Some(crate::clients::workload::value_of(r))).collect();
                     break;
                 }
                 if let Reply::Error(error) = reply {

@@ -1,8 +1,8 @@
 //! Delivery of the workers' outputs.
 
 use super::{Event, World};
-use crate::network::{Frame, Sending, Way};
-use crate::server::{Input, Sent};
+use crate::machine::network::{Frame, Sending, Way};
+use crate::machine::server::{Input, Sent};
 use engine::ids::MachineId;
 use wire::peer::Fault;
 

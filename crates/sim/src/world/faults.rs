@@ -1,10 +1,10 @@
 //! Faults of a world: crashes, pauses, cuts, snapshots at bad moments.
 
-use super::holders::HOLDERS;
+use super::clients::holders::HOLDERS;
 use super::{Event, World};
-use crate::network::SILENCE_US;
+use crate::machine::network::SILENCE_US;
+use crate::machine::server::Input;
 use crate::plant::Plant;
-use crate::server::Input;
 use crate::swarm::Fault;
 use engine::ids::{MachineId, ShardId};
 use engine::limits::{SILENT_US, TICK_US_MIN};
@@ -373,7 +373,9 @@ impl World {
     }
 
     pub(super) fn crash(&mut self, index: u16) {
-        let joint = |w: &crate::server::Worker| w.node().replicas().any(|r| r.members().is_joint());
+        let joint = |w: &crate::machine::server::Worker| {
+            w.node().replicas().any(|r| r.members().is_joint())
+        };
         if self.machines[usize::from(index)].workers.iter().any(joint) {
             self.mark("crashes_between_members");
         }

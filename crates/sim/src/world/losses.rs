@@ -5,9 +5,9 @@
 //! group that the machine may belong to can do without it.
 
 use super::{Event, World};
-use crate::build::Build;
+use crate::machine::build::Build;
+use crate::machine::server::{Input, address};
 use crate::plant::Plant;
-use crate::server::{Input, address};
 use engine::ids::{MachineId, ShardId};
 use engine::map::ShardMap;
 use engine::replica::Replica;

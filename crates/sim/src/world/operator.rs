@@ -1,7 +1,7 @@
 //! Operator that changes the machines of the cluster and the placement of shards.
 
 use super::World;
-use crate::server::address;
+use crate::machine::server::address;
 use engine::ids::{MachineId, ShardId};
 use engine::limits::REPLICAS_MAX;
 use engine::map::{MapError, ShardMap};

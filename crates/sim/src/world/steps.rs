@@ -6,7 +6,7 @@
 
 use super::agreement::{difference, records};
 use super::{Event, World};
-use crate::trace::Trace;
+use crate::traces::trace::Trace;
 use adt::{Blob, Record};
 use engine::coordination::tree::Node;
 use engine::ids::{MachineId, ShardId};

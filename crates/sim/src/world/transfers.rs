@@ -1,8 +1,8 @@
 //! Disk operations with snapshots for other machines.
 
 use super::{Event, World};
+use crate::machine::server::{Input, decode_snapshot};
 use crate::plant::Plant;
-use crate::server::{Input, decode_snapshot};
 use engine::entry::SnapshotPart;
 use engine::ids::{MachineId, ShardId};
 use engine::node::Transfer;

@@ -2,9 +2,9 @@
 //! cluster's level once all run the newer build.
 
 use super::{Event, World};
-use crate::build::Build;
+use crate::machine::build::Build;
+use crate::machine::server::Input;
 use crate::plant::Plant;
-use crate::server::Input;
 use engine::ids::MachineId;
 use engine::level::Level;
 use engine::map::ShardMap;

@@ -1,0 +1,159 @@
+//! A machine's identity in its cluster: its number and the number of its life.
+//!
+//! Each start of a machine begins a new life, which is counted durably before any message leaves
+//! the machine. Work begun in an earlier life is thus never mistaken for work of a later one.
+
+use super::datadir::{DirError, Member, Purpose, write_durably};
+use crate::config::Options;
+use crate::config::cluster::{ClusterOptions, split_address};
+use engine::gateway::ClusterConfig;
+use engine::ids::{GatewayId, MachineId, ShardId};
+use engine::level::Level;
+use engine::map::ShardMap;
+use engine::replication::Membership;
+use std::net::SocketAddr;
+use std::path::Path;
+use wire::peer::Hello;
+
+/// Machine in one of its lives.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its cluster; none for a single machine.
+    pub cluster: Option<ClusterOptions>,
+    life: u32,
+    workers: u16,
+}
+
+impl Identity {
+    /// Begins the next life of the machine with this data directory.
+    ///
+    /// # Errors
+    /// If the number of the life cannot be read or written.
+    pub fn begin(options: &Options, dir: &Path) -> Result<Self, DirError> {
+        let cluster = options.cluster.clone();
+        let life = if cluster.is_some() { begin(dir)? } else { 0 };
+        Ok(Self { cluster, life, workers: options.workers })
+    }
+
+    /// Whether the machine belongs to a cluster.
+    pub fn is_clustered(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Gateway of a worker.
+    pub fn gateway(&self, worker: u16) -> GatewayId {
+        let machine = self.cluster.as_ref().map_or(MachineId(1), |cluster| cluster.own);
+        GatewayId { machine, worker, life: self.life }
+    }
+
+    /// Gateway beside a shard.
+    pub fn beside(&self, shard: ShardId) -> GatewayId {
+        self.gateway(shard.0 % self.workers)
+    }
+
+    /// This machine's membership of a shard's group.
+    pub fn membership(&self, map: Option<&ShardMap>, shard: ShardId) -> Membership {
+        match &self.cluster {
+            None => Membership::alone(),
+            Some(cluster) => {
+                let founders = map.map(|map| map.founders_of(shard).to_vec()).unwrap_or_default();
+                Membership::clustered(cluster.own, founders)
+            }
+        }
+    }
+
+    /// Machines of the cluster, for a gateway; none for a single machine.
+    pub fn members(&self, map: Option<ShardMap>) -> Option<ClusterConfig> {
+        let cluster = self.cluster.as_ref()?;
+        let machines = match &map {
+            Some(map) => map.machines.keys().copied().collect(),
+            None => cluster.machines(),
+        };
+        Some(ClusterConfig { name: cluster.name.clone(), machines, map })
+    }
+
+    /// Address at which clients reach this machine: the configured one, or else the address on
+    /// which it listens; if that is the unspecified address, the host at which other machines reach
+    /// it.
+    pub fn client_address(&self, bound: SocketAddr) -> (String, u16) {
+        let cluster = self.cluster.as_ref();
+        let split = |address: &str| split_address(address).map(|(host, p)| (host.to_owned(), p));
+        if let Some(said) = cluster.and_then(|c| c.announce.as_deref()).and_then(split) {
+            return said;
+        }
+        let named = cluster.and_then(|cluster| split(cluster.own_address()));
+        match named.filter(|_| bound.ip().is_unspecified()) {
+            Some((host, _)) => (host, bound.port()),
+            None => (bound.ip().to_string(), bound.port()),
+        }
+    }
+
+    /// Greeting to other machines, with the address at which this machine serves clients.
+    pub fn hello(&self, address: SocketAddr) -> Option<Hello> {
+        let cluster = self.cluster.as_ref()?;
+        let (host, port) = self.client_address(address);
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        Some(Hello {
+            cluster: cluster.name.clone(),
+            machine: cluster.own,
+            life: self.life,
+            level: Level::NEWEST,
+            address: format!("{host}:{port}"),
+            worker_count: self.workers,
+        })
+    }
+}
+
+/// Purpose for which a data directory is opened.
+pub fn purpose(options: &Options) -> Purpose {
+    let member = options.cluster.as_ref().map(|cluster| Member {
+        cluster: cluster.name.clone(),
+        node: cluster.own.0,
+        nodes: match cluster.join {
+            true => vec![cluster.own.0],
+            false => cluster.machines().iter().map(|machine| machine.0).collect(),
+        },
+    });
+    Purpose { shards: options.shards, shards_default: options.shards_default(), member }
+}
+
+/// Begins the next life of the machine with this data directory. Returns its number, counted from
+/// 1.
+///
+/// # Errors
+/// If the number cannot be read or written, or is lost.
+fn begin(dir: &Path) -> Result<u32, DirError> {
+    let path = dir.join("LIFE");
+    let lost = |reason: &str| DirError::Manifest { path: path.clone(), reason: reason.to_owned() };
+    let before = match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse::<u32>().map_err(|_| lost("it holds no number"))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // The log is created after the first life has begun.
+            if dir.join("log").exists() {
+                return Err(lost("it is missing"));
+            }
+            0
+        }
+        Err(error) => return Err(DirError::Io { path, what: "read", error }),
+    };
+    let life = before.checked_add(1).ok_or_else(|| lost("the number is too large"))?;
+    write_durably(&path, &format!("{life}\n"))?;
+    Ok(life)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_life_has_a_number_of_its_own() {
+        let temp = tempfile::tempdir().unwrap();
+        assert_eq!(begin(temp.path()).unwrap(), 1);
+        std::fs::create_dir(temp.path().join("log")).unwrap();
+        assert_eq!(begin(temp.path()).unwrap(), 2);
+        std::fs::write(temp.path().join("LIFE"), "two").unwrap();
+        assert!(begin(temp.path()).is_err());
+        std::fs::remove_file(temp.path().join("LIFE")).unwrap();
+        assert!(begin(temp.path()).is_err(), "a number must not be given twice");
+    }
+}

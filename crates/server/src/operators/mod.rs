@@ -1,0 +1,8 @@
+//! Interfaces for operators: console, metrics, health and four-letter commands.
+
+pub(crate) mod console;
+pub mod counts;
+pub(crate) mod http;
+pub(crate) mod metrics;
+pub(crate) mod troubles;
+pub(crate) mod words;

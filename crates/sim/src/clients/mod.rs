@@ -1,0 +1,7 @@
+//! Simulated clients, and what they do.
+
+pub(crate) mod client;
+pub(crate) mod errand;
+pub(crate) mod guest;
+pub(crate) mod holder;
+pub(crate) mod workload;
