@@ -218,7 +218,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(make_server, 
     path, there = tmp_path / "whole", tmp_path / "there"
     backup(server, path)
     there.write_text("mine")
-    assert "is there already" in run("backup", there, "--url", url, fails=True)
+    assert "exists already" in run("backup", there, "--url", url, fails=True)
     assert there.read_text() == "mine"
     server.kill()
     run("backup", tmp_path / "nobody", "--url", url, fails=True)
@@ -237,7 +237,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(make_server, 
         "other": b"dear diary, " + whole[12:],
         "newer": whole[:8] + b"\x09" + whole[9:],
     }
-    why = {"other": "no backup", "newer": "version 9"}
+    why = {"other": "not a backup", "newer": "version 9"}
     for name, text in broken.items():
         bad = tmp_path / name
         bad.write_bytes(text)

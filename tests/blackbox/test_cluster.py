@@ -99,7 +99,7 @@ def test_a_machine_that_lacks_what_was_forgotten_gets_a_snapshot(make_cluster):
                     assert saver.save()
     late.start()
     until(lambda: not readiness.obstacles(), UP_S_MAX, "a machine that is ready")
-    assert "has sent shard" in late.said() and readiness.keys() >= len(expected)
+    assert "has sent a snapshot of shard" in late.said() and readiness.keys() >= len(expected)
     cluster.wait([late])
     # The late machine and one other are enough, and the log goes on after the snapshot.
     others[0].kill()
@@ -263,7 +263,7 @@ def test_a_machine_that_was_away_catches_up(make_cluster):
     until(lambda: not readiness.obstacles(), UP_S_MAX, "readiness without the first machine")
     cluster.nodes[1].kill()
     # The shard, and the map.
-    lost = "no leader that it knows of (2)"
+    lost = "no known leader (2)"
     until(lambda: lost in readiness.obstacles(), UP_S_MAX, "the loss of its leaders")
     assert "cannot" not in cluster.said() and "longer than" not in cluster.said()
 

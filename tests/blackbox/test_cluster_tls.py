@@ -188,7 +188,7 @@ def test_the_port_for_machines_speaks_tls_with_machines_only(make_encrypted, aut
             stranger.sendall(words)
             said = read_all(stranger)
         assert len(said) <= 7 and said[:1] in (b"", b"\x15"), said
-    until(lambda: "somebody at 127.0.0.1 does not speak TLS" in first.said())
+    until(lambda: "an unknown peer at 127.0.0.1 does not speak TLS" in first.said())
     assert first.said().count("does not speak TLS") == 1, "a warning is not repeated at once"
     trusting = ssl.create_default_context(cafile=str(authority.certificate))
     with socket.create_connection(port, 10) as plain:
@@ -256,12 +256,12 @@ def test_who_has_no_right_is_not_let_in(make_encrypted, authority, other_authori
     cluster.wait(others)
     for node in others:
         # Whoever has the larger number connects.
-        whom = "somebody at 127.0.0.1" if number == 3 else "machine 1 at 127.0.0.1:"
+        whom = "an unknown peer at 127.0.0.1" if number == 3 else "machine 1 at 127.0.0.1:"
         told = lambda: [line for line in node.said().splitlines() if words in line]
         until(told, UP_S_MAX, f"a warning with '{words}'")
         assert whom in told()[0] and "WARN" in told()[0], told()
     # The stranger is told, too, if it can understand it.
-    learns = "speaks TLS" if kind == "plain" else "turns this machine away"
+    learns = "speaks TLS" if kind == "plain" else "rejects this machine"
     until(lambda: learns in stranger.said(), UP_S_MAX, f"'{learns}'")
     time.sleep(1)
     for node in others:
@@ -286,7 +286,7 @@ def test_a_machine_with_tls_is_not_let_into_a_cluster_without(make_cluster, auth
         node.start()
     cluster.wait(others)
     for node in others:
-        until(lambda: "somebody at 127.0.0.1 speaks TLS" in node.said(), UP_S_MAX)
+        until(lambda: "an unknown peer at 127.0.0.1 speaks TLS" in node.said(), UP_S_MAX)
     until(lambda: "does not speak TLS" in stranger.said(), UP_S_MAX)
     assert linked(stranger) == []
 

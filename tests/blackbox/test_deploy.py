@@ -476,7 +476,7 @@ def test_a_machine_that_has_lost_its_disk_is_filled_again_as_the_guide_says(make
         return False
 
     until(leads_all, UP_S_MAX, "the machine to have everything")
-    assert "has sent shard" in third.said() and "panicked" not in third.said()
+    assert "has sent a snapshot of shard" in third.said() and "panicked" not in third.said()
     second.kill()
     with third.client() as client:
         for at in range(0, 1200, 7):

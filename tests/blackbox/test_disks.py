@@ -89,7 +89,7 @@ def test_a_snapshot_that_the_disk_refuses_is_given_up_and_the_log_stays(make_clu
             with pytest.raises(ResponseError, match="snapshot"):
                 client.save()
             company.go_on()
-        assert "is given up" in victim.said() and "Input/output error" in victim.said()
+        assert "is abandoned" in victim.said() and "Input/output error" in victim.said()
         assert client.save()
     victim.restart()
     cluster.wait()

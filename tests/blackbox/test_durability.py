@@ -261,7 +261,7 @@ def test_a_foreign_directory_is_left_alone(make_server):
     server = make_server()
     server.data.mkdir()
     (server.data / "holiday.jpg").write_text("x")
-    with pytest.raises(Failed, match="no data directory"):
+    with pytest.raises(Failed, match="not a data directory"):
         server.start()
     assert [path.name for path in server.data.iterdir()] == ["holiday.jpg"]
 

@@ -211,7 +211,7 @@ def test_what_follows_a_line_of_http_is_not_carried_out(make_server, head):
     assert said.startswith(b"-ERR") and b"HTTP" in said and said.count(b"\r\n") == 1, said
     assert time.monotonic() - begin < 5, "the connection is closed at once"
     assert not server.client().exists("pwned")
-    assert "speaks HTTP" in server.said()
+    assert "sends HTTP" in server.said()
 
 
 def test_http_behind_other_commands_in_one_transaction_ends_it(server):
@@ -236,7 +236,7 @@ def test_http_at_the_port_for_zookeepers_protocol_is_closed_and_told(make_server
     with socket.create_connection(("127.0.0.1", port), 10) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert read_all(client) == b""
-    assert "speaks HTTP" in server.said()
+    assert "sends HTTP" in server.said()
 
 
 def test_half_commands_and_hasty_farewells(server):
@@ -450,7 +450,7 @@ def test_many_large_replies_that_are_not_read_are_bounded(server, large, undistu
         with server.socket(40) as client:
             client.sendall(command("LRANGE", "large list", 0, 99))
             drain(client, bulks(100, 1024))
-        until(lambda: "has taken none of its replies" in server.said(), 20)
+        until(lambda: "has read none of its replies" in server.said(), 20)
     finally:
         for connection in idle:
             connection.close()

@@ -171,7 +171,7 @@ def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
     assert "cluster_state:fail" in survivor.cli("cluster", "info")
     said = survivor.said()
     assert re.search(r"machine \d leads: .*shard \d \(term \d+\)", said), said
-    assert "does not lead any more" in said and "has no leader" in said, said
+    assert "no longer leads" in said and "has no leader" in said, said
 
 
 def test_an_outage_that_is_shorter_than_the_wait_is_not_noticed(make_cluster):

@@ -92,7 +92,7 @@ impl FromStr for Bytes {
         number
             .and_then(|number| number.checked_mul(1u64.checked_shl(shift)?))
             .map(Self)
-            .ok_or_else(|| format!("'{text}' is no size such as 100mb or 2gb"))
+            .ok_or_else(|| format!("'{text}' is not a size such as 100mb or 2gb"))
     }
 }
 
@@ -235,7 +235,7 @@ impl Settings {
             .map_err(|error| ConfigError::new(format!("in {}: {error}", path.display())))
     }
 
-    /// These settings, completed with those of `below`.
+    /// Returns these settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             dir: self.dir.or(below.dir),
@@ -462,7 +462,7 @@ impl Options {
         options.check_exposure()?;
         if options.synchrony_dir.is_some() && options.cluster.is_none() {
             return Err(ConfigError::new(
-                "synchrony_dir is for a machine of a cluster: alone it has nobody to measure",
+                "synchrony_dir is for a machine of a cluster: a single machine measures nothing",
             ));
         }
         Ok(options)
@@ -487,15 +487,15 @@ impl Options {
         let Some(tls) = &self.tls else {
             return Err(ConfigError::new(format!(
                 "bind = {} lets other machines connect, so set up TLS ([tls] with port, cert and \
-                 key), or say insecure = true if the network is trusted",
+                 key), or set insecure = true if the network is trusted",
                 self.bind
             )));
         };
         if tls.zookeeper_port.is_some() && tls.client_ca.is_none() {
             return Err(ConfigError::new(format!(
-                "bind = {} lets other machines connect, and ZooKeeper's protocol knows no password \
-                 that would let them in, so say whose certificates clients must show (client_ca in \
-                 [tls]), or say insecure = true if the network is trusted",
+                "bind = {} lets other machines connect, and ZooKeeper's protocol has no password \
+                 for connections, so require certificates of clients (client_ca in [tls]), or set \
+                 insecure = true if the network is trusted",
                 self.bind
             )));
         }
@@ -606,10 +606,10 @@ fn session_timeouts(
 fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
     for (index, user) in users.iter().enumerate() {
         if user.name.is_empty() || user.name.contains(char::is_whitespace) {
-            return Err(ConfigError::new(format!("users: '{}' is no name", user.name)));
+            return Err(ConfigError::new(format!("users: '{}' is not a valid name", user.name)));
         }
         if users[..index].iter().any(|other| other.name == user.name) {
-            return Err(ConfigError::new(format!("users: {} is there twice", user.name)));
+            return Err(ConfigError::new(format!("users: {} is listed twice", user.name)));
         }
         if user.password.is_some() && user.password_hash.is_some() {
             return Err(ConfigError::new(format!(

@@ -298,7 +298,11 @@ impl Runner {
             Admin::StandBack(on) => {
                 tracing::info!(
                     "{}",
-                    if on { "hands all leads over and stands back" } else { "takes leads again" }
+                    if on {
+                        "hands over all leaderships and stands back"
+                    } else {
+                        "may lead again"
+                    }
                 );
                 for worker in &self.control.workers {
                     worker.send(Mail::StandBack(on));
@@ -384,7 +388,8 @@ impl Runner {
         self.watch(true);
         if let Some(saving) = saving {
             for (gateway, session) in saving.waiting {
-                let failed = || Reply::err("the snapshot failed; the server's log says why");
+                let failed =
+                    || Reply::err("the snapshot failed; see the server's log for the reason");
                 self.answer(gateway, session, if saving.ok { Reply::Ok } else { failed() });
             }
         }
@@ -393,11 +398,11 @@ impl Runner {
     fn reload(&self) {
         let (tls, peer_tls) = (&self.control.tls, &self.control.peer_tls);
         if tls.is_none() && peer_tls.is_none() {
-            tracing::info!("there are no certificates to read again");
+            tracing::info!("there are no certificates to reload");
         }
         let tell = |whose: &str, reloaded: Result<(), TlsError>| match reloaded {
             Ok(()) => {
-                tracing::info!("certificates for {whose} were read again; new connections use them")
+                tracing::info!("certificates for {whose} were reloaded; new connections use them")
             }
             Err(error) => tracing::error!("{error}; the old certificates for {whose} stay in use"),
         };
@@ -519,7 +524,7 @@ impl Runner {
                 Some(Notice::Drained) => drained += 1,
                 Some(notice) => self.take_while_stopping(notice),
                 None => {
-                    tracing::warn!("stopped without waiting any longer for requests under way");
+                    tracing::warn!("stopped before all requests in progress were completed");
                     break;
                 }
             }
@@ -571,7 +576,7 @@ fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
         if over {
             tracing::warn!("the data take {data} MiB of {limit} MiB: writes that grow are refused");
         } else {
-            tracing::info!("the data take {data} MiB of {limit} MiB: writes are taken again");
+            tracing::info!("the data take {data} MiB of {limit} MiB: writes are accepted again");
         }
     }
     let beyond = logs.is_beyond();
@@ -586,7 +591,7 @@ fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
              them: writes are refused"
         );
     } else {
-        tracing::info!("the logs take {logs} MiB of {most} MiB: writes are taken again");
+        tracing::info!("the logs take {logs} MiB of {most} MiB: writes are accepted again");
     }
     true
 }

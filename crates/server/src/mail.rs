@@ -89,7 +89,7 @@ pub enum Mail {
     Ask(MachineId, u32),
     /// Send this message to another machine.
     Tell(MachineId, Box<Parcel>),
-    /// These writes are durable.
+    /// Writes that are now durable.
     Durable(Vec<Completion>),
     /// A password was checked; true if it is correct.
     Verified(SessionId, bool),
@@ -198,7 +198,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_burst_of_mail_is_one_wake_up() {
+    fn a_burst_of_messages_is_one_wake_up() {
         let mut poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
         let (mailbox, inbox) = inbox(waker);

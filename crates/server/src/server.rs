@@ -67,13 +67,13 @@ pub enum StartError {
     ListenPeers(std::io::Error),
     /// The port for other machines is reachable and neither encrypted nor authenticated.
     #[error(
-        "{0} can be reached by other machines, and what the machines of this cluster say to each \
-         other is neither encrypted nor authenticated: set up TLS between them ([cluster.tls] with \
-         cert, key and ca), or say insecure = true if the network is trusted"
+        "{0} can be reached by other machines, and the connections between the machines of this \
+         cluster are neither encrypted nor authenticated: set up TLS between them ([cluster.tls] \
+         with cert, key and ca), or set insecure = true if the network is trusted"
     )]
     Exposed(SocketAddr),
     /// The system refuses a thread, a file or another resource.
-    #[error("the system refuses what a server needs: {0}")]
+    #[error("the system refuses a resource that the server needs: {0}")]
     System(#[from] std::io::Error),
 }
 
@@ -196,9 +196,9 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let identity = Identity::begin(&options, dir.path())?;
     let shards = dir.manifest().shards;
     if options.zookeeper_shards > shards {
-        let wished = options.zookeeper_shards;
+        let wanted = options.zookeeper_shards;
         tracing::warn!(
-            "zookeeper_shards is {wished}, and there are {shards}: a new tree is spread over these"
+            "zookeeper_shards is {wanted}, but there are {shards}: a new tree is spread over these"
         );
     }
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
@@ -519,7 +519,7 @@ impl Starting {
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {
                 if let Err(error) = worker.run() {
-                    tracing::error!("a worker cannot go on: {error}; the server stops");
+                    tracing::error!("a worker cannot continue: {error}; the server stops");
                     std::process::exit(71);
                 }
             })?);

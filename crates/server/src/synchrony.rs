@@ -227,7 +227,7 @@ impl Synchrony {
             let Event { what, after, evidence, .. } = event;
             match after.as_str() {
                 "found" => tracing::warn!("{what} ({evidence})"),
-                _ => tracing::info!("{what}: not any more ({evidence})"),
+                _ => tracing::info!("{what}: no longer ({evidence})"),
             }
         }
         self.plan();
@@ -277,8 +277,10 @@ impl Synchrony {
         let name = engine::map::name_of(ShardId(shard));
         let applies = self.mode == Mode::Apply;
         let done = if applies { "asked for" } else { "proposed" };
-        tracing::info!("{done}: the lead of {name} from machine {from} to {to} ({evidence})");
-        self.note(format!("lead of {name}: move {done}"), from, to, evidence);
+        tracing::info!(
+            "{done}: move the leadership of {name} from machine {from} to {to} ({evidence})"
+        );
+        self.note(format!("leadership of {name}: move {done}"), from, to, evidence);
         if !applies {
             return;
         }
@@ -340,7 +342,12 @@ impl Synchrony {
             Mode::Apply => format!("machine {} asks for it", from.0),
             mode => format!("machine {} asks for it; not done, synchrony is {mode} here", from.0),
         };
-        tracing::info!("the lead of {name} should go to machine {}: {evidence}", to.0);
-        self.note(format!("lead of {name}: asked to hand over"), self.around.own.0, to.0, evidence);
+        tracing::info!("the leadership of {name} should move to machine {}: {evidence}", to.0);
+        self.note(
+            format!("leadership of {name}: asked to hand over"),
+            self.around.own.0,
+            to.0,
+            evidence,
+        );
     }
 }

@@ -259,7 +259,7 @@ fn a_password_is_asked_for_and_strangers_cost_little() {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_is_shown_out() {
+fn a_silent_stranger_is_disconnected() {
     let temp = tempfile::tempdir().unwrap();
     let server = serve(Settings { password: Some(Secret::new("x")), ..settings(temp.path()) });
     let mut silent = connect(server.address());

@@ -30,7 +30,7 @@ fn words(command: &str) -> Vec<String> {
 /// Dialogue in the checker's format, of clients that send their commands at once.
 struct Story {
     lab: Lab,
-    told: String,
+    dialogue: String,
     /// Unanswered commands of each client.
     open: [Vec<usize>; 3],
     issued: [usize; 3],
@@ -40,7 +40,7 @@ impl Story {
     fn send(&mut self, client: usize, commands: &[&str]) {
         for command in commands {
             let place = self.issued[client];
-            self.told.push_str(&format!("p{client}#{place} > {command}\n"));
+            self.dialogue.push_str(&format!("p{client}#{place} > {command}\n"));
             self.open[client].push(place);
             self.issued[client] += 1;
         }
@@ -50,7 +50,7 @@ impl Story {
     /// Next event.
     fn next(&mut self) -> (usize, bool) {
         let until_us = self.lab.now_us() + 10 * FAR_US;
-        match self.lab.next(until_us).unwrap().expect("everybody is answered") {
+        match self.lab.next(until_us).unwrap().expect("every client is answered") {
             (client, Seen::Woken) => (client, false),
             (client, Seen::Reply(reply)) => {
                 let place = self.open[client].remove(0);
@@ -59,7 +59,7 @@ impl Story {
                     Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
                     _ => "OK".to_owned(),
                 };
-                self.told.push_str(&format!("p{client}#{place} < {reply}\n"));
+                self.dialogue.push_str(&format!("p{client}#{place} < {reply}\n"));
                 (client, true)
             }
         }
@@ -71,9 +71,9 @@ impl Story {
 }
 
 /// Runs the case and returns the dialogue. The keys are at shards 0 (`b`), 1 (`c`) and 2 (`a`).
-fn told(order: Order) -> String {
-    let (told, open, issued) = Default::default();
-    let mut story = Story { lab: lab(order), told, open, issued };
+fn dialogue(order: Order) -> String {
+    let (dialogue, open, issued) = Default::default();
+    let mut story = Story { lab: lab(order), dialogue, open, issued };
     // The first client reads at two shards; the shard of its first read is far away.
     story.send(0, &["get b", "get a"]);
     story.lab.wake_at(1, story.lab.now_us() + 5 * MS);
@@ -86,24 +86,25 @@ fn told(order: Order) -> String {
     while !story.is_over() {
         story.next();
     }
-    story.told
+    story.dialogue
 }
 
-fn is_linearizable(told: &str) -> bool {
-    let history = check::dialogue::parse(told).unwrap_or_else(|error| panic!("{error}\n{told}"));
+fn is_linearizable(dialogue: &str) -> bool {
+    let history =
+        check::dialogue::parse(dialogue).unwrap_or_else(|error| panic!("{error}\n{dialogue}"));
     check::check_all(&history).iter().all(|verdict| verdict.valid)
 }
 
 #[test]
-fn who_has_an_answer_comes_before_whoever_begins_then() {
+fn an_answered_transaction_comes_before_later_ones() {
     for order in [Order::Constant, Order::Chain, Order::Single] {
-        let told = told(order);
-        assert!(is_linearizable(&told), "{order:?}: {told}");
+        let dialogue = dialogue(order);
+        assert!(is_linearizable(&dialogue), "{order:?}: {dialogue}");
     }
 }
 
 #[test]
 fn without_the_hand_over_of_the_order_it_is_the_wrong_way_round() {
-    let told = told(Order::None);
-    assert!(!is_linearizable(&told), "{told}");
+    let dialogue = dialogue(Order::None);
+    assert!(!is_linearizable(&dialogue), "{dialogue}");
 }

@@ -132,7 +132,7 @@ fn a_read_rests_on_the_lease_or_waits_for_a_round() {
     let mut story = Story::new();
     let leader = story.leader().unwrap();
     let first = story.ask(leader, read("get k"));
-    assert_eq!(story.answered(leader), [], "nobody has vouched for a new leader");
+    assert_eq!(story.answered(leader), [], "no follower has vouched for a new leader");
     story.settle();
     assert_eq!(story.answered(leader), [first]);
     // In use, the lease is renewed before it ends.
@@ -172,7 +172,7 @@ fn a_leader_that_was_frozen_says_nothing_about_what_it_holds() {
 }
 
 #[test]
-fn a_handover_leaves_nobody_in_doubt() {
+fn a_handover_leaves_no_client_in_doubt() {
     let mut story = Story::new();
     let leader = story.leader().unwrap();
     let to = (leader + 1) % 3;
@@ -198,7 +198,7 @@ fn a_handover_leaves_nobody_in_doubt() {
 }
 
 #[test]
-fn a_handover_that_fails_is_told_and_the_leader_goes_on() {
+fn a_failed_handover_is_reported_and_the_leader_goes_on() {
     let mut story = Story::new();
     let leader = story.leader().unwrap();
     let to = (leader + 1) % 3;
@@ -228,7 +228,7 @@ fn a_lead_that_may_be_handed_over_has_no_lease() {
     // The leader receives nothing; the other machine is elected at once, during the lease.
     story.frozen[leader] = true;
     story.settle();
-    assert!(story.replicas[to].is_serving(), "nobody waits for the end of a lease");
+    assert!(story.replicas[to].is_serving(), "no machine waits for the end of a lease");
     story.ask(to, write("incr k"));
     story.settle();
     story.answered(leader);

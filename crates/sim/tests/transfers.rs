@@ -91,7 +91,7 @@ fn piece_of(
 }
 
 /// Messages to the sender.
-fn told(node: &mut Node<EntryFormat>) -> Vec<Taken> {
+fn sent_answers(node: &mut Node<EntryFormat>) -> Vec<Taken> {
     let parcels = std::iter::from_fn(|| node.poll_parcel());
     let taken = parcels.filter_map(|(to, parcel)| match parcel {
         Parcel::SnapshotTaken { taken, .. } if to == To::Machine(SENDER) => Some(taken),
@@ -112,13 +112,13 @@ fn a_snapshot_comes_piece_by_piece_and_stands_in_the_place_of_the_log() {
     let (mut node, bytes) = (follower(), snapshot());
     let (begin, end) = bytes.split_at(10);
     let number = piece(&mut node, 0, begin, false).unwrap();
-    assert_eq!(told(&mut node), []);
+    assert_eq!(sent_answers(&mut node), []);
     node.snapshot_written(NOW, (SHARD, number), true).unwrap();
-    assert_eq!(told(&mut node), [Taken::Next(10)]);
+    assert_eq!(sent_answers(&mut node), [Taken::Next(10)]);
     let number = piece(&mut node, 10, end, true).unwrap();
-    assert_eq!(told(&mut node), [], "it is not durable");
+    assert_eq!(sent_answers(&mut node), [], "it is not durable");
     node.snapshot_written(NOW, (SHARD, number), true).unwrap();
-    assert_eq!(told(&mut node), [Taken::Complete]);
+    assert_eq!(sent_answers(&mut node), [Taken::Complete]);
     write_log(&mut node);
     assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));
 }
@@ -132,17 +132,17 @@ fn what_was_written_before_the_link_was_lost_does_not_count_for_what_came_after(
     // The same snapshot again, this time in one piece.
     let number = piece(&mut node, 0, &bytes, true).unwrap();
     node.snapshot_written(NOW, (SHARD, late), true).unwrap();
-    assert_eq!(told(&mut node), [], "the new piece is not on the disk");
+    assert_eq!(sent_answers(&mut node), [], "the new piece is not on the disk");
     node.snapshot_written(NOW, (SHARD, number), true).unwrap();
-    assert_eq!(told(&mut node), [Taken::Complete]);
+    assert_eq!(sent_answers(&mut node), [Taken::Complete]);
 }
 
 #[test]
-fn a_disk_that_refuses_is_told_to_the_sender() {
+fn a_failed_disk_is_reported_to_the_sender() {
     let (mut node, bytes) = (follower(), snapshot());
     let number = piece(&mut node, 0, &bytes, true).unwrap();
     node.snapshot_written(NOW, (SHARD, number), false).unwrap();
-    assert_eq!(told(&mut node), [Taken::Refused]);
+    assert_eq!(sent_answers(&mut node), [Taken::Refused]);
     assert_eq!(node.replica(SHARD).unwrap().applied().0, 0);
 }
 
@@ -151,11 +151,11 @@ fn bytes_that_are_no_snapshot_are_refused() {
     let (mut node, mut bytes) = (follower(), snapshot());
     bytes[20] ^= 1;
     assert_eq!(piece(&mut node, 0, &bytes, true), None);
-    assert_eq!(told(&mut node), [Taken::Refused]);
+    assert_eq!(sent_answers(&mut node), [Taken::Refused]);
 }
 
 #[test]
-fn whose_snapshot_makes_room_for_that_of_another_machine_is_told() {
+fn the_sender_of_a_replaced_snapshot_is_notified() {
     let other = MachineId(3);
     for written in [false, true] {
         let (mut node, bytes) = (follower(), snapshot());
@@ -163,11 +163,11 @@ fn whose_snapshot_makes_room_for_that_of_another_machine_is_told() {
         let number = piece(&mut node, 0, &bytes[..10], false).unwrap();
         if written {
             node.snapshot_written(NOW, (SHARD, number), true).unwrap();
-            assert_eq!(told(&mut node), [Taken::Next(10)]);
+            assert_eq!(sent_answers(&mut node), [Taken::Next(10)]);
         }
         // One of the two has lost the leadership, and neither knows of the other one.
         let number = piece_of(&mut node, other, 0, &bytes, true).unwrap();
-        assert_eq!(told(&mut node), [Taken::Refused], "it would wait for ever");
+        assert_eq!(sent_answers(&mut node), [Taken::Refused], "it would wait for ever");
         node.snapshot_written(NOW, (SHARD, number), true).unwrap();
         write_log(&mut node);
         assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));

@@ -37,7 +37,7 @@ pub struct ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// These settings, completed with those of `below`.
+    /// Returns these settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             name: self.name.or(below.name),
@@ -59,12 +59,12 @@ impl ClusterSettings {
         for part in text.split(',') {
             let Some((number, address)) = part.split_once('=') else {
                 return Err(ConfigError::new(format!(
-                    "cluster: '{part}' is no machine such as 1=10.0.0.1:7001"
+                    "cluster: '{part}' is not a machine such as 1=10.0.0.1:7001"
                 )));
             };
             let (number, address) = (number.trim().to_owned(), address.trim().to_owned());
             if nodes.insert(number.clone(), address).is_some() {
-                return Err(ConfigError::new(format!("cluster: machine {number} is there twice")));
+                return Err(ConfigError::new(format!("cluster: machine {number} is listed twice")));
             }
         }
         Ok(nodes)
@@ -74,7 +74,7 @@ impl ClusterSettings {
 /// Cluster that a server belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// This machine.
     pub own: MachineId,
@@ -106,8 +106,8 @@ impl ClusterOptions {
         }
         if durability != Durability::Always {
             return Err(ConfigError::new(format!(
-                "durability = {durability} cannot be had in a cluster, because a vote or an entry \
-                 that is forgotten may be given twice: choose always"
+                "durability = {durability} is not possible in a cluster, because a machine that \
+                 forgets a vote or an entry may vote or acknowledge twice: choose always"
             )));
         }
         let name = settings.name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
@@ -124,7 +124,7 @@ impl ClusterOptions {
                 .filter(|number| (1..=MACHINE_NUMBER_MAX).contains(number))
                 .ok_or_else(|| {
                     ConfigError::new(format!(
-                        "cluster: '{number}' is no number of a machine (1 to {MACHINE_NUMBER_MAX})"
+                        "cluster: '{number}' is not a machine number (1 to {MACHINE_NUMBER_MAX})"
                     ))
                 })?;
             check_address(&address)?;
@@ -134,7 +134,9 @@ impl ClusterOptions {
                 )));
             }
             if nodes.insert(MachineId(machine), address).is_some() {
-                return Err(ConfigError::new(format!("cluster: machine {machine} is there twice")));
+                return Err(ConfigError::new(format!(
+                    "cluster: machine {machine} is listed twice"
+                )));
             }
         }
         let join = settings.join.unwrap_or(false);
@@ -149,8 +151,7 @@ impl ClusterOptions {
         }
         let Some(own) = settings.node.map(MachineId) else {
             return Err(ConfigError::new(
-                "cluster: which of its machines is this one? Say so with --node, or node in \
-                 [cluster]",
+                "cluster: set the number of this machine with --node, or node in [cluster]",
             ));
         };
         if !nodes.contains_key(&own) {
@@ -198,7 +199,7 @@ fn check_address(address: &str) -> Result<(), ConfigError> {
     match port {
         Some(_) => Ok(()),
         None => Err(ConfigError::new(format!(
-            "cluster: '{address}' is no address such as 10.0.0.1:7001"
+            "cluster: '{address}' is not an address such as 10.0.0.1:7001"
         ))),
     }
 }

@@ -20,7 +20,7 @@ pub struct PeerTlsSettings {
 }
 
 impl PeerTlsSettings {
-    /// These settings, completed with those of `below`.
+    /// Returns these settings, completed with those of `below`.
     pub fn over(self, below: Self) -> Self {
         Self {
             cert: self.cert.or(below.cert),

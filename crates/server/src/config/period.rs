@@ -27,7 +27,7 @@ impl FromStr for Period {
         let number = digits.trim().parse::<u64>().ok();
         let ms = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
         ms.map(|ms| Self { ms })
-            .ok_or_else(|| format!("'{text}' is no length of time such as 500ms, 5s or 2m"))
+            .ok_or_else(|| format!("'{text}' is not a duration such as 500ms, 5s or 2m"))
     }
 }
 

@@ -34,10 +34,10 @@ pub enum BackupError {
         error: io::Error,
     },
     /// The file exists already.
-    #[error("{} is there already: choose another name, or move it away", .0.display())]
+    #[error("{} exists already: choose another name, or move it away", .0.display())]
     Exists(PathBuf),
     /// The file is not a backup.
-    #[error("{} is no backup: `claret backup` writes them", .0.display())]
+    #[error("{} is not a backup: `claret backup` writes them", .0.display())]
     Foreign(PathBuf),
     /// The format is that of another version.
     #[error(
@@ -313,7 +313,7 @@ fn read<E: From<BackupError>>(
     let damaged = |what| E::from(BackupError::Damaged { path: path.to_owned(), what });
     let (mut frames, len) = Frames::open(path)?;
     let (Frame::About(about), _) = frames.next(path)? else {
-        return Err(damaged("it does not say what it is of"));
+        return Err(damaged("its origin is missing"));
     };
     let mut streams: Vec<Stream> = Vec::new();
     streams.resize_with(usize::from(about.shards), Stream::default);
@@ -333,7 +333,7 @@ fn read<E: From<BackupError>>(
                 }
                 break;
             }
-            (Frame::About(_), _) => return Err(damaged("it says twice what it is of")),
+            (Frame::About(_), _) => return Err(damaged("its origin appears twice")),
         }
     }
     if frames.left > 0 {

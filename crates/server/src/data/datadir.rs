@@ -46,15 +46,15 @@ pub enum DirError {
     Locked(PathBuf),
     /// The directory contains other files.
     #[error(
-        "{} is not empty and holds no MANIFEST, so it is no data directory: choose another one \
+        "{} is not empty and holds no MANIFEST, so it is not a data directory: choose another one \
          with --dir", .0.display()
     )]
     Foreign(PathBuf),
     /// The directory is not empty.
-    #[error("{} is not empty: restore into a directory that is new", .0.display())]
+    #[error("{} is not empty: restore into a new directory", .0.display())]
     Taken(PathBuf),
     /// The manifest cannot be parsed.
-    #[error("{} cannot be understood ({reason}): restore it from a backup", path.display())]
+    #[error("{} cannot be parsed ({reason}): restore it from a backup", path.display())]
     Manifest {
         /// File.
         path: PathBuf,
@@ -96,8 +96,8 @@ pub enum DirError {
     },
     /// The directory belongs to another machine of a cluster.
     #[error(
-        "{} was created for {found}, not for {wanted}: start it as what it is, or choose another \
-         directory with --dir", path.display()
+        "{} was created for {found}, not for {wanted}: correct the settings of the cluster, or \
+         choose another directory with --dir", path.display()
     )]
     Member {
         /// Directory.
@@ -170,7 +170,7 @@ pub struct Member {
 impl Member {
     fn describe(member: Option<&Self>) -> String {
         match member {
-            None => "a server that is alone".to_owned(),
+            None => "a single server".to_owned(),
             Some(Self { cluster, node, nodes }) if nodes == &[*node] => {
                 format!(
                     "machine {node}, which has founded the cluster '{cluster}' alone or joined it"

@@ -18,7 +18,7 @@ use wire::peer::Hello;
 /// Machine in one of its lives.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its cluster; none for a single machine.
+    /// Cluster; none for a single machine.
     pub cluster: Option<ClusterOptions>,
     life: u32,
     workers: u16,

@@ -153,7 +153,7 @@ impl Writer {
                 Job::Close(shard, to) => drop(self.reading.remove(&(shard, to))),
                 Job::Remove(shard) => {
                     if let Err(error) = self.remove_older(shard, u64::MAX) {
-                        tracing::warn!("snapshots of shard {} are left: {error}", shard.0);
+                        tracing::warn!("snapshots of shard {} cannot be removed: {error}", shard.0);
                     }
                     self.worker(shard).send(Mail::SnapshotsRemoved(shard));
                 }
@@ -170,7 +170,7 @@ impl Writer {
         let ok = match self.write(piece) {
             Ok(ok) => ok,
             Err(error) => {
-                tracing::error!("the snapshot of shard {} is given up: {error}", shard.0);
+                tracing::error!("the snapshot of shard {} is abandoned: {error}", shard.0);
                 if let Some(Some(file)) = self.open.insert((shard, origin), None) {
                     file.abandon();
                 }

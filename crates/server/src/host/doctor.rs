@@ -136,7 +136,7 @@ fn fsync(options: &Options) -> Finding {
         warn(
             CHECK,
             found,
-            "too fast for a disk: the file system seems to be in memory, and would lose everything \
+            "too fast for a disk: the file system seems to be in memory and would lose everything \
              with the machine",
         )
     } else {
@@ -332,7 +332,7 @@ fn configuration(options: &Options) -> Vec<Finding> {
         warn(
             "exposure",
             format!("other machines can connect to {} without encryption", options.bind),
-            "everybody on the way can read passwords and data: set up TLS and drop insecure",
+            "passwords and data can be read on the network: set up TLS and drop insecure",
         )
     } else {
         ok("exposure", format!("other machines can connect to {} with TLS", options.bind))

@@ -133,7 +133,7 @@ mod tests {
         memory.tell(0, 51);
         assert!(memory.is_near() && !memory.is_full());
         memory.tell(51, 301);
-        assert!(!memory.is_full(), "nobody waits for what does not come");
+        assert!(!memory.is_full(), "without a snapshot in progress no client waits for one");
         memory.tell_under_way(0, 2);
         assert!(memory.is_full() && !memory.is_beyond());
         memory.tell_under_way(2, 0);

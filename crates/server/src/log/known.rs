@@ -120,7 +120,7 @@ impl KnownFile {
             .max_by_key(|(stamp, _)| *stamp);
         if newest.is_none() {
             tracing::warn!(
-                "{} cannot be understood: whether the end of the log is missing is not known",
+                "{} cannot be parsed: it is unknown whether the end of the log is missing",
                 path.display()
             );
         }

@@ -462,10 +462,10 @@ fn mend(options: &LogOptions, known: Option<Known>, end: &End) -> Result<(), Log
                     "every batch that is known to have been durable (up to {}) is there",
                     known.durable
                 ),
-                None => "whether they were ever whole is not known".to_owned(),
+                None => "whether they were ever complete is not known".to_owned(),
             };
             tracing::warn!(
-                "the last records of {file} are not whole, as after a stop in the middle of a write: \
+                "the last records of {file} are incomplete, as after a stop in the middle of a write: \
                  cut {torn_bytes} bytes at offset {at}; {what}"
             );
         }

@@ -29,10 +29,10 @@ const WAKE: Token = Token(1);
 
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const DENIED: &[u8] =
-    b"-DENIED This server takes connections of other machines on its TLS port only, \
-    because what they say would be readable by everybody on the way. Connect to the TLS port, or \
-    connect from the server's own machine, or set insecure = true in its configuration if the \
-    network is trusted.\r\n";
+    b"-DENIED This server accepts connections from other machines on its TLS port only, \
+    because unencrypted traffic can be read on the network. Connect to the TLS port, or connect \
+    from the server's own machine, or set insecure = true in its configuration if the network is \
+    trusted.\r\n";
 
 /// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +270,7 @@ impl Acceptor {
             if share.is_none() {
                 // As ZooKeeper does: the client tries the next server.
                 counters.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!("closed a connection: {} has as many as it may", peer.ip());
+                tracing::debug!("closed a connection: {} has reached its limit", peer.ip());
                 return;
             }
         }

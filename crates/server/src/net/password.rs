@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_password_waits_and_holds_up_nobody() {
+    fn a_wrong_password_waits_and_holds_up_no_other() {
         let (sender, answers) = channel();
         let thread = PasswordThread::spawn(move |origin: u32, ok| {
             sender.send((origin, ok, Instant::now())).unwrap();

@@ -231,7 +231,7 @@ impl Host {
                 // A connection that arrives when the table is full is closed when the stream is
                 // dropped.
                 Ok((stream, from)) if self.strangers.len() < STRANGERS_MAX => {
-                    let whom = format!("somebody at {}", from.ip().to_canonical());
+                    let whom = format!("an unknown peer at {}", from.ip().to_canonical());
                     let tls = self.meeting.tls.as_ref().map(|tls| tls.accept()).transpose();
                     match tls.map(|tls| Transport::new(stream, tls, BATCH_BYTES)) {
                         Ok(transport) => self.meet(transport, whom, None),
@@ -294,7 +294,7 @@ impl Host {
     fn drop_stranger(&mut self, slot: usize) -> Stranger {
         let mut stranger = self.strangers.remove(slot);
         if let Err(error) = self.poll.registry().deregister(stranger.transport.stream()) {
-            tracing::debug!("a connection was given up that is not watched: {error}");
+            tracing::debug!("a connection with a machine cannot be deregistered: {error}");
         }
         stranger
     }
@@ -314,8 +314,8 @@ impl Host {
         understands(hello, used)?;
         if hello.machine == cluster.own {
             return Err(format!(
-                "another machine ({}) says that it is machine {machine}, too: give each machine a \
-                 number of its own with --node",
+                "another machine ({}) claims to be machine {machine}, too: give each machine its \
+                 own number with --node",
                 hello.address
             ));
         }

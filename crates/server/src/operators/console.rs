@@ -364,11 +364,11 @@ mod tests {
         };
         let name = |text: &str| Some(text.to_owned());
         assert_eq!(told(true), [(0, name("b"), 50), (1, name("<c>"), 30), (0, name("a"), 10)]);
-        assert!(told(false).iter().all(|(_, key, _)| key.is_none()), "names are not for everybody");
+        assert!(told(false).iter().all(|(_, key, _)| key.is_none()), "names are hidden");
     }
 
     #[test]
-    fn the_page_asks_nobody_but_its_server() {
+    fn the_page_asks_no_server_but_its_own() {
         assert!(!PAGE.contains("http:") && !PAGE.contains("https:") && !PAGE.contains("//cdn"));
         assert!(!PAGE.contains("innerHTML"), "names of keys are text, whatever is in them");
     }

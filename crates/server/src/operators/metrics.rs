@@ -54,11 +54,11 @@ impl Sheet {
             ("connections_total", "Connections accepted", facts.connections_total),
             ("connections_refused_total", "Connections refused", facts.connections_refused),
             ("memory_bytes", "Memory in use", facts.memory_bytes),
-            ("memory_peak_bytes", "Most memory that was in use", facts.memory_peak_bytes),
+            ("memory_peak_bytes", "Peak memory in use", facts.memory_peak_bytes),
             ("memory_data_bytes", "Memory that the data take", facts.memory_data_bytes()),
             ("memory_log_bytes", "Memory that logs take", facts.memory_log_bytes),
             ("memory_log_limit_bytes", "Memory that logs may take", facts.memory_log_limit_bytes),
-            ("memory_buffer_bytes", "Memory in which something waits", facts.memory_buffer_bytes),
+            ("memory_buffer_bytes", "Memory of queues and buffers", facts.memory_buffer_bytes),
             ("memory_limit_bytes", "Limit for the data, 0 for none", facts.memory_limit_bytes),
             (
                 "memory_over_limit",
@@ -74,11 +74,19 @@ impl Sheet {
             ("sent_bytes_total", "Bytes sent to clients", facts.bytes_out),
             ("cpu_user_microseconds_total", "Processor time in user mode", facts.cpu_user_us),
             ("cpu_system_microseconds_total", "Processor time in system mode", facts.cpu_system_us),
-            ("last_snapshot_timestamp_seconds", "When a snapshot was completed", facts.last_save_s),
+            (
+                "last_snapshot_timestamp_seconds",
+                "Time at which the last snapshot was completed",
+                facts.last_save_s,
+            ),
             ("workers", "Worker threads", status.workers as u64),
             ("workers_answering", "Workers that answered at once", status.reports.len() as u64),
             ("ready", "1 if /ready is 200", u64::from(status.is_healthy() && found.is_ready())),
-            ("shards_missing", "Shards to be held here that are not here yet", found.missing),
+            (
+                "shards_missing",
+                "Shards that the map places here and that are missing",
+                found.missing,
+            ),
             ("shards_leaderless", "Shards here without a known leader", found.leaderless),
             ("shards_behind", "Shards here that have not caught up", found.behind),
             (
@@ -142,7 +150,7 @@ impl Sheet {
             ("coordination_quotas", "Quotas", survey.quotas as u64),
             (
                 "coordination_quotas_exceeded",
-                "Quotas of which there is more than they allow, softly or not",
+                "Quotas that are exceeded, soft or hard",
                 survey.quotas_exceeded as u64,
             ),
         ] {
@@ -158,7 +166,7 @@ impl Sheet {
         let Some(picture) = &status.synchrony else { return Ok(()) };
         let help = "Round trips to another machine in the last minute; +Inf: no answer";
         let rtt = GaugeVec::new(Opts::new("peer_rtt_seconds", help), &["peer", "quantile"])?;
-        let help = "Questions to another machine that were never answered in time";
+        let help = "Questions to another machine without an answer in time";
         let lost = IntGaugeVec::new(Opts::new("peer_lost_total", help), &["peer"])?;
         for peer in &picture.peers {
             let label = peer.machine.to_string();
@@ -168,12 +176,12 @@ impl Sheet {
             let total = i64::try_from(peer.lost_total).unwrap_or(i64::MAX);
             lost.with_label_values(&[&label]).set(total);
         }
-        let help = "How late this machine's own timers were in the last minute";
+        let help = "Lateness of this machine's timers in the last minute";
         let late = GaugeVec::new(Opts::new("timer_late_seconds", help), &["quantile"])?;
         for (quantile, us) in quantiles(&picture.late).into_iter().filter(|(_, us)| us.is_some()) {
             late.with_label_values(&[quantile]).set(seconds(us));
         }
-        let help = "1 if the machines have found that a machine, or its disk, is slow";
+        let help = "1 if the machines have found a machine or its disk to be slow";
         let slow = IntGaugeVec::new(Opts::new("node_slow", help), &["machine"])?;
         let others = picture.peers.iter().map(|peer| peer.machine);
         for machine in others.chain([picture.own]) {
@@ -205,9 +213,9 @@ impl Sheet {
             ("transactions_retried_total", "Attempts repeated by the server"),
             ("watch_failures_total", "Transactions stopped by WATCH"),
             ("snapshot_rounds_total", "Rounds of snapshot reads"),
-            ("recoveries_total", "Transactions of silent coordinators that were settled"),
-            ("locks_combined_total", "Locks joined without a message"),
-            ("gateway_wounds_total", "Hints to give way received"),
+            ("recoveries_total", "Transactions of silent coordinators that were recovered"),
+            ("locks_combined_total", "Locks shared within the gateway, without a message"),
+            ("gateway_wounds_total", "Wounds received"),
             ("published_total", "Messages published"),
             ("auth_failures_total", "Failed authentications"),
             ("denied_total", "Commands refused by access control"),
@@ -219,7 +227,7 @@ impl Sheet {
         for ((name, help), value) in names.into_iter().zip(sum.numbers()) {
             self.value(name, help, value)?;
         }
-        let help = "Clients let in to locks that this server keeps (LOCK.ACQUIRE ... NEAR)";
+        let help = "Clients admitted to locks that this server keeps (LOCK.ACQUIRE ... NEAR)";
         self.value("lock_near_stays_total", help, sum.near_stays)
     }
 
@@ -240,7 +248,7 @@ impl Sheet {
             ("locks_waited_microseconds_total", "Time that requests waited for locks of records"),
             ("refused_total", "Requests refused"),
             ("phases_total", "Phases begun under contention"),
-            ("wounds_total", "Hints to give way sent"),
+            ("wounds_total", "Wounds sent"),
             ("waiting", "Requests waiting for locks of records"),
             ("prepared", "Transactions prepared and not executed"),
             ("expired_total", "Records removed because they had expired"),
@@ -273,13 +281,13 @@ impl Sheet {
             ("grants_total", "Grants of locks by name, sections among them"),
             ("refused_total", "Attempts to take a lock without waiting that were refused"),
             ("releases_total", "Locks that were released"),
-            ("lost_total", "Releases and renewals of locks that were not held any more"),
-            ("timeouts_total", "Waits in turn that ended without a grant"),
+            ("lost_total", "Releases and renewals of locks that were no longer held"),
+            ("timeouts_total", "Waits that ended without a grant"),
             ("deadlocks_total", "Waits that were refused with DEADLOCK"),
-            ("early_total", "Grants that were told before the release was durable"),
+            ("early_total", "Grants reported before the release was durable"),
             ("fenced_total", "Commands that were refused with FENCED"),
-            ("waiting", "Clients that wait for their turn at locks and barriers"),
-            ("longest_wait_microseconds", "For how long the first in any queue has waited"),
+            ("waiting", "Clients that wait at locks and barriers"),
+            ("longest_wait_microseconds", "Waiting time of the first waiter in any queue"),
         ];
         let gauges = of_shards("lock", &names)?;
         let mut waits = Histogram::new("lock_wait_seconds", "From the request to the grant")?;

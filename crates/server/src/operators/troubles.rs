@@ -46,10 +46,10 @@ pub fn troubles(status: &Status, overview: Option<&Overview>) -> Vec<Trouble> {
 /// Reasons why a machine is not ready, a line each.
 pub fn reasons(found: &Readiness) -> Vec<String> {
     let facts = [
-        (u64::from(found.without_map), "it does not know the shard map yet"),
+        (u64::from(found.without_map), "it has no shard map yet"),
         (u64::from(found.cut_off), "it is connected to no other machine"),
-        (found.missing, "shards that it is to hold are not here yet"),
-        (found.leaderless, "shards that it holds have no leader that it knows of"),
+        (found.missing, "shards that the map places here are missing"),
+        (found.leaderless, "shards that it holds have no known leader"),
         (found.behind, "shards that it holds have not caught up"),
     ];
     let said = facts.into_iter().filter(|(count, _)| *count > 0);
@@ -89,7 +89,7 @@ impl Found {
             format!("writes that grow are refused: the data take {data} MiB of {limit} MiB")
         });
         self.warn(facts.save_failed, || {
-            "the last snapshot failed; the messages say why".to_owned()
+            "the last snapshot failed; see the log for the reason".to_owned()
         });
         let near = limit > 0 && data > limit / 5 * 4 && !facts.over_memory_limit;
         self.warn(near, || format!("the data take {} MiB of {} MiB", mib(data), mib(limit)));
@@ -103,9 +103,9 @@ impl Found {
             .map(|shard| shard.shard.0.to_string())
             .collect();
         self.bad(!unled.is_empty(), || match &unled[..] {
-            [one] => format!("nobody leads shard {one}: what is asked of it is refused"),
+            [one] => format!("shard {one} has no leader: its requests are refused"),
             all => {
-                format!("nobody leads shards {}: what is asked of them is refused", all.join(", "))
+                format!("shards {} have no leader: their requests are refused", all.join(", "))
             }
         });
         let away: Vec<String> = overview
@@ -122,7 +122,7 @@ impl Found {
 
     fn readiness(&mut self, found: &Readiness) {
         for reason in reasons(found) {
-            self.bad(true, || format!("this machine does not do its part: {reason}"));
+            self.bad(true, || format!("this machine is not ready: {reason}"));
         }
     }
 
@@ -138,7 +138,7 @@ impl Found {
         for peer in picture.peers.iter().filter(|peer| !away(peer.machine)) {
             let silent = peer.minute.count > 0 && peer.minute.p90_us.is_none();
             self.warn(silent, || {
-                format!("machine {} does not answer most questions about time", peer.machine)
+                format!("machine {} leaves most round-trip questions unanswered", peer.machine)
             });
         }
     }
@@ -185,9 +185,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                (Grade::Bad, "nobody leads shard 1: what is asked of it is refused"),
+                (Grade::Bad, "shard 1 has no leader: its requests are refused"),
                 (Grade::Bad, "machines 2, 3 are not connected"),
-                (Grade::Warn, "the last snapshot failed; the messages say why"),
+                (Grade::Warn, "the last snapshot failed; see the log for the reason"),
                 (Grade::Warn, "the data take 90 MiB of 100 MiB"),
             ]
         );
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn reasons_count_what_they_are_about() {
         let found = Readiness { leaderless: 2, ..Readiness::default() };
-        assert_eq!(reasons(&found), ["shards that it holds have no leader that it knows of (2)"]);
+        assert_eq!(reasons(&found), ["shards that it holds have no known leader (2)"]);
         assert!(reasons(&Readiness::default()).is_empty());
     }
 }

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_the_forms_that_programs_look_for() {
+    fn answers_have_the_forms_that_programs_look_for() {
         let workers = [Details::default(), details()];
         let stat = said(FourLetterWord::Stat, false, &workers);
         let expected = "Clients:\n /127.0.0.1:4000[1](queued=0,recved=4,sent=5)\n\n\

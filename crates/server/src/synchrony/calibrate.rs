@@ -123,7 +123,7 @@ impl Synchrony {
         });
         match begun {
             Ok(_) => self.calibration.running = Some(receiver),
-            Err(error) => tracing::warn!("time-outs cannot be looked at: {error}"),
+            Err(error) => tracing::warn!("time-outs cannot be calibrated: {error}"),
         }
     }
 

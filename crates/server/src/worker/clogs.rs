@@ -98,7 +98,7 @@ impl Worker {
                 continue;
             }
             tracing::warn!(
-                "closed a connection of {} that has taken none of its replies for {} seconds: {unsent} \
+                "closed a connection of {} that has read none of its replies for {} seconds: {unsent} \
                  bytes are waiting, at most {OUTPUT_BYTES_MAX} may",
                 connection.peer,
                 still_us / 1_000_000

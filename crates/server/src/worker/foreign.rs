@@ -22,7 +22,7 @@ impl Worker {
         }
         self.warns_us = now.mono_us + FOREIGN_WARN_US;
         tracing::warn!(
-            "closed a connection of {} that speaks HTTP: perhaps an attack by way of a browser or of \
+            "closed a connection of {} that sends HTTP: perhaps an attack by way of a browser or of \
              another server, that is to get commands to this one; further ones are not told of for a \
              minute",
             connection.peer
@@ -45,7 +45,7 @@ mod tests {
     use wire::peer::decode_hello;
 
     #[test]
-    fn a_request_of_http_is_no_frame_no_word_and_no_machine() {
+    fn an_http_request_is_no_frame_no_command_and_no_machine() {
         for method in HTTP_METHODS.into_iter().chain(["GET"]) {
             let request = format!("{method} / HTTP/1.1\r\n").into_bytes();
             assert!(is_http(&request) && FourLetterWord::of(&request).is_none());

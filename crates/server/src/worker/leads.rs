@@ -55,7 +55,7 @@ impl Worker {
             }
         }
         for (machine, shards) in lost {
-            tracing::warn!("machine {} does not lead any more: {}", machine.0, shards.join(", "));
+            tracing::warn!("machine {} no longer leads: {}", machine.0, shards.join(", "));
         }
         for (machine, shards) in led {
             tracing::info!("machine {} leads: {}", machine.0, shards.join(", "));

@@ -413,7 +413,7 @@ impl Worker {
     fn keep_map(&mut self) {
         if let Some(count) = self.node.take_misfit() {
             tracing::error!(
-                "the cluster was founded with {count} shards, and this machine was made for {}: \
+                "the cluster was founded with {count} shards, and this machine's directory with {}: \
                  start it with --shards {count} in an empty directory",
                 self.shards
             );
@@ -424,7 +424,7 @@ impl Worker {
             Ok(true) => tracing::info!("the shard map has epoch {} now", map.epoch),
             Ok(false) => {}
             Err(error) => {
-                tracing::error!("the shard map cannot be kept: {error}; the server stops");
+                tracing::error!("the shard map cannot be stored: {error}; the server stops");
                 std::process::exit(74);
             }
         }
@@ -568,7 +568,7 @@ impl Worker {
         self.peers.budget.replies.change(connection.replies.cost(), 0);
         self.recent = (SessionId(u64::MAX), 0);
         if let Err(error) = self.poll.registry().deregister(connection.stream()) {
-            tracing::debug!("a connection was closed that is not watched: {error}");
+            tracing::debug!("a closed connection cannot be deregistered: {error}");
         }
         self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
         self.buffered -= connection.buffered;

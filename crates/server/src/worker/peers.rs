@@ -173,9 +173,8 @@ impl Links {
         if let Err(error) = encoded {
             link.broken = Some(error.to_string());
         } else if link.output.len() - link.sent > PEER_OUTPUT_BYTES_MAX {
-            link.broken = Some(format!(
-                "it does not take what is sent: {PEER_OUTPUT_BYTES_MAX} bytes are waiting"
-            ));
+            link.broken =
+                Some(format!("it does not read: {PEER_OUTPUT_BYTES_MAX} bytes are waiting"));
         }
     }
 }
@@ -336,7 +335,7 @@ impl Worker {
         let Some(mut link) = self.links.held.remove(&machine) else { return };
         tracing::warn!("the connection with machine {} is lost: {reason}", machine.0);
         if let Err(error) = self.poll.registry().deregister(link.transport.stream()) {
-            tracing::debug!("a connection was lost that is not watched: {error}");
+            tracing::debug!("a lost connection cannot be deregistered: {error}");
         }
         self.peers.linked.set(machine, false);
         self.post_parcels();
@@ -419,7 +418,7 @@ impl Worker {
                 Ok(Some((_, used))) => Some((None, used)),
                 _ => {
                     let link = self.links.held.get_mut(&machine)?;
-                    link.broken = Some("what came over it cannot be read".to_owned());
+                    link.broken = Some("a message cannot be decoded".to_owned());
                     None
                 }
             },
@@ -432,8 +431,8 @@ impl Worker {
             // Clients that retry must not fill the log.
             if link.unread.is_power_of_two() || link.unread == 0 {
                 tracing::error!(
-                    "something that machine {} says cannot be read, and fails: {instead:?}; so did \
-                     {} before it on this connection",
+                    "a message of machine {} cannot be decoded, and fails: {instead:?}; so did {} \
+                     before it on this connection",
                     machine.0,
                     link.unread
                 );

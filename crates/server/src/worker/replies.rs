@@ -138,7 +138,7 @@ impl Window {
 pub struct Heavies {
     most: usize,
     largest: usize,
-    /// Their slots, and their numbers.
+    /// Slots and numbers of the connections.
     pub connections: Vec<(usize, u64)>,
 }
 

@@ -206,7 +206,7 @@ impl Worker {
             self.peers.budget.replies.change(0, cost);
             if connection.replies.pushed() > OUTPUT_BYTES_MAX {
                 tracing::warn!(
-                    "closed a connection of {} that does not read what it has subscribed to: {} bytes \
+                    "closed a connection of {} that does not read its notifications: {} bytes \
                      are waiting, at most {OUTPUT_BYTES_MAX} may",
                     connection.peer,
                     connection.replies.pushed()
@@ -243,7 +243,7 @@ impl Worker {
         if dialogue.has_ended() || too_much {
             if too_much {
                 tracing::warn!(
-                    "closed a connection of a ZooKeeper client at {} that does not read",
+                    "closed a connection of a ZooKeeper client at {} that does not read its notifications",
                     connection.peer
                 );
                 return self.close(now, slot);

@@ -228,7 +228,7 @@ impl Worker {
         if let Err(TrySendError::Disconnected(_) | TrySendError::Full(_)) =
             self.peers.snapshots.try_send(job)
         {
-            tracing::error!("the thread that writes snapshots does not take them");
+            tracing::error!("the snapshot thread accepts no more jobs");
         }
     }
 
@@ -238,20 +238,28 @@ impl Worker {
             self.give(match transfer {
                 Transfer::Read { shard, to, index, offset } => {
                     if offset == 0 {
-                        tracing::info!("machine {} lacks much: it is sent shard {}", to.0, shard.0);
+                        tracing::info!(
+                            "machine {} is far behind: sending it a snapshot of shard {}",
+                            to.0,
+                            shard.0
+                        );
                     }
                     Job::Read { shard, to, index, offset }
                 }
                 Transfer::Write { shard, from, index, number, bytes, first, last } => {
                     if last {
-                        tracing::info!("machine {} has sent shard {}", from.0, shard.0);
+                        tracing::info!(
+                            "machine {} has sent a snapshot of shard {}",
+                            from.0,
+                            shard.0
+                        );
                     }
                     let origin = Origin::Machine;
                     Job::Write(Piece { shard, index, origin, number, bytes, first, last })
                 }
                 Transfer::Begin { shard, index, number, bytes, first, last } => {
                     if last {
-                        tracing::info!("shard {} begins here: it comes out of a split", shard.0);
+                        tracing::info!("shard {} begins here, created by a split", shard.0);
                     }
                     let origin = Origin::Machine;
                     Job::Write(Piece { shard, index, origin, number, bytes, first, last })
@@ -266,7 +274,7 @@ impl Worker {
                 }
                 Transfer::Remove(shard, promises) => {
                     self.keep_promises(shard, promises);
-                    tracing::info!("shard {} is not held here any more: removing it", shard.0);
+                    tracing::info!("shard {} has left this machine: removing its data", shard.0);
                     let state = std::mem::take(self.snapshots.of(shard));
                     if state.wanted || state.under_way.is_some_and(|under_way| under_way.asked) {
                         let done = Notice::Snapshot { shard, ok: true, asked: true };
@@ -288,7 +296,7 @@ impl Worker {
     /// may wait for the disk.
     fn keep_promises(&self, shard: ShardId, promises: Promises) {
         if let Err(error) = self.peers.map.keep_promises(shard, promises) {
-            tracing::error!("what shard {} has promised cannot be kept: {error}", shard.0);
+            tracing::error!("the promises of shard {} cannot be stored: {error}", shard.0);
             std::process::exit(74);
         }
     }

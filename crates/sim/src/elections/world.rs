@@ -187,7 +187,7 @@ impl<'a> World<'a> {
         }
         let patience_us = self.disturbed_us.saturating_add(PATIENCE_US);
         match self.led {
-            None if self.now_us > patience_us => Err("nobody leads".to_owned()),
+            None if self.now_us > patience_us => Err("no machine leads".to_owned()),
             _ => Ok(true),
         }
     }

@@ -99,7 +99,7 @@ pub fn stamp(
         }
     }
     match joints.iter().find(|(_, joint)| !joint.committed.is_empty() && !joint.taken) {
-        Some(stray) => Err(format!("nobody has asked for {stray:?}")),
+        Some(stray) => Err(format!("no client has asked for {stray:?}")),
         None => Ok(votes),
     }
 }

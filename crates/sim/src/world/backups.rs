@@ -54,7 +54,7 @@ impl World {
         match (reply, keeping.cut) {
             (Reply::Array(parts), 0) => {
                 let [Reply::Int(cut), _, _, _, Reply::Array(shards)] = &parts[..] else {
-                    return Err("this is no answer to BACKUP BEGIN".to_owned());
+                    return Err("this is not an answer to BACKUP BEGIN".to_owned());
                 };
                 (keeping.cut, keeping.stood_us) = (*cut, self.now_us);
                 keeping.left = shards.iter().filter_map(number).collect();
@@ -62,7 +62,7 @@ impl World {
             }
             (Reply::Array(parts), _) => {
                 let [Reply::Bulk(bytes), Reply::Int(last)] = &parts[..] else {
-                    return Err("this is no answer to BACKUP READ".to_owned());
+                    return Err("this is not an answer to BACKUP READ".to_owned());
                 };
                 keeping.bytes.extend_from_slice(bytes);
                 keeping.piece += 1;
@@ -113,12 +113,12 @@ impl World {
                 || crate::clients::holder::is_of_locks(&String::from_utf8_lossy(key))
         };
         if let Some(key) = keeping.found.keys().find(|key| !known(key)) {
-            return Err(format!("a backup has the key {key:?}, and nobody has written it"));
+            return Err(format!("a backup has the key {key:?}, and no client has written it"));
         }
         let mut replies = Vec::new();
         for (key, words) in &reads {
             let (_, op) = record::decode(&ArgBuf::of(words.clone()).args())
-                .map_err(|_| format!("{words:?} is no operation"))?;
+                .map_err(|_| format!("{words:?} is not an operation"))?;
             let reply = record::query(keeping.found.get(&key[..]), &op, &Ctx::default());
             replies.push(Some(value_of(&reply)));
         }
@@ -153,7 +153,7 @@ impl Keeping {
             && matches!(parts.last(), Some(SnapshotPart::End { parts: count })
                 if *count == parts.len() as u64 - 1);
         if !whole {
-            return Err("a shard's part of a backup is not whole".to_owned());
+            return Err("a shard's part of a backup is incomplete".to_owned());
         }
         for part in parts {
             let twice = match part {

@@ -6,7 +6,7 @@ use engine::message::Request;
 use engine::node::{Event, Parcel};
 
 #[test]
-fn nobody_is_asked_before_the_gateway_has_heard_that_it_leads() {
+fn no_machine_is_asked_before_the_gateway_has_heard_that_it_leads() {
     let mut story = Story::new();
     let (shard, now) = (ShardId(1), story.now);
     let (leader, term) = story.lead(shard).unwrap();
@@ -21,7 +21,7 @@ fn nobody_is_asked_before_the_gateway_has_heard_that_it_leads() {
     assert!(refused.is_some(), "the gateway would wait for the leader of before");
     assert!(node.poll_parcel().is_none());
 
-    let Some(Event::Led(of, Some((machine, _)))) = node.poll() else { panic!("nobody leads") };
+    let Some(Event::Led(of, Some((machine, _)))) = node.poll() else { panic!("no machine leads") };
     assert_eq!((of, machine.0), (shard, next as u16 + 1));
     assert!(node.request(now, shard, request(101)).is_none());
     assert!(node.poll_parcel().is_some());

@@ -28,7 +28,7 @@ fn worker(worker: u16) -> Node<EntryFormat> {
 }
 
 /// Machines to which maps are sent, with the epochs.
-fn told(node: &mut Node<EntryFormat>) -> Vec<(u16, u64)> {
+fn sent_maps(node: &mut Node<EntryFormat>) -> Vec<(u16, u64)> {
     let parcels = std::iter::from_fn(|| node.poll_parcel());
     let maps = parcels.filter_map(|parcel| match parcel {
         (To::Machine(machine), Parcel::Map(map)) => Some((machine.0, map.epoch)),
@@ -38,15 +38,15 @@ fn told(node: &mut Node<EntryFormat>) -> Vec<(u16, u64)> {
 }
 
 #[test]
-fn a_machine_that_has_just_come_is_told_of_a_map_that_another_worker_hears_of() {
+fn a_new_machine_gets_a_map_that_another_worker_receives() {
     // Worker 0 learned of the map before machine 3 connected, so it has not sent it.
     let mut listener = worker(1);
     listener.connect(NOW, MachineId(3));
-    assert_eq!(told(&mut listener), [(3, 1)]);
+    assert_eq!(sent_maps(&mut listener), [(3, 1)]);
     listener.take(NOW, OWN, Parcel::Map(Box::new(map(2)))).unwrap();
-    assert_eq!(told(&mut listener), [(3, 2)]);
+    assert_eq!(sent_maps(&mut listener), [(3, 2)]);
     // Its connection with machine 2 belongs to the other worker.
     listener.connect(NOW, MachineId(2));
     listener.take(NOW, OWN, Parcel::Map(Box::new(map(3)))).unwrap();
-    assert_eq!(told(&mut listener), [(3, 3)]);
+    assert_eq!(sent_maps(&mut listener), [(3, 3)]);
 }

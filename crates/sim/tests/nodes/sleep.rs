@@ -75,7 +75,7 @@ fn a_group_is_awake_while_one_of_its_machines_is_away() {
     let now = story.now;
     story.nodes[leader].disconnect(now, MachineId(away as u16 + 1));
     story.pass(20_000_000);
-    assert!(story.nodes[leader].active().contains(&0), "somebody must see that it comes back");
+    assert!(story.nodes[leader].active().contains(&0), "the leader must notice its return");
     let asked = story.ask(leader, ShardId(0), write());
     assert!(story.answers.contains_key(&asked));
 }

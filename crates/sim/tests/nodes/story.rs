@@ -146,7 +146,7 @@ impl Story {
         self.asked += 1;
         let gateway = GatewayId { machine: MachineId(machine as u16 + 1), worker: 0, life: 1 };
         let request = Request { gateway, token: Token(self.asked), after: None, body };
-        assert!(self.nodes[machine].request(self.now, shard, request).is_none(), "somebody leads");
+        assert!(self.nodes[machine].request(self.now, shard, request).is_none(), "a machine leads");
         self.settle();
         self.asked
     }

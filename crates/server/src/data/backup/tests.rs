@@ -217,7 +217,7 @@ fn every_machine_gets_the_same_snapshots_whatever_the_number_of_shards() {
             };
             assert_eq!(parts[0], header);
             let requests = parts.iter().filter(|p| matches!(p, SnapshotPart::Request { .. }));
-            assert_eq!(requests.count(), 1, "whoever repeats it finds it, wherever its slot is");
+            assert_eq!(requests.count(), 1, "a retry finds it, wherever its slot is");
             for part in parts {
                 let SnapshotPart::Record(key, _) = part else { continue };
                 assert_eq!(shard_of(key, all[0].len() as u16), shard);

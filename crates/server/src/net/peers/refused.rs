@@ -22,8 +22,8 @@ pub fn reason(whom: &str, encrypted: bool, input: &[u8], error: &io::Error) -> O
     }
     (error.kind() == ErrorKind::InvalidData).then(|| {
         format!(
-            "{whom} does not speak as a machine does at the port for machines: clients connect to \
-             the other port"
+            "{whom} does not use the protocol of this port, which is for machines: clients connect \
+             to the other port"
         )
     })
 }
@@ -36,18 +36,17 @@ fn begins_tls(bytes: &[u8]) -> bool {
 fn of_tls(whom: &str, error: &TlsError) -> String {
     match error {
         TlsError::InvalidMessage(_) => format!(
-            "{whom} does not speak TLS, and this machine speaks nothing else at the port for \
-             machines: set up [cluster.tls] on all machines of the cluster; clients connect to the \
-             other port"
+            "{whom} does not speak TLS, which the port for machines requires: set up [cluster.tls] \
+             on all machines of the cluster; clients connect to the other port"
         ),
         TlsError::InvalidCertificate(error) => {
-            format!("{whom} is turned away: {}", of_certificate(error))
+            format!("{whom} is rejected: {}", of_certificate(error))
         }
         TlsError::NoCertificatesPresented => format!(
-            "{whom} is turned away: it shows no certificate, which every machine of the cluster must"
+            "{whom} is rejected: it shows no certificate, which every machine of the cluster must"
         ),
         TlsError::AlertReceived(alert) => of_alert(whom, *alert),
-        other => format!("{whom} is turned away: TLS has failed: {other}"),
+        other => format!("{whom} is rejected: TLS has failed: {other}"),
     }
 }
 
@@ -89,9 +88,9 @@ fn of_alert(whom: &str, alert: AlertDescription) -> String {
             "the certificate of this machine is not signed by an authority in the other's ca \
              ([cluster.tls]): make one with the authority of the cluster"
         }
-        _ => "the log of the other machine says why",
+        _ => "see the log of the other machine for the reason",
     };
-    format!("{whom} turns this machine away ({alert:?}): {advice}")
+    format!("{whom} rejects this machine ({alert:?}): {advice}")
 }
 
 #[cfg(test)]
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_does_not_change_from_one_attempt_to_the_next() {
+    fn a_warning_does_not_change_from_one_attempt_to_the_next() {
         let expired = |seconds: u64| {
             let at = |seconds| {
                 rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(

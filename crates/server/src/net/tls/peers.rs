@@ -194,7 +194,7 @@ mod tests {
         let trusting = PeerTlsOptions { ca: temp.path().join("ca.pem"), ..options(other.path()) };
         let stranger = PeerTls::load(trusting).unwrap();
         let (dialled, accepted) = meet(&stranger, &machine);
-        assert_eq!(dialled, Ok(()), "whoever dials learns it later");
+        assert_eq!(dialled, Ok(()), "the connecting side learns it later");
         assert!(matches!(accepted, Err(Error::InvalidCertificate(_))), "{accepted:?}");
         let (dialled, accepted) = meet(&machine, &stranger);
         assert!(matches!(dialled, Err(Error::InvalidCertificate(_))), "{dialled:?}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_dialled_must_have_the_name_unless_all_share_one() {
+    fn the_accepting_machine_must_have_the_name_unless_all_share_one() {
         let temp = tempfile::tempdir().unwrap();
         Authority::new(temp.path()).issue(temp.path(), "claret.example", false);
         let machine = PeerTls::load(options(temp.path())).unwrap();
