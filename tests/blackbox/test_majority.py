@@ -166,7 +166,7 @@ def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
     code, text = page(ports[0], "/ready")
     assert code == 503 and "no leader" in text
     troubles = json.loads(page(ports[0], "/console.json")[1])["troubles"]
-    assert troubles[0]["grade"] == "bad" and "nobody leads shards 0, 1, 2" in troubles[0]["text"]
+    assert troubles[0]["grade"] == "bad" and "shards 0, 1, 2 have no leader" in troubles[0]["text"]
     assert any("machines 2, 3 are not connected" in one["text"] for one in troubles), troubles
     assert "cluster_state:fail" in survivor.cli("cluster", "info")
     said = survivor.said()

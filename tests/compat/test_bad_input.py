@@ -135,7 +135,7 @@ def test_a_session_moves_to_the_connection_that_came_last(both):
     assert both_say(both, say) == (True, b"", 0)
 
 
-# What follows the header, by operation: cut off, too long, with lengths below nought and above what is there.
+# What follows the header, by operation: cut off, too long, with lengths that are negative or above what is there.
 BODIES = {
     "create: nothing": header(5, 1),
     "create: half a path": header(5, 1) + integer(10) + b"/a",

@@ -408,7 +408,7 @@ async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
     assert!(third.value == b"b:2" && third.token == ben.token() && third.version > version);
     assert_eq!(client.leader("jobs").await.unwrap().map(|leader| leader.token), Some(ben.token()));
     client.send::<i64>(client::Command::new("DEL").arg("jobs")).await.unwrap();
-    assert_eq!(observation.next().await, Ok(None), "nobody leads any more");
+    assert_eq!(observation.next().await, Ok(None), "no candidate leads any more");
     assert!(matches!(ben.proclaim("late").await, Err(Error::LockLost(_))));
 
     let meet = |timeout| {

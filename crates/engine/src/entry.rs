@@ -4,15 +4,15 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
-use crate::coordination::service::{Command, Joint, Session};
+use crate::coordination::service::{Command, Joint, SessionState};
 use crate::coordination::spread::Spread;
-use crate::coordination::tree::Node;
-use crate::coordination::{Ask, SessionId, Zxid};
+use crate::coordination::tree::Znode;
+use crate::coordination::{Ask, TreeSessionId, Zxid};
 use crate::ids::{GatewayId, KeyedOp, RequestId, ShardId, StreamId, TxnId};
 use crate::level::Level;
 use crate::members::Members;
 use crate::message::{Fence, Guard, Remembered};
-use crate::pipeline::{Group, Link, Place, Unit};
+use crate::pipeline::{Group, Link, Unit, UnitPlace};
 use adt::{Blob, Corrupt, Record, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ pub enum LogRecord {
         /// The stream.
         stream: StreamId,
         /// The units.
-        units: Vec<(u32, Place)>,
+        units: Vec<(u32, UnitPlace)>,
     },
     /// Units of this stream that have no proposal here never will.
     Refuse(StreamId),
@@ -222,7 +222,7 @@ impl Apply {
 
     /// Whether it waits with a ticket, so that it can be named as a successor and may be sent again
     /// safely.
-    pub fn may_be_next(&self) -> bool {
+    pub fn may_be_successor(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.ticket().is_some())
     }
 
@@ -377,9 +377,9 @@ pub enum SnapshotPart {
     /// A session of the coordination service.
     Session {
         /// Number of the session.
-        session: SessionId,
+        session: TreeSessionId,
         /// State of the session, without its nodes.
-        kept: Box<Session>,
+        kept: Box<SessionState>,
         /// Number of the change with which its end began, and whether it has ended; none before.
         ending: Option<(Zxid, bool)>,
     },
@@ -393,12 +393,12 @@ pub enum SnapshotPart {
     /// Last `multi` of a session over several shards that this shard knows.
     Joint {
         /// Number of the session.
-        session: SessionId,
+        session: TreeSessionId,
         /// Identity and state of the `multi`.
         joint: Box<Joint>,
     },
     /// Path and node of the coordination service, without the names of its children.
-    Node(Blob, Box<Node>),
+    Node(Blob, Box<Znode>),
     /// Last part.
     End {
         /// Number of parts before this one.
@@ -461,13 +461,13 @@ pub struct KeptGroup {
     /// Lower bound of the units' places.
     pub proposal: Timestamp,
     /// Units with their outcomes, once these are in the log.
-    pub units: Vec<(u32, Option<Place>)>,
+    pub units: Vec<(u32, Option<UnitPlace>)>,
 }
 
 impl KeptGroup {
     /// Numbers of its first and its last unit.
     pub fn range(&self) -> (u32, u32) {
-        let number = |unit: Option<&(u32, Option<Place>)>| unit.map_or(0, |(seq, _)| *seq);
+        let number = |unit: Option<&(u32, Option<UnitPlace>)>| unit.map_or(0, |(seq, _)| *seq);
         (number(self.units.first()), number(self.units.last()))
     }
 

@@ -5,9 +5,9 @@
 //! randomness, no IO, no thread and no async in this crate; the server and the simulator drive the
 //! same types.
 
-mod circle;
 mod concurrency;
 pub mod coordination;
+mod deadlock;
 pub mod entry;
 pub mod gateway;
 pub mod ids;

@@ -183,7 +183,7 @@ pub const PREPARES_PASS_US_MAX: u64 = 5_000;
 /// microseconds.
 pub const OUTCOMES_WAIT_US: u64 = 2_000;
 /// Most messages about pipelines in one parcel to a machine.
-pub const WORDS_TOGETHER_MAX: usize = 4_096;
+pub const STREAM_MESSAGES_TOGETHER_MAX: usize = 4_096;
 /// How long a shard waits for messages of other shards about a pipeline before it asks for them,
 /// and between repeated questions, in microseconds.
 pub const ASK_UNITS_US: u64 = 100_000;
@@ -198,7 +198,7 @@ pub const UNITS_STUCK_US: u64 = 300_000;
 /// back, in microseconds.
 pub const UNITS_OWE_US: u64 = 20_000;
 /// How long a shard keeps messages about a pipeline of which it has no unit, in microseconds.
-pub const EARLY_WORDS_US: u64 = 1_000_000;
+pub const EARLY_STREAM_MESSAGES_US: u64 = 1_000_000;
 /// Minimum time for which a shard remembers a pipeline whose end was not reported, in microseconds.
 /// Its gateway may still return for the answers.
 pub const STREAM_KEPT_US: u64 = 60_000_000;

@@ -191,7 +191,7 @@ impl ShardMap {
     fn check_level_after(&self, before: &Self) -> Result<(), MapError> {
         if self.level < before.level {
             return wrong(format!(
-                "the cluster uses level {}, and never an older one again",
+                "the cluster uses level {} and cannot go back to an older one",
                 before.level
             ));
         }
@@ -238,7 +238,7 @@ impl ShardMap {
         }
         if self.gone.contains(&machine) {
             return wrong(format!(
-                "there was a machine {} in the cluster: give the new one a number of its own",
+                "the number {} belonged to a former machine: give the new machine another one",
                 machine.0
             ));
         }
@@ -379,7 +379,7 @@ impl ShardMap {
             return wrong(format!("the map has epoch {epoch}, but {expected} comes next"));
         }
         if self.founders != before.founders || self.founded_shards() != before.founded_shards() {
-            return wrong("the founders and the shards of the beginning cannot be changed");
+            return wrong("the founders and the initial shards cannot be changed");
         }
         self.check_level_after(before)?;
         self.check_splits_after(before)?;
@@ -396,12 +396,12 @@ impl ShardMap {
         let left = before.machines.keys().filter(|m| !self.machines.contains_key(m));
         let gone = before.gone.iter().chain(left.clone()).copied();
         if gone.collect::<BTreeSet<MachineId>>() != self.gone {
-            return wrong("the map forgets which machines there were, or names others");
+            return wrong("the map omits former machines, or names ones that never existed");
         }
         for machine in left {
             if before.loaded(*machine) {
                 return wrong(format!(
-                    "machine {} is still to hold something: let others hold it first",
+                    "machine {} still has shards to hold: move them to other machines first",
                     machine.0
                 ));
             }
@@ -416,7 +416,7 @@ impl ShardMap {
         let changed =
             |(old, new): (&Split, &Split)| *new != Split { done: old.done || new.done, ..*old };
         if self.splits.len() < before.splits.len() || known.clone().any(changed) {
-            return wrong("a split that was begun cannot be taken back");
+            return wrong("a split in progress cannot be reverted");
         }
         for split in before.splits.iter().filter(|split| !split.done) {
             for shard in [split.parent, split.child] {
@@ -456,7 +456,10 @@ impl ShardMap {
                 ));
             }
             if self.gone.contains(machine) {
-                return wrong(format!("machine {} is in the cluster and is not", machine.0));
+                return wrong(format!(
+                    "machine {} is both a member and a former member",
+                    machine.0
+                ));
             }
             if self.machines.iter().any(|(other, a)| other != machine && a == address) {
                 return wrong(format!("{address} is the address of two machines"));
@@ -480,7 +483,7 @@ impl ShardMap {
             }
             if let Some(unknown) = holders.iter().find(|m| !self.machines.contains_key(m)) {
                 return wrong(format!(
-                    "there is no machine {} in the cluster, which is to hold {name}",
+                    "machine {} is to hold {name}, but is not in the cluster",
                     unknown.0
                 ));
             }
@@ -497,7 +500,10 @@ impl ShardMap {
         for (split, next) in self.splits.iter().zip(self.founded_shards()..) {
             let Split { child, parent, at, done } = *split;
             if child.0 != next || parent >= child || at >= SLOTS {
-                return wrong(format!("shard {} cannot come out of shard {}", child.0, parent.0));
+                return wrong(format!(
+                    "shard {} cannot result from a split of shard {}",
+                    child.0, parent.0
+                ));
             }
             if open.contains(&parent) {
                 return wrong(format!(
@@ -511,7 +517,7 @@ impl ShardMap {
         let empty = self.splits.iter().find(|split| ranges[usize::from(split.child.0)].is_none());
         if let Some(Split { parent, at, .. }) = empty {
             return wrong(format!(
-                "shard {} cannot be split at slot {at}: that would leave one of the two without",
+                "shard {} cannot be split at slot {at}: one of the two would have no slots",
                 parent.0
             ));
         }
@@ -575,7 +581,7 @@ impl ShardMap {
             }
         }
         let Some(((epoch, founders), holders)) = epoch.zip(founders).zip(holders) else {
-            return wrong("a shard map begins with its epoch, its founders and who holds it");
+            return wrong("a shard map begins with its epoch, its founders and its holders");
         };
         let Some(level) = level else { return wrong("a shard map names a level") };
         let gone = gone.into_iter().flatten().collect();
@@ -683,7 +689,7 @@ mod tests {
         let gone = vacated.without(MachineId(1)).unwrap();
         assert_eq!(gone.check_after(&vacated), Ok(()));
         assert_eq!(ShardMap::parse(&gone.to_string()), Ok(gone.clone()));
-        assert!(gone.with(MachineId(1), "10.0.0.9:7001").is_err(), "its number is used up");
+        assert!(gone.with(MachineId(1), "10.0.0.9:7001").is_err(), "its number was used before");
         let forgetful = ShardMap { gone: BTreeSet::new(), ..gone.clone() };
         assert!(forgetful.check_after(&vacated).is_err());
         let fewer = gone.vacated(MachineId(2)).unwrap();
@@ -717,7 +723,7 @@ mod tests {
         assert!(new.raised(Level::NONE).is_err());
         let back = ShardMap { epoch: 2, ..old.clone() };
         assert!(back.check_after(&new).is_err());
-        assert!(old.raised(Level(Level::NEWEST.0 + 1)).is_err(), "nobody here understands it");
+        assert!(old.raised(Level(Level::NEWEST.0 + 1)).is_err(), "no machine supports it");
         let newest = format!("level {}\n", Level::NEWEST);
         for other in ["", "level\n", "level x\n"] {
             assert!(ShardMap::parse(&new.to_string().replace(&newest, other)).is_err(), "{other}");
@@ -757,7 +763,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_balanced_already_stays() {
+    fn a_balanced_map_stays_as_it_is() {
         let map = three();
         assert_eq!(map.balanced(3).unwrap().shards, map.shards);
         let fewer = map.balanced(2).unwrap();

@@ -6,11 +6,11 @@
 pub use crate::concurrency::Concurrency;
 
 use crate::coordination::service::JointId;
-use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told, Zxid};
+use crate::coordination::{Ask, CoordinationAnswer, SessionNotice, TreeSessionId, Zxid};
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, Token, TxnId};
 use crate::limits::PEER_FRAME_BYTES_MAX;
-use crate::pipeline::{Answered, Group};
+use crate::pipeline::{Group, UnitOutcome};
 use adt::{Attempt, Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
@@ -229,7 +229,7 @@ pub enum Body {
     /// several shards, if it still waits. No answer of its own.
     EndCircle {
         /// Description of the cycle.
-        told: Blob,
+        description: Blob,
     },
     /// Ends the wait that was registered under this request's token. No answer, except for a wait
     /// whose value the shard takes by itself: [`Answer::Replies`], without replies or with the
@@ -336,24 +336,24 @@ impl Body {
 
     /// Whether the answer depends on the state of the answering leader and not on a log entry of
     /// its own: the machine must then be certain to lead the shard.
-    pub fn rests_on_lead(&self) -> bool {
+    pub fn depends_on_lead(&self) -> bool {
         let certain = matches!(
             self,
             Self::Decide { commit: Some(_), .. } | Self::Cut { step: CutStep::Release, .. }
         );
-        certain || self.only_looks()
+        certain || self.is_read_only()
     }
 
     /// Whether the request waits with a ticket, so that its grant may be sent as soon as it is
     /// certain, which requires a certain lead.
-    pub fn may_be_next(&self) -> bool {
-        matches!(self, Self::Await { apply, .. } if apply.may_be_next())
+    pub fn may_be_successor(&self) -> bool {
+        matches!(self, Self::Await { apply, .. } if apply.may_be_successor())
     }
 
     /// Whether it only reads the shard's state, outside of transactions.
-    pub fn only_looks(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         if let Self::Coordinate(ask) = self {
-            return ask.only_looks();
+            return ask.is_read_only();
         }
         if let Self::Await { apply, .. } = self {
             return !apply.writes();
@@ -443,7 +443,7 @@ pub enum Answer {
         clock: Timestamp,
     },
     /// Outcomes of the units of a group, in order.
-    Units(Vec<Answered>),
+    Units(Vec<UnitOutcome>),
     /// The participant's vote is yes, and durable.
     Prepared {
         /// The transaction must commit at or after this.
@@ -456,7 +456,7 @@ pub enum Answer {
     /// The shard's counters.
     Stats(Box<crate::stats::ShardStats>),
     /// Answer of the coordination service.
-    Coordinated(Box<Coordinated>),
+    Coordinated(Box<CoordinationAnswer>),
     /// State of a transaction at this shard.
     Fate(Fate),
     /// The transaction was executed here before; its replies are not kept any more.
@@ -594,9 +594,9 @@ pub enum Notice {
         /// The sending shard.
         shard: ShardId,
         /// Number of the session.
-        session: SessionId,
+        session: TreeSessionId,
         /// Content of the notice.
-        told: Told,
+        notice: SessionNotice,
     },
     /// A key on which the request under this response's token is blocked holds a value.
     Ready {
@@ -606,7 +606,7 @@ pub enum Notice {
     /// A session of the coordination service over several shards is ending: inform all of them.
     Ending {
         /// Number of the session.
-        session: SessionId,
+        session: TreeSessionId,
         /// Number of the change with which its end began.
         ended: Zxid,
         /// Whether it has ended, and the others only need to know.
@@ -617,7 +617,7 @@ pub enum Notice {
     /// A prepared `multi` of a session awaits its decision: find out the votes, and decide.
     Undecided {
         /// Number of the session.
-        session: SessionId,
+        session: TreeSessionId,
         /// Identity of the `multi`.
         id: JointId,
         /// All shards that take part.

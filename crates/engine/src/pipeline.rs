@@ -4,7 +4,7 @@
 //! *stream*. A stream's *units* (commands) are numbered in the order of their issue. A *group* is
 //! the units that a shard receives together. See `docs/internals/order.md` for the protocol.
 
-use crate::coordination::{Ask, SessionId};
+use crate::coordination::{Ask, TreeSessionId};
 use crate::ids::{KeyedOp, ShardId, StreamId, TxnId};
 use adt::{Blob, Reply, Timestamp};
 use smallvec::SmallVec;
@@ -102,7 +102,7 @@ impl Group {
     }
 
     /// Session that has sent the requests.
-    pub fn session(&self) -> Option<SessionId> {
+    pub fn session(&self) -> Option<TreeSessionId> {
         self.asks().find_map(Ask::session)
     }
 
@@ -114,10 +114,10 @@ impl Group {
 
 /// Outcome of a unit: its place in the order and its replies, or `None` if it has failed and had no
 /// effect.
-pub type Answered = Option<(Timestamp, SmallVec<[Reply; 1]>)>;
+pub type UnitOutcome = Option<(Timestamp, SmallVec<[Reply; 1]>)>;
 
 /// Outcome of a unit, as the log has it: its place, or `None` if it has failed.
-pub type Place = Option<Timestamp>;
+pub type UnitPlace = Option<Timestamp>;
 
 /// Place of a unit of a chained stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub struct Link {
 
 /// Message between leaders of shards about a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Word {
+pub enum StreamMessage {
     /// Durable: the units of a group have their places at this timestamp or later.
     Proposed {
         /// The stream.
@@ -211,7 +211,7 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl StreamMessage {
     /// The stream of the message.
     pub fn stream(&self) -> StreamId {
         match self {

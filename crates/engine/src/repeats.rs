@@ -47,7 +47,7 @@ pub(crate) fn repeated(ts: Timestamp, lost: &str) -> ErrorReply {
 }
 
 /// Error that replaces the replies, if they are not kept.
-pub(crate) fn told_dropped(replies: &[Reply]) -> Option<&ErrorReply> {
+pub(crate) fn dropped_error(replies: &[Reply]) -> Option<&ErrorReply> {
     match replies {
         [Reply::Error(error)] if Dropped::of(error).is_some() => Some(error),
         _ => None,

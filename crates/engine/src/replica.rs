@@ -15,9 +15,10 @@ use crate::level::Level;
 use crate::members::Members;
 use crate::message::{Body, Request, Response};
 use crate::now::Now;
-use crate::pipeline::Word;
+use crate::pipeline::StreamMessage;
 use crate::replication::{
-    Followers, Group, GroupError, Membership, Persist, Promises, Recovered, Standing, Step,
+    Followers, GroupError, MemberStep, Membership, Persist, Promises, RaftGroup, Recovered,
+    Standing,
 };
 use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::state::State;
@@ -111,7 +112,7 @@ fn prepare(state: &mut State, membership: &Membership) {
 #[derive(Debug)]
 pub struct Replica<C> {
     shard: Shard,
-    group: Group,
+    group: RaftGroup,
     codec: C,
     /// Format level that all readers of this log support.
     level: Level,
@@ -182,7 +183,7 @@ impl<C: EntryCodec> Replica<C> {
         prepare(&mut state, &membership);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
-            group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
+            group: RaftGroup::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
             level: Level::NONE,
             proposed: VecDeque::new(),
@@ -242,11 +243,11 @@ impl<C: EntryCodec> Replica<C> {
         if let Body::Transfer { to } = request.body {
             return self.asked_to_hand_over(now, to, request);
         }
-        let rests_on_lead = request.body.rests_on_lead();
-        if rests_on_lead || request.body.may_be_next() {
+        let depends_on_lead = request.body.depends_on_lead();
+        if depends_on_lead || request.body.may_be_successor() {
             self.leased_us = now.mono_us;
         }
-        let uncertain = rests_on_lead && !self.group.has_lease(now.mono_us);
+        let uncertain = depends_on_lead && !self.group.has_lease(now.mono_us);
         if uncertain || !self.parked.is_empty() {
             self.wants_round |= uncertain;
             let last = self.parked.back().map_or(0, |(round, _)| *round);
@@ -258,7 +259,7 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Takes messages of other shards' leaders about pipelines. Only a leader needs them.
-    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
+    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = StreamMessage>) {
         if self.leading.is_some() && self.splitting.is_none() {
             self.busy_us = now.mono_us;
             self.shard.hear(now, words);
@@ -266,8 +267,8 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Messages of this shard's leader to others.
-    pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
-        self.shard.streams_mut().take_words()
+    pub fn take_stream_messages(&mut self) -> Vec<(ShardId, StreamMessage)> {
+        self.shard.streams_mut().take_stream_messages()
     }
 
     /// Executes everything that is due.
@@ -574,12 +575,12 @@ impl<C: EntryCodec> Replica<C> {
         &mut self,
         now: Now,
         wanted: &[MachineId],
-    ) -> Result<Option<Step>, ReplicaError> {
+    ) -> Result<Option<MemberStep>, ReplicaError> {
         if self.leading.is_none() || self.handover.is_some() || self.splitting.is_some() {
             return Ok(None);
         }
         let step = self.group.go_towards(wanted)?;
-        if let Some(Step::HandOver(heirs)) = &step
+        if let Some(MemberStep::HandOver(heirs)) = &step
             && let Some(heir) = heirs.first()
         {
             self.hand_over(now, *heir);

@@ -100,7 +100,7 @@ impl Crowd {
         for reply in self.world.take(self.clients[n]) {
             if self.asked[n].pop_front().expect("it has asked") {
                 let (seed, token) = (self.seed, token(&short(&reply)));
-                assert!(self.inside.is_none(), "seed {seed}: two are in");
+                assert!(self.inside.is_none(), "seed {seed}: two clients are inside");
                 assert!(token > self.last, "seed {seed}: {token} after {}", self.last);
                 (self.inside, self.last) = (Some((n, token)), token);
                 self.stays += 1;

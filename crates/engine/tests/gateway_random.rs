@@ -193,11 +193,11 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
     }
     let (mut quiet, mut finished) = (0, 0);
     while players.iter().any(|p| p.finished < rounds) {
-        let mut heard = false;
+        let mut any_reply = false;
         for player in &mut players {
             if player.pause > 0 {
                 player.pause -= 1;
-                heard = true;
+                any_reply = true;
                 if player.pause == 0 {
                     let line = player.line().expect("a first line");
                     world.send(player.client, &line);
@@ -205,7 +205,7 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
                 continue;
             }
             let Some(reply) = world.next_reply(player.client) else { continue };
-            heard = true;
+            any_reply = true;
             let aborted = player.aborted;
             player.hear(&reply);
             if player.aborted > aborted {
@@ -226,8 +226,8 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
         let now_finished = players.iter().map(|p| p.finished).sum::<usize>();
         quiet = if now_finished > finished { 0 } else { quiet + 1 };
         finished = now_finished;
-        assert!(quiet < 20_000, "nobody gets on: {:#?}", stuck(&players));
-        if !world.step() && !heard {
+        assert!(quiet < 20_000, "no client makes progress: {:#?}", stuck(&players));
+        if !world.step() && !any_reply {
             world.advance(10_000);
         }
     }

@@ -60,11 +60,11 @@ fn answer(world: &mut World, client: Client, form: &str) -> String {
 /// The reply to the last line of a form, from a client that repeats the request while told to.
 fn settled(world: &mut World, client: Client, form: &str) -> String {
     loop {
-        let told = answer(world, client, form);
-        if !told.starts_with("!TXNABORT") {
-            return told;
+        let reply = answer(world, client, form);
+        if !reply.starts_with("!TXNABORT") {
+            return reply;
         }
-        assert!(told.contains("only the same request number tells"), "{told}");
+        assert!(reply.contains("only the same request number tells"), "{reply}");
         send(world, client, form);
         world.run();
     }
@@ -120,8 +120,8 @@ fn a_strict_transaction_that_is_not_possible_says_so_under_a_number_too() {
     for _ in 0..2 {
         send(&mut world, a, form);
         world.run();
-        let told = answer(&mut world, a, form);
-        assert!(told.starts_with("!EXECABORT ") && told.contains("not an integer"), "{told}");
+        let reply = answer(&mut world, a, form);
+        assert!(reply.starts_with("!EXECABORT ") && reply.contains("not an integer"), "{reply}");
     }
     world.call(a, "SET x 7");
     send(&mut world, a, form);
@@ -149,7 +149,7 @@ fn a_request_that_is_sent_twice_at_once_is_answered_twice_alike() {
             send(&mut world, clients[1], form);
             world.run();
             let answers = clients.map(|client| settled(&mut world, client, form));
-            let anew = LOOKS.contains(form) && answers.iter().any(|told| told.contains(ANEW));
+            let anew = LOOKS.contains(form) && answers.iter().any(|reply| reply.contains(ANEW));
             assert!(anew || answers[0] == answers[1], "{form}, seed {seed}: {answers:?}");
             assert_eq!(seen(&mut world, subscriber), right, "{form}, seed {seed}");
         }
@@ -177,9 +177,9 @@ fn a_request_with_a_broken_connection_is_answered_when_repeated() {
             let again = answer(&mut world, b, form);
             let anew = LOOKS.contains(form) && again.contains(ANEW);
             assert!(anew || again == first, "{form}, seed {seed}: {first}, {again}");
-            let told =
+            let expected =
                 "!REPEATED this was carried out, and its answer was lost with the connection";
-            let alone = form.starts_with("PUBLISH") && first == told;
+            let alone = form.starts_with("PUBLISH") && first == expected;
             let anew = LOOKS.contains(form) && first.contains(ANEW);
             assert!(alone || anew || !first.starts_with('!'), "{form}, seed {seed}: {first}");
             let twice = seen(&mut world, subscriber);

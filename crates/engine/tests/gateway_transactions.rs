@@ -250,8 +250,8 @@ fn a_repeated_transaction_reports_that_its_values_are_lost() {
          INCR a => 2",
     );
     let reply = short(&world.call(a, "TXN COMMIT"));
-    let told = "!REPEATED this request number took effect before, at ";
-    assert!(reply.starts_with(told) && reply.contains("answered is not"), "{reply}");
+    let repeated = "!REPEATED this request number took effect before, at ";
+    assert!(reply.starts_with(repeated) && reply.contains("answered is not"), "{reply}");
     talk(&mut world, a, "MGET a b => [1 1]");
 }
 

@@ -26,24 +26,24 @@ use machines::World;
 /// Executes a dialogue and records it.
 fn play(text: &str) -> String {
     let mut world = World::default();
-    let mut told = String::new();
-    let heard = |line: &&str| line.is_empty() || line.starts_with('#') || line.starts_with('>');
-    for line in text.lines().filter(heard) {
-        told.push_str(line);
-        told.push('\n');
+    let mut record = String::new();
+    let is_kept = |line: &&str| line.is_empty() || line.starts_with('#') || line.starts_with('>');
+    for line in text.lines().filter(is_kept) {
+        record.push_str(line);
+        record.push('\n');
         if let Some(command) = line.strip_prefix("> ") {
             for line in world.obey(command) {
-                told.push_str(&format!("  {line}\n"));
+                record.push_str(&format!("  {line}\n"));
             }
         }
     }
-    told
+    record
 }
 
 fn holds(name: &str, text: &str) {
-    let told = play(text);
-    let differs = told.lines().zip(text.lines()).position(|(a, b)| a != b);
-    assert!(told == text, "{name} goes another way from line {differs:?} on:\n\n{told}");
+    let record = play(text);
+    let differs = record.lines().zip(text.lines()).position(|(a, b)| a != b);
+    assert!(record == text, "{name} differs from line {differs:?} on:\n\n{record}");
 }
 
 #[test]

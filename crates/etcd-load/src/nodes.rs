@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use wire::jute::{
-    Ask, Change, Code, Create, Event, Happened, Lasts, Read, Reply, Stat, Write, Zxid,
+    Ask, Change, Code, Create, Happened, Lasts, Read, Reply, Stat, WatchedEvent, Write, Zxid,
 };
 
 /// Separates the name of a sequential node from the suffix that makes its key unique.
@@ -229,7 +229,7 @@ async fn exists(
     }
     if let Some(say) = say {
         let changed = session.watch(&key, seen + 1)?;
-        let event = Event { happened: Happened::Deleted, path: path.into() };
+        let event = WatchedEvent { happened: Happened::Deleted, path: path.into() };
         tokio::task::spawn_local(async move {
             if changed.await.is_ok() {
                 // At the end of the run the receiver is gone.

@@ -7,7 +7,7 @@ use crate::machine::build::Build;
 use crate::swarm::{Fault, Focus};
 use adt::{Blob, Op, Reply};
 use engine::coordination::service::Command;
-use engine::coordination::spread::Step;
+use engine::coordination::spread::SpreadStep;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::entry::SnapshotPart;
 use engine::ids::Token;
@@ -344,7 +344,7 @@ impl Plant {
             }
             (Self::TornMulti, Body::Coordinate(ask)) if shard != 0 => {
                 if let Ask::Write(Command { write: Write::Spread(step), .. }) = &mut **ask
-                    && let Step::Decide { commit, .. } = step
+                    && let SpreadStep::Decide { commit, .. } = step
                 {
                     *commit = false;
                 }
@@ -355,10 +355,10 @@ impl Plant {
                     return vec![request];
                 };
                 match step {
-                    Step::Depart { .. } => *step = Step::Forget,
-                    Step::Gone => {
+                    SpreadStep::Depart { .. } => *step = SpreadStep::Forget,
+                    SpreadStep::Gone => {
                         let (gateway, token) = (request.gateway, Token(u64::MAX));
-                        let depart = Step::Depart { ended: Zxid::default() };
+                        let depart = SpreadStep::Depart { ended: Zxid::default() };
                         let late = Command::of(*session, Write::Spread(depart));
                         let body = Body::Coordinate(Box::new(Ask::Write(late)));
                         return vec![Request { gateway, token, after: None, body }, request];

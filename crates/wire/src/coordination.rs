@@ -7,10 +7,10 @@ use crate::bytes::{Form, Reader, put_u16, put_u32, put_u64};
 use crate::entry::{put_shards_in, read_shards};
 use adt::{Blob, Corrupt};
 use engine::coordination::service::JointId;
-use engine::coordination::spread::{Spread, Step};
+use engine::coordination::spread::{Spread, SpreadStep};
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
-    SessionId, Stat, Watch, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Password, Read, Reply, Stat,
+    TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,
 };
 
 const CREATE: u8 = 1;
@@ -149,12 +149,12 @@ fn get_blobs(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {
     get_list(reader, WORD_BYTES_MIN, get_blob)
 }
 
-pub(crate) fn put_session(session: SessionId, out: &mut Vec<u8>) {
+pub(crate) fn put_session(session: TreeSessionId, out: &mut Vec<u8>) {
     put_i64(session.0, out);
 }
 
-pub(crate) fn get_session(reader: &mut Reader<'_>) -> Result<SessionId, Corrupt> {
-    get_i64(reader).map(SessionId)
+pub(crate) fn get_session(reader: &mut Reader<'_>) -> Result<TreeSessionId, Corrupt> {
+    get_i64(reader).map(TreeSessionId)
 }
 
 pub(crate) fn put_zxid(zxid: Zxid, out: &mut Vec<u8>) {
@@ -244,7 +244,7 @@ fn put_create(form: Form, create: &Create, out: &mut Vec<u8>) {
     form.put_word(&create.path, out);
     put_optional(form, create.data.as_ref(), out);
     put_acl(form, &create.acl, out);
-    let Mode { lasts, sequential } = create.mode;
+    let CreateMode { lasts, sequential } = create.mode;
     let lasts_bit = match lasts {
         Lasts::Always => 0,
         Lasts::Session => EPHEMERAL,
@@ -269,7 +269,7 @@ fn get_create(reader: &mut Reader<'_>) -> Result<Create, Corrupt> {
         TTL => Lasts::Ttl(get_i64(reader)?),
         _ => return Err(Corrupt),
     };
-    let mode = Mode { lasts, sequential: bits & SEQUENTIAL != 0 };
+    let mode = CreateMode { lasts, sequential: bits & SEQUENTIAL != 0 };
     Ok(Create { path, data, acl, mode, stat: bits & WITH_STAT != 0 })
 }
 
@@ -361,40 +361,40 @@ pub(crate) fn put_write(form: Form, write: &Write, out: &mut Vec<u8>) {
     }
 }
 
-fn put_step(form: Form, step: &Step, out: &mut Vec<u8>) {
+fn put_step(form: Form, step: &SpreadStep, out: &mut Vec<u8>) {
     match step {
-        Step::Over(spread) => {
+        SpreadStep::Over(spread) => {
             out.push(OVER);
             put_u16(spread.count(), out);
         }
-        Step::Join(shards) => {
+        SpreadStep::Join(shards) => {
             out.push(JOIN);
             put_shards_in(form, shards, out);
         }
-        Step::Enter { timeout_ms, password, joined } => {
+        SpreadStep::Enter { timeout_ms, password, joined } => {
             out.push(ENTER);
             put_i32(*timeout_ms, out);
             out.extend_from_slice(password);
             put_zxid(*joined, out);
         }
-        Step::Depart { ended } => {
+        SpreadStep::Depart { ended } => {
             out.push(DEPART);
             put_zxid(*ended, out);
         }
-        Step::Finish => out.push(FINISH),
-        Step::Gone => out.push(GONE),
-        Step::Forget => out.push(FORGET),
-        Step::Prepare { id, shards, changes } => {
+        SpreadStep::Finish => out.push(FINISH),
+        SpreadStep::Gone => out.push(GONE),
+        SpreadStep::Forget => out.push(FORGET),
+        SpreadStep::Prepare { id, shards, changes } => {
             out.push(PREPARE);
             put_joint(*id, out);
             put_shards_in(form, shards, out);
             put_changes(form, changes, out);
         }
-        Step::Inquire { id } => {
+        SpreadStep::Inquire { id } => {
             out.push(INQUIRE);
             put_joint(*id, out);
         }
-        Step::Decide { id, commit } => {
+        SpreadStep::Decide { id, commit } => {
             out.push(DECIDE);
             put_joint(*id, out);
             out.push(u8::from(*commit));
@@ -408,24 +408,26 @@ pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
         OPEN => Write::Open { timeout_ms: get_i32(reader)?, password: get_password(reader)? },
         CLOSE => Write::Close,
         REAP => Write::Reap,
-        OVER => Write::Spread(Step::Over(Spread::over(reader.u16()?))),
-        JOIN => Write::Spread(Step::Join(read_shards(reader)?.into_vec())),
-        ENTER => Write::Spread(Step::Enter {
+        OVER => Write::Spread(SpreadStep::Over(Spread::over(reader.u16()?))),
+        JOIN => Write::Spread(SpreadStep::Join(read_shards(reader)?.into_vec())),
+        ENTER => Write::Spread(SpreadStep::Enter {
             timeout_ms: get_i32(reader)?,
             password: get_password(reader)?,
             joined: get_zxid(reader)?,
         }),
-        DEPART => Write::Spread(Step::Depart { ended: get_zxid(reader)? }),
-        FINISH => Write::Spread(Step::Finish),
-        GONE => Write::Spread(Step::Gone),
-        FORGET => Write::Spread(Step::Forget),
-        PREPARE => Write::Spread(Step::Prepare {
+        DEPART => Write::Spread(SpreadStep::Depart { ended: get_zxid(reader)? }),
+        FINISH => Write::Spread(SpreadStep::Finish),
+        GONE => Write::Spread(SpreadStep::Gone),
+        FORGET => Write::Spread(SpreadStep::Forget),
+        PREPARE => Write::Spread(SpreadStep::Prepare {
             id: get_joint(reader)?,
             shards: read_shards(reader)?.into_vec(),
             changes: get_changes(reader)?,
         }),
-        INQUIRE => Write::Spread(Step::Inquire { id: get_joint(reader)? }),
-        DECIDE => Write::Spread(Step::Decide { id: get_joint(reader)?, commit: reader.flag()? }),
+        INQUIRE => Write::Spread(SpreadStep::Inquire { id: get_joint(reader)? }),
+        DECIDE => {
+            Write::Spread(SpreadStep::Decide { id: get_joint(reader)?, commit: reader.flag()? })
+        }
         kind => Write::Change(get_change_of(kind, reader)?),
     })
 }
@@ -579,12 +581,12 @@ fn get_reply_of(kind: u8, reader: &mut Reader<'_>) -> Result<Result<Reply, Code>
     }))
 }
 
-pub(crate) fn put_event(form: Form, event: &Event, out: &mut Vec<u8>) {
+pub(crate) fn put_event(form: Form, event: &WatchedEvent, out: &mut Vec<u8>) {
     out.push(event.happened as u8);
     form.put_word(&event.path, out);
 }
 
-pub(crate) fn get_event(reader: &mut Reader<'_>) -> Result<Event, Corrupt> {
+pub(crate) fn get_event(reader: &mut Reader<'_>) -> Result<WatchedEvent, Corrupt> {
     let happened = match reader.u8()? {
         1 => Happened::Created,
         2 => Happened::Deleted,
@@ -592,7 +594,7 @@ pub(crate) fn get_event(reader: &mut Reader<'_>) -> Result<Event, Corrupt> {
         4 => Happened::Children,
         _ => return Err(Corrupt),
     };
-    Ok(Event { happened, path: get_blob(reader)? })
+    Ok(WatchedEvent { happened, path: get_blob(reader)? })
 }
 
 pub(crate) fn put_watch(watch: Watch, out: &mut Vec<u8>) {

@@ -18,7 +18,7 @@ use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Stream
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{Fence, Guard, Remembered, Version};
-use engine::pipeline::{Group, Place};
+use engine::pipeline::{Group, UnitPlace};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -133,9 +133,9 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(RESOLVE);
             put_request_in(words.form, request, out);
         }
-        LogRecord::Answered(told) => {
+        LogRecord::Answered(remembered) => {
             out.push(ANSWERED);
-            put_remembered(words.form, told, out);
+            put_remembered(words.form, remembered, out);
         }
         LogRecord::Propose(group) => {
             out.push(PROPOSE);
@@ -147,7 +147,7 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         }
         LogRecord::Settle { stream, units } => {
             out.push(SETTLE);
-            let put = |place: Place, out: &mut Vec<u8>| put_option(place.map(|ts| ts.0), out);
+            let put = |place: UnitPlace, out: &mut Vec<u8>| put_option(place.map(|ts| ts.0), out);
             put_places(words.form, *stream, units, put, out);
         }
         LogRecord::Refuse(stream) => {
@@ -444,11 +444,11 @@ pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt
     Ok(RequestId { client: reader.word()?.into(), number: reader.u64()? })
 }
 
-pub(crate) fn put_remembered(form: Form, told: &Remembered, out: &mut Vec<u8>) {
-    put_request_in(form, &told.request, out);
+pub(crate) fn put_remembered(form: Form, remembered: &Remembered, out: &mut Vec<u8>) {
+    put_request_in(form, &remembered.request, out);
     // Numbers inside replies are always wide, whatever the form around them.
     let mut replies = Vec::new();
-    put_replies(&told.replies, &mut replies);
+    put_replies(&remembered.replies, &mut replies);
     form.put_word(&replies, out);
 }
 

@@ -12,8 +12,8 @@ mod gateway;
 mod hello;
 mod request;
 mod stats;
+mod stream_message;
 mod timing;
-mod word;
 
 pub use engine::ids::MachineId;
 pub use engine::level::Level;
@@ -298,16 +298,16 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(applied.1, out);
             put_members(members, out);
         }
-        Parcel::Words(words) => {
+        Parcel::StreamMessages(messages) => {
             out.push(WORDS);
-            word::put_words(words, out);
+            stream_message::put_all(messages, out);
         }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
-        Parcel::Watermarks(told) => {
+        Parcel::Watermarks(watermarks) => {
             out.push(WATERMARKS);
-            put_count(told.len(), out);
-            for (shard, ts) in told {
+            put_count(watermarks.len(), out);
+            for (shard, ts) in watermarks {
                 put_u16(shard.0, out);
                 put_u64(ts.0, out);
             }
@@ -389,18 +389,18 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             Parcel::Resigned { shard, term }
         }
         WATERMARKS => {
-            let mut told = Vec::new();
+            let mut watermarks = Vec::new();
             for _ in 0..reader.count(WATERMARK_BYTES)? {
                 let (shard, ts) = read_shard_term(reader)?;
-                told.push((shard, Timestamp(ts)));
+                watermarks.push((shard, Timestamp(ts)));
             }
-            Parcel::Watermarks(told)
+            Parcel::Watermarks(watermarks)
         }
         SLEEP => {
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Sleep { shard, term, index: reader.u64()? }
         }
-        WORDS => Parcel::Words(word::read_words(reader)?),
+        WORDS => Parcel::StreamMessages(stream_message::read_all(reader)?),
         TIMING => Parcel::Timing(timing::read_timing(reader)?),
         LEAD_ELSEWHERE => {
             let shard = ShardId(reader.u16()?);

@@ -20,7 +20,7 @@ use crate::stream::{
 };
 use adt::{Corrupt, Timestamp};
 use engine::coordination::Zxid;
-use engine::coordination::service::{Fate, Joint, Prepared as PreparedPart, Session};
+use engine::coordination::service::{Joint, JointState, Prepared as PreparedPart, SessionState};
 use engine::coordination::spread::Spread;
 use engine::entry::{Dropped, RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
 use engine::ids::{MachineId, ShardId};
@@ -351,7 +351,7 @@ const VOIDED: u8 = 3;
 fn put_fate(joint: &Joint, out: &mut Vec<u8>) {
     put_joint(joint.id, out);
     match &joint.fate {
-        Fate::Prepared(prepared) => {
+        JointState::Prepared(prepared) => {
             let PreparedPart { shards, changes, identities, sound } = &**prepared;
             out.push(PREPARED_HERE);
             put_shards(shards, out);
@@ -359,28 +359,28 @@ fn put_fate(joint: &Joint, out: &mut Vec<u8>) {
             put_identities(Form::Wide, identities, out);
             out.push(u8::from(*sound));
         }
-        Fate::Committed => out.push(COMMITTED),
-        Fate::Void => out.push(VOIDED),
+        JointState::Committed => out.push(COMMITTED),
+        JointState::Void => out.push(VOIDED),
     }
 }
 
 fn read_fate(reader: &mut Reader<'_>) -> Result<Joint, Corrupt> {
     let id = get_joint(reader)?;
     let fate = match reader.u8()? {
-        PREPARED_HERE => Fate::Prepared(Box::new(PreparedPart {
+        PREPARED_HERE => JointState::Prepared(Box::new(PreparedPart {
             shards: read_shards(reader)?.into_vec(),
             changes: get_changes(reader)?,
             identities: get_identities(reader)?,
             sound: reader.flag()?,
         })),
-        COMMITTED => Fate::Committed,
-        VOIDED => Fate::Void,
+        COMMITTED => JointState::Committed,
+        VOIDED => JointState::Void,
         _ => return Err(Corrupt),
     };
     Ok(Joint { id, fate })
 }
 
-fn put_kept_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {
+fn put_kept_session(kept: &SessionState, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {
     put_u32(kept.timeout_ms as u32, out);
     out.extend_from_slice(&kept.password);
     put_zxid(kept.entered, out);
@@ -397,7 +397,8 @@ fn read_kept_session(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
     let (session, timeout_ms) = (get_session(reader)?, reader.u32()? as i32);
     let (password, entered) = (get_password(reader)?, get_zxid(reader)?);
     let joined = read_shards(reader)?.into_iter().collect();
-    let kept = Box::new(Session { timeout_ms, password, joined, entered, ..Session::default() });
+    let kept =
+        Box::new(SessionState { timeout_ms, password, joined, entered, ..SessionState::default() });
     let ending = match reader.flag()? {
         true => Some((get_zxid(reader)?, reader.flag()?)),
         false => None,

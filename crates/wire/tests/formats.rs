@@ -6,10 +6,12 @@ mod stream;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::coordination::acl::Rules;
-use engine::coordination::service::{Command, Fate, Joint, JointId, Prepared, Session};
-use engine::coordination::spread::{Spread, Step};
-use engine::coordination::tree::Node;
-use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
+use engine::coordination::service::{Command, Joint, JointId, JointState, Prepared, SessionState};
+use engine::coordination::spread::{Spread, SpreadStep};
+use engine::coordination::tree::Znode;
+use engine::coordination::{
+    Acl, Change, Create, CreateMode, Identity, Lasts, TreeSessionId, Write, Zxid,
+};
 use engine::entry::{
     Apply, Dropped, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, RequestOutcome,
     SnapshotCodec, SnapshotPart, TookEffect,
@@ -266,11 +268,11 @@ fn command() -> Command {
     let who = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
     let acl = vec![Acl { perms: Acl::ALL, who: who.clone() }];
     let (path, data) = (Blob::from("/a"), Some(Blob::from("x")));
-    let mode = Mode { lasts: Lasts::Session, sequential: false };
+    let mode = CreateMode { lasts: Lasts::Session, sequential: false };
     let create = Change::Create(Create { path, data, acl, mode, stat: true });
     let delete = Change::Delete { path: Blob::from("/b"), version: -1 };
     let write = Write::Multi(vec![create, delete]);
-    Command { identities: vec![who], ..Command::of(SessionId(7), write) }
+    Command { identities: vec![who], ..Command::of(TreeSessionId(7), write) }
 }
 
 #[test]
@@ -281,16 +283,16 @@ fn changes_of_the_coordination_service_are_in_logs() {
 #[test]
 fn changes_of_a_tree_that_is_spread_are_in_logs() {
     let steps = [
-        Step::Over(Spread::over(4)),
-        Step::Join(vec![ShardId(1), ShardId(3)]),
-        Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(8) },
-        Step::Depart { ended: Zxid(9) },
-        Step::Finish,
-        Step::Gone,
-        Step::Forget,
+        SpreadStep::Over(Spread::over(4)),
+        SpreadStep::Join(vec![ShardId(1), ShardId(3)]),
+        SpreadStep::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(8) },
+        SpreadStep::Depart { ended: Zxid(9) },
+        SpreadStep::Finish,
+        SpreadStep::Gone,
+        SpreadStep::Forget,
     ];
     let after = Command { after: Zxid(5), ..command() };
-    let steps = steps.map(|step| Command::of(SessionId(7), Write::Spread(step)));
+    let steps = steps.map(|step| Command::of(TreeSessionId(7), Write::Spread(step)));
     let commands = [after].into_iter().chain(steps);
     reads_back(commands.map(|command| LogRecord::Coordinate(Box::new(command))));
 }
@@ -311,8 +313,8 @@ fn requests_sent_ahead_to_shards_of_a_tree_are_in_logs_and_in_snapshots() {
 #[test]
 fn replies_of_a_request_are_in_logs() {
     let replies = vec![Reply::Array(vec![Reply::Int(1)]), Reply::Nil];
-    let told = Box::new(Remembered { request: request(), replies });
-    reads_back([LogRecord::Answered(told)]);
+    let remembered = Box::new(Remembered { request: request(), replies });
+    reads_back([LogRecord::Answered(remembered)]);
 }
 
 /// A `multi` over two shards.
@@ -327,12 +329,12 @@ fn joint() -> (JointId, Vec<ShardId>, Vec<Change>) {
 fn joint_steps_of_the_shards_of_a_tree_are_in_logs() {
     let (id, shards, changes) = joint();
     let steps = [
-        Step::Prepare { id, shards, changes },
-        Step::Inquire { id },
-        Step::Decide { id, commit: true },
-        Step::Decide { id, commit: false },
+        SpreadStep::Prepare { id, shards, changes },
+        SpreadStep::Inquire { id },
+        SpreadStep::Decide { id, commit: true },
+        SpreadStep::Decide { id, commit: false },
     ];
-    let commands = steps.map(|step| Command::of(SessionId(7), Write::Spread(step)));
+    let commands = steps.map(|step| Command::of(TreeSessionId(7), Write::Spread(step)));
     reads_back(commands.map(|command| LogRecord::Coordinate(Box::new(command))));
 }
 
@@ -341,9 +343,9 @@ fn the_outcome_of_a_multi_over_several_shards_is_part_of_a_snapshot() {
     let (id, shards, changes) = joint();
     let who = Identity { scheme: Blob::from("ip"), id: Blob::from("10.0.0.1") };
     let prepared = Prepared { shards, changes, identities: vec![who], sound: false };
-    let fates = [Fate::Prepared(Box::new(prepared)), Fate::Committed, Fate::Void];
+    let fates = [JointState::Prepared(Box::new(prepared)), JointState::Committed, JointState::Void];
     let part = |fate| {
-        let (session, joint) = (SessionId(7), Box::new(Joint { id, fate }));
+        let (session, joint) = (TreeSessionId(7), Box::new(Joint { id, fate }));
         SnapshotPart::Joint { session, joint }
     };
     let parts: Vec<SnapshotPart> = fates.map(part).to_vec();
@@ -353,10 +355,11 @@ fn the_outcome_of_a_multi_over_several_shards_is_part_of_a_snapshot() {
 
 #[test]
 fn sessions_at_several_shards_are_part_of_a_snapshot() {
-    let (session, joined) = (SessionId(7), [ShardId(1), ShardId(2)].into_iter().collect());
-    let kept = Session { timeout_ms: 6_000, password: [7; 16], joined, ..Session::default() };
-    let entered = Session { entered: Zxid(8), ..Session::default() };
-    let at = |kept: &Session, ending| {
+    let (session, joined) = (TreeSessionId(7), [ShardId(1), ShardId(2)].into_iter().collect());
+    let kept =
+        SessionState { timeout_ms: 6_000, password: [7; 16], joined, ..SessionState::default() };
+    let entered = SessionState { entered: Zxid(8), ..SessionState::default() };
+    let at = |kept: &SessionState, ending| {
         let kept = Box::new(kept.clone());
         SnapshotPart::Session { session, kept, ending }
     };
@@ -372,7 +375,7 @@ fn sessions_at_several_shards_are_part_of_a_snapshot() {
 
 #[test]
 fn the_coordination_service_is_part_of_a_snapshot() {
-    let node = Node {
+    let node = Znode {
         data: Some(Blob::from("x")),
         rules: Rules::restored(vec![]),
         czxid: Zxid(1),
@@ -384,7 +387,7 @@ fn the_coordination_service_is_part_of_a_snapshot() {
         aversion: 7,
         born: 8,
         owner: 9,
-        ..Node::default()
+        ..Znode::default()
     };
     let parts = [
         SnapshotPart::Coordination { last: Zxid(3) },

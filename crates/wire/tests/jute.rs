@@ -6,8 +6,8 @@ mod hex;
 
 use adt::Blob;
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
-    Stat, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Read, Reply, Stat,
+    TreeSessionId, WatchedEvent, WatcherType, Write, Zxid,
 };
 use framed::{answered, asked, unframed};
 use hex::unhex;
@@ -18,7 +18,7 @@ use wire::jute::{
     read_reply, refusal, who_am_i,
 };
 
-const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
+const SESSION: TreeSessionId = TreeSessionId(0x0100_0000_0000_0001);
 
 fn blob(text: &str) -> Blob {
     Blob::new(text.as_bytes())
@@ -40,7 +40,7 @@ fn is_answered_as(kind: &Kind, reply: &Reply, fixture: &str) {
     assert_eq!(read_reply(kind.op().unwrap(), body).as_ref(), Ok(reply));
 }
 
-fn create(flags: Mode, stat: bool) -> Change {
+fn create(flags: CreateMode, stat: bool) -> Change {
     let who = Identity { scheme: blob("world"), id: blob("anyone") };
     let acl = vec![Acl { perms: Acl::ALL, who }];
     Change::Create(Create { path: blob("/a"), data: Some(blob("x")), acl, mode: flags, stat })
@@ -71,7 +71,7 @@ fn a_session_begins_with_these_bytes() {
         protocol_version: 0,
         last_zxid_seen: Zxid(0),
         timeout_ms: 10_000,
-        session: SessionId(0),
+        session: TreeSessionId(0),
         password: Some([0; 16]),
         read_only: Some(false),
     };
@@ -125,7 +125,7 @@ fn a_node_is_created_with_these_bytes() {
         (Lasts::Always, true, 2),
         (Lasts::Session, true, 3),
     ] {
-        let mode = Mode { lasts, sequential };
+        let mode = CreateMode { lasts, sequential };
         let change = |stat| Ask::Write(Write::Change(create(mode, stat)));
         is_asked_as(1, change(false), &format!("00000032 00000001 00000001 {body} 0000000{flags}"));
         is_asked_as(1, change(true), &format!("00000032 00000001 0000000f {body} 0000000{flags}"));
@@ -140,8 +140,9 @@ fn a_node_is_created_with_these_bytes() {
 fn containers_and_nodes_with_a_time_to_live_are_created_with_these_bytes() {
     let body = "00000002 2f61 00000001 78
         00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65";
-    let change =
-        |lasts, sequential| Ask::Write(Write::Change(create(Mode { lasts, sequential }, true)));
+    let change = |lasts, sequential| {
+        Ask::Write(Write::Change(create(CreateMode { lasts, sequential }, true)))
+    };
     let container = format!("00000032 00000001 00000013 {body} 00000004");
     is_asked_as(1, change(Lasts::Children, false), &container);
     for (sequential, flags) in [(false, 5), (true, 6)] {
@@ -157,7 +158,7 @@ fn containers_and_nodes_with_a_time_to_live_are_created_with_these_bytes() {
 #[test]
 fn flags_are_read_by_the_rules_of_their_operation() {
     let with = |opcode: u8, flags: i32| {
-        let what = Ask::Write(Write::Change(create(Mode::default(), false)));
+        let what = Ask::Write(Write::Change(create(CreateMode::default(), false)));
         let mut bytes = asked(&Request { xid: 9, what });
         let len = bytes.len();
         bytes[11] = opcode;
@@ -242,7 +243,7 @@ fn requests_outside_of_the_order_have_these_bytes() {
     let fixture = "00000030 fffffff8 00000069 0000000000000005
         00000001 00000002 2f61 00000000 00000000 00000000 00000001 00000002 2f62";
     is_asked_as(SET_WATCHES_XID, Ask::SetWatches(watches), fixture);
-    let event = Event { happened: Happened::Data, path: blob("/a") };
+    let event = WatchedEvent { happened: Happened::Data, path: blob("/a") };
     let mut bytes = Vec::new();
     notification(Zxid(-1), &event, &mut bytes);
     let fixture = "0000001e ffffffff ffffffffffffffff 00000000 00000003 00000003 00000002 2f61";
@@ -359,7 +360,7 @@ fn bytes_after_a_record_are_passed_over_as_zookeeper_does() {
 #[test]
 fn null_is_an_empty_string_and_an_empty_list_but_not_empty_data() {
     let bytes = unhex("00000002 00000001 ffffffff ffffffff ffffffff 00000000");
-    let mode = Mode::default();
+    let mode = CreateMode::default();
     let create = Create { path: blob(""), data: None, acl: vec![], mode, stat: false };
     let what = Ask::Write(Write::Change(Change::Create(create)));
     assert_eq!(Request::decode(&bytes), Ok(Request { xid: 2, what }));

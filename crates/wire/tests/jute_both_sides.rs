@@ -4,7 +4,9 @@
 mod asked;
 mod framed;
 
-use engine::coordination::{Change, Code, Lasts, Read, Reply, SessionId, WatcherType, Write, Zxid};
+use engine::coordination::{
+    Change, Code, Lasts, Read, Reply, TreeSessionId, WatcherType, Write, Zxid,
+};
 use framed::{answered, asked, unframed};
 use proptest::collection::vec;
 use proptest::option;
@@ -48,7 +50,7 @@ fn has_its_stat(change: &Change) -> bool {
 }
 
 /// Whether the protocol can express a request.
-fn can_be_said(what: &Ask) -> bool {
+fn is_expressible(what: &Ask) -> bool {
     match what {
         Ask::Write(Write::Open { .. } | Write::Reap) => false,
         Ask::Write(Write::Change(change)) => {
@@ -73,19 +75,19 @@ fn as_read(mut what: Ask) -> Ask {
 }
 
 /// The reply as it reads back: without a stat that the client did not ask for.
-fn as_told(op: Op, reply: &Reply) -> Reply {
+fn as_answered(op: Op, reply: &Reply) -> Reply {
     match (op, reply.clone()) {
         (Op::Create, Reply::Created { path, .. }) => Reply::Created { path, stat: None },
         (Op::GetChildren, Reply::Children(names, _)) => Reply::Children(names, None),
         // Within a `Multi`, only creations of containers and of nodes with a time to live return
         // the stat.
         (Op::Multi, Reply::Multi(results)) => {
-            let told = |reply: Reply| as_told(Op::Create, &reply);
-            Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())
+            let cut = |reply: Reply| as_answered(Op::Create, &reply);
+            Reply::Multi(results.into_iter().map(|result| result.map(cut)).collect())
         }
         (Op::MultiRead, Reply::Multi(results)) => {
-            let told = |reply: Reply| as_told(Op::GetChildren, &reply);
-            Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())
+            let cut = |reply: Reply| as_answered(Op::GetChildren, &reply);
+            Reply::Multi(results.into_iter().map(|result| result.map(cut)).collect())
         }
         (_, reply) => reply,
     }
@@ -96,7 +98,7 @@ proptest! {
     fn every_request_that_the_protocol_can_express_reads_back(xid in any::<i32>(), what in ask()) {
         let request = Request { xid, what };
         let mut bytes = b"before".to_vec();
-        if !can_be_said(&request.what) {
+        if !is_expressible(&request.what) {
             prop_assert_eq!(request.encode(&mut bytes), Err(Inexpressible));
             prop_assert_eq!(bytes, b"before");
             return Ok(());
@@ -126,7 +128,7 @@ proptest! {
                 prop_assert_eq!(code(header.err), Some(Code::RuntimeInconsistency));
                 continue;
             }
-            prop_assert_eq!(read_reply(op, body), Ok(as_told(op, &reply)));
+            prop_assert_eq!(read_reply(op, body), Ok(as_answered(op, &reply)));
             for cut in 0..body.len() {
                 prop_assert_eq!(read_reply(op, &body[..cut]), Err(Malformed));
             }
@@ -175,7 +177,7 @@ proptest! {
         read_only in option::of(any::<bool>()),
     ) {
         let (protocol_version, zxid, timeout_ms, session) = numbers;
-        let (last_zxid_seen, session) = (Zxid(zxid), SessionId(session));
+        let (last_zxid_seen, session) = (Zxid(zxid), TreeSessionId(session));
         let request = ConnectRequest {
             protocol_version, last_zxid_seen, timeout_ms, session, password, read_only,
         };

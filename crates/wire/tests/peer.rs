@@ -8,10 +8,10 @@ mod stream;
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::acl::Rules;
 use engine::coordination::service::{Command, JointId};
-use engine::coordination::spread::Step;
+use engine::coordination::spread::SpreadStep;
 use engine::coordination::{
-    Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
-    Told, Watch, WatcherType, Write, Zxid,
+    Ask, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as Done, SessionNotice,
+    TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,
 };
 use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
@@ -96,7 +96,7 @@ fn messages_of_version_1_are_understood() {
 
 /// Parcels about the coordination service.
 fn about_sessions() -> Vec<Parcel> {
-    let session = SessionId(7);
+    let session = TreeSessionId(7);
     let (path, identities) = (Blob::from("/a"), Vec::new());
     let write = Write::Open { timeout_ms: 6000, password: [7; 16] };
     let read = Read::Data(path.clone());
@@ -113,25 +113,29 @@ fn about_sessions() -> Vec<Parcel> {
         Ask::Leave(session),
         Ask::Write(Command {
             after: Zxid(6),
-            ..Command::of(session, Write::Spread(Step::Join(vec![ShardId(1)])))
+            ..Command::of(session, Write::Spread(SpreadStep::Join(vec![ShardId(1)])))
         }),
     ];
     let asks = asks.into_iter().chain(of.map(|of| Ask::Of(session, of)));
-    let event = Event { happened: Happened::Deleted, path };
-    let told = [
-        Told::Happened(event.clone(), Zxid(4), Rules::default()),
-        Told::Happened(event, Zxid(4), Rules::restored(vec![])),
-        Told::Moved,
-        Told::Ended,
-        Told::Carried {
+    let event = WatchedEvent { happened: Happened::Deleted, path };
+    let notices = [
+        SessionNotice::Happened(event.clone(), Zxid(4), Rules::default()),
+        SessionNotice::Happened(event, Zxid(4), Rules::restored(vec![])),
+        SessionNotice::Moved,
+        SessionNotice::Ended,
+        SessionNotice::Carried {
             stream: stream::stream(),
             seq: 4,
-            answered: Box::new(Coordinated { reply: Err(Code::NoNode), zxid: Zxid(5), told: 2 }),
+            answered: Box::new(CoordinationAnswer {
+                reply: Err(Code::NoNode),
+                zxid: Zxid(5),
+                notices: 2,
+            }),
         },
     ];
-    let notices =
-        told.map(|told| Answer::Notice(Notice::Session { shard: ShardId(0), session, told }));
-    let elsewhere = Notice::Session { shard: ShardId(2), session, told: Told::Ended };
+    let notices = notices
+        .map(|notice| Answer::Notice(Notice::Session { shard: ShardId(0), session, notice }));
+    let elsewhere = Notice::Session { shard: ShardId(2), session, notice: SessionNotice::Ended };
     let (ended, finished, shards) = (Zxid(5), true, vec![ShardId(2)]);
     let ending = Notice::Ending { session, ended, finished, shards };
     let (id, shards) = (JointId { joined: Zxid(5), number: 6 }, vec![ShardId(0), ShardId(2)]);
@@ -139,7 +143,7 @@ fn about_sessions() -> Vec<Parcel> {
     let notices = notices.into_iter().chain([elsewhere, ending, undecided].map(Answer::Notice));
     let joined = Done::Joined(6_000, vec![ShardId(2)]);
     let replies = [Ok(Done::Session(session)), Ok(joined), Err(Code::SessionMoved)];
-    let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });
+    let answers = replies.map(|reply| CoordinationAnswer { reply, zxid: Zxid(5), notices: 2 });
     let answers = answers.map(|answer| Answer::Coordinated(Box::new(answer)));
     let ahead = asked(Body::Pipeline(Arc::new(stream::asking())));
     let asked = asks.map(|ask| asked(Body::Coordinate(Box::new(ask))));
@@ -163,30 +167,30 @@ fn about_locks() -> Vec<Parcel> {
     let elects = alone("election.campaign lock here lease 500 owner ann");
     let observes = alone("election.observe lock after 7");
     let meets = alone("barrier.wait lock 3 owner ann");
-    let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
-    let told = [
+    let deadlock = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
+    let answers = [
         Answer::Fenced,
         Answer::Notice(Notice::Wanted { txn: TxnId::default() }),
         Answer::Replies(smallvec![Reply::Int(8)]),
-        Answer::Replies(smallvec![circle]),
+        Answer::Replies(smallvec![deadlock]),
     ];
     let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
-    let end = Body::EndCircle { told: Blob::from("ann waits for x behind ben") };
+    let end = Body::EndCircle { description: Blob::from("ann waits for x behind ben") };
     let asks = [waiting, holders, waits];
     let waiters = [wait, section, elects, observes, meets];
     let bodies = [Body::Apply(write), end].into_iter().chain(asks).chain(waiters);
-    bodies.map(asked).chain(told.map(answered)).collect()
+    bodies.map(asked).chain(answers.map(answered)).collect()
 }
 
 /// Parcels about repeated requests.
 fn about_requests() -> Vec<Parcel> {
     let request = RequestId { client: Blob::from("c"), number: 7 };
     let replies = || vec![Reply::Int(1), Reply::Nil];
-    let told = Remembered { request, replies: replies() };
+    let remembered = Remembered { request, replies: replies() };
     let answer = |whole| Answer::TookEffect { ts: adt::Timestamp(9), replies: replies(), whole };
     let refused = Answer::Refused(Refusal::UnderWay);
     let answers = [answer(true), answer(false), refused].map(answered);
-    [asked(Body::Remember(Box::new(told)))].into_iter().chain(answers).collect()
+    [asked(Body::Remember(Box::new(remembered)))].into_iter().chain(answers).collect()
 }
 
 #[test]
@@ -395,7 +399,7 @@ fn an_answer_that_cannot_be_read_leaves_its_request_without_a_result() {
 
 #[test]
 fn an_undecodable_parcel_without_an_answer_ends_the_connection() {
-    let told = Parcel::Request {
+    let request = Parcel::Request {
         shard: ShardId(7),
         term: 4,
         request: Request {
@@ -406,8 +410,8 @@ fn an_undecodable_parcel_without_an_answer_ends_the_connection() {
         },
     };
     let ready = answered(Answer::Notice(Notice::Ready { key: Blob::from("k") }));
-    let heard = Parcel::Raft { shard: ShardId(7), message: Box::new(message()) };
-    for parcel in [told, ready, heard] {
+    let raft = Parcel::Raft { shard: ShardId(7), message: Box::new(message()) };
+    for parcel in [request, ready, raft] {
         let mut payload = encoded(&parcel)[HEADER..].to_vec();
         payload.pop();
         assert!(matches!(fault(&payload), Fault::Corrupt), "{parcel:?}");

@@ -307,7 +307,7 @@ proptest! {
             if pieces.write(before + step, &mut out) {
                 break;
             }
-            prop_assert!(out.len() >= before + step, "it stops only where it was told to");
+            prop_assert!(out.len() >= before + step, "it stops only at the given length");
             // No value of these is that long.
             prop_assert!(out.len() < before + step + 120, "it stops soon");
         }

@@ -49,7 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
 const ENGINE_LAYERS: &[&[&str]] = &[
     &["level", "limits", "now", "concurrency", "stats"],
     &["ids", "members"],
-    &["map", "slot", "circle", "coordination", "replication"],
+    &["map", "slot", "deadlock", "coordination", "replication"],
     &["pipeline"],
     &["entry", "message", "repeats"],
     &["shard"],

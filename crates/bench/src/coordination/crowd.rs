@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use wire::jute::{Ask, Lasts, Mode};
+use wire::jute::{Ask, CreateMode, Lasts};
 
 /// Columns of the printed table.
 pub const COLUMNS: [&str; 12] = [
@@ -142,7 +142,7 @@ impl Crowd<'_> {
     }
 
     fn make_ephemerals(&mut self) -> io::Result<u64> {
-        let ephemeral = Mode { lasts: Lasts::Session, sequential: false };
+        let ephemeral = CreateMode { lasts: Lasts::Session, sequential: false };
         self.all(self.args.ephemerals, |own, n| create(&own.ephemeral(n), b"", ephemeral))
     }
 
@@ -219,7 +219,7 @@ fn measure(
     let client = Client::connect(&ensemble.entrances(args.sessions as usize, Attach::Any))?;
     let mut crowd = Crowd { args, client, base };
     for path in [crowd.base.clone(), crowd.hot()] {
-        let made = crowd.client.call(0, create(&path, b"one", Mode::default()))?;
+        let made = crowd.client.call(0, create(&path, b"one", CreateMode::default()))?;
         made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
     }
     resident_bytes.push(ensemble.resident_bytes());

@@ -1,12 +1,13 @@
 //! Messages between gateways and the shards that hold the tree.
 
 use super::acl::Rules;
-use super::quota::{self, Part};
+use super::quota::{self, QuotaNode};
 use super::request::{
-    Code, Event, Identity, Password, Read, Reply, SessionId, Watch, WatcherType, Write, Zxid,
+    Code, Identity, Password, Read, Reply, TreeSessionId, Watch, WatchedEvent, WatcherType, Write,
+    Zxid,
 };
 use super::service::Command;
-use super::spread::Step;
+use super::spread::SpreadStep;
 use crate::ids::StreamId;
 use adt::Blob;
 
@@ -21,14 +22,14 @@ pub enum Ask {
     /// time-out in milliseconds, or [`Reply::Joined`].
     Resume {
         /// Session to move.
-        session: SessionId,
+        session: TreeSessionId,
         /// Password of the session.
         password: Password,
     },
     /// End of a session's connection and of its watches. No answer.
-    Leave(SessionId),
+    Leave(TreeSessionId),
     /// Request of a session that is at this gateway.
-    Of(SessionId, OfSession),
+    Of(TreeSessionId, OfSession),
 }
 
 /// Request of a session that changes nothing but its watches.
@@ -73,13 +74,16 @@ pub enum OfSession {
 
 impl Ask {
     /// Whether the request is answered from the leader's state, without the log.
-    pub fn only_looks(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         !matches!(self, Self::Write(_))
     }
 
     /// Whether the request prepares a `multi` over several shards.
     pub fn prepares(&self) -> bool {
-        matches!(self, Self::Write(Command { write: Write::Spread(Step::Prepare { .. }), .. }))
+        matches!(
+            self,
+            Self::Write(Command { write: Write::Spread(SpreadStep::Prepare { .. }), .. })
+        )
     }
 
     /// Paths that the request reads or changes, each with a flag for everything below it.
@@ -97,7 +101,7 @@ impl Ask {
     }
 
     /// Session that must be at the requesting gateway, if the request needs one.
-    pub fn session(&self) -> Option<SessionId> {
+    pub fn session(&self) -> Option<TreeSessionId> {
         match self {
             Self::Write(Command { write: Write::Open { .. }, .. }) => None,
             Self::Write(Command { write: Write::Spread(step), .. })
@@ -120,7 +124,7 @@ fn paths_of_read(read: &Read) -> Vec<(&[u8], bool)> {
         Read::Descendants(path) => vec![(path, true)],
         // The node of a quota's usage reports on another subtree.
         Read::Data(path) => match quota::part(path) {
-            Some((of, Part::Stats)) => vec![(path, false), (of, true)],
+            Some((of, QuotaNode::Stats)) => vec![(path, false), (of, true)],
             _ => vec![(path, false)],
         },
         Read::Multi(reads) => reads.iter().flat_map(paths_of_read).collect(),
@@ -130,23 +134,23 @@ fn paths_of_read(read: &Read) -> Vec<(&[u8], bool)> {
 
 /// Answer of the shard.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
+pub struct CoordinationAnswer {
     /// The reply.
     pub reply: Result<Reply, Code>,
     /// Number of the change that the request made, or of the last one before it.
     pub zxid: Zxid,
-    /// Number of notices ([`Told`]) sent to the session since it came to its gateway; the maximum
+    /// Number of notices ([`SessionNotice`]) sent to the session since it came to its gateway; the maximum
     /// for steps of a joint `multi` whose session is not at the requesting gateway. A gateway that
     /// has received fewer has lost some, and must not pass the answer to the client.
-    pub told: u64,
+    pub notices: u64,
 }
 
 /// Notice of a shard to the gateway of a session, sent without a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum SessionNotice {
     /// Event of a watch, with its change. The gateway passes it on only if these rules let the
     /// session read.
-    Happened(Event, Zxid, Rules),
+    Happened(WatchedEvent, Zxid, Rules),
     /// Completion of a request that the session has sent ahead as a unit of a stream.
     Carried {
         /// The stream.
@@ -154,7 +158,7 @@ pub enum Told {
         /// Number of the unit.
         seq: u32,
         /// The answer.
-        answered: Box<Answered>,
+        answered: Box<CoordinationAnswer>,
     },
     /// The session is now at another gateway.
     Moved,

@@ -60,7 +60,7 @@ impl Branch {
 
 /// Branches that a request reads or changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct Footprint {
     /// Known branches, each once.
     pub branches: SmallVec<[Branch; 2]>,
     /// Whether it may concern all branches.
@@ -69,7 +69,7 @@ pub struct Touched {
     pub changes: bool,
 }
 
-impl Touched {
+impl Footprint {
     /// Branches of nodes that are created or deleted.
     pub fn nodes<'p>(paths: impl Iterator<Item = &'p Blob>) -> Self {
         let mut touched = Self { changes: true, ..Self::default() };
@@ -135,16 +135,16 @@ impl Touched {
 
 impl Write {
     /// Branches that the write changes. The shard knows the nodes that a session's end deletes.
-    pub fn touches(&self) -> Touched {
-        Touched::changes(self.changes())
+    pub fn footprint(&self) -> Footprint {
+        Footprint::changes(self.changes())
     }
 }
 
 impl OfSession {
     /// Branches that the request reads. A watch reports all events of its node, whatever the order
     /// in which it was set.
-    pub fn touches(&self) -> Touched {
-        let mut touched = Touched::default();
+    pub fn footprint(&self) -> Footprint {
+        let mut touched = Footprint::default();
         if let Self::Read { read, .. } = self {
             touched.read(read);
         }
@@ -154,42 +154,42 @@ impl OfSession {
 
 impl Ask {
     /// Branches that the request reads or changes.
-    pub fn touches(&self) -> Touched {
+    pub fn footprint(&self) -> Footprint {
         match self {
-            Self::Write(command) => command.write.touches(),
-            Self::Of(_, of) => of.touches(),
-            Self::Resume { .. } | Self::Leave(_) => Touched::default(),
+            Self::Write(command) => command.write.footprint(),
+            Self::Of(_, of) => of.footprint(),
+            Self::Resume { .. } | Self::Leave(_) => Footprint::default(),
         }
     }
 
     /// Whether the request can be sent ahead to several shards as a unit of a stream.
     pub fn may_be_unit(&self) -> bool {
         let is_step = matches!(self, Self::Write(Command { write: Write::Spread(_), .. }));
-        !is_step && self.touches().has_place()
+        !is_step && self.footprint().has_place()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{Create, Mode, SessionId};
+    use super::super::request::{Create, CreateMode, TreeSessionId};
     use super::*;
 
-    fn names(touched: &Touched) -> Vec<&str> {
+    fn names(touched: &Footprint) -> Vec<&str> {
         touched.branches.iter().map(|b| std::str::from_utf8(&b.0).expect("a name")).collect()
     }
 
     fn write(changes: Vec<Change>) -> Ask {
-        Ask::Write(Command::of(SessionId(1), Write::Multi(changes)))
+        Ask::Write(Command::of(TreeSessionId(1), Write::Multi(changes)))
     }
 
     fn create(path: &str, sequential: bool) -> Change {
-        let mode = Mode { sequential, ..Mode::default() };
+        let mode = CreateMode { sequential, ..CreateMode::default() };
         let (path, data, acl) = (Blob::from(path), None, Vec::new());
         Change::Create(Create { path, data, acl, mode, stat: false })
     }
 
     fn read(read: Read) -> Ask {
-        Ask::Of(SessionId(1), OfSession::Read { identities: Vec::new(), read, watch: false })
+        Ask::Of(TreeSessionId(1), OfSession::Read { identities: Vec::new(), read, watch: false })
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             (read(Read::Exists(Blob::from("/jobs"))), &["jobs"]),
             (read(Read::Children { path: Blob::from("/"), stat: true }), &[""]),
         ] {
-            let touched = asked.touches();
+            let touched = asked.footprint();
             assert_eq!(names(&touched), branches, "{asked:?}");
             assert!(asked.may_be_unit() && !touched.all);
             assert_eq!(touched.changes, matches!(asked, Ask::Write(_)));
@@ -215,11 +215,11 @@ mod tests {
         }
         for asked in [Read::Ephemerals(Blob::from("/")), Read::Descendants(Blob::from("/"))] {
             let asked = read(asked);
-            assert!(asked.touches().all && !asked.may_be_unit());
+            assert!(asked.footprint().all && !asked.may_be_unit());
         }
         assert!(!write(Vec::new()).may_be_unit() && !read(Read::Multi(Vec::new())).may_be_unit());
-        let leaves = Ask::Write(Command::of(SessionId(1), Write::Close));
-        assert!(!leaves.may_be_unit() && leaves.touches().branches.is_empty());
+        let leaves = Ask::Write(Command::of(TreeSessionId(1), Write::Close));
+        assert!(!leaves.may_be_unit() && leaves.footprint().branches.is_empty());
     }
 
     #[test]

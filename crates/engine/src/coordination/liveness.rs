@@ -1,17 +1,17 @@
 //! Detection of silent sessions, in the leader's memory. The leader decides that a session has
 //! ended, and only the log makes that effective.
 
-use super::request::SessionId;
+use super::request::TreeSessionId;
 use crate::limits::LOOK_AGAIN_US;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Deadline of each session without a sign of life, by the leader's monotonic clock.
 #[derive(Debug, Default)]
 pub struct Liveness {
-    sessions: BTreeMap<SessionId, Heard>,
+    sessions: BTreeMap<TreeSessionId, Heard>,
     /// Times of the next checks, the earliest first. A session with a later sign of life keeps its
     /// old time here until that comes.
-    due: BTreeSet<(u64, SessionId)>,
+    due: BTreeSet<(u64, TreeSessionId)>,
 }
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Heard {
 
 impl Liveness {
     /// Starts a session's deadline anew, when it begins or when a leader begins to watch over it.
-    pub fn begin(&mut self, session: SessionId, timeout_ms: i32, now_us: u64) {
+    pub fn begin(&mut self, session: TreeSessionId, timeout_ms: i32, now_us: u64) {
         self.end(session);
         let timeout_us = u64::try_from(timeout_ms).unwrap_or(0) * 1000;
         let ends_us = now_us + timeout_us;
@@ -34,14 +34,14 @@ impl Liveness {
     }
 
     /// Records a sign of life of a session.
-    pub fn hear(&mut self, session: SessionId, now_us: u64) {
+    pub fn hear(&mut self, session: TreeSessionId, now_us: u64) {
         if let Some(heard) = self.sessions.get_mut(&session) {
             heard.ends_us = now_us + heard.timeout_us;
         }
     }
 
     /// Forgets a session that has ended.
-    pub fn end(&mut self, session: SessionId) {
+    pub fn end(&mut self, session: TreeSessionId) {
         if let Some(heard) = self.sessions.remove(&session) {
             self.due.remove(&(heard.due_us, session));
         }
@@ -55,7 +55,11 @@ impl Liveness {
     /// Returns the sessions that have been silent for too long. Each is returned once; the caller
     /// ends it or starts its deadline anew. Sessions that must not end yet, by `waits`, are checked
     /// again shortly.
-    pub fn silent(&mut self, now_us: u64, waits: impl Fn(SessionId) -> bool) -> Vec<SessionId> {
+    pub fn silent(
+        &mut self,
+        now_us: u64,
+        waits: impl Fn(TreeSessionId) -> bool,
+    ) -> Vec<TreeSessionId> {
         let mut silent = Vec::new();
         while let Some((at_us, session)) = self.due.first().copied()
             && at_us <= now_us
@@ -81,8 +85,8 @@ impl Liveness {
 mod tests {
     use super::*;
 
-    const ANN: SessionId = SessionId(1);
-    const BEN: SessionId = SessionId(2);
+    const ANN: TreeSessionId = TreeSessionId(1);
+    const BEN: TreeSessionId = TreeSessionId(2);
 
     #[test]
     fn a_session_with_signs_of_life_stays_and_a_silent_one_is_reported_once() {

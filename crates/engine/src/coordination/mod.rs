@@ -19,8 +19,8 @@ mod tests;
 pub mod tree;
 pub mod watches;
 
-pub use ask::{Answered, Ask, OfSession, Told};
+pub use ask::{Ask, CoordinationAnswer, OfSession, SessionNotice};
 pub use request::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
-    SessionId, Stat, Watch, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Password, Read, Reply, Stat,
+    TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,
 };

@@ -16,7 +16,7 @@ const STATS: &[u8] = b"zookeeper_stats";
 
 /// Role of a quota's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum QuotaNode {
     /// Limits of the quota.
     Limits,
     /// Usage of the quota.
@@ -24,12 +24,12 @@ pub enum Part {
 }
 
 /// Limited path and role of a quota's node; none for other nodes.
-pub fn part(path: &[u8]) -> Option<(&[u8], Part)> {
+pub fn part(path: &[u8]) -> Option<(&[u8], QuotaNode)> {
     let (parent, name) = path::split(path)?;
     let of = parent.strip_prefix(ALL)?;
     let part = match name {
-        LIMITS => Part::Limits,
-        STATS => Part::Stats,
+        LIMITS => QuotaNode::Limits,
+        STATS => QuotaNode::Stats,
         _ => return None,
     };
     // As in ZooKeeper, the root has no quota.
@@ -131,7 +131,7 @@ impl Quotas {
     pub fn begin(
         &mut self,
         of: &[u8],
-        part: Part,
+        part: QuotaNode,
         data: Option<&Blob>,
         used: impl FnOnce() -> Usage,
     ) {
@@ -140,17 +140,17 @@ impl Quotas {
             .entry(Blob::new(of))
             .or_insert_with(|| Quota { used: used(), ..Quota::default() });
         match part {
-            Part::Limits => quota.limits = Some(Limits::of(data)),
-            Part::Stats => quota.has_stats = true,
+            QuotaNode::Limits => quota.limits = Some(Limits::of(data)),
+            QuotaNode::Stats => quota.has_stats = true,
         }
     }
 
     /// Unregisters a quota's node.
-    pub fn end(&mut self, of: &[u8], part: Part) {
+    pub fn end(&mut self, of: &[u8], part: QuotaNode) {
         let Some(quota) = self.of.get_mut(of) else { return };
         match part {
-            Part::Limits => quota.limits = None,
-            Part::Stats => quota.has_stats = false,
+            QuotaNode::Limits => quota.limits = None,
+            QuotaNode::Stats => quota.has_stats = false,
         }
         if quota.limits.is_none() && !quota.has_stats {
             self.of.remove(of);
@@ -229,8 +229,11 @@ mod tests {
     fn nodes_of_quotas_are_recognized() {
         let path = |text: &str| part(text.as_bytes()).map(|(of, part)| (of.to_vec(), part));
         let limits = path("/zookeeper/quota/a/b/zookeeper_limits");
-        assert_eq!(limits, Some((b"/a/b".to_vec(), Part::Limits)));
-        assert_eq!(path("/zookeeper/quota/a/zookeeper_stats"), Some((b"/a".to_vec(), Part::Stats)));
+        assert_eq!(limits, Some((b"/a/b".to_vec(), QuotaNode::Limits)));
+        assert_eq!(
+            path("/zookeeper/quota/a/zookeeper_stats"),
+            Some((b"/a".to_vec(), QuotaNode::Stats))
+        );
         for other in [
             "/",
             "/zookeeper/quota",

@@ -3,13 +3,13 @@
 //! The terms are those of ZooKeeper's programmer's guide and of its protocol definition
 //! (`zookeeper.jute`, version 3.8). The byte formats are in `wire`.
 
-use super::spread::Step;
+use super::spread::SpreadStep;
 use crate::ids::ShardId;
 use adt::Blob;
 
 /// Number of a session, as its client knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub i64);
+pub struct TreeSessionId(pub i64);
 
 /// Number of a change: a later change of the same tree has a larger one. Clients compare these
 /// numbers and use them for nothing else.
@@ -143,7 +143,7 @@ impl Lasts {
 
     /// Number of this lifetime for a node that this session creates, as ZooKeeper's `EphemeralType`
     /// encodes it in storage. Clients see the numbers of sessions alone.
-    pub fn owner(self, session: SessionId) -> i64 {
+    pub fn owner(self, session: TreeSessionId) -> i64 {
         match self {
             Self::Always => 0,
             Self::Session => session.0,
@@ -165,7 +165,7 @@ impl Lasts {
 
 /// Kind of a new node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mode {
+pub struct CreateMode {
     /// Lifetime.
     pub lasts: Lasts,
     /// Whether a number that no other child of its parent has had is appended to its name.
@@ -182,7 +182,7 @@ pub struct Create {
     /// Access control list of the node.
     pub acl: Vec<Acl>,
     /// Kind of the node.
-    pub mode: Mode,
+    pub mode: CreateMode,
     /// Whether the answer includes the stat.
     pub stat: bool,
 }
@@ -262,7 +262,7 @@ pub enum Write {
     /// writes it by itself. Answer: [`Reply::Done`].
     Reap,
     /// Step in a tree that is spread over several shards.
-    Spread(Step),
+    Spread(SpreadStep),
 }
 
 impl Write {
@@ -270,7 +270,7 @@ impl Write {
     pub fn changes(&self) -> &[Change] {
         match self {
             Self::Change(change) => std::slice::from_ref(change),
-            Self::Multi(changes) | Self::Spread(Step::Prepare { changes, .. }) => changes,
+            Self::Multi(changes) | Self::Spread(SpreadStep::Prepare { changes, .. }) => changes,
             Self::Open { .. } | Self::Close | Self::Reap | Self::Spread(_) => &[],
         }
     }
@@ -347,7 +347,7 @@ pub enum Reply {
     /// One result for each operation of a `multi`.
     Multi(Vec<Result<Reply, Code>>),
     /// A session has begun.
-    Session(SessionId),
+    Session(TreeSessionId),
     /// A session was resumed: its time-out in milliseconds, and the other shards that it has
     /// joined.
     Joined(i32, Vec<ShardId>),
@@ -369,7 +369,7 @@ pub enum Happened {
 
 /// Event of a node, as a watching client receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct WatchedEvent {
     /// Kind of the event.
     pub happened: Happened,
     /// Path of the node.

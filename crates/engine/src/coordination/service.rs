@@ -3,17 +3,17 @@
 
 mod joint;
 
-pub use joint::{Fate, Joint, JointId, Prepared};
+pub use joint::{Joint, JointId, JointState, Prepared};
 
 use super::branch::Branch;
 use super::path;
-use super::quota::{self, Part};
+use super::quota::{self, QuotaNode};
 use super::request::{
-    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Stat, Write,
-    Zxid,
+    Acl, Change, Code, Happened, Identity, Password, Read, Reply, Stat, TreeSessionId,
+    WatchedEvent, Write, Zxid,
 };
-use super::spread::{Spread, Step};
-use super::tree::{self, By, Node, Tree, Undo};
+use super::spread::{Spread, SpreadStep};
+use super::tree::{self, By, Tree, Undo, Znode};
 use crate::ids::ShardId;
 use crate::limits::SESSIONS_MAX;
 use adt::{Blob, Timestamp};
@@ -29,7 +29,7 @@ impl Zxid {
 
 /// Session, as all replicas know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionState {
     /// Time of silence in milliseconds after which the session ends.
     pub timeout_ms: i32,
     /// Secret with which its client resumes it.
@@ -44,7 +44,7 @@ pub struct Session {
     pub joint: Option<Joint>,
 }
 
-impl Session {
+impl SessionState {
     /// Copy without its nodes, which record their owner, and without its `multi`.
     pub fn without_nodes(&self) -> Self {
         let Self { timeout_ms, password, entered, .. } = *self;
@@ -56,7 +56,7 @@ impl Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// State of the session before.
-    pub session: Session,
+    pub session: SessionState,
     /// Number of the change at shard 0 with which the end began.
     pub ended: Zxid,
     /// Whether it has ended; shard 0 still has to inform the others.
@@ -67,7 +67,7 @@ pub struct Ending {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     /// Session that asks; none for [`Write::Open`].
-    pub session: SessionId,
+    pub session: TreeSessionId,
     /// Authenticated identities of its client.
     pub identities: Vec<Identity>,
     /// Write to execute.
@@ -79,7 +79,7 @@ pub struct Command {
 
 impl Command {
     /// Command that needs neither identities nor a lower bound on its number.
-    pub fn of(session: SessionId, write: Write) -> Self {
+    pub fn of(session: TreeSessionId, write: Write) -> Self {
         Self { session, identities: Vec::new(), write, after: Zxid::default() }
     }
 
@@ -95,14 +95,14 @@ pub struct Done {
     /// The answer.
     pub reply: Result<Reply, Code>,
     /// Events, in the order in which they are sent.
-    pub events: Vec<tree::Change>,
+    pub events: Vec<tree::GuardedEvent>,
 }
 
 /// Effects of a write so far.
 #[derive(Default)]
 struct Made {
     undos: Vec<Undo>,
-    events: Vec<tree::Change>,
+    events: Vec<tree::GuardedEvent>,
 }
 
 impl Made {
@@ -116,12 +116,12 @@ impl Made {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Coordination {
     tree: Tree,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<TreeSessionId, SessionState>,
     last: Zxid,
     /// Number of the tree's shards; known to shard 0.
     spread: Spread,
     /// Sessions over several shards that have begun to end.
-    ending: BTreeMap<SessionId, Ending>,
+    ending: BTreeMap<TreeSessionId, Ending>,
     /// Bound below which ended sessions may lie: a session that has joined with this number or a
     /// smaller one may have ended. Not used at shard 0.
     departed: Zxid,
@@ -134,7 +134,7 @@ impl Coordination {
     }
 
     /// All sessions.
-    pub fn sessions(&self) -> &BTreeMap<SessionId, Session> {
+    pub fn sessions(&self) -> &BTreeMap<TreeSessionId, SessionState> {
         &self.sessions
     }
 
@@ -151,7 +151,7 @@ impl Coordination {
     }
 
     /// Sessions over several shards that have begun to end.
-    pub fn ending(&self) -> &BTreeMap<SessionId, Ending> {
+    pub fn ending(&self) -> &BTreeMap<TreeSessionId, Ending> {
         &self.ending
     }
 
@@ -177,17 +177,17 @@ impl Coordination {
     }
 
     /// Restores a session from a snapshot.
-    pub fn restore_session(&mut self, session: SessionId, kept: Session) {
+    pub fn restore_session(&mut self, session: TreeSessionId, kept: SessionState) {
         self.sessions.insert(session, kept);
     }
 
     /// Restores a session that has begun to end from a snapshot.
-    pub fn restore_ending(&mut self, session: SessionId, ending: Ending) {
+    pub fn restore_ending(&mut self, session: TreeSessionId, ending: Ending) {
         self.ending.insert(session, ending);
     }
 
     /// Restores a node from a snapshot.
-    pub fn restore_node(&mut self, path: Blob, node: Node) {
+    pub fn restore_node(&mut self, path: Blob, node: Znode) {
         self.tree.restore(path, node);
     }
 
@@ -221,15 +221,15 @@ impl Coordination {
                 let session = self.sessions.get(&command.session);
                 session.into_iter().flat_map(|kept| &kept.ephemerals).for_each(with_parent);
             }
-            Write::Spread(Step::Finish | Step::Gone) => {
+            Write::Spread(SpreadStep::Finish | SpreadStep::Gone) => {
                 let ending = self.ending.get(&command.session);
                 ending.into_iter().flat_map(|e| &e.session.ephemerals).for_each(with_parent);
             }
-            Write::Spread(Step::Prepare { changes, .. }) => {
+            Write::Spread(SpreadStep::Prepare { changes, .. }) => {
                 changes.iter().for_each(|c| with_parent(c.path()));
             }
-            Write::Spread(Step::Decide { .. }) => {
-                let prepared = self.kept(command.session).and_then(Session::prepared);
+            Write::Spread(SpreadStep::Decide { .. }) => {
+                let prepared = self.kept(command.session).and_then(SessionState::prepared);
                 let changes = prepared.into_iter().flat_map(|(_, prepared)| &prepared.changes);
                 changes.for_each(|c| with_parent(c.path()));
             }
@@ -282,8 +282,9 @@ impl Coordination {
             return Err(Code::QuotaExceeded);
         }
         // Numbers of changes are unique, and so are those of the sessions that they begin.
-        let session = SessionId(by.zxid.0);
-        self.sessions.insert(session, Session { timeout_ms, password, ..Session::default() });
+        let session = TreeSessionId(by.zxid.0);
+        self.sessions
+            .insert(session, SessionState { timeout_ms, password, ..SessionState::default() });
         Ok(Reply::Session(session))
     }
 
@@ -298,7 +299,7 @@ impl Coordination {
         self.ending.insert(by.session, Ending { session, ended, finished });
     }
 
-    fn end_nodes(&mut self, by: &By<'_>, session: Session, done: &mut Made) {
+    fn end_nodes(&mut self, by: &By<'_>, session: SessionState, done: &mut Made) {
         for path in session.ephemerals {
             let undo = self.tree.remove(&path, by.zxid);
             done.note(&self.tree, undo);
@@ -309,22 +310,22 @@ impl Coordination {
     fn step(
         &mut self,
         by: &By<'_>,
-        step: &Step,
+        step: &SpreadStep,
         first: bool,
         done: &mut Made,
     ) -> Result<Reply, Code> {
         match step {
-            Step::Over(spread) => {
+            SpreadStep::Over(spread) => {
                 if first {
                     self.spread = *spread;
                 }
                 return Ok(Reply::Number(i32::from(self.spread.count())));
             }
-            Step::Join(shards) => {
+            SpreadStep::Join(shards) => {
                 let session = self.sessions.get_mut(&by.session).ok_or(Code::SessionExpired)?;
                 session.joined.extend(shards);
             }
-            Step::Enter { timeout_ms, password, joined } => {
+            SpreadStep::Enter { timeout_ms, password, joined } => {
                 let known = self.sessions.get(&by.session);
                 let entered = known.map_or(self.departed, |session| session.entered);
                 if *joined <= entered || self.ending.contains_key(&by.session) {
@@ -337,31 +338,35 @@ impl Coordination {
                 (session.timeout_ms, session.password) = (*timeout_ms, *password);
                 session.entered = *joined;
             }
-            Step::Depart { ended } => {
+            SpreadStep::Depart { ended } => {
                 self.departed = self.departed.max(*ended);
                 if let Some(session) = self.sessions.remove(&by.session) {
                     let (ended, finished) = (*ended, false);
                     self.ending.insert(by.session, Ending { session, ended, finished });
                 }
             }
-            Step::Finish => {
+            SpreadStep::Finish => {
                 if let Some(ending) = self.ending.get_mut(&by.session) {
                     ending.finished = true;
                     let ephemerals = std::mem::take(&mut ending.session.ephemerals);
-                    self.end_nodes(by, Session { ephemerals, ..Session::default() }, done);
+                    self.end_nodes(
+                        by,
+                        SessionState { ephemerals, ..SessionState::default() },
+                        done,
+                    );
                 }
             }
-            Step::Gone => {
+            SpreadStep::Gone => {
                 if let Some(ending) = self.ending.remove(&by.session) {
                     self.end_nodes(by, ending.session, done);
                 }
             }
-            Step::Forget => drop(self.ending.remove(&by.session)),
-            Step::Prepare { id, shards, changes } => {
+            SpreadStep::Forget => drop(self.ending.remove(&by.session)),
+            SpreadStep::Prepare { id, shards, changes } => {
                 return self.prepare(by, *id, shards, changes);
             }
-            Step::Inquire { id } => return Ok(self.inquire(by.session, *id)),
-            Step::Decide { id, commit } => return Ok(self.decide(by, *id, *commit, done)),
+            SpreadStep::Inquire { id } => return Ok(self.inquire(by.session, *id)),
+            SpreadStep::Decide { id, commit } => return Ok(self.decide(by, *id, *commit, done)),
         }
         Ok(Reply::Done)
     }
@@ -424,7 +429,7 @@ impl Coordination {
     fn note_ephemeral(&mut self, undo: &Undo, made: bool) {
         let (path, owner, owns) = match undo {
             Undo::Created(path, ..) => {
-                (path, self.tree.get(path).ok().and_then(Node::session), made)
+                (path, self.tree.get(path).ok().and_then(Znode::session), made)
             }
             Undo::Deleted(path, node, _) => (path, node.session(), !made),
             Undo::Data(..) | Undo::Rules(..) | Undo::Nothing => return,
@@ -445,7 +450,7 @@ impl Coordination {
     /// A zero byte in a path, no such node, no right to read it, no such session.
     pub fn read(
         &self,
-        session: SessionId,
+        session: TreeSessionId,
         identities: &[Identity],
         read: &Read,
     ) -> Result<Reply, Code> {
@@ -460,7 +465,7 @@ impl Coordination {
             Read::Data(path) => {
                 let node = readable(path)?;
                 let counted = match quota::part(path) {
-                    Some((of, Part::Stats)) => self.tree.quotas().usage(of),
+                    Some((of, QuotaNode::Stats)) => self.tree.quotas().usage(of),
                     _ => None,
                 };
                 let Some(counted) = counted else {
@@ -502,7 +507,7 @@ impl Coordination {
 
     /// Event of a watched node that a returning client has missed since the change `since`. `None`
     /// if it has missed none, and its watch remains.
-    pub fn missed(&self, path: &Blob, watch: super::Watch, since: Zxid) -> Option<Event> {
+    pub fn missed(&self, path: &Blob, watch: super::Watch, since: Zxid) -> Option<WatchedEvent> {
         use super::Watch;
         let happened = match (watch, self.tree.get(path)) {
             (Watch::Persistent | Watch::Recursive, _) | (Watch::Exist, Err(_)) => return None,
@@ -512,6 +517,6 @@ impl Coordination {
             (Watch::Child, Ok(node)) if node.pzxid > since => Happened::Children,
             (Watch::Data | Watch::Child, Ok(_)) => return None,
         };
-        Some(Event { happened, path: path.clone() })
+        Some(WatchedEvent { happened, path: path.clone() })
     }
 }

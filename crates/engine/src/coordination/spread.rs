@@ -31,7 +31,7 @@ impl Default for Spread {
 
 /// Shards that a node or a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// This shard.
     At(ShardId),
     /// All of them: the root, and the nodes above quotas.
@@ -42,7 +42,7 @@ pub enum Place {
     Nowhere,
 }
 
-impl Place {
+impl Location {
     /// The single shard that executes the request, if there is one.
     pub fn shard(self) -> Option<ShardId> {
         match self {
@@ -78,33 +78,33 @@ impl Spread {
     }
 
     /// Place of the node at a path, which need not exist.
-    pub fn place(self, path: &[u8]) -> Place {
+    pub fn place(self, path: &[u8]) -> Location {
         if !self.is_spread() {
-            return Place::At(HOME);
+            return Location::At(HOME);
         }
         match top_of(path) {
-            None => Place::Everywhere,
-            Some(b"") => Place::Nowhere,
-            Some(b"zookeeper") => Place::At(HOME),
+            None => Location::Everywhere,
+            Some(b"") => Location::Nowhere,
+            Some(b"zookeeper") => Location::At(HOME),
             Some(name) => self.place_of_name(without_number(name)),
         }
     }
 
     /// Place of a new sequential node, to whose name a number will be appended: that of all others
     /// with the same name before the number.
-    fn place_of_sequential(self, path: &[u8]) -> Place {
+    fn place_of_sequential(self, path: &[u8]) -> Location {
         match path.strip_prefix(path::ROOT) {
             Some(name) if self.is_spread() && !name.contains(&b'/') => self.place_of_name(name),
             _ => self.place(path),
         }
     }
 
-    fn place_of_name(self, name: &[u8]) -> Place {
-        Place::At(ShardId(slot(name) % self.0))
+    fn place_of_name(self, name: &[u8]) -> Location {
+        Location::At(ShardId(slot(name) % self.0))
     }
 
     /// Place where a change is executed.
-    pub fn place_of_change(self, change: &Change) -> Place {
+    pub fn place_of_change(self, change: &Change) -> Location {
         let place = match change {
             Change::Create(create) if create.mode.sequential => {
                 self.place_of_sequential(&create.path)
@@ -114,8 +114,8 @@ impl Spread {
         match (place, change) {
             // The root's rules say which clients may create and delete its children, at every
             // shard.
-            (Place::Everywhere, Change::SetAcl { .. }) => Place::Several,
-            (Place::Everywhere, _) => Place::At(HOME),
+            (Location::Everywhere, Change::SetAcl { .. }) => Location::Several,
+            (Location::Everywhere, _) => Location::At(HOME),
             (place, _) => place,
         }
     }
@@ -132,36 +132,38 @@ impl Spread {
     }
 
     /// Place where a write is executed.
-    pub fn place_of_write(self, write: &Write) -> Place {
+    pub fn place_of_write(self, write: &Write) -> Location {
         match write {
             Write::Change(change) => self.place_of_change(change),
             Write::Multi(changes) => together(changes.iter().map(|c| self.place_of_change(c))),
-            Write::Open { .. } | Write::Close | Write::Reap | Write::Spread(_) => Place::At(HOME),
+            Write::Open { .. } | Write::Close | Write::Reap | Write::Spread(_) => {
+                Location::At(HOME)
+            }
         }
     }
 
     /// Place where a read is answered.
-    pub fn place_of_read(self, read: &Read) -> Place {
+    pub fn place_of_read(self, read: &Read) -> Location {
         match read {
             Read::Sync(path) => match self.place(path) {
-                Place::Everywhere => Place::At(HOME),
+                Location::Everywhere => Location::At(HOME),
                 place => place,
             },
-            Read::Ephemerals(_) if self.is_spread() => Place::Everywhere,
+            Read::Ephemerals(_) if self.is_spread() => Location::Everywhere,
             Read::Multi(reads) => match together(reads.iter().map(|r| self.place_of_read(r))) {
-                Place::Everywhere => Place::Several,
+                Location::Everywhere => Location::Several,
                 place => place,
             },
-            read => read.path().map_or(Place::At(HOME), |path| self.place(path)),
+            read => read.path().map_or(Location::At(HOME), |path| self.place(path)),
         }
     }
 }
 
 /// The common place of all, if there is one.
-fn together(places: impl Iterator<Item = Place>) -> Place {
-    let mut places = places.filter(|place| *place != Place::Nowhere);
-    let first = places.next().unwrap_or(Place::Nowhere);
-    if places.all(|place| place == first) { first } else { Place::Several }
+fn together(places: impl Iterator<Item = Location>) -> Location {
+    let mut places = places.filter(|place| *place != Location::Nowhere);
+    let first = places.next().unwrap_or(Location::Nowhere);
+    if places.all(|place| place == first) { first } else { Location::Several }
 }
 
 /// The top-level name, which decides the place of a path; none for the root and the nodes above
@@ -194,9 +196,9 @@ pub(super) fn without_number(name: &[u8]) -> &[u8] {
 
 /// Messages to shards about a tree that is spread and about sessions that are at several of them.
 /// Gateways and shards send them by themselves and the session need not be at a gateway, except for
-/// [`Step::Join`] and [`Step::Prepare`].
+/// [`SpreadStep::Join`] and [`SpreadStep::Prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SpreadStep {
     /// Spreads the tree over so many shards, if it was not spread before and has always been empty.
     /// At shard 0. Answer: [`Reply::Number`](super::Reply::Number), the final number of shards.
     Over(Spread),
@@ -260,7 +262,7 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl SpreadStep {
     /// Whether the session must be at the requesting gateway.
     pub fn is_asked_by_session(&self) -> bool {
         matches!(self, Self::Join(_) | Self::Prepare { .. })
@@ -274,14 +276,14 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Create, Mode};
+    use super::super::{Create, CreateMode};
     use super::*;
     use adt::Blob;
 
     const FOUR: Spread = Spread(4);
 
     fn sequential(path: &str) -> Change {
-        let mode = Mode { sequential: true, ..Mode::default() };
+        let mode = CreateMode { sequential: true, ..CreateMode::default() };
         let (path, data, acl) = (Blob::from(path), None, Vec::new());
         Change::Create(Create { path, data, acl, mode, stat: false })
     }
@@ -289,28 +291,28 @@ mod tests {
     #[test]
     fn nodes_of_one_top_level_name_are_at_one_shard_with_their_quota() {
         let jobs = FOUR.place(b"/jobs");
-        assert!(matches!(jobs, Place::At(_)));
+        assert!(matches!(jobs, Location::At(_)));
         for path in ["/jobs/7", "/jobs/7/8", "/jobs/", "/zookeeper/quota/jobs/zookeeper_limits"] {
             assert_eq!(FOUR.place(path.as_bytes()), jobs, "{path}");
         }
         let places: std::collections::BTreeSet<u16> = (0..40)
             .filter_map(|n| match FOUR.place(format!("/n{n}/x").as_bytes()) {
-                Place::At(shard) => Some(shard.0),
+                Location::At(shard) => Some(shard.0),
                 _ => None,
             })
             .collect();
         assert_eq!(places.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!(Spread::NOT.place(b"/"), Place::At(HOME));
+        assert_eq!(Spread::NOT.place(b"/"), Location::At(HOME));
         for (path, place) in [
-            ("/", Place::Everywhere),
-            ("/zookeeper/quota", Place::Everywhere),
-            ("/zookeeper", Place::At(HOME)),
-            ("/zookeeper/config", Place::At(HOME)),
-            ("/zookeeper/quotas", Place::At(HOME)),
-            ("/zookeeper/quota/zookeeper", Place::At(HOME)),
-            ("//", Place::Nowhere),
-            ("", Place::Nowhere),
-            ("jobs", Place::Nowhere),
+            ("/", Location::Everywhere),
+            ("/zookeeper/quota", Location::Everywhere),
+            ("/zookeeper", Location::At(HOME)),
+            ("/zookeeper/config", Location::At(HOME)),
+            ("/zookeeper/quotas", Location::At(HOME)),
+            ("/zookeeper/quota/zookeeper", Location::At(HOME)),
+            ("//", Location::Nowhere),
+            ("", Location::Nowhere),
+            ("jobs", Location::Nowhere),
         ] {
             assert_eq!(FOUR.place(path.as_bytes()), place, "{path}");
         }
@@ -336,23 +338,23 @@ mod tests {
     fn requests_to_several_shards_are_not_executed_together() {
         let at = |n: u16| {
             let names = (0..100).map(|i| Blob::from(format!("/n{i}")));
-            let mut found = names.filter(|name| FOUR.place(name) == Place::At(ShardId(n)));
+            let mut found = names.filter(|name| FOUR.place(name) == Location::At(ShardId(n)));
             found.next().expect("a hundred names are enough")
         };
         let delete = |path: &Blob| Change::Delete { path: path.clone(), version: -1 };
         let same = Write::Multi(vec![delete(&at(2)), delete(&path::join(&at(2), b"x"))]);
-        assert_eq!(FOUR.place_of_write(&same), Place::At(ShardId(2)));
+        assert_eq!(FOUR.place_of_write(&same), Location::At(ShardId(2)));
         let others = Write::Multi(vec![delete(&at(2)), delete(&at(3))]);
-        assert_eq!(FOUR.place_of_write(&others), Place::Several);
-        assert_eq!(Spread::NOT.place_of_write(&others), Place::At(HOME));
+        assert_eq!(FOUR.place_of_write(&others), Location::Several);
+        assert_eq!(Spread::NOT.place_of_write(&others), Location::At(HOME));
         let cannot_be = Write::Multi(vec![delete(&at(2)), delete(&Blob::from("//"))]);
-        assert_eq!(FOUR.place_of_write(&cannot_be), Place::At(ShardId(2)));
+        assert_eq!(FOUR.place_of_write(&cannot_be), Location::At(ShardId(2)));
         let reads = vec![Read::Data(at(1)), Read::Data(at(2))];
-        assert_eq!(FOUR.place_of_read(&Read::Multi(reads)), Place::Several);
+        assert_eq!(FOUR.place_of_read(&Read::Multi(reads)), Location::Several);
         let root = || Blob::from("/");
         let data = Change::SetData { path: root(), data: None, version: -1 };
-        assert_eq!(FOUR.place_of_change(&data), Place::At(HOME));
+        assert_eq!(FOUR.place_of_change(&data), Location::At(HOME));
         let rules = Change::SetAcl { path: root(), acl: Vec::new(), version: -1 };
-        assert_eq!(FOUR.place_of_change(&rules), Place::Several);
+        assert_eq!(FOUR.place_of_change(&rules), Location::Several);
     }
 }

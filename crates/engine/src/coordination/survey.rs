@@ -1,6 +1,6 @@
 //! Figures and lists about the service that a replica of the tree's shard gives to monitoring.
 
-use super::request::{SessionId, Zxid};
+use super::request::{TreeSessionId, Zxid};
 use super::service::Coordination;
 use super::tree;
 use super::watches::Watches;
@@ -44,9 +44,9 @@ pub struct Watched {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Each session with its time-out in milliseconds and its ephemeral nodes.
-    pub sessions: Vec<(SessionId, i32, Vec<Blob>)>,
+    pub sessions: Vec<(TreeSessionId, i32, Vec<Blob>)>,
     /// Paths that each session watches; known to the leader alone.
-    pub watches: Option<Vec<(SessionId, Vec<Blob>)>>,
+    pub watches: Option<Vec<(TreeSessionId, Vec<Blob>)>>,
 }
 
 impl Survey {

@@ -1,7 +1,7 @@
 //! Stories about the replicated state of the service, as clients see it.
 
 use super::service::{Command, Coordination};
-use super::tree::Node;
+use super::tree::Znode;
 use super::*;
 use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
@@ -15,7 +15,7 @@ struct World {
     service: Coordination,
     changes: u64,
     /// Events of the last change.
-    events: Vec<Event>,
+    events: Vec<WatchedEvent>,
     /// Identities of the client besides its session.
     who: Vec<Identity>,
 }
@@ -29,7 +29,7 @@ fn open_to_all() -> Vec<Acl> {
 
 fn create(path: &str) -> Create {
     let (path, data) = (Blob::from(path), Some(Blob::from("x")));
-    Create { path, data, acl: open_to_all(), mode: Mode::default(), stat: false }
+    Create { path, data, acl: open_to_all(), mode: CreateMode::default(), stat: false }
 }
 
 fn ephemeral(path: &str) -> Change {
@@ -37,11 +37,11 @@ fn ephemeral(path: &str) -> Change {
 }
 
 fn lasting(path: &str, lasts: Lasts) -> Change {
-    Change::Create(Create { mode: Mode { lasts, sequential: false }, ..create(path) })
+    Change::Create(Create { mode: CreateMode { lasts, sequential: false }, ..create(path) })
 }
 
 fn sequential(path: &str) -> Change {
-    let mode = Mode { sequential: true, ..Mode::default() };
+    let mode = CreateMode { sequential: true, ..CreateMode::default() };
     Change::Create(Create { mode, ..create(path) })
 }
 
@@ -53,12 +53,12 @@ fn delete(path: &str, version: i32) -> Change {
     Change::Delete { path: Blob::from(path), version }
 }
 
-fn happened(happened: Happened, path: &str) -> Event {
-    Event { happened, path: Blob::from(path) }
+fn happened(happened: Happened, path: &str) -> WatchedEvent {
+    WatchedEvent { happened, path: Blob::from(path) }
 }
 
 impl World {
-    fn write(&mut self, session: SessionId, write: Write) -> Result<Reply, Code> {
+    fn write(&mut self, session: TreeSessionId, write: Write) -> Result<Reply, Code> {
         self.changes += 1;
         let command = Command { identities: self.who.clone(), ..Command::of(session, write) };
         let ts = Timestamp::from_micros(BEGIN_US + self.changes);
@@ -67,32 +67,32 @@ impl World {
         done.reply
     }
 
-    fn open(&mut self) -> SessionId {
+    fn open(&mut self) -> TreeSessionId {
         let open = Write::Open { timeout_ms: 10_000, password: [7; 16] };
-        match self.write(SessionId(0), open) {
+        match self.write(TreeSessionId(0), open) {
             Ok(Reply::Session(session)) => session,
             other => panic!("{other:?}"),
         }
     }
 
-    fn change(&mut self, session: SessionId, change: Change) -> Result<Reply, Code> {
+    fn change(&mut self, session: TreeSessionId, change: Change) -> Result<Reply, Code> {
         self.write(session, Write::Change(change))
     }
 
     /// Creates a node; returns its path.
-    fn create(&mut self, session: SessionId, change: Change) -> Result<String, Code> {
+    fn create(&mut self, session: TreeSessionId, change: Change) -> Result<String, Code> {
         match self.change(session, change)? {
             Reply::Created { path, .. } => Ok(String::from_utf8_lossy(&path).into_owned()),
             other => panic!("{other:?}"),
         }
     }
 
-    fn read(&self, session: SessionId, read: Read) -> Result<Reply, Code> {
+    fn read(&self, session: TreeSessionId, read: Read) -> Result<Reply, Code> {
         self.service.read(session, &self.who, &read)
     }
 
     fn stat(&self, path: &str) -> Result<Stat, Code> {
-        match self.read(SessionId(0), Read::Exists(Blob::from(path)))? {
+        match self.read(TreeSessionId(0), Read::Exists(Blob::from(path)))? {
             Reply::Stat(stat) => Ok(stat),
             other => panic!("{other:?}"),
         }
@@ -100,7 +100,7 @@ impl World {
 
     fn children(&self, path: &str) -> Vec<String> {
         let read = Read::Children { path: Blob::from(path), stat: false };
-        match self.read(SessionId(0), read) {
+        match self.read(TreeSessionId(0), read) {
             Ok(Reply::Children(names, None)) => {
                 names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
             }
@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-fn world() -> (World, SessionId) {
+fn world() -> (World, TreeSessionId) {
     let mut world = World::default();
     let session = world.open();
     (world, session)
@@ -154,7 +154,7 @@ fn impossible_creations_are_refused_with_the_code_that_clients_know() {
     let mut refused = |change: Change| world.change(ann, change).unwrap_err();
     assert_eq!(refused(ephemeral("/e")), Code::NodeExists);
     assert_eq!(refused(Change::Create(create("/e/child"))), Code::NoChildrenForEphemerals);
-    assert_eq!(world.change(SessionId(99), ephemeral("/f")), Err(Code::SessionExpired));
+    assert_eq!(world.change(TreeSessionId(99), ephemeral("/f")), Err(Code::SessionExpired));
     assert_eq!(world.children("/"), ["e", "zookeeper"]);
 }
 
@@ -191,14 +191,14 @@ fn numbers_of_sequential_nodes_that_come_to_their_end_begin_at_the_other_one() {
     let (mut world, ann) = world();
     world.create(ann, Change::Create(create("/q"))).unwrap();
     let node = world.service.tree().get(b"/q").unwrap().clone();
-    world.service.restore_node(Blob::from("/q"), Node { born: i32::MAX, ..node });
+    world.service.restore_node(Blob::from("/q"), Znode { born: i32::MAX, ..node });
     // Like ZooKeeper, which writes such numbers with a sign.
     for number in ["2147483647", "-2147483648", "-2147483647"] {
         assert_eq!(world.create(ann, sequential("/q/n-")), Ok(format!("/q/n-{number}")));
     }
     assert_eq!(world.stat("/q").unwrap().num_children, 3);
     let node = world.service.tree().get(b"/q").unwrap().clone();
-    world.service.restore_node(Blob::from("/q"), Node { born: -1, ..node });
+    world.service.restore_node(Blob::from("/q"), Znode { born: -1, ..node });
     assert_eq!(world.create(ann, sequential("/q/n-")), Ok("/q/n--000000001".to_owned()));
     assert_eq!(world.create(ann, sequential("/q/n-")), Ok("/q/n-0000000000".to_owned()));
 }
@@ -248,12 +248,12 @@ fn all_of_a_multi_happens_or_nothing() {
     let accepted = vec![ephemeral("/a/e"), set("/a/e", "y", 0), delete("/a/gone", -1)];
     let Ok(Reply::Multi(replies)) = world.write(ann, Write::Multi(accepted)) else { panic!() };
     assert!(replies.iter().all(Result::is_ok));
-    let told = [
+    let expected = [
         happened(Happened::Created, "/a/e"),
         happened(Happened::Data, "/a/e"),
         happened(Happened::Deleted, "/a/gone"),
     ];
-    assert_eq!(world.events, told);
+    assert_eq!(world.events, expected);
     // One change, one number.
     let stat = world.stat("/a/e").unwrap();
     assert_eq!((stat.czxid, stat.mzxid), (world.service.last(), world.service.last()));
@@ -347,22 +347,22 @@ fn a_container_goes_when_it_has_had_children_and_has_none_any_more() {
     world.create(ann, lasting("/c", Lasts::Children)).unwrap();
     assert_eq!(world.stat("/c").unwrap().ephemeral_owner, 0);
     // It waits for its first child.
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events, []);
     world.create(ann, Change::Create(create("/c/x"))).unwrap();
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events, []);
     world.change(ann, delete("/c/x", -1)).unwrap();
     let before = world.service.clone();
     assert_eq!(before.changed_by(&reap()), [Blob::from("/"), Blob::from("/c")]);
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events, [happened(Happened::Deleted, "/c")]);
     assert_eq!(world.stat("/c"), Err(Code::NoNode));
     assert!(world.service.tree().reapable_ms().is_none());
 }
 
 fn reap() -> Command {
-    Command::of(SessionId(0), Write::Reap)
+    Command::of(TreeSessionId(0), Write::Reap)
 }
 
 #[test]
@@ -379,9 +379,9 @@ fn a_node_with_a_time_to_live_goes_when_it_was_not_set_for_so_long_and_has_no_ch
     world.change(ann, set("/t", "z", -1)).unwrap();
     world.change(ann, delete("/t/x", -1)).unwrap();
     assert_eq!(world.service.tree().reapable_ms(), Some(1008));
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events, []);
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events, [happened(Happened::Deleted, "/t")]);
 }
 
@@ -428,9 +428,9 @@ fn at_most_so_many_nodes_are_reaped_at_once() {
     };
     world.write(ann, Write::Multi(creates(0..REAPED_MAX + 1))).unwrap();
     world.write(ann, Write::Multi(vec![])).unwrap();
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events.len(), REAPED_MAX);
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events.len(), 1);
 }
 

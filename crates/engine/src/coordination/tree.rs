@@ -3,7 +3,9 @@
 use super::acl::Rules;
 use super::path;
 use super::quota::{self, Quotas, Usage};
-use super::request::{Acl, Code, Create, Event, Happened, Identity, Lasts, SessionId, Stat, Zxid};
+use super::request::{
+    Acl, Code, Create, Happened, Identity, Lasts, Stat, TreeSessionId, WatchedEvent, Zxid,
+};
 use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
 use adt::Blob;
 use adt::collections::Map;
@@ -11,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Node of the tree.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Node {
+pub struct Znode {
     /// Data of the node. No data and empty data are distinct.
     pub data: Option<Blob>,
     /// Access control list.
@@ -38,7 +40,7 @@ pub struct Node {
     pub children: BTreeSet<Blob>,
 }
 
-impl Node {
+impl Znode {
     /// Copy without the children, as a snapshot holds it: children name their parents.
     pub fn without_children(&self) -> Self {
         let (data, rules, children) = (self.data.clone(), self.rules.clone(), BTreeSet::new());
@@ -50,8 +52,8 @@ impl Node {
     }
 
     /// Session that owns it, if it is ephemeral.
-    pub fn session(&self) -> Option<SessionId> {
-        (Lasts::of_owner(self.owner) == Lasts::Session).then_some(SessionId(self.owner))
+    pub fn session(&self) -> Option<TreeSessionId> {
+        (Lasts::of_owner(self.owner) == Lasts::Session).then_some(TreeSessionId(self.owner))
     }
 
     /// Time from which the leader may delete the node without a request of a client, in
@@ -94,7 +96,7 @@ pub enum Undo {
     /// A node was created; the parent's former `born` and `pzxid`.
     Created(Blob, i32, Zxid),
     /// This node was deleted; the parent's former `pzxid`.
-    Deleted(Blob, Box<Node>, Zxid),
+    Deleted(Blob, Box<Znode>, Zxid),
     /// Former data, `mzxid`, `mtime_ms` and `version`.
     Data(Blob, Option<Blob>, Zxid, i64, i32),
     /// Former rules and `aversion`.
@@ -106,7 +108,7 @@ pub enum Undo {
 impl Undo {
     /// Event of the change, for the node's watchers. `tree` must be as it is right after the
     /// change.
-    pub fn happened(&self, tree: &Tree) -> Option<Change> {
+    pub fn happened(&self, tree: &Tree) -> Option<GuardedEvent> {
         let rules = |path: &[u8]| tree.get(path).map(|node| node.rules.clone()).unwrap_or_default();
         let (happened, path, own) = match self {
             Self::Created(path, ..) => (Happened::Created, path, rules(path)),
@@ -114,17 +116,17 @@ impl Undo {
             Self::Data(path, ..) => (Happened::Data, path, rules(path)),
             Self::Rules(..) | Self::Nothing => return None,
         };
-        let event = Event { happened, path: path.clone() };
+        let event = WatchedEvent { happened, path: path.clone() };
         let parents = path::split(path).map(|(parent, _)| rules(parent)).unwrap_or_default();
-        Some(Change { event, rules: own, parents })
+        Some(GuardedEvent { event, rules: own, parents })
     }
 }
 
 /// Event, with the rules that decide which watchers may receive it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct GuardedEvent {
     /// The event.
-    pub event: Event,
+    pub event: WatchedEvent,
     /// Rules of its node: a client that may not read the node is not notified, as in ZooKeeper
     /// since CVE-2024-23944.
     pub rules: Rules,
@@ -136,7 +138,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
     /// Session that asks.
-    pub session: SessionId,
+    pub session: TreeSessionId,
     /// Authenticated identities of its client.
     pub identities: &'a [Identity],
     /// The number of the change.
@@ -150,7 +152,7 @@ pub struct By<'a> {
 /// All nodes by path. The root always exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    nodes: Map<Blob, Node>,
+    nodes: Map<Blob, Znode>,
     /// Nodes that the leader may delete without a request of a client, with the time from which it
     /// may.
     reapable: BTreeSet<(i64, Blob)>,
@@ -164,7 +166,7 @@ impl Default for Tree {
     fn default() -> Self {
         let (nodes, reapable, quotas) = (Map::default(), BTreeSet::new(), Quotas::default());
         let mut tree = Self { nodes, reapable, bytes: 0, quotas };
-        let node = || Node { data: Some(Blob::new(b"")), ..Node::default() };
+        let node = || Znode { data: Some(Blob::new(b"")), ..Znode::default() };
         tree.nodes.insert(Blob::new(path::ROOT), node());
         tree.bytes = path::ROOT.len() as u64;
         for path in FIXED.into_iter().skip(1) {
@@ -204,12 +206,12 @@ impl Tree {
     ///
     /// # Errors
     /// [`Code::NoNode`].
-    pub fn get(&self, path: &[u8]) -> Result<&Node, Code> {
+    pub fn get(&self, path: &[u8]) -> Result<&Znode, Code> {
         self.nodes.get(path).ok_or(Code::NoNode)
     }
 
     /// Changes an existing node.
-    fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Node) -> T) -> T {
+    fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Znode) -> T) -> T {
         let node = self.nodes.get_mut(path).expect("the node was looked up before");
         let (before, data) = (node.reapable_ms(), node.data_bytes());
         let result = edit(node);
@@ -274,12 +276,12 @@ impl Tree {
     }
 
     /// All nodes, in an order that depends on the history alone.
-    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Node)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Znode)> {
         self.nodes.iter()
     }
 
     /// Adds a node, and its name to its existing parent.
-    fn put(&mut self, path: Blob, node: Node) {
+    fn put(&mut self, path: Blob, node: Znode) {
         if let Some((parent, name)) = path::split(&path) {
             self.edit(parent, |parent| parent.children.insert(Blob::new(name)));
         }
@@ -291,7 +293,7 @@ impl Tree {
     }
 
     /// Adds a node of a snapshot; parents may come later.
-    pub fn restore(&mut self, path: Blob, node: Node) {
+    pub fn restore(&mut self, path: Blob, node: Znode) {
         self.nodes.insert(path, node);
     }
 
@@ -333,7 +335,7 @@ impl Tree {
     }
 
     /// A node, if it exists, and all nodes below it.
-    pub fn below(&self, path: &[u8]) -> impl Iterator<Item = (Blob, &Node)> {
+    pub fn below(&self, path: &[u8]) -> impl Iterator<Item = (Blob, &Znode)> {
         let mut open = vec![Blob::new(path)];
         std::iter::from_fn(move || {
             let path = open.pop()?;
@@ -377,7 +379,7 @@ impl Tree {
             return Err(Code::QuotaExceeded);
         }
         let undo = Undo::Created(path.clone(), above.born, above.pzxid);
-        let node = Node {
+        let node = Znode {
             data: create.data.clone(),
             rules,
             czxid: by.zxid,
@@ -386,7 +388,7 @@ impl Tree {
             ctime_ms: by.now_ms,
             mtime_ms: by.now_ms,
             owner: create.mode.lasts.owner(by.session),
-            ..Node::default()
+            ..Znode::default()
         };
         self.edit(&parent, |above| {
             above.born = above.born.wrapping_add(1);

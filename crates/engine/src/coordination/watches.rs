@@ -3,9 +3,9 @@
 
 use super::acl::Rules;
 use super::path;
-use super::request::{Event, Happened, SessionId, Watch, WatcherType};
+use super::request::{Happened, TreeSessionId, Watch, WatchedEvent, WatcherType};
 use super::survey::Watched;
-use super::tree::Change;
+use super::tree::GuardedEvent;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +33,8 @@ fn kind(watch: Watch) -> Kinds {
 /// All watches of a tree.
 #[derive(Debug, Default)]
 pub struct Watches {
-    at: BTreeMap<Blob, BTreeMap<SessionId, Kinds>>,
-    of: BTreeMap<SessionId, BTreeSet<Blob>>,
+    at: BTreeMap<Blob, BTreeMap<TreeSessionId, Kinds>>,
+    of: BTreeMap<TreeSessionId, BTreeSet<Blob>>,
     /// Number of watches: each pair of a session and a path counts once.
     count: usize,
 }
@@ -52,7 +52,7 @@ impl Watches {
     }
 
     /// Paths that each session watches.
-    pub fn list(&self) -> Vec<(SessionId, Vec<Blob>)> {
+    pub fn list(&self) -> Vec<(TreeSessionId, Vec<Blob>)> {
         let of = self.of.iter();
         of.map(|(session, paths)| (*session, paths.iter().cloned().collect())).collect()
     }
@@ -63,7 +63,7 @@ impl Watches {
     }
 
     /// Adds a watch of a session on a path.
-    pub fn add(&mut self, session: SessionId, path: &Blob, watch: Watch) {
+    pub fn add(&mut self, session: TreeSessionId, path: &Blob, watch: Watch) {
         let kinds = self.at.entry(path.clone()).or_default().entry(session).or_insert_with(|| {
             self.count += 1;
             self.of.entry(session).or_default().insert(path.clone());
@@ -73,19 +73,19 @@ impl Watches {
     }
 
     /// Whether a session has such a watch on a path.
-    pub fn has(&self, session: SessionId, path: &Blob, which: WatcherType) -> bool {
+    pub fn has(&self, session: TreeSessionId, path: &Blob, which: WatcherType) -> bool {
         self.at.get(path).and_then(|at| at.get(&session)).is_some_and(|k| k & bits(which) != 0)
     }
 
     /// Removes such watches of a session on a path. Returns whether it had some.
-    pub fn remove(&mut self, session: SessionId, path: &Blob, which: WatcherType) -> bool {
+    pub fn remove(&mut self, session: TreeSessionId, path: &Blob, which: WatcherType) -> bool {
         let had = self.has(session, path, which);
         self.clear(session, path, bits(which));
         had
     }
 
     /// Removes all watches of a session.
-    pub fn forget(&mut self, session: SessionId) {
+    pub fn forget(&mut self, session: TreeSessionId) {
         for path in self.of.remove(&session).unwrap_or_default() {
             if let Some(at) = self.at.get_mut(&path) {
                 self.count -= usize::from(at.remove(&session).is_some());
@@ -96,7 +96,7 @@ impl Watches {
         }
     }
 
-    fn clear(&mut self, session: SessionId, path: &Blob, bits: Kinds) {
+    fn clear(&mut self, session: TreeSessionId, path: &Blob, bits: Kinds) {
         let Some(at) = self.at.get_mut(path) else { return };
         let Some(kinds) = at.get_mut(&session) else { return };
         *kinds &= !bits;
@@ -118,7 +118,11 @@ impl Watches {
 
     /// Fires the watches on a node: adds the sessions to notify with their events, in order, and
     /// removes the one-time watches.
-    pub fn fire(&mut self, change: &Change, told: &mut Vec<(SessionId, Event, Rules)>) {
+    pub fn fire(
+        &mut self,
+        change: &GuardedEvent,
+        notified: &mut Vec<(TreeSessionId, WatchedEvent, Rules)>,
+    ) {
         let event = &change.event;
         if self.is_empty() {
             return;
@@ -128,25 +132,25 @@ impl Watches {
             Happened::Deleted => ALL,
             Happened::Children => CHILD | LASTING,
         };
-        self.tell(event, fired, &change.rules, told);
+        self.notify(event, fired, &change.rules, notified);
         if matches!(event.happened, Happened::Created | Happened::Deleted)
             && let Some((parent, _)) = path::split(&event.path)
         {
-            let children = Event { happened: Happened::Children, path: Blob::new(parent) };
-            self.tell(&children, CHILD | LASTING, &change.parents, told);
+            let children = WatchedEvent { happened: Happened::Children, path: Blob::new(parent) };
+            self.notify(&children, CHILD | LASTING, &change.parents, notified);
         }
     }
 
-    fn tell(
+    fn notify(
         &mut self,
-        event: &Event,
+        event: &WatchedEvent,
         fired: Kinds,
         rules: &Rules,
-        told: &mut Vec<(SessionId, Event, Rules)>,
+        notified: &mut Vec<(TreeSessionId, WatchedEvent, Rules)>,
     ) {
         let path = &event.path;
-        let mut watchers: BTreeSet<SessionId> = BTreeSet::new();
-        let mut spent: Vec<SessionId> = Vec::new();
+        let mut watchers: BTreeSet<TreeSessionId> = BTreeSet::new();
+        let mut spent: Vec<TreeSessionId> = Vec::new();
         if let Some(at) = self.at.get(path) {
             for (session, kinds) in at {
                 if kinds & fired != 0 {
@@ -168,7 +172,7 @@ impl Watches {
         for session in spent {
             self.clear(session, path, fired & ONCE);
         }
-        told.extend(watchers.into_iter().map(|who| (who, event.clone(), rules.clone())));
+        notified.extend(watchers.into_iter().map(|who| (who, event.clone(), rules.clone())));
     }
 }
 
@@ -186,19 +190,19 @@ fn bits(which: WatcherType) -> Kinds {
 mod tests {
     use super::*;
 
-    const ANN: SessionId = SessionId(1);
-    const BEN: SessionId = SessionId(2);
+    const ANN: TreeSessionId = TreeSessionId(1);
+    const BEN: TreeSessionId = TreeSessionId(2);
 
     fn fire(watches: &mut Watches, happened: Happened, path: &str) -> Vec<(i64, Happened, String)> {
-        let mut told = Vec::new();
-        let event = Event { happened, path: Blob::from(path) };
+        let mut notified = Vec::new();
+        let event = WatchedEvent { happened, path: Blob::from(path) };
         let (rules, parents) = (Rules::default(), Rules::default());
-        watches.fire(&Change { event, rules, parents }, &mut told);
+        watches.fire(&GuardedEvent { event, rules, parents }, &mut notified);
         let text = |path: &Blob| String::from_utf8_lossy(path).into_owned();
-        told.iter().map(|(who, event, _)| (who.0, event.happened, text(&event.path))).collect()
+        notified.iter().map(|(who, event, _)| (who.0, event.happened, text(&event.path))).collect()
     }
 
-    fn told(who: SessionId, happened: Happened, path: &str) -> (i64, Happened, String) {
+    fn notice(who: TreeSessionId, happened: Happened, path: &str) -> (i64, Happened, String) {
         (who.0, happened, path.to_owned())
     }
 
@@ -207,7 +211,7 @@ mod tests {
         let mut watches = Watches::default();
         watches.add(ANN, &Blob::from("/a"), Watch::Data);
         watches.add(BEN, &Blob::from("/a"), Watch::Data);
-        let both = [told(ANN, Happened::Data, "/a"), told(BEN, Happened::Data, "/a")];
+        let both = [notice(ANN, Happened::Data, "/a"), notice(BEN, Happened::Data, "/a")];
         assert_eq!(fire(&mut watches, Happened::Data, "/a"), both);
         assert!(watches.is_empty());
         assert_eq!(fire(&mut watches, Happened::Data, "/a"), []);
@@ -216,14 +220,14 @@ mod tests {
     #[test]
     fn a_created_or_deleted_child_notifies_watches_on_the_parents_children() {
         let mut watches = Watches::default();
-        let expected = [told(ANN, Happened::Children, "/a")];
+        let expected = [notice(ANN, Happened::Children, "/a")];
         for happened in [Happened::Created, Happened::Deleted] {
             watches.add(ANN, &Blob::from("/a"), Watch::Child);
             watches.add(BEN, &Blob::from("/a"), Watch::Data);
             assert_eq!(fire(&mut watches, happened, "/a/b"), expected);
         }
         watches.add(ANN, &Blob::from("/"), Watch::Child);
-        let root = [told(ANN, Happened::Children, "/")];
+        let root = [notice(ANN, Happened::Children, "/")];
         assert_eq!(fire(&mut watches, Happened::Created, "/new"), root);
     }
 
@@ -235,12 +239,12 @@ mod tests {
         }
         assert_eq!(
             fire(&mut watches, Happened::Deleted, "/a"),
-            [told(ANN, Happened::Deleted, "/a")]
+            [notice(ANN, Happened::Deleted, "/a")]
         );
         // The persistent ones remain, and fire when the node exists again.
         assert_eq!(
             fire(&mut watches, Happened::Created, "/a"),
-            [told(ANN, Happened::Created, "/a")]
+            [notice(ANN, Happened::Created, "/a")]
         );
         assert_eq!(watches.len(), 1);
         assert!(!watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
@@ -274,7 +278,7 @@ mod tests {
         watches.add(ANN, &path, Watch::Persistent);
         watches.add(ANN, &path, Watch::Child);
         assert!(watches.remove(ANN, &path, WatcherType::Children));
-        let children = [told(ANN, Happened::Children, "/a")];
+        let children = [notice(ANN, Happened::Children, "/a")];
         assert_eq!(fire(&mut watches, Happened::Created, "/a/b"), children);
     }
 
@@ -283,9 +287,9 @@ mod tests {
         let mut watches = Watches::default();
         watches.add(ANN, &Blob::from("/a"), Watch::Persistent);
         watches.add(BEN, &Blob::from("/"), Watch::Recursive);
-        let first = [told(BEN, Happened::Created, "/a/b"), told(ANN, Happened::Children, "/a")];
+        let first = [notice(BEN, Happened::Created, "/a/b"), notice(ANN, Happened::Children, "/a")];
         assert_eq!(fire(&mut watches, Happened::Created, "/a/b"), first);
-        let deeper = [told(BEN, Happened::Data, "/a/b/c")];
+        let deeper = [notice(BEN, Happened::Data, "/a/b/c")];
         assert_eq!(fire(&mut watches, Happened::Data, "/a/b/c"), deeper);
     }
 

@@ -1,6 +1,6 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
-use crate::coordination::{self, Code, Event, Password, Zxid};
+use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::map::ShardMap;
@@ -24,7 +24,7 @@ pub enum Said {
     /// It has a session.
     Connected {
         /// Which.
-        session: coordination::SessionId,
+        session: coordination::TreeSessionId,
         /// How long it may be silent.
         timeout_ms: i32,
         /// What proves that it is its own.
@@ -46,7 +46,7 @@ pub enum Said {
     /// Something that it watches has happened.
     Happened {
         /// What.
-        event: Event,
+        event: WatchedEvent,
         /// As in an answer.
         zxid: Zxid,
         /// The number of the change. The same, unless the tree is spread.

@@ -4,7 +4,7 @@
 use crate::ids::{MachineId, ShardId};
 use crate::limits::{REPLICAS_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::{Answer, Refusal};
-use crate::repeats::{repeated, told_dropped};
+use crate::repeats::{dropped_error, repeated};
 use adt::{ErrorReply, Reply, Timestamp};
 
 /// Reason why an attempt at a transaction cannot go on.
@@ -166,7 +166,7 @@ pub(in crate::gateway) fn replies_lost(ts: Timestamp) -> ErrorReply {
 
 /// The error for a request whose replies a shard does not have.
 fn without_replies(ts: Timestamp, replies: &[Reply]) -> ErrorReply {
-    told_dropped(replies).cloned().unwrap_or_else(|| replies_lost(ts))
+    dropped_error(replies).cloned().unwrap_or_else(|| replies_lost(ts))
 }
 
 /// The error for a request that is under way.
@@ -193,8 +193,7 @@ pub(in crate::gateway) fn forgotten() -> ErrorReply {
 
 /// The error for a request with a token that is too small.
 pub(in crate::gateway) fn fenced() -> ErrorReply {
-    let text =
-        "a larger token of this lock was seen: somebody else has got it since; nothing was done";
+    let text = "a larger token of this lock was seen: another client has acquired it since; nothing was done";
     ErrorReply::new("FENCED", text)
 }
 

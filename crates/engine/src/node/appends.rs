@@ -58,7 +58,7 @@ impl Appends {
     }
 
     /// Notes a message of another replica.
-    pub fn heard(&mut self, now_us: u64, shard: ShardId, message: &Message) {
+    pub fn received(&mut self, now_us: u64, shard: ShardId, message: &Message) {
         let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject;
         let Ok(from) = u16::try_from(message.from) else { return };
         let Some(machine) = self.0.get_mut(&MachineId(from)) else { return };
@@ -116,39 +116,39 @@ mod tests {
         appends.sent(0, SHARD, &append(2, 7));
         appends.sent(100, SHARD, &append(2, 8));
         appends.sent(100, SHARD, &append(3, 8));
-        appends.heard(400, SHARD, &answer(2, 4, 6));
-        appends.heard(400, ShardId(4), &answer(2, 4, 9));
-        appends.heard(400, SHARD, &answer(2, 3, 9));
+        appends.received(400, SHARD, &answer(2, 4, 6));
+        appends.received(400, ShardId(4), &answer(2, 4, 9));
+        appends.received(400, SHARD, &answer(2, 3, 9));
         assert_eq!(taken(&mut appends), []);
-        appends.heard(900, SHARD, &answer(2, 4, 8));
-        appends.heard(950, SHARD, &answer(2, 4, 8));
-        appends.heard(990, SHARD, &answer(3, 4, 8));
+        appends.received(900, SHARD, &answer(2, 4, 8));
+        appends.received(950, SHARD, &answer(2, 4, 8));
+        appends.received(990, SHARD, &answer(3, 4, 8));
         assert_eq!(taken(&mut appends), [(2, 900), (3, 890)]);
         // Not before a second has passed.
         appends.sent(SECOND - 1, SHARD, &append(2, 9));
-        appends.heard(SECOND, SHARD, &answer(2, 4, 9));
+        appends.received(SECOND, SHARD, &answer(2, 4, 9));
         assert_eq!(taken(&mut appends), []);
         appends.sent(SECOND, ShardId(5), &append(2, 1));
-        appends.heard(SECOND + 7, ShardId(5), &answer(2, 4, 1));
+        appends.received(SECOND + 7, ShardId(5), &answer(2, 4, 1));
         assert_eq!(taken(&mut appends), [(2, 7)]);
     }
 
     #[test]
-    fn what_is_refused_or_empty_is_no_answer_and_no_append() {
+    fn refused_and_empty_appends_are_not_measured() {
         let mut appends = Appends::default();
         let mut empty = append(2, 7);
         empty.entries.clear();
         appends.sent(0, SHARD, &empty);
-        appends.heard(5, SHARD, &answer(2, 4, 9));
+        appends.received(5, SHARD, &answer(2, 4, 9));
         appends.sent(10, SHARD, &append(2, 7));
         let mut refused = answer(2, 4, 9);
         refused.reject = true;
-        appends.heard(20, SHARD, &refused);
+        appends.received(20, SHARD, &refused);
         assert_eq!(taken(&mut appends), []);
     }
 
     #[test]
-    fn what_is_never_answered_is_told_and_a_lost_connection_is_not() {
+    fn a_missing_answer_is_reported_and_a_lost_connection_is_not() {
         let mut appends = Appends::default();
         appends.sent(0, SHARD, &append(2, 7));
         appends.sent(4 * SECOND, SHARD, &append(2, 8));
@@ -156,15 +156,15 @@ mod tests {
         appends.sent(5 * SECOND, SHARD, &append(2, 9));
         assert_eq!(taken(&mut appends), [(2, LOST_US)]);
         // The next append is measured from here on.
-        appends.heard(5 * SECOND + 3, SHARD, &answer(2, 4, 9));
+        appends.received(5 * SECOND + 3, SHARD, &answer(2, 4, 9));
         assert_eq!(taken(&mut appends), [(2, 3)]);
         // A late answer counts as none.
         appends.sent(7 * SECOND, SHARD, &append(2, 10));
-        appends.heard(12 * SECOND, SHARD, &answer(2, 4, 10));
+        appends.received(12 * SECOND, SHARD, &answer(2, 4, 10));
         assert_eq!(taken(&mut appends), [(2, LOST_US)]);
         appends.sent(13 * SECOND, SHARD, &append(2, 11));
         appends.forget(MachineId(2));
-        appends.heard(14 * SECOND, SHARD, &answer(2, 4, 11));
+        appends.received(14 * SECOND, SHARD, &answer(2, 4, 11));
         assert_eq!(taken(&mut appends), []);
     }
 }

@@ -15,9 +15,9 @@ mod placement;
 mod readiness;
 mod rest;
 mod splitting;
+mod stream_messages;
 mod timing;
 mod transfer;
-mod words;
 
 pub use parcel::{Parcel, ParcelKind};
 pub use placement::Placing;
@@ -72,7 +72,7 @@ pub enum Event {
 impl Event {
     /// Passes the event to the gateway.
     #[inline]
-    pub fn tell(self, now: Now, gateway: &mut Gateway) {
+    pub fn deliver(self, now: Now, gateway: &mut Gateway) {
         match self {
             Self::Response(response) => gateway.response(now, response),
             Self::Message(from, message) => gateway.peer(now, from, message),
@@ -101,7 +101,7 @@ pub enum To {
 
 /// Leader of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lead {
+struct KnownLeader {
     machine: MachineId,
     term: u64,
 }
@@ -119,11 +119,11 @@ pub struct Node<C> {
     local: Vec<usize>,
     /// Local shards that may have work to do.
     active: Active,
-    leads: Vec<Option<Lead>>,
+    leads: Vec<Option<KnownLeader>>,
     /// By shard: number of its leads that the gateway has not been notified of yet.
-    untold: Vec<u32>,
+    unnotified: Vec<u32>,
     /// Leads that began with a split that the local map does not record yet.
-    early: BTreeMap<ShardId, Lead>,
+    early: BTreeMap<ShardId, KnownLeader>,
     /// Initial states of new shards for other workers.
     seeds: VecDeque<(u16, Box<Seed>)>,
     /// Initial states of new shards that the stored map does not record yet.
@@ -135,7 +135,7 @@ pub struct Node<C> {
     watermarks: Watermarks,
     settled: SettledUpTo,
     /// Time at which watermarks were sent last.
-    told_us: u64,
+    watermarks_sent_us: u64,
     /// End of the time in which this machine hands over its leads.
     standing_back_until_us: u64,
     /// Length of the ticks of the replicated logs.
@@ -144,10 +144,10 @@ pub struct Node<C> {
     polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
-    words: words::Outbound,
+    stream_messages: stream_messages::Outbound,
     /// Shards that have received messages that may make them write, perhaps after the end of their
     /// turn.
-    told: Vec<usize>,
+    urgent: Vec<usize>,
     transfers: Transfers,
     appends: Appends,
 }
@@ -180,7 +180,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         if let Some(map) = placing.as_ref().and_then(|placing| placing.map.as_ref()) {
             watermarks.know(map.shards.len() as u16);
         }
-        let alone = (!clustered).then_some(Lead { machine: id.machine, term: 0 });
+        let alone = (!clustered).then_some(KnownLeader { machine: id.machine, term: 0 });
         let mut node = Self {
             id,
             workers,
@@ -189,7 +189,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             local,
             active,
             leads: vec![alone; count],
-            untold: vec![0; count],
+            unnotified: vec![0; count],
             early: BTreeMap::new(),
             seeds: VecDeque::new(),
             unknown: Vec::new(),
@@ -197,14 +197,14 @@ impl<C: EntryCodec + Clone> Node<C> {
             connected: BTreeSet::new(),
             watermarks,
             settled: SettledUpTo::default(),
-            told_us: 0,
+            watermarks_sent_us: 0,
             standing_back_until_us: 0,
             tick_us: TICK_US,
             polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
-            words: BTreeMap::new(),
-            told: Vec::new(),
+            stream_messages: BTreeMap::new(),
+            urgent: Vec::new(),
             transfers: Transfers::new(codec),
             appends: Appends::default(),
         };
@@ -248,8 +248,8 @@ impl<C: EntryCodec + Clone> Node<C> {
     #[inline]
     #[must_use]
     pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Option<Request> {
-        let told = self.untold[usize::from(shard.0)] == 0;
-        let Some(lead) = self.leads[usize::from(shard.0)].filter(|_| told) else {
+        let is_known = self.unnotified[usize::from(shard.0)] == 0;
+        let Some(lead) = self.leads[usize::from(shard.0)].filter(|_| is_known) else {
             return Some(request);
         };
         if lead.machine == self.id.machine {
@@ -318,7 +318,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Parcel::Snapshot(piece) => Some(piece.shard),
             Parcel::Response(_)
             | Parcel::Gateway { .. }
-            | Parcel::Words(_)
+            | Parcel::StreamMessages(_)
             | Parcel::Leads { .. }
             | Parcel::Map(_)
             | Parcel::Members { .. }
@@ -342,16 +342,16 @@ impl<C: EntryCodec + Clone> Node<C> {
                 self.take_request(now, shard, term, request)
             }
             Parcel::Raft { shard, message } => {
-                self.appends.heard(now.mono_us, shard, &message);
+                self.appends.received(now.mono_us, shard, &message);
                 if let Some(replica) = self.replica_mut(shard) {
                     replica.step(now, *message)?;
                     self.look_for_births(now, shard)?;
-                    self.tell_sleep(shard);
+                    self.send_sleep(shard);
                     self.watch(shard);
                 }
             }
             Parcel::Sleep { shard, term, index } => {
-                self.hear_sleep(now, from, shard, (term, index));
+                self.receive_sleep(now, from, shard, (term, index));
             }
             Parcel::Wake { shard } => {
                 if let Some(replica) = self.replica_mut(shard) {
@@ -361,7 +361,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Parcel::LeadElsewhere { shard, to } => self.hand_over_if_ready(now, shard, to),
             Parcel::Timing(_) => {}
             Parcel::Response(response) => self.take_response(from, response),
-            Parcel::Words(words) => self.take_words(now, from, words),
+            Parcel::StreamMessages(messages) => self.take_stream_messages(now, from, messages),
             Parcel::Gateway { from: sender, to, message } => {
                 if to == self.id {
                     self.events.push_back(Event::Message(sender, message));
@@ -375,24 +375,24 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
             Parcel::Leads { shard, term } => {
                 self.spread(from, || Parcel::Leads { shard, term });
-                self.learn(shard, Lead { machine: from, term });
+                self.learn(shard, KnownLeader { machine: from, term });
             }
-            Parcel::Map(map) => self.hear_map(from, *map),
+            Parcel::Map(map) => self.receive_map(from, *map),
             Parcel::Members { shard, term, applied, members } => {
                 let again = members.clone();
                 self.spread(from, || {
                     let members = again.clone();
                     Parcel::Members { shard, term, applied, members }
                 });
-                self.hear_members(shard, applied, *members);
+                self.receive_members(shard, applied, *members);
             }
-            Parcel::Watermarks(told) => {
-                self.spread(from, || Parcel::Watermarks(told.clone()));
-                self.hear_watermarks(now, &told);
+            Parcel::Watermarks(watermarks) => {
+                self.spread(from, || Parcel::Watermarks(watermarks.clone()));
+                self.receive_watermarks(now, &watermarks);
             }
             Parcel::Resigned { shard, term } => {
                 self.spread(from, || Parcel::Resigned { shard, term });
-                self.unlearn(shard, Lead { machine: from, term });
+                self.unlearn(shard, KnownLeader { machine: from, term });
             }
         }
         Ok(())
@@ -439,7 +439,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         machine.0 % self.workers
     }
 
-    fn learn(&mut self, shard: ShardId, lead: Lead) {
+    fn learn(&mut self, shard: ShardId, lead: KnownLeader) {
         let splits = splits_of(lead.term);
         let (most, least) = self.map().map_or((0, 0), |map| {
             let all = map.splits.iter().filter(|split| split.parent == shard).count();
@@ -454,7 +454,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         *known = Some(lead);
-        self.untold[usize::from(shard.0)] += 1;
+        self.unnotified[usize::from(shard.0)] += 1;
         self.events.push_back(Event::Led(shard, Some((lead.machine, lead.term))));
     }
 
@@ -472,7 +472,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    fn unlearn(&mut self, shard: ShardId, lead: Lead) {
+    fn unlearn(&mut self, shard: ShardId, lead: KnownLeader) {
         let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
         if *known == Some(lead) {
             *known = None;
@@ -485,14 +485,14 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.connected.insert(machine);
         self.doubt(now, machine, 0);
         // A machine that learns the leader of a shard must know the cluster's map by then.
-        self.tell_map_to(machine);
+        self.send_map_to(machine);
         for shard in self.local.clone() {
             if let Some(term) = self.announced[shard] {
                 let shard = ShardId(shard as u16);
                 self.parcels.push_back((To::Machine(machine), Parcel::Leads { shard, term }));
             }
         }
-        self.tell_members(true);
+        self.announce_members(true);
     }
 
     /// Notes that the connection to another machine is lost, with everything in flight.
@@ -535,17 +535,17 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         let machine = self.id.machine;
         if let Some(term) = self.announced[index] {
-            self.unlearn(shard, Lead { machine, term });
-            self.tell_all(|| Parcel::Resigned { shard, term });
+            self.unlearn(shard, KnownLeader { machine, term });
+            self.send_to_all(|| Parcel::Resigned { shard, term });
         }
         if let Some(term) = leading {
-            self.learn(shard, Lead { machine, term });
-            self.tell_all(|| Parcel::Leads { shard, term });
+            self.learn(shard, KnownLeader { machine, term });
+            self.send_to_all(|| Parcel::Leads { shard, term });
         }
         self.announced[index] = leading;
     }
 
-    fn tell_all(&mut self, parcel: impl Fn() -> Parcel) {
+    fn send_to_all(&mut self, parcel: impl Fn() -> Parcel) {
         let (own, from) = (self.id.worker, self.id.machine);
         for worker in (0..self.workers).filter(|worker| *worker != own) {
             self.parcels.push_back((To::Worker { worker, from }, parcel()));
@@ -631,10 +631,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// If a replica cannot go on.
     pub fn tick(&mut self, now: Now) -> Result<(), ReplicaError> {
         self.rouse_due(now);
-        if self.placement.is_some() && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
-            self.told_us = now.mono_us;
-            self.tell_watermarks(now);
-            self.tell_members(false);
+        if self.placement.is_some() && now.mono_us >= self.watermarks_sent_us + WATERMARKS_EVERY_US
+        {
+            self.watermarks_sent_us = now.mono_us;
+            self.send_watermarks(now);
+            self.announce_members(false);
         }
         self.hand_over_all(now);
         for index in 0..self.active.list().len() {
@@ -643,7 +644,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 replica.hear_settled(self.settled);
                 replica.tick(now)?;
                 self.look_for_births(now, ShardId(shard as u16))?;
-                self.tell_sleep(ShardId(shard as u16));
+                self.send_sleep(ShardId(shard as u16));
                 self.watch(ShardId(shard as u16));
             }
         }
@@ -657,8 +658,9 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
         let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
         let replicas = active.filter_map(|replica| replica.next_timeout(now));
-        let told = self.placement.as_ref().map(|_| self.told_us + WATERMARKS_EVERY_US);
-        replicas.chain(self.place_at_us()).chain(told).chain(self.active.due_us()).min()
+        let watermarks =
+            self.placement.as_ref().map(|_| self.watermarks_sent_us + WATERMARKS_EVERY_US);
+        replicas.chain(self.place_at_us()).chain(watermarks).chain(self.active.due_us()).min()
     }
 
     /// Latest end of a turn in which outcomes of transactions wait to be proposed, in monotonic
@@ -675,12 +677,12 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If the replica cannot go on.
     pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
-        self.pass_words(now, shard);
-        self.told.retain(|told| *told != shard);
+        self.route_stream_messages(now, shard);
+        self.urgent.retain(|urgent| *urgent != shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
         // New places are handed on at once.
-        self.pass_words(now, shard);
+        self.route_stream_messages(now, shard);
         if self.placement.is_some() {
             self.install(now)?;
             self.post(now, shard);
@@ -716,7 +718,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.look_for_births(now, shard)?;
         self.install(now)?;
         self.watch(shard);
-        self.pass_words(now, usize::from(shard.0));
+        self.route_stream_messages(now, usize::from(shard.0));
         if self.placement.is_some() {
             self.post(now, usize::from(shard.0));
         }
@@ -734,7 +736,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub fn poll(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             if let Event::Led(shard, Some(_)) = event {
-                self.untold[usize::from(shard.0)] -= 1;
+                self.unnotified[usize::from(shard.0)] -= 1;
             }
             return Some(event);
         }
@@ -754,13 +756,13 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Next parcel for other workers and machines.
     #[inline]
     pub fn poll_parcel(&mut self) -> Option<(To, Parcel)> {
-        self.parcels.pop_front().or_else(|| self.poll_words())
+        self.parcels.pop_front().or_else(|| self.poll_stream_messages())
     }
 
     /// Whether a shard here has answers that were not polled, or its turn must be ended once more.
     pub fn has_answers(&self) -> bool {
         let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
-        let more = !self.events.is_empty() || !self.told.is_empty();
+        let more = !self.events.is_empty() || !self.urgent.is_empty();
         more || active.any(|replica| !replica.shard().outbox().is_empty())
     }
 }

@@ -7,7 +7,7 @@ use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::map::ShardMap;
 use crate::members::Members;
 use crate::message::{Request, Response};
-use crate::pipeline::Word;
+use crate::pipeline::StreamMessage;
 use adt::Timestamp;
 use raft::eraftpb::{Message, MessageType};
 
@@ -57,7 +57,7 @@ pub enum Parcel {
         taken: Taken,
     },
     /// Messages about pipelines, each with the shard whose leader it is for.
-    Words(Vec<(ShardId, Word)>),
+    StreamMessages(Vec<(ShardId, StreamMessage)>),
     /// The sending machine leads the shard in this term, and accepts requests.
     Leads {
         /// The shard.
@@ -131,7 +131,7 @@ pub enum ParcelKind {
     /// Answers of shards.
     Answers,
     /// Messages among leaders about pipelines.
-    Words,
+    StreamMessages,
     /// Messages about delays.
     Timing,
     /// All other parcels.
@@ -146,7 +146,7 @@ impl ParcelKind {
         (Self::Heartbeats, "heartbeats"),
         (Self::Requests, "requests"),
         (Self::Answers, "answers"),
-        (Self::Words, "words"),
+        (Self::StreamMessages, "words"),
         (Self::Timing, "timing"),
         (Self::Other, "other"),
     ];
@@ -170,7 +170,7 @@ impl Parcel {
             },
             Self::Request { .. } => ParcelKind::Requests,
             Self::Response(_) => ParcelKind::Answers,
-            Self::Words(_) => ParcelKind::Words,
+            Self::StreamMessages(_) => ParcelKind::StreamMessages,
             Self::Timing(_) => ParcelKind::Timing,
             Self::Gateway { .. }
             | Self::Snapshot(_)

@@ -58,12 +58,12 @@ pub(super) struct Placement<C> {
     /// Shards whose files are being removed.
     removing: BTreeSet<ShardId>,
     /// Members that leaders here have announced last.
-    told: Vec<Option<(u64, Members)>>,
+    announced: Vec<Option<(u64, Members)>>,
 }
 
 impl<C> Placement<C> {
     pub fn new(placing: Placing<C>, shards: u16) -> Self {
-        let told = vec![None; usize::from(ShardId::MAP.0) + 1];
+        let announced = vec![None; usize::from(ShardId::MAP.0) + 1];
         Self {
             placing,
             shards,
@@ -72,7 +72,7 @@ impl<C> Placement<C> {
             misfit: None,
             placed_us: 0,
             removing: BTreeSet::new(),
-            told,
+            announced,
         }
     }
 
@@ -134,7 +134,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Receives the map from a machine.
-    pub(super) fn hear_map(&mut self, from: MachineId, map: ShardMap) {
+    pub(super) fn receive_map(&mut self, from: MachineId, map: ShardMap) {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
         if map.founded_shards() != placement.shards {
@@ -159,10 +159,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         // The worker that has received it from another machine, or holds the map's log, forwards it
         // to all others. A worker that has it from one of these may know of a connection that they
         // do not know of yet.
-        let tells_all = from != own.machine || self.replica(ShardId::MAP).is_some();
-        let tells = |to: &MachineId| *to != from && (tells_all || self.listener(*to) == own.worker);
-        let told: Vec<MachineId> = self.connected.iter().copied().filter(tells).collect();
-        for machine in told {
+        let forwards_to_all = from != own.machine || self.replica(ShardId::MAP).is_some();
+        let forwards =
+            |to: &MachineId| *to != from && (forwards_to_all || self.listener(*to) == own.worker);
+        let receivers: Vec<MachineId> = self.connected.iter().copied().filter(forwards).collect();
+        for machine in receivers {
             let parcel = Parcel::Map(Box::new(map.clone()));
             self.parcels.push_back((To::Machine(machine), parcel));
         }
@@ -186,12 +187,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         placement.text = text.to_vec();
         let text = String::from_utf8_lossy(&placement.text);
         if let Ok(map) = ShardMap::parse(&text) {
-            self.hear_map(self.id.machine, map);
+            self.receive_map(self.id.machine, map);
         }
     }
 
     /// Sends this machine's map to a newly connected machine.
-    pub(super) fn tell_map_to(&mut self, machine: MachineId) {
+    pub(super) fn send_map_to(&mut self, machine: MachineId) {
         // Machines that founded the cluster together know its first map.
         let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
         if self.id.worker == self.listener(machine)
@@ -204,7 +205,7 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Announces the members of the shards that are led here. Sleeping groups have no news, unless
     /// a machine has just connected.
-    pub(super) fn tell_members(&mut self, all: bool) {
+    pub(super) fn announce_members(&mut self, all: bool) {
         let changed = self.map().is_some_and(|map| map.epoch > 0);
         if !changed {
             return;
@@ -215,7 +216,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let Some(term) = replica.leading().filter(|_| replica.is_settled()) else { continue };
             let (applied, members) = (replica.applied(), replica.members().clone());
             self.events.push_back(Event::Members(shard, Box::new(members.clone())));
-            self.tell_all(|| {
+            self.send_to_all(|| {
                 let members = Box::new(members.clone());
                 Parcel::Members { shard, term, applied, members }
             });
@@ -223,7 +224,12 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Receives the members of a shard from its leader.
-    pub(super) fn hear_members(&mut self, shard: ShardId, applied: (u64, u64), members: Members) {
+    pub(super) fn receive_members(
+        &mut self,
+        shard: ShardId,
+        applied: (u64, u64),
+        members: Members,
+    ) {
         let own = self.id.machine;
         let wanted = self.map().is_none_or(|map| map.places(own, shard));
         // Only once the map is stored: a machine that starts without it may take itself for a
@@ -255,7 +261,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.replicas[index] = None;
         self.local.retain(|local| *local != index);
         self.active.forget(index);
-        self.told.retain(|told| *told != index);
+        self.urgent.retain(|urgent| *urgent != index);
         self.polled = 0;
         self.forget_shard(shard, promises);
         if let Some(placement) = &mut self.placement {
@@ -313,7 +319,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
         }
         self.go_on_splitting(now)?;
-        self.tell_changed_members();
+        self.announce_changed_members();
         Ok(())
     }
 
@@ -322,9 +328,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(setup) = placement.setup(self.id, self.workers, shard) else { return Ok(()) };
         let codec = placement.placing.codec.clone();
         let promises = placement.placing.left.get(&shard).copied();
-        let (nothing, nobody) = (Vec::new(), Recovered { promises, ..Recovered::default() });
+        let (parts, recovered) = (Vec::new(), Recovered { promises, ..Recovered::default() });
         let level = placement.level();
-        let mut replica = Replica::recover(setup, codec, now, nothing, nobody)?;
+        let mut replica = Replica::recover(setup, codec, now, parts, recovered)?;
         replica.use_level(level);
         replica.set_tick(self.tick_us);
         let index = usize::from(shard.0);
@@ -338,7 +344,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Announces changed members of a shard at once.
-    fn tell_changed_members(&mut self) {
+    fn announce_changed_members(&mut self) {
         let mut changed = false;
         for index in 0..self.local.len() {
             let shard = self.local[index];
@@ -348,14 +354,14 @@ impl<C: EntryCodec + Clone> Node<C> {
             };
             let leading = replica.leading().filter(|_| replica.is_settled());
             let new = leading.map(|term| (term, replica.members()));
-            let old = placement.told[shard].as_ref().map(|(term, members)| (*term, members));
+            let old = placement.announced[shard].as_ref().map(|(term, members)| (*term, members));
             if new != old {
                 changed |= new.is_some();
-                placement.told[shard] = new.map(|(term, members)| (term, members.clone()));
+                placement.announced[shard] = new.map(|(term, members)| (term, members.clone()));
             }
         }
         if changed {
-            self.tell_members(true);
+            self.announce_members(true);
         }
     }
 }

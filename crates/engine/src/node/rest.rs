@@ -101,7 +101,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Informs the followers of a group that has fallen asleep, or the leader of one that must not.
-    pub(super) fn tell_sleep(&mut self, shard: ShardId) {
+    pub(super) fn send_sleep(&mut self, shard: ShardId) {
         let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return };
         let (machines, term, index) = replica.take_lull();
         for machine in machines {
@@ -113,7 +113,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Receives from the leader of a shard that its group sleeps.
-    pub(super) fn hear_sleep(
+    pub(super) fn receive_sleep(
         &mut self,
         now: Now,
         from: MachineId,
@@ -135,30 +135,30 @@ impl<C: EntryCodec + Clone> Node<C> {
             replica.doubt(now, machine, silent_us);
             if !replica.rests() {
                 self.active.rouse(shard);
-                self.tell_sleep(ShardId(shard as u16));
+                self.send_sleep(ShardId(shard as u16));
             }
         }
     }
 
     /// Receives the watermarks of shards.
-    pub(super) fn hear_watermarks(&mut self, now: Now, told: &[(ShardId, Timestamp)]) {
-        self.watermarks.hear(told, now.mono_us);
+    pub(super) fn receive_watermarks(&mut self, now: Now, watermarks: &[(ShardId, Timestamp)]) {
+        self.watermarks.hear(watermarks, now.mono_us);
         self.settled = self.watermarks.settled();
     }
 
     /// Sends the watermarks of the shards that are led here to all machines.
-    pub(super) fn tell_watermarks(&mut self, now: Now) {
-        let mut told = Vec::new();
+    pub(super) fn send_watermarks(&mut self, now: Now) {
+        let mut watermarks = Vec::new();
         for &index in self.local.iter().filter(|index| **index != usize::from(ShardId::MAP.0)) {
             let Some(replica) = &mut self.replicas[index] else { continue };
             if let Some(ts) = replica.watermark(now) {
-                told.push((replica.id(), ts));
+                watermarks.push((replica.id(), ts));
             }
             self.active.clock = replica.shard().clock().max(self.active.clock);
         }
-        if !told.is_empty() {
-            self.hear_watermarks(now, &told);
-            self.tell_all(|| Parcel::Watermarks(told.clone()));
+        if !watermarks.is_empty() {
+            self.receive_watermarks(now, &watermarks);
+            self.send_to_all(|| Parcel::Watermarks(watermarks.clone()));
         }
     }
 }

@@ -31,7 +31,7 @@ impl<C: EntryCodec> Replica<C> {
         (std::mem::take(&mut self.lulls), self.group.term(), index)
     }
 
-    /// Takes the leader's message that it sleeps: see [`crate::replication::Group::fall_asleep`].
+    /// Takes the leader's message that it sleeps: see [`crate::replication::RaftGroup::fall_asleep`].
     pub fn fall_asleep(&mut self, now: Now, from: MachineId, term: u64, index: u64) -> bool {
         self.group.fall_asleep(now.mono_us, from, term, index)
     }

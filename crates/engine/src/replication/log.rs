@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_what_it_takes_whatever_becomes_of_its_entries() {
+    fn the_log_counts_its_memory_whatever_becomes_of_its_entries() {
         let mut log = log(&[100, 200, 300]);
         assert_eq!(log.bytes(), 600 + 3 * ENTRY_BESIDE_BYTES);
         log.append(&[entry(12, 2, 5), entry(13, 2, 6), entry(14, 2, 7)]);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_need_is_kept_until_it_takes_too_much() {
+    fn entries_that_followers_may_need_are_kept_within_a_limit() {
         let mut log = log(&[10, 20, 30, 40]);
         assert_eq!(log.compact(12, true), 10, "up to the snapshot before");
         assert_eq!(log.compact(12, true), 10);

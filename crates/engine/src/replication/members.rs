@@ -39,7 +39,7 @@ impl Members {
 
 /// Next step towards a group with other voters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MemberStep {
     /// Add a machine as a learner.
     Learn(MachineId),
     /// Remove a learner.
@@ -65,22 +65,22 @@ pub(super) fn next_step(
     own: MachineId,
     wanted: &[MachineId],
     ready: impl Fn(MachineId) -> bool,
-) -> Option<Step> {
+) -> Option<MemberStep> {
     let hand_over = |to: &[MachineId]| {
         let heirs: Vec<MachineId> = to.iter().copied().filter(|m| *m != own && ready(*m)).collect();
-        (!heirs.is_empty()).then_some(Step::HandOver(heirs))
+        (!heirs.is_empty()).then_some(MemberStep::HandOver(heirs))
     };
     if members.is_joint() {
         // The leader must be a member afterwards.
         let stays = members.voters.contains(&own);
-        return if stays { Some(Step::Leave) } else { hand_over(&members.voters) };
+        return if stays { Some(MemberStep::Leave) } else { hand_over(&members.voters) };
     }
     let unknown = wanted.iter().find(|machine| !members.contains(**machine));
     if let Some(machine) = unknown {
-        return Some(Step::Learn(*machine));
+        return Some(MemberStep::Learn(*machine));
     }
     if let Some(machine) = members.learners.iter().find(|machine| !wanted.contains(machine)) {
-        return Some(Step::Forget(*machine));
+        return Some(MemberStep::Forget(*machine));
     }
     // The leader is removed last.
     let stays = |machine: &MachineId| *machine == own || wanted.contains(machine);
@@ -95,7 +95,7 @@ pub(super) fn next_step(
         let voters: Vec<MachineId> = stay.chain(&add).copied().collect();
         let there = voters.iter().filter(|machine| **machine == own || ready(**machine)).count();
         let can_decide = add.iter().all(|m| ready(*m)) && 2 * there > voters.len();
-        return can_decide.then_some(Step::Join { add, remove });
+        return can_decide.then_some(MemberStep::Join { add, remove });
     }
     if wanted.contains(&own) || wanted.is_empty() {
         return None;
@@ -111,29 +111,29 @@ fn single(kind: ConfChangeType, machine: MachineId) -> ConfChangeSingle {
 }
 
 /// Change for the library's log; `None` if the step needs no log entry.
-pub(super) fn change_of(step: &Step) -> Option<ConfChangeV2> {
+pub(super) fn change_of(step: &MemberStep) -> Option<ConfChangeV2> {
     let mut change = ConfChangeV2::default();
     match step {
-        Step::Learn(machine) => {
+        MemberStep::Learn(machine) => {
             change.mut_changes().push(single(ConfChangeType::AddLearnerNode, *machine));
         }
-        Step::Forget(machine) => {
+        MemberStep::Forget(machine) => {
             change.mut_changes().push(single(ConfChangeType::RemoveNode, *machine));
         }
-        Step::Join { add, remove } => {
+        MemberStep::Join { add, remove } => {
             change.set_transition(ConfChangeTransition::Explicit);
             let add = add.iter().map(|machine| single(ConfChangeType::AddNode, *machine));
             let remove = remove.iter().map(|machine| single(ConfChangeType::RemoveNode, *machine));
             change.mut_changes().extend(add.chain(remove));
         }
-        Step::Leave => {}
-        Step::HandOver(_) => return None,
+        MemberStep::Leave => {}
+        MemberStep::HandOver(_) => return None,
     }
     Some(change)
 }
 
 /// Encodes a change for the log in our own format: bytes that may come from outside never reach the
-/// library's deserializer. Empty for [`Step::Leave`]; otherwise a flag for the joint configuration,
+/// library's deserializer. Empty for [`MemberStep::Leave`]; otherwise a flag for the joint configuration,
 /// and the new role and number of every machine.
 pub(super) fn encode(change: &ConfChangeV2) -> Vec<u8> {
     if change.changes.is_empty() {
@@ -186,7 +186,7 @@ mod tests {
         numbers.iter().copied().map(MachineId).collect()
     }
 
-    fn next(members: &Members, own: u16, wanted: &[u16], ready: &[u16]) -> Option<Step> {
+    fn next(members: &Members, own: u16, wanted: &[u16], ready: &[u16]) -> Option<MemberStep> {
         next_step(members, MachineId(own), &machines(wanted), |m| ready.contains(&m.0))
     }
 
@@ -194,17 +194,17 @@ mod tests {
     fn a_machine_learns_before_it_votes() {
         let mut members = Members::of(machines(&[1, 2, 3]));
         assert_eq!(next(&members, 1, &[1, 2, 3], &[]), None);
-        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(Step::Learn(MachineId(4))));
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(MemberStep::Learn(MachineId(4))));
         members.learners = machines(&[4]);
         assert_eq!(next(&members, 1, &[1, 2, 4], &[]), None);
-        let join = Step::Join { add: machines(&[4]), remove: machines(&[3]) };
+        let join = MemberStep::Join { add: machines(&[4]), remove: machines(&[3]) };
         assert_eq!(next(&members, 1, &[1, 2, 4], &[4]), Some(join));
-        assert_eq!(next(&members, 1, &[1, 2, 3], &[]), Some(Step::Forget(MachineId(4))));
+        assert_eq!(next(&members, 1, &[1, 2, 3], &[]), Some(MemberStep::Forget(MachineId(4))));
         members.voters = machines(&[1, 2, 4]);
         members.outgoing = machines(&[1, 2, 3]);
-        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(Step::Leave));
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(MemberStep::Leave));
         assert_eq!(next(&members, 3, &[1, 2, 4], &[]), None);
-        let step = Some(Step::HandOver(machines(&[4])));
+        let step = Some(MemberStep::HandOver(machines(&[4])));
         assert_eq!(next(&members, 3, &[1, 2, 4], &[4]), step, "it would not be there any more");
     }
 
@@ -212,24 +212,24 @@ mod tests {
     fn a_leader_that_is_to_go_goes_last() {
         let mut members = Members::of(machines(&[1, 2, 3]));
         members.learners = machines(&[4]);
-        let join = Step::Join { add: machines(&[4]), remove: machines(&[3]) };
+        let join = MemberStep::Join { add: machines(&[4]), remove: machines(&[3]) };
         assert_eq!(next(&members, 1, &[2, 4], &[2, 4]), Some(join));
         let members = Members::of(machines(&[1, 2, 4]));
         assert_eq!(next(&members, 1, &[2, 4], &[]), None);
-        assert_eq!(next(&members, 1, &[2, 4], &[4]), Some(Step::HandOver(machines(&[4]))));
-        let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
+        assert_eq!(next(&members, 1, &[2, 4], &[4]), Some(MemberStep::HandOver(machines(&[4]))));
+        let join = MemberStep::Join { add: Vec::new(), remove: machines(&[1]) };
         assert_eq!(next(&members, 4, &[2, 4], &[2]), Some(join));
     }
 
     #[test]
-    fn nobody_goes_without_whom_there_would_be_no_majority() {
+    fn no_voter_leaves_that_the_majority_needs() {
         let members = Members::of(machines(&[1, 2, 3]));
         // The first one is unreachable, and perhaps for ever.
         assert_eq!(next(&members, 3, &[1, 3], &[2]), None);
-        let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
+        let join = MemberStep::Join { add: Vec::new(), remove: machines(&[1]) };
         assert_eq!(next(&members, 3, &[2, 3], &[2]), Some(join));
         let members = Members::of(machines(&[1, 2, 3, 4]));
-        let join = Step::Join { add: Vec::new(), remove: machines(&[4]) };
+        let join = MemberStep::Join { add: Vec::new(), remove: machines(&[4]) };
         assert_eq!(next(&members, 3, &[1, 2, 3], &[2, 4]), Some(join), "one may be missing");
         assert_eq!(next(&members, 3, &[1, 2, 3], &[4]), None);
     }
@@ -237,16 +237,16 @@ mod tests {
     #[test]
     fn changes_read_back_and_others_do_not() {
         let steps = [
-            Step::Learn(MachineId(4)),
-            Step::Forget(MachineId(9)),
-            Step::Join { add: machines(&[4, 5]), remove: machines(&[1]) },
-            Step::Leave,
+            MemberStep::Learn(MachineId(4)),
+            MemberStep::Forget(MachineId(9)),
+            MemberStep::Join { add: machines(&[4, 5]), remove: machines(&[1]) },
+            MemberStep::Leave,
         ];
         for step in steps {
             let change = change_of(&step).unwrap();
             assert_eq!(decode(&encode(&change)), Ok(change), "{step:?}");
         }
-        let whole = encode(&change_of(&Step::Learn(MachineId(4))).unwrap());
+        let whole = encode(&change_of(&MemberStep::Learn(MachineId(4))).unwrap());
         for bytes in [&whole[..1], &whole[..9], &[2][..], &[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]] {
             assert_eq!(decode(bytes), Err(Unreadable), "{bytes:?}");
         }

@@ -6,14 +6,14 @@
 //!
 //! The necessary order, in the library's terms (`raft` 0.7, see its `Ready`):
 //! 1. The driver writes entries and hard state of one `Persist` in one atomic batch.
-//! 2. Only then it calls [`Group::persisted`], with the numbers in order. A follower's messages
+//! 2. Only then it calls [`RaftGroup::persisted`], with the numbers in order. A follower's messages
 //!    (that it has the entries, that it gives its vote) are released after that; a leader's
 //!    messages go at once, since the entries may reach the followers' disks and its own at the same
 //!    time.
-//! 3. Only entries that [`Group::committed`] returns are applied.
+//! 3. Only entries that [`RaftGroup::committed`] returns are applied.
 //!
 //! The library measures time in ticks and draws no random numbers: it has an election time-out of
-//! one value, and [`Group::tick`] stands for election after a seeded number of them, so that
+//! one value, and [`RaftGroup::tick`] stands for election after a seeded number of them, so that
 //! candidates do not collide and runs repeat exactly.
 //!
 //! This module knows nothing of data types, keys or transactions.
@@ -27,7 +27,7 @@ mod standing;
 
 use crate::members::Members;
 pub use log::MemoryLog;
-pub use members::Step;
+pub use members::MemberStep;
 pub use pace::Pace;
 pub use standing::{Followers, Standing};
 
@@ -44,7 +44,7 @@ use std::fmt;
 pub struct Persist {
     /// The group.
     pub group: ShardId,
-    /// Number for [`Group::persisted`].
+    /// Number for [`RaftGroup::persisted`].
     pub number: u64,
     /// Entries to append; an entry with an existing index replaces that entry and all later ones.
     pub entries: Vec<Entry>,
@@ -156,7 +156,7 @@ struct Outstanding {
 }
 
 /// One replica of a replicated log.
-pub struct Group {
+pub struct RaftGroup {
     id: ShardId,
     pace: Pace,
     membership: Membership,
@@ -198,17 +198,17 @@ pub struct Group {
     /// State of a sleeping replica; it has nothing to do until it is woken.
     asleep: Option<sleep::Asleep>,
     /// Commit index, as the leader has reported it with its entries.
-    told: u64,
+    reported_commit: u64,
     /// Whether the leader must be woken, too.
     nudges: bool,
 }
 
-impl fmt::Debug for Group {
+impl fmt::Debug for RaftGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let raft = &self.node.raft;
         write!(
             f,
-            "Group({}, {:?} in term {}, applied {}, committed {}, persisted {}, last {}, {} on their way)",
+            "Group({}, {:?} in term {}, applied {}, committed {}, persisted {}, last {}, {} in flight)",
             self.id.0,
             raft.state,
             raft.term,
@@ -221,10 +221,10 @@ impl fmt::Debug for Group {
     }
 }
 
-impl Group {
+impl RaftGroup {
     /// Creates a replica from the data that were read from disk (none at the first start), at the
     /// monotonic time `mono_us`. A group of one machine elects itself: the first
-    /// [`Group::take_persist`] has the proof.
+    /// [`RaftGroup::take_persist`] has the proof.
     pub fn new(
         id: ShardId,
         membership: Membership,
@@ -235,7 +235,7 @@ impl Group {
         Self::paced(Pace::default(), (id, membership), recovered, seed, mono_us)
     }
 
-    /// Like [`Group::new`], with another pace.
+    /// Like [`RaftGroup::new`], with another pace.
     ///
     /// # Errors
     /// If the consensus library refuses.
@@ -308,7 +308,7 @@ impl Group {
             random: seed,
             promise: Promise::new(mono_us + silent_us),
             owes: promises.last,
-            told: applied,
+            reported_commit: applied,
             asleep: None,
             nudges: false,
         };
@@ -408,7 +408,7 @@ impl Group {
             return Ok(());
         }
         if self.restoring.is_some() && message.get_msg_type() == MessageType::MsgTimeoutNow {
-            // An election now would be too early: see [`Group::tick`].
+            // An election now would be too early: see [`RaftGroup::tick`].
             return Ok(());
         }
         let is_silent = lease::asks_for_vote(&message) && self.owes_entries();
@@ -416,11 +416,11 @@ impl Group {
             return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            // Snapshots come together with their contents: see [`Group::restore`].
+            // Snapshots come together with their contents: see [`RaftGroup::restore`].
             return Ok(());
         }
         if self.lacks(&message)? {
-            self.say_what_is_here(&message);
+            self.report_own_entries(&message);
             return Ok(());
         }
         if self.has_begun_anew(&message) {
@@ -444,12 +444,12 @@ impl Group {
         // The answer to the initial snapshot, which has no sender, has no receiver.
         self.messages.retain(|message| message.to != raft::INVALID_ID);
         let mut messages = std::mem::take(&mut self.messages);
-        self.tell_committed(&mut messages);
+        self.report_committed(&mut messages);
         messages
     }
 
     /// Messages that describe the newest durable snapshot to a replica that needs it with its
-    /// contents. [`Group::snapshot_sent`] reports the result.
+    /// contents. [`RaftGroup::snapshot_sent`] reports the result.
     pub fn take_snapshots(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.wanted)
     }
@@ -466,7 +466,7 @@ impl Group {
     }
 
     /// Takes a snapshot of another replica, which is durable here. Returns whether it will replace
-    /// the log; if so, [`Group::restored`] returns true when the log is ready.
+    /// the log; if so, [`RaftGroup::restored`] returns true when the log is ready.
     pub fn restore(&mut self, message: Message) -> bool {
         let is_for_us = message.get_msg_type() == MessageType::MsgSnapshot
             && message.to == u64::from(self.membership.own.0);
@@ -481,7 +481,7 @@ impl Group {
     }
 
     /// Begins the group here, with a snapshot that each of its members has computed by itself and
-    /// that is durable here. Like [`Group::restore`] without a sender.
+    /// that is durable here. Like [`RaftGroup::restore`] without a sender.
     pub fn begin(&mut self, index: u64, term: u64, members: &Members) -> bool {
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgSnapshot);
@@ -607,7 +607,8 @@ impl Group {
     }
 
     fn change_members(&mut self, index: u64, change: &[u8]) -> Result<(), GroupError> {
-        let damaged = |_| GroupError(format!("entry {index} changes the members unreadably"));
+        let damaged =
+            |_| GroupError(format!("entry {index} holds an unreadable change of members"));
         let change = members::decode(change).map_err(damaged)?;
         let state = self.node.apply_conf_change(&change)?;
         self.members = Members::from_state(&state);
@@ -629,8 +630,8 @@ impl Group {
     }
 
     /// Takes the next step towards a group with exactly these machines as voters, if this replica
-    /// leads and a step is due. Returns the step; [`Step::HandOver`] is left to the caller.
-    pub fn go_towards(&mut self, wanted: &[MachineId]) -> Result<Option<Step>, GroupError> {
+    /// leads and a step is due. Returns the step; [`MemberStep::HandOver`] is left to the caller.
+    pub fn go_towards(&mut self, wanted: &[MachineId]) -> Result<Option<MemberStep>, GroupError> {
         if !self.may_propose() || self.node.raft.has_pending_conf() || !self.committed.is_empty() {
             return Ok(None);
         }
@@ -719,7 +720,7 @@ impl Group {
     }
 
     /// Asks the other replicas whether this one still leads; returns the number of the round.
-    /// [`Group::confirmed`] reaches it when a majority has confirmed.
+    /// [`RaftGroup::confirmed`] reaches it when a majority has confirmed.
     pub fn begin_round(&mut self, mono_us: u64) -> u64 {
         self.rouse();
         let (number, context) = self.lease.begin(self.term(), mono_us);
@@ -727,7 +728,7 @@ impl Group {
         number
     }
 
-    /// Newest round of [`Group::begin_round`] that a majority has confirmed.
+    /// Newest round of [`RaftGroup::begin_round`] that a majority has confirmed.
     pub fn confirmed(&self) -> u64 {
         self.lease.confirmed()
     }

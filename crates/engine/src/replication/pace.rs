@@ -4,7 +4,7 @@
 //! is twice as long as the one for its promises and its check of the quorum. The actual time at
 //! which a replica stands is drawn here, from a seed, between the two.
 
-use super::Group;
+use super::RaftGroup;
 use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_US, TICK_US_MAX, TICK_US_MIN};
 use raft::StateRole;
 
@@ -59,7 +59,7 @@ impl Pace {
     }
 }
 
-impl Group {
+impl RaftGroup {
     /// Takes one tick; see [`Pace::tick_us`]. At least that much time must lie between two calls.
     pub fn tick(&mut self, mono_us: u64) {
         // While a snapshot is about to replace the log, the library can read neither the old

@@ -8,10 +8,10 @@
 //! the leader.
 //!
 //! No guarantee of Raft depends on a replica being awake. The promises of a follower to a leader's
-//! lease count real time, asleep or not: see [`Group::wake`]. The technique is known as quiescence
+//! lease count real time, asleep or not: see [`RaftGroup::wake`]. The technique is known as quiescence
 //! (CockroachDB) and hibernation (TiKV).
 
-use super::Group;
+use super::RaftGroup;
 use crate::ids::MachineId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, ProgressState, StateRole};
@@ -24,7 +24,7 @@ pub(super) struct Asleep {
     elapsed: usize,
 }
 
-impl Group {
+impl RaftGroup {
     /// Whether this replica sleeps.
     pub fn is_asleep(&self) -> bool {
         self.asleep.is_some()
@@ -32,8 +32,8 @@ impl Group {
 
     /// Whether there is nothing to send, write or apply.
     pub fn is_idle(&self) -> bool {
-        let said = self.messages.is_empty() && self.wanted.is_empty();
-        said && self.is_done() && !self.node.has_ready()
+        let sent = self.messages.is_empty() && self.wanted.is_empty();
+        sent && self.is_done() && !self.node.has_ready()
     }
 
     /// Whether there is nothing to write or apply.
@@ -62,7 +62,7 @@ impl Group {
         may && self.is_idle() && self.has_exactly(last) && raft.prs().iter().all(has_all)
     }
 
-    /// Puts the group to sleep; [`Group::may_sleep`] must hold. Returns the replicas to inform,
+    /// Puts the group to sleep; [`RaftGroup::may_sleep`] must hold. Returns the replicas to inform,
     /// with the term and the index of the last entry.
     pub fn sleep(&mut self, mono_us: u64) -> Vec<MachineId> {
         self.asleep = Some(Asleep { since_us: mono_us, elapsed: 0 });

@@ -1,7 +1,7 @@
 //! State of a replica relative to its group: whether it is up to date, whether its disk has lost
 //! acknowledged entries, and the correction of stale reports about a machine that has joined again.
 
-use super::{Group, GroupError};
+use super::{GroupError, RaftGroup};
 use crate::ids::MachineId;
 use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};
@@ -28,14 +28,15 @@ pub struct Followers {
     pub following: usize,
 }
 
-impl Group {
+impl RaftGroup {
     /// State of this replica.
     pub fn standing(&self) -> Standing {
         if self.node.raft.leader_id == 0 {
             return Standing::Leaderless;
         }
         let led = self.is_leader();
-        let is_current = if led { self.is_serving() } else { self.last().0 >= self.told };
+        let is_current =
+            if led { self.is_serving() } else { self.last().0 >= self.reported_commit };
         let is_current = is_current && self.restoring.is_none();
         if is_current { Standing::Current } else { Standing::Behind }
     }
@@ -66,7 +67,7 @@ impl Group {
     /// Adds the leader's commit index to heartbeats. Their field `commit` only has the part that
     /// the follower is known to have. A follower that needs a snapshot gets no entries for as long
     /// as that takes, so the whole index goes into a field that the library leaves empty.
-    pub(super) fn tell_committed(&self, messages: &mut [Message]) {
+    pub(super) fn report_committed(&self, messages: &mut [Message]) {
         let committed = self.node.raft.raft_log.committed;
         let is_beat = |m: &&mut Message| m.get_msg_type() == MessageType::MsgHeartbeat;
         messages.iter_mut().filter(is_beat).for_each(|message| message.index = committed);
@@ -81,7 +82,7 @@ impl Group {
             _ => return,
         };
         if message.term >= self.term() {
-            self.told = self.told.max(committed);
+            self.reported_commit = self.reported_commit.max(committed);
         }
     }
 
@@ -95,7 +96,7 @@ impl Group {
         let lacks = is_beat && message.term >= self.term() && message.commit > last;
         if lacks && message.commit > self.owes.0 {
             return Err(GroupError(format!(
-                "machine {} has told others of entries up to {} of group {}, and has only {last}: \
+                "machine {} has acknowledged entries up to {} of group {}, and has only {last}: \
                  its disk was lost, or is an old copy; a machine whose disk was lost needs a new \
                  number",
                 self.membership.own.0, message.commit, self.id.0
@@ -107,7 +108,7 @@ impl Group {
     /// Corrects the leader's view of a machine that has left the group, removed its replica and
     /// joined again: a last message of the earlier replica has arrived after the return, and the
     /// leader takes it for the state of the present one.
-    pub(super) fn say_what_is_here(&mut self, message: &Message) {
+    pub(super) fn report_own_entries(&mut self, message: &Message) {
         let mut answer = Message::default();
         answer.set_msg_type(MessageType::MsgAppendResponse);
         (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);

@@ -15,13 +15,13 @@ use super::streams::ChainEffect;
 use super::tail::{Batch, Recipient, RecipientKind};
 use super::transfer::snapshot::Writers;
 use crate::coordination::Ask;
-use crate::coordination::branch::Touched;
+use crate::coordination::branch::Footprint;
 use crate::coordination::service::{Command, Done, JointId};
 use crate::entry::{Apply, Entry, LogRecord, Prepare};
 use crate::ids::{RequestId, ShardId, StreamId, TxnId};
 use crate::message::{Answer, Fate};
 use crate::now::Now;
-use crate::pipeline::{Group, Place};
+use crate::pipeline::{Group, UnitPlace};
 use adt::random::mix;
 use adt::{Ctx, Reply, Timestamp};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) enum Consequence<'r> {
     /// All records are removed.
     Flushed,
     /// The coordination service was changed; `held` is what the session's `multi` held before.
-    Coordinated { command: &'r Command, held: Option<(JointId, Touched)>, done: Done },
+    Coordinated { command: &'r Command, held: Option<(JointId, Footprint)>, done: Done },
     /// Slots were given away, with this state, to a new shard.
     Split { child: ShardId, state: Box<State> },
     /// Units of a stream are in the log.
@@ -175,7 +175,7 @@ impl State {
     fn settle_asks(
         &mut self,
         stream: StreamId,
-        fates: &[(u32, Place)],
+        fates: &[(u32, UnitPlace)],
         ctx: &Ctx,
         ahead: &AheadOfLog,
         writers: &mut Writers,

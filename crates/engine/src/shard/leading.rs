@@ -133,7 +133,7 @@ impl Shard {
                 (LogRecord::Answered(told), _) => Body::Remember(told),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },
                 // The ticket says that it is the same request, whatever becomes of this copy.
-                (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_next() => {
+                (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_successor() => {
                     self.turn_again(gateway, token, apply)
                 }
                 _ if how == GivenUp::After => {

@@ -383,8 +383,8 @@ impl Shard {
                 self.observers.end((request.gateway, request.token));
                 self.unblock(now, (request.gateway, request.token));
             }
-            Body::EndCircle { ref told } => {
-                self.end_circle(now, request.gateway, request.token, told)
+            Body::EndCircle { ref description } => {
+                self.end_circle(now, request.gateway, request.token, description)
             }
             Body::Flush => {
                 let kind = RecipientKind::Flushed;

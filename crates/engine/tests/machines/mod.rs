@@ -3,7 +3,7 @@
 use engine::ids::{MachineId, ShardId};
 use engine::limits::TICK_US;
 use engine::members::Members;
-use engine::replication::{Group, Membership, Persist, Promises, Recovered, Step};
+use engine::replication::{MemberStep, Membership, Persist, Promises, RaftGroup, Recovered};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ struct Disk {
 }
 
 struct Machine {
-    group: Group,
+    group: RaftGroup,
     disk: Disk,
     /// Writes in flight to the disk.
     writing: VecDeque<Persist>,
@@ -32,7 +32,7 @@ pub struct World {
     founders: Vec<MachineId>,
     machines: BTreeMap<u16, Machine>,
     mono_us: u64,
-    told: Vec<String>,
+    output: Vec<String>,
 }
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
             [machine, ref rest @ ..] => self.obey_one(number(machine).unwrap(), rest),
             [] => {}
         }
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.output)
     }
 
     fn obey_one(&mut self, own: u16, words: &[&str]) {
@@ -73,7 +73,7 @@ impl World {
                 for _ in 0..1_000 {
                     self.tick(&[own]);
                     self.drain(own);
-                    if !self.told.is_empty() {
+                    if !self.output.is_empty() {
                         return;
                     }
                 }
@@ -98,12 +98,12 @@ impl World {
                 let wanted: Vec<MachineId> =
                     all.iter().map(|word| MachineId(word.parse().unwrap())).collect();
                 let step = self.machine(own).group.go_towards(&wanted).unwrap();
-                self.told.push(step.map_or("no step".to_owned(), |step| show_step(&step)));
+                self.output.push(step.map_or("no step".to_owned(), |step| show_step(&step)));
             }
             ["hands", "over", "to", to] => {
                 let to = MachineId(to.parse().unwrap());
                 let began = self.machine(own).group.transfer(to);
-                self.told.push(if began { "begun" } else { "refused" }.to_owned());
+                self.output.push(if began { "begun" } else { "refused" }.to_owned());
             }
             ["takes", "a", "snapshot"] => self.take_snapshot(own),
             ["gets", "the", "snapshot", "of", from] => {
@@ -111,7 +111,7 @@ impl World {
             }
             ["asks", "who", "leads"] => {
                 let round = self.machine(own).group.begin_round(now);
-                self.told.push(format!("round {round}"));
+                self.output.push(format!("round {round}"));
             }
             ["counts", "in", "ticks", "of", ms, "ms"] => {
                 self.machine(own).group.set_tick(ms.parse::<u64>().unwrap() * 1_000);
@@ -143,7 +143,7 @@ impl World {
             promises,
         };
         let seed = u64::from(own);
-        let group = Group::new(ShardId(0), membership, recovered, seed, self.mono_us).unwrap();
+        let group = RaftGroup::new(ShardId(0), membership, recovered, seed, self.mono_us).unwrap();
         let (writing, inbox, snapshots) = Default::default();
         self.machines.insert(own, Machine { group, disk, writing, inbox, snapshots });
     }
@@ -165,7 +165,7 @@ impl World {
         let errors =
             messages.into_iter().filter_map(|message| machine.group.step(now, message).err());
         let ends: Vec<String> = errors.map(|error| format!("{own} ends: {error}")).collect();
-        self.told.extend(ends);
+        self.output.extend(ends);
     }
 
     fn synced(&mut self, own: u16) {
@@ -176,7 +176,7 @@ impl World {
         }
         if machine.group.restored() {
             let (index, term) = machine.group.applied();
-            self.told.push(format!("{own} has carried out all up to {index}/{term}"));
+            self.output.push(format!("{own} has carried out all up to {index}/{term}"));
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
         lines.extend(messages.iter().map(show));
         let wants: Vec<u64> = machine.snapshots.iter().map(|message| message.to).collect();
         lines.extend(wants.iter().map(|to| format!("{to} needs the snapshot of {own}")));
-        self.told.extend(lines);
+        self.output.extend(lines);
         for message in messages {
             if let Some(other) = self.machines.get_mut(&(message.to as u16)) {
                 other.inbox.push_back(message);
@@ -210,8 +210,8 @@ impl World {
     fn settle(&mut self) {
         let all: Vec<u16> = self.machines.keys().copied().collect();
         loop {
-            let before = self.told.len();
-            let heard: usize = self.machines.values().map(|m| m.inbox.len()).sum();
+            let before = self.output.len();
+            let unread: usize = self.machines.values().map(|m| m.inbox.len()).sum();
             for own in &all {
                 self.hear(*own, |_| true);
                 self.drain(*own);
@@ -219,13 +219,13 @@ impl World {
                 self.drain(*own);
             }
             let idle = self.machines.values().all(|m| m.inbox.is_empty() && m.writing.is_empty());
-            if idle && heard == 0 {
+            if idle && unread == 0 {
                 break;
             }
             // The messages are left out; applied entries count.
             let counts = |line: &String| line.contains("carries out") || line.contains("needs");
-            let said = self.told.split_off(before);
-            self.told.extend(said.into_iter().filter(counts));
+            let lines = self.output.split_off(before);
+            self.output.extend(lines.into_iter().filter(counts));
         }
     }
 
@@ -236,7 +236,7 @@ impl World {
         let (index, term) = machine.disk.snapshot;
         machine.disk.entries.retain(|entry| entry.index > index);
         let forgotten = machine.group.compact(index, false);
-        self.told.push(format!("up to {index}/{term}; entries up to {forgotten} are forgotten"));
+        self.output.push(format!("up to {index}/{term}; entries up to {forgotten} are forgotten"));
     }
 
     /// Delivers the contents of a snapshot to the disk.
@@ -248,7 +248,7 @@ impl World {
         let machine = self.machine(own);
         machine.disk.snapshot = snapshot;
         let taken = machine.group.restore(message);
-        self.told
+        self.output
             .push(if taken { "the log is to begin after it" } else { "not needed" }.to_owned());
         self.machine(from).group.snapshot_sent(MachineId(own), true);
     }
@@ -261,7 +261,7 @@ impl World {
             (true, true) => "answers at once".to_owned(),
             (true, false) => format!("waits for a round after {}", group.confirmed()),
         };
-        self.told.push(answer);
+        self.output.push(answer);
     }
 
     fn show(&mut self, own: u16) {
@@ -278,7 +278,7 @@ impl World {
             group.term(),
             show_members(group.members())
         );
-        self.told.push(line);
+        self.output.push(line);
     }
 }
 
@@ -297,17 +297,17 @@ impl Disk {
     }
 }
 
-fn show_step(step: &Step) -> String {
+fn show_step(step: &MemberStep) -> String {
     let list = |machines: &[MachineId]| {
         let numbers: Vec<String> = machines.iter().map(|machine| machine.0.to_string()).collect();
-        if numbers.is_empty() { "nobody".to_owned() } else { numbers.join(" ") }
+        if numbers.is_empty() { "none".to_owned() } else { numbers.join(" ") }
     };
     match step {
-        Step::Learn(machine) => format!("let {} learn", machine.0),
-        Step::Forget(machine) => format!("let {} learn no more", machine.0),
-        Step::Join { add, remove } => format!("add {}, remove {}", list(add), list(remove)),
-        Step::Leave => "leave the joint configuration".to_owned(),
-        Step::HandOver(heirs) => format!("hand over to one of {}", list(heirs)),
+        MemberStep::Learn(machine) => format!("let {} learn", machine.0),
+        MemberStep::Forget(machine) => format!("let {} learn no more", machine.0),
+        MemberStep::Join { add, remove } => format!("add {}, remove {}", list(add), list(remove)),
+        MemberStep::Leave => "leave the joint configuration".to_owned(),
+        MemberStep::HandOver(heirs) => format!("hand over to one of {}", list(heirs)),
     }
 }
 
@@ -344,7 +344,7 @@ fn show_persist(persist: &Persist) -> String {
         parts.push(format!("that the log begins after {index}"));
     }
     if let Some(state) = &persist.hard_state {
-        let vote = if state.vote == 0 { "nobody".to_owned() } else { state.vote.to_string() };
+        let vote = if state.vote == 0 { "none".to_owned() } else { state.vote.to_string() };
         parts.push(format!("term {}, vote for {vote}", state.term));
     }
     if !persist.entries.is_empty() {

@@ -3,7 +3,7 @@
 
 use crate::worker::trees::talk::{Clients, Details, Line, Talk};
 use adt::Blob;
-use engine::coordination::SessionId;
+use engine::coordination::TreeSessionId;
 use engine::coordination::survey::{Listed, Survey};
 use engine::limits::SESSION_TIMEOUT_MS;
 use std::collections::BTreeMap;
@@ -322,7 +322,7 @@ fn listed(sources: &Sources<'_>) -> Option<Listed> {
     Some(listed)
 }
 
-fn listed_watches(sources: &Sources<'_>) -> Option<Vec<(SessionId, Vec<Blob>)>> {
+fn listed_watches(sources: &Sources<'_>) -> Option<Vec<(TreeSessionId, Vec<Blob>)>> {
     listed(sources)?.watches
 }
 
@@ -337,7 +337,7 @@ fn watches_by_session(sources: &Sources<'_>, out: &mut String) -> std::fmt::Resu
 
 fn watches_by_path(sources: &Sources<'_>, out: &mut String) -> std::fmt::Result {
     let Some(watches) = listed_watches(sources) else { return writeln!(out, "{ELSEWHERE}") };
-    let mut by_path: BTreeMap<&Blob, Vec<SessionId>> = BTreeMap::new();
+    let mut by_path: BTreeMap<&Blob, Vec<TreeSessionId>> = BTreeMap::new();
     for (session, paths) in &watches {
         paths.iter().for_each(|path| by_path.entry(path).or_default().push(*session));
     }
@@ -388,8 +388,8 @@ mod tests {
         let line = Line { address, reading: true, outstanding: 0, talk, session: None };
         let paths = vec![Blob::from("/a"), Blob::from("/b")];
         let listed = Listed {
-            sessions: vec![(SessionId(16), 4000, vec![Blob::from("/e")])],
-            watches: Some(vec![(SessionId(16), paths)]),
+            sessions: vec![(TreeSessionId(16), 4000, vec![Blob::from("/e")])],
+            watches: Some(vec![(TreeSessionId(16), paths)]),
         };
         Details { clients, lines: vec![line], listed: Some(listed), ..Details::default() }
     }

@@ -44,7 +44,7 @@ impl Worker {
             while let Some(event) = self.node.poll() {
                 more = true;
                 self.note_leads(&event);
-                event.tell(now, &mut self.gateway);
+                event.deliver(now, &mut self.gateway);
             }
             if !more {
                 return moved;

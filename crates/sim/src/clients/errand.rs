@@ -7,7 +7,7 @@ use adt::Blob;
 use check::coordination as seen;
 use engine::coordination::spread::Spread;
 use engine::coordination::{
-    Acl, Change, Code, Create, Happened, Identity, Lasts, Mode, OfSession, Read, Reply, Stat,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, OfSession, Read, Reply, Stat,
     Watch, WatcherType, Write, Zxid,
 };
 use engine::gateway::coordination::ClientRequest;
@@ -126,7 +126,7 @@ pub fn as_change(change: &seen::Change) -> Change {
     match change {
         seen::Change::Create { path, data, ephemeral, sequential } => {
             let lasts = if *ephemeral { Lasts::Session } else { Lasts::Always };
-            let mode = Mode { lasts, sequential: *sequential };
+            let mode = CreateMode { lasts, sequential: *sequential };
             let (path, data) = (blob(path), Some(blob(data)));
             Change::Create(Create { path, data, acl: open(), mode, stat: false })
         }

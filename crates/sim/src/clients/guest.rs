@@ -6,8 +6,8 @@
 use super::errand::{Taste, answer_of, as_asked, happened_of, text};
 use crate::random::Random;
 use check::coordination::{self as seen, Asked, Connection, Heard, Kind, Request, Session};
-use engine::coordination::spread::{Place, Spread};
-use engine::coordination::{Identity, SessionId, Zxid};
+use engine::coordination::spread::{Location, Spread};
+use engine::coordination::{Identity, TreeSessionId, Zxid};
 use engine::gateway::Said;
 use engine::gateway::coordination::Connect;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,7 +68,7 @@ enum Line {
 /// Client's knowledge of its session.
 #[derive(Debug)]
 struct Own {
-    id: SessionId,
+    id: TreeSessionId,
     password: [u8; 16],
     timeout_us: u64,
     /// Last change that an answer has shown.
@@ -328,7 +328,7 @@ impl Guest {
     fn connected(
         &mut self,
         now_us: u64,
-        session: SessionId,
+        session: TreeSessionId,
         timeout_ms: u64,
         password: [u8; 16],
     ) -> Vec<Wish> {
@@ -364,7 +364,7 @@ impl Guest {
     /// Restores the watches. Each shard of a tree over several shards is asked separately, so that
     /// each answer has a number.
     fn watch_again(&mut self, now_us: u64, since: i64, watches: Vec<(String, Kind)>) -> Vec<Wish> {
-        let mut parts: Vec<(Place, Vec<(String, Kind)>)> = Vec::new();
+        let mut parts: Vec<(Location, Vec<(String, Kind)>)> = Vec::new();
         for watch in watches {
             let place = self.spread.place(watch.0.as_bytes());
             match parts.iter_mut().find(|(of, _)| *of == place) {

@@ -4,7 +4,7 @@ use super::law::Pausing;
 use super::{Law, Pace, Plan, Seen};
 use crate::random::Random;
 use engine::ids::{MachineId, ShardId};
-use engine::replication::{Group, Membership, Persist, Recovered};
+use engine::replication::{Membership, Persist, RaftGroup, Recovered};
 use raft::eraftpb::{Entry, HardState, Message};
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ enum Event {
 
 struct Machine {
     /// None while the machine is dead.
-    group: Option<Group>,
+    group: Option<RaftGroup>,
     life: u32,
     hard_state: HardState,
     entries: Vec<Entry>,
@@ -155,7 +155,7 @@ impl<'a> World<'a> {
         machine.life += 1;
         let seed = Random::new(self.plan.seed, &format!("group {own} {}", machine.life)).next();
         let what = (ShardId(0), membership);
-        let group = Group::paced(self.plan.pace, what, recovered, seed, self.now_us);
+        let group = RaftGroup::paced(self.plan.pace, what, recovered, seed, self.now_us);
         machine.group = Some(group.map_err(|error| error.to_string())?);
         let first_us = self.now_us + 1 + machine.phase_us;
         self.to(first_us, own, Coming::Tick);
@@ -355,7 +355,7 @@ impl<'a> World<'a> {
     fn is_quiet(&self) -> bool {
         let Some((leader, term)) = self.led else { return false };
         let led = MachineId(leader as u16 + 1);
-        let follows = |group: &Group| group.leader() == Some(led) && group.term() == term;
+        let follows = |group: &RaftGroup| group.leader() == Some(led) && group.term() == term;
         self.killed_us.is_none()
             && self.machines.iter().all(|machine| {
                 machine.waiting.is_empty() && machine.group.as_ref().is_some_and(follows)

@@ -552,7 +552,7 @@ impl Worker {
                     (event, _) => Some(event),
                 };
                 if let Some(event) = event {
-                    event.tell(now, &mut self.gateway);
+                    event.deliver(now, &mut self.gateway);
                 }
             }
             if quiet {

@@ -2,7 +2,7 @@
 
 use crate::clients::guest::Guest;
 use crate::plant::Plant;
-use engine::coordination::{Ask, SessionId};
+use engine::coordination::{Ask, TreeSessionId};
 use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
 use engine::ids::{GatewayId, Token};
@@ -31,7 +31,7 @@ pub struct Visits {
     /// For planted bugs: notifications that wait for an answer to overtake them, and current places
     /// of sessions.
     late: BTreeMap<u64, Vec<Said>>,
-    homes: BTreeMap<SessionId, GatewayId>,
+    homes: BTreeMap<TreeSessionId, GatewayId>,
 }
 
 impl Visits {

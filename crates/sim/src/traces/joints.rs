@@ -8,7 +8,7 @@ use crate::clients::errand::as_change;
 use check::coordination::{Answer, Asked, History, Reply, Request, Session, Zxid, code};
 use engine::coordination::Write;
 use engine::coordination::service::JointId;
-use engine::coordination::spread::{Spread, Step};
+use engine::coordination::spread::{Spread, SpreadStep};
 use engine::ids::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,13 +51,13 @@ fn read(changes: &BTreeMap<ShardId, Vec<Logged>>) -> Joints {
         for (zxid, command) in changes {
             let (zxid, session) = (*zxid, command.session.0);
             match command.write.clone() {
-                Write::Spread(Step::Prepare { id, shards, changes }) => {
+                Write::Spread(SpreadStep::Prepare { id, shards, changes }) => {
                     let joint = joints.entry((session, id)).or_default();
                     joint.shards = shards;
                     let part = (zxid, Write::Multi(changes));
                     joint.prepared.entry(shard).or_insert(part);
                 }
-                Write::Spread(Step::Decide { id, commit }) => {
+                Write::Spread(SpreadStep::Decide { id, commit }) => {
                     let joint = joints.entry((session, id)).or_default();
                     let decided = if commit { &mut joint.committed } else { &mut joint.given_up };
                     decided.entry(shard).or_insert(zxid);

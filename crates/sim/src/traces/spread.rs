@@ -7,7 +7,7 @@ use check::coordination::{
     Answer, Asked as Seen, Concerns, Connection, Heard, History, Reply, Request, Session, Zxid,
     code,
 };
-use engine::coordination::spread::{HOME, Place, Spread};
+use engine::coordination::spread::{HOME, Location, Spread};
 use engine::coordination::{OfSession, Write};
 use engine::gateway::coordination::ClientRequest;
 use engine::ids::ShardId;
@@ -46,7 +46,7 @@ pub fn parts(spread: Spread, request: &Request) -> BTreeMap<ShardId, (Vec<usize>
 /// Shards and branches that a request concerns, in the form that the checkers take.
 pub fn concerns(spread: Spread, request: &Request) -> Vec<Concerns> {
     let about = |shard: ShardId, request: &Request| {
-        let touched = as_asked(request, &[]).touches();
+        let touched = as_asked(request, &[]).footprint();
         let branches = touched.branches.iter().map(|branch| branch.name().to_vec()).collect();
         (usize::from(shard.0), branches)
     };
@@ -69,7 +69,7 @@ fn part_of(spread: Spread, asked: &Seen, shard: ShardId) -> Option<(Vec<usize>, 
 
 /// History of one shard, without the ends of sessions.
 pub fn part(history: &History, spread: Spread, shard: ShardId) -> History {
-    let is_here = |path: &str| spread.place(path.as_bytes()) == Place::At(shard);
+    let is_here = |path: &str| spread.place(path.as_bytes()) == Location::At(shard);
     let sessions = history.sessions.iter().map(|session| Session {
         connections: session.connections.iter().map(|c| of_connection(c, spread, shard)).collect(),
         expired_us: session.expired_us.filter(|_| shard == HOME),
@@ -116,7 +116,7 @@ fn of_connection(connection: &Connection, spread: Spread, shard: ShardId) -> Con
                 };
                 part.heard.push(Heard::Answer { time_us: *time_us, zxid, answer });
             }
-            Heard::Told { path, .. } if spread.place(path.as_bytes()) == Place::At(shard) => {
+            Heard::Told { path, .. } if spread.place(path.as_bytes()) == Location::At(shard) => {
                 part.heard.push(heard.clone());
             }
             Heard::Told { .. } => {}

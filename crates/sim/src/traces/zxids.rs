@@ -7,7 +7,7 @@ use crate::machine::build::Build;
 use crate::machine::disk::Disk;
 use check::coordination::{History, Session, code};
 use engine::coordination::service::Command;
-use engine::coordination::spread::Step;
+use engine::coordination::spread::SpreadStep;
 use engine::coordination::{Ask, Write, Zxid};
 use engine::entry::{EntryCodec, LogRecord};
 use engine::ids::{ShardId, TxnId};
@@ -105,8 +105,10 @@ pub fn stamp_part(history: &mut History, changes: Vec<Logged>, votes: Option<&BT
                 closings.entry(session.0).or_insert(*zxid);
                 closed.extend((!identities.is_empty()).then_some(session.0));
             }
-            Write::Spread(Step::Depart { .. }) => drop(closings.entry(session.0).or_insert(*zxid)),
-            Write::Spread(Step::Finish | Step::Gone) => {
+            Write::Spread(SpreadStep::Depart { .. }) => {
+                closings.entry(session.0).or_insert(*zxid);
+            }
+            Write::Spread(SpreadStep::Finish | SpreadStep::Gone) => {
                 ends.entry(session.0).or_insert(*zxid);
             }
             _ => {}
@@ -135,10 +137,10 @@ fn with_joints(mut changes: Vec<Logged>, is_vote: impl Fn(i64) -> bool) -> Vec<L
     let mut prepared = BTreeMap::new();
     for (zxid, Command { session, write, .. }) in &mut changes {
         match write {
-            Write::Spread(Step::Prepare { id, changes, .. }) => {
+            Write::Spread(SpreadStep::Prepare { id, changes, .. }) => {
                 prepared.insert((*session, *id), Write::Multi(changes.clone()));
             }
-            Write::Spread(Step::Decide { id, commit }) if *commit || is_vote(*zxid) => {
+            Write::Spread(SpreadStep::Decide { id, commit }) if *commit || is_vote(*zxid) => {
                 if let Some(part) = prepared.remove(&(*session, *id)) {
                     *write = part;
                 }

@@ -8,7 +8,7 @@ use super::agreement::{difference, records};
 use super::{Event, World};
 use crate::traces::trace::Trace;
 use adt::{Blob, Record};
-use engine::coordination::tree::Node;
+use engine::coordination::tree::Znode;
 use engine::ids::{MachineId, ShardId};
 use engine::replication::Persist;
 use engine::shard::state::State;
@@ -181,7 +181,7 @@ fn coordinated(state: &State) -> u64 {
     let coordination = state.coordination();
     let mut trace = Trace::default();
     trace.note(format_args!("{:?} {:?}", coordination.last(), coordination.sessions()));
-    let node = |(path, node): (&Blob, &Node)| {
+    let node = |(path, node): (&Blob, &Znode)| {
         let mut trace = Trace::default();
         trace.note(format_args!("{path:?} {node:?}"));
         trace.hash()

@@ -7,10 +7,10 @@ use super::{
 use crate::bytes::{Form, Reader};
 use adt::Corrupt;
 use engine::coordination::acl::Rules;
-use engine::coordination::tree::Node;
+use engine::coordination::tree::Znode;
 
 /// A node, without its children's names.
-pub(crate) fn put_node(node: &Node, out: &mut Vec<u8>) {
+pub(crate) fn put_node(node: &Znode, out: &mut Vec<u8>) {
     put_optional(Form::Wide, node.data.as_ref(), out);
     put_acl(Form::Wide, &node.rules.list(), out);
     [node.czxid, node.mzxid, node.pzxid].into_iter().for_each(|zxid| put_zxid(zxid, out));
@@ -19,8 +19,8 @@ pub(crate) fn put_node(node: &Node, out: &mut Vec<u8>) {
     put_i64(node.owner, out);
 }
 
-pub(crate) fn get_node(reader: &mut Reader<'_>) -> Result<Node, Corrupt> {
-    Ok(Node {
+pub(crate) fn get_node(reader: &mut Reader<'_>) -> Result<Znode, Corrupt> {
+    Ok(Znode {
         data: get_optional(reader)?,
         rules: Rules::restored(get_acl(reader)?),
         czxid: get_zxid(reader)?,
@@ -32,6 +32,6 @@ pub(crate) fn get_node(reader: &mut Reader<'_>) -> Result<Node, Corrupt> {
         aversion: get_i32(reader)?,
         born: get_i32(reader)?,
         owner: get_i64(reader)?,
-        ..Node::default()
+        ..Znode::default()
     })
 }

@@ -83,7 +83,7 @@ fn watches_sessions_and_numbers_of_changes_read_back() {
         round_trip(&which, |_, which, out| put_watcher_type(*which, out), get_watcher_type);
     }
     for number in [0, 1, -1, i64::MIN] {
-        round_trip(&SessionId(number), |_, id, out| put_session(*id, out), get_session);
+        round_trip(&TreeSessionId(number), |_, id, out| put_session(*id, out), get_session);
         round_trip(&Zxid(number), |_, zxid, out| put_zxid(*zxid, out), get_zxid);
     }
 }
@@ -94,10 +94,10 @@ fn the_bytes_of_a_write_are_these() {
         path: Blob::from(b"/a".as_slice()),
         data: None,
         acl: vec![],
-        mode: Mode { lasts: Lasts::Session, sequential: false },
+        mode: CreateMode { lasts: Lasts::Session, sequential: false },
         stat: true,
     };
-    let mode = Mode { lasts: Lasts::Ttl(258), sequential: true };
+    let mode = CreateMode { lasts: Lasts::Ttl(258), sequential: true };
     let mortal = Create { mode, stat: false, ..create.clone() };
     let write = Write::Multi(vec![
         Change::Create(create),

@@ -3,7 +3,7 @@
 use super::Malformed;
 use super::frame::framed;
 use super::record::{Input, Record};
-use engine::coordination::{Password, SessionId, Zxid};
+use engine::coordination::{Password, TreeSessionId, Zxid};
 
 /// First message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ConnectRequest {
     /// server may choose another.
     pub timeout_ms: i32,
     /// Session to resume; 0 for a new one.
-    pub session: SessionId,
+    pub session: TreeSessionId,
     /// Password of the session to resume, ignored for a new one. `None` stands for a field that
     /// does not have sixteen bytes, and matches no session.
     pub password: Option<Password>,
@@ -48,7 +48,7 @@ impl ConnectRequest {
             protocol_version: input.get()?,
             last_zxid_seen: input.get()?,
             timeout_ms: input.get()?,
-            session: SessionId(input.get()?),
+            session: TreeSessionId(input.get()?),
             password: input.get()?,
             read_only: input.get().ok(),
         })
@@ -63,7 +63,7 @@ pub struct ConnectResponse {
     /// Session time-out that the server chose; 0 if the session has ended.
     pub timeout_ms: i32,
     /// The session; 0 if it has ended.
-    pub session: SessionId,
+    pub session: TreeSessionId,
     /// Password that the client must present to resume the session.
     pub password: Password,
     /// Whether this server is read-only. Present exactly if the request has the field.
@@ -74,7 +74,7 @@ impl ConnectResponse {
     /// Response for a session that has ended, is unknown or has another password. `read_only` is as
     /// in [`ConnectResponse`]. The server closes the connection after it.
     pub fn expired(read_only: Option<bool>) -> Self {
-        let (session, password) = (SessionId(0), [0; 16]);
+        let (session, password) = (TreeSessionId(0), [0; 16]);
         Self { protocol_version: 0, timeout_ms: 0, session, password, read_only }
     }
 
@@ -103,7 +103,7 @@ impl ConnectResponse {
         Ok(Self {
             protocol_version: input.get()?,
             timeout_ms: input.get()?,
-            session: SessionId(input.get()?),
+            session: TreeSessionId(input.get()?),
             password: input.get::<Option<Password>>()?.ok_or(Malformed)?,
             read_only: input.get().ok(),
         })

@@ -30,8 +30,8 @@ mod request;
 
 /// Types that occur in requests and answers, for clients that use nothing else of the service.
 pub use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
-    Stat, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Read, Reply, Stat,
+    TreeSessionId, WatchedEvent, WatcherType, Write, Zxid,
 };
 
 pub use connect::{ConnectRequest, ConnectResponse};

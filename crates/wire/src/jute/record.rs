@@ -3,7 +3,7 @@
 
 use super::Malformed;
 use adt::Blob;
-use engine::coordination::{Acl, Event, Happened, Identity, Password, Stat, Zxid};
+use engine::coordination::{Acl, Happened, Identity, Password, Stat, WatchedEvent, Zxid};
 
 /// State of a connected client that may write: the only one that a server reports with an event.
 const SYNC_CONNECTED: i32 = 3;
@@ -244,7 +244,7 @@ impl Record for Stat {
     }
 }
 
-impl Record for Event {
+impl Record for WatchedEvent {
     const BYTES_MIN: usize = 2 * i32::BYTES_MIN + Blob::BYTES_MIN;
 
     fn put(&self, out: &mut Vec<u8>) {

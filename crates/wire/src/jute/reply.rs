@@ -6,7 +6,7 @@ use super::multi::{get_results, put_changed, put_found};
 use super::op::{Kind, Op};
 use super::record::{Input, Record, put_list};
 use crate::coordination;
-use engine::coordination::{Code, Event, Identity, Reply, Zxid};
+use engine::coordination::{Code, Identity, Reply, WatchedEvent, Zxid};
 
 /// Request number of notifications, which answer no request.
 pub const NOTIFICATION_XID: i32 = -1;
@@ -108,7 +108,7 @@ pub fn read_identities(body: &[u8]) -> Result<Vec<Identity>, Malformed> {
 
 /// Appends a notification as a frame. Servers since 3.9 include the change; older ones send -1, and
 /// clients accept both.
-pub fn notification(zxid: Zxid, event: &Event, out: &mut Vec<u8>) {
+pub fn notification(zxid: Zxid, event: &WatchedEvent, out: &mut Vec<u8>) {
     framed(out, |out| {
         ReplyHeader { xid: NOTIFICATION_XID, zxid, err: 0 }.put(out);
         event.put(out);
@@ -119,7 +119,7 @@ pub fn notification(zxid: Zxid, event: &Event, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// If it is no event of a node.
-pub fn read_event(body: &[u8]) -> Result<Event, Malformed> {
+pub fn read_event(body: &[u8]) -> Result<WatchedEvent, Malformed> {
     Input::new(body).get()
 }
 

@@ -6,7 +6,9 @@ use super::multi::{get_multi, get_multi_read, put_multi, put_multi_read};
 use super::op::{Kind, Op};
 use super::record::{Input, Record};
 use adt::Blob;
-use engine::coordination::{Change, Code, Create, Lasts, Mode, Read, WatcherType, Write, Zxid};
+use engine::coordination::{
+    Change, Code, Create, CreateMode, Lasts, Read, WatcherType, Write, Zxid,
+};
 use std::fmt;
 
 /// One request.
@@ -358,7 +360,7 @@ fn get_watcher_type(input: &mut Input<'_>) -> Result<WatcherType, Malformed> {
     }
 }
 
-fn flags(mode: Mode) -> i32 {
+fn flags(mode: CreateMode) -> i32 {
     match (mode.lasts, mode.sequential) {
         (Lasts::Always, false) => 0,
         (Lasts::Session, false) => 1,
@@ -375,7 +377,7 @@ fn flags(mode: Mode) -> i32 {
 /// Kind of node that an operation creates with these flags, by the rules of ZooKeeper's server:
 /// [`Op::CreateContainer`] creates a container whatever the flags say, and takes only the
 /// sequential bit from them; the container flag of other operations means a persistent node.
-fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<Mode, Flaw> {
+fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<CreateMode, Flaw> {
     let sequential = matches!(flags, 2 | 3 | 6);
     let lasts = match (op, flags, ttl_ms) {
         (_, 5 | 6, Some(ttl_ms)) => Lasts::Ttl(ttl_ms),
@@ -384,7 +386,7 @@ fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<Mode, Flaw> {
         (Op::Create | Op::Create2, 1 | 3, _) => Lasts::Session,
         _ => return Err(Flaw::BadFlags),
     };
-    Ok(Mode { lasts, sequential })
+    Ok(CreateMode { lasts, sequential })
 }
 
 /// Reads the node that [`Op::Create`] or one of its variants creates.

@@ -1,6 +1,6 @@
 //! Answers of shards to gateways on other machines.
 
-use super::coordination::{get_answered, get_told, put_answered, put_told};
+use super::coordination::{get_answered, get_session_notice, put_answered, put_session_notice};
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
@@ -266,11 +266,11 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(READY);
             put_word(key, out);
         }
-        Notice::Session { shard, session, told } => {
+        Notice::Session { shard, session, notice } => {
             out.push(SESSION);
             put_u16(shard.0, out);
             put_session(*session, out);
-            put_told(told, out);
+            put_session_notice(notice, out);
         }
         Notice::Ending { session, ended, finished, shards } => {
             out.push(ENDING);
@@ -307,7 +307,7 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
         READY => Notice::Ready { key: reader.word()?.into() },
         SESSION => {
             let (shard, session) = (ShardId(reader.u16()?), get_session(reader)?);
-            Notice::Session { shard, session, told: get_told(reader)? }
+            Notice::Session { shard, session, notice: get_session_notice(reader)? }
         }
         ENDING => Notice::Ending {
             session: get_session(reader)?,

@@ -10,7 +10,7 @@ use crate::stream::{put_stream, read_stream};
 use adt::Corrupt;
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
-use engine::coordination::{Answered, Ask, OfSession, Told};
+use engine::coordination::{Ask, CoordinationAnswer, OfSession, SessionNotice};
 
 const WRITE: u8 = 1;
 const RESUME: u8 = 2;
@@ -128,48 +128,48 @@ pub(crate) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
     Ok(Ask::Of(session, of))
 }
 
-pub(super) fn put_answered(answered: &Answered, out: &mut Vec<u8>) {
+pub(super) fn put_answered(answered: &CoordinationAnswer, out: &mut Vec<u8>) {
     put_zxid(answered.zxid, out);
-    put_u64(answered.told, out);
+    put_u64(answered.notices, out);
     put_reply(Form::Wide, &answered.reply, out);
 }
 
-pub(super) fn get_answered(reader: &mut Reader<'_>) -> Result<Answered, Corrupt> {
-    let (zxid, told) = (get_zxid(reader)?, reader.u64()?);
-    Ok(Answered { reply: get_reply(reader)?, zxid, told })
+pub(super) fn get_answered(reader: &mut Reader<'_>) -> Result<CoordinationAnswer, Corrupt> {
+    let (zxid, notices) = (get_zxid(reader)?, reader.u64()?);
+    Ok(CoordinationAnswer { reply: get_reply(reader)?, zxid, notices })
 }
 
-pub(super) fn put_told(told: &Told, out: &mut Vec<u8>) {
-    match told {
-        Told::Happened(event, zxid, rules) => {
+pub(super) fn put_session_notice(notice: &SessionNotice, out: &mut Vec<u8>) {
+    match notice {
+        SessionNotice::Happened(event, zxid, rules) => {
             out.push(HAPPENED);
             put_event(Form::Wide, event, out);
             put_zxid(*zxid, out);
             put_acl(Form::Wide, &rules.list(), out);
         }
-        Told::Carried { stream, seq, answered } => {
+        SessionNotice::Carried { stream, seq, answered } => {
             out.push(CARRIED);
             put_stream(Form::Wide, *stream, out);
             put_u32(*seq, out);
             put_answered(answered, out);
         }
-        Told::Moved => out.push(MOVED),
-        Told::Ended => out.push(ENDED),
+        SessionNotice::Moved => out.push(MOVED),
+        SessionNotice::Ended => out.push(ENDED),
     }
 }
 
-pub(super) fn get_told(reader: &mut Reader<'_>) -> Result<Told, Corrupt> {
+pub(super) fn get_session_notice(reader: &mut Reader<'_>) -> Result<SessionNotice, Corrupt> {
     Ok(match reader.u8()? {
         HAPPENED => {
             let (event, zxid) = (get_event(reader)?, get_zxid(reader)?);
-            Told::Happened(event, zxid, Rules::restored(get_acl(reader)?))
+            SessionNotice::Happened(event, zxid, Rules::restored(get_acl(reader)?))
         }
         CARRIED => {
             let (stream, seq) = (read_stream(reader)?, reader.u32()?);
-            Told::Carried { stream, seq, answered: Box::new(get_answered(reader)?) }
+            SessionNotice::Carried { stream, seq, answered: Box::new(get_answered(reader)?) }
         }
-        MOVED => Told::Moved,
-        ENDED => Told::Ended,
+        MOVED => SessionNotice::Moved,
+        ENDED => SessionNotice::Ended,
         _ => return Err(Corrupt),
     })
 }

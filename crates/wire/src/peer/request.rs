@@ -137,7 +137,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         Body::Version { key: word }
         | Body::Waiting { key: word }
         | Body::Holders { key: word }
-        | Body::EndCircle { told: word }
+        | Body::EndCircle { description: word }
         | Body::Keys { pattern: word } => put_word(word, out),
         Body::Block { keys, .. } | Body::Waits { names: keys } => {
             put_count(keys.len(), out);
@@ -147,7 +147,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
-        Body::Remember(told) => put_remembered(Form::Wide, told, out),
+        Body::Remember(remembered) => put_remembered(Form::Wide, remembered, out),
         Body::Pipeline(group) => put_group(group, words, out),
         Body::EndStream { stream, shards } => {
             put_stream(Form::Wide, *stream, out);
@@ -234,7 +234,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         }
         UNBLOCK => Body::Unblock,
         WAITS => Body::Waits { names: read_names(reader)? },
-        END_CIRCLE => Body::EndCircle { told: reader.word()?.into() },
+        END_CIRCLE => Body::EndCircle { description: reader.word()?.into() },
         WAITING => Body::Waiting { key: reader.word()?.into() },
         HOLDERS => Body::Holders { key: reader.word()?.into() },
         SCAN => {

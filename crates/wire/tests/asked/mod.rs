@@ -2,8 +2,8 @@
 
 use adt::Blob;
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
-    Stat, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Read, Reply, Stat,
+    TreeSessionId, WatchedEvent, Write, Zxid,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -71,7 +71,7 @@ fn lasts() -> impl Strategy<Value = Lasts> {
 fn create() -> impl Strategy<Value = Create> {
     (blob(), option::of(blob()), acl(), lasts(), any::<[bool; 2]>()).prop_map(
         |(path, data, acl, lasts, [sequential, stat])| {
-            let mode = Mode { lasts, sequential };
+            let mode = CreateMode { lasts, sequential };
             Create { path, data, acl, mode, stat }
         },
     )
@@ -154,7 +154,7 @@ fn one_reply() -> impl Strategy<Value = Reply> {
         any::<i32>().prop_map(Reply::Number),
         vec(blob(), 0..4).prop_map(Reply::Paths),
         blob().prop_map(Reply::Path),
-        any::<i64>().prop_map(|id| Reply::Session(SessionId(id))),
+        any::<i64>().prop_map(|id| Reply::Session(TreeSessionId(id))),
     ]
 }
 
@@ -178,12 +178,12 @@ pub fn result() -> impl Strategy<Value = Result<Reply, Code>> {
     prop_oneof![4 => reply().prop_map(Ok), 1 => code().prop_map(Err)]
 }
 
-pub fn event() -> impl Strategy<Value = Event> {
+pub fn event() -> impl Strategy<Value = WatchedEvent> {
     let happened = prop::sample::select(vec![
         Happened::Created,
         Happened::Deleted,
         Happened::Data,
         Happened::Children,
     ]);
-    (happened, blob()).prop_map(|(happened, path)| Event { happened, path })
+    (happened, blob()).prop_map(|(happened, path)| WatchedEvent { happened, path })
 }

@@ -13,7 +13,7 @@ use engine::message::{
     Answer, Body, CutStep, Fate, Guard, Notice, Refusal, Request, Response, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
-use engine::pipeline::Word;
+use engine::pipeline::StreamMessage;
 use engine::stats::{LockStats, ShardStats};
 use probe::watch::{AppendRow, Figures, Row, Wish};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
@@ -43,7 +43,7 @@ pub fn answered(answer: Answer) -> Parcel {
     Parcel::Response(Response { gateway: GATEWAY, token: Token(77), answer })
 }
 
-fn told(message: PeerMessage) -> Parcel {
+fn gateway_message(message: PeerMessage) -> Parcel {
     let from = GatewayId { machine: MachineId(1), worker: 0, life: 9 };
     Parcel::Gateway { from, to: GATEWAY, message }
 }
@@ -115,16 +115,16 @@ pub fn message() -> Message {
 
 fn words() -> Parcel {
     let (stream, shard) = (stream(), ShardId(7));
-    let asks = |hurries, units| Word::Asks { stream, shard, hurries, units };
+    let asks = |hurries, units| StreamMessage::Asks { stream, shard, hurries, units };
     let words = [
-        Word::Proposed { stream, shard, units: (4, 6), proposal: Timestamp(22) },
-        Word::Closed { stream, shard, upto: 6 },
-        Word::Refused { stream, seq: 70_000 },
+        StreamMessage::Proposed { stream, shard, units: (4, 6), proposal: Timestamp(22) },
+        StreamMessage::Closed { stream, shard, upto: 6 },
+        StreamMessage::Refused { stream, seq: 70_000 },
         asks(true, vec![4, 5]),
         asks(false, vec![]),
-        Word::Settled { stream, shard },
+        StreamMessage::Settled { stream, shard },
     ];
-    Parcel::Words(words.into_iter().map(|word| (ShardId(1), word)).collect())
+    Parcel::StreamMessages(words.into_iter().map(|word| (ShardId(1), word)).collect())
 }
 
 fn bodies() -> Vec<Body> {
@@ -296,8 +296,8 @@ fn messages() -> Vec<PeerMessage> {
         Knowledge::Stats(Box::new(gateway_stats())),
     ];
     let asked = questions.into_iter().map(|question| PeerMessage::Ask { ask: 55, question });
-    let told = answers.into_iter().map(|knowledge| PeerMessage::Tell { ask: 55, knowledge });
-    asked.chain(told).collect()
+    let answers = answers.into_iter().map(|knowledge| PeerMessage::Tell { ask: 55, knowledge });
+    asked.chain(answers).collect()
 }
 
 fn shard_map() -> ShardMap {
@@ -327,7 +327,7 @@ pub fn parcels() -> Vec<Parcel> {
     };
     let mut parcels: Vec<Parcel> = bodies().into_iter().map(asked).collect();
     parcels.extend(answers().into_iter().map(answered));
-    parcels.extend(messages().into_iter().map(told));
+    parcels.extend(messages().into_iter().map(gateway_message));
     parcels.extend([
         Parcel::Raft { shard, message: Box::new(message()) },
         Parcel::Raft { shard, message: Box::new(heartbeat) },
@@ -389,12 +389,12 @@ fn about_time() -> Vec<Parcel> {
 fn about_chains() -> Vec<Parcel> {
     let (stream, shard, links) = (stream(), ShardId(7), links());
     let words = [
-        Word::HandedOn { stream, links: links.clone() },
-        Word::AsksPlaces { stream, shard, term: 4 },
-        Word::Knows { stream, shard, term: 4, links },
+        StreamMessage::HandedOn { stream, links: links.clone() },
+        StreamMessage::AsksPlaces { stream, shard, term: 4 },
+        StreamMessage::Knows { stream, shard, term: 4, links },
     ];
     let words = words.into_iter().map(|word| (ShardId(1), word)).collect();
-    vec![asked(Body::Pipeline(Arc::new(chained()))), Parcel::Words(words)]
+    vec![asked(Body::Pipeline(Arc::new(chained()))), Parcel::StreamMessages(words)]
 }
 
 /// Parcels that pipelines over several shards introduced.
@@ -408,7 +408,7 @@ fn about_pipelines() -> Vec<Parcel> {
         asked(Body::EndStream { stream: stream(), shards }),
         answered(Answer::Units(vec![Some((Timestamp(9), smallvec![Reply::Ok])), None])),
         words(),
-        Parcel::Words(Vec::new()),
+        Parcel::StreamMessages(Vec::new()),
         Parcel::Request { shard: ShardId(7), term: 4, request },
     ]
 }

@@ -2,7 +2,7 @@
 
 use adt::{ArgBuf, Blob, Timestamp, record};
 use engine::coordination::service::Command;
-use engine::coordination::{Ask, Change, OfSession, Read, SessionId, Write, Zxid};
+use engine::coordination::{Ask, Change, OfSession, Read, TreeSessionId, Write, Zxid};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, ShardId, StreamId};
 use engine::pipeline::{Group, Link, Unit};
 use smallvec::smallvec;
@@ -27,14 +27,14 @@ pub fn chained() -> Group {
 /// Group of requests that a session of the coordination service has sent ahead: a change and a
 /// read.
 pub fn asking() -> Group {
-    let (session, path) = (SessionId(7), Blob::from("/jobs/7"));
+    let (session, path) = (TreeSessionId(7), Blob::from("/jobs/7"));
     let delete = Change::Delete { path: path.clone(), version: 3 };
     let command = Command::of(session, Write::Change(delete));
     let change = Ask::Write(Command { after: Zxid(5), ..command });
     let read = OfSession::Read { identities: Vec::new(), read: Read::Data(path), watch: true };
     let asks = [change, Ask::Of(session, read)];
     let unit = |(seq, ask): (u32, Ask)| {
-        let ops = ask.touches().tickets();
+        let ops = ask.footprint().tickets();
         Unit { seq, ops, ask: Some(Box::new(ask)) }
     };
     Group { units: [4, 6].into_iter().zip(asks).map(unit).collect(), ..group() }

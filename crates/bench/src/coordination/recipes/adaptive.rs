@@ -22,7 +22,7 @@ use model::{Algorithm, Law, Setting, State, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
-use wire::jute::{Ask, Change, Mode, Reply, Write};
+use wire::jute::{Ask, Change, CreateMode, Reply, Write};
 
 /// Grants between two checks against the model.
 const LOOK_EVERY: u32 = 20;
@@ -445,7 +445,7 @@ impl Locker for Adaptive {
         {
             let next = newest + 1;
             let path = format!("{}/e{next}", self.base);
-            self.client.ask(hand.session, OTHER, create(&path, b"", Mode::default()));
+            self.client.ask(hand.session, OTHER, create(&path, b"", CreateMode::default()));
             let data = encode(next, algorithm);
             self.client.ask(hand.session, OTHER, set(&self.base, data, newest));
             self.epochs.insert(next, algorithm);

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
-use wire::jute::{Code, Mode, Reply};
+use wire::jute::{Code, CreateMode, Reply};
 use wire::resp::ClientReply;
 
 /// Name of the own barrier in rows; rows of the recipe have none.
@@ -36,7 +36,11 @@ fn meet(client: &mut Client, base: &str) -> io::Result<Vec<u64>> {
     let begin_ns = client.now_ns();
     for session in 0..parties {
         client.ask(session, WATCHED, exists(&gate, true));
-        client.ask(session, CREATED, create(&format!("{base}/{session}"), b"", Mode::default()));
+        client.ask(
+            session,
+            CREATED,
+            create(&format!("{base}/{session}"), b"", CreateMode::default()),
+        );
         client.ask(session, LISTED, list(base));
     }
     let mut gone_ns = vec![None; parties];
@@ -63,7 +67,7 @@ fn meet(client: &mut Client, base: &str) -> io::Result<Vec<u64>> {
 fn opened(client: &mut Client, answer: &Answer, parties: usize, gate: &str) -> io::Result<()> {
     match (answer.tag, &answer.result) {
         (LISTED, Ok(Reply::Children(names, _))) if names.len() == parties => {
-            client.ask(answer.session, OPENED, create(gate, b"", Mode::default()));
+            client.ask(answer.session, OPENED, create(gate, b"", CreateMode::default()));
             Ok(())
         }
         (WATCHED, Err(Code::NoNode)) | (OPENED, Err(Code::NodeExists)) | (_, Ok(_)) => Ok(()),

@@ -35,8 +35,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use wire::jute::{
-    Acl, Ask, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Reply, WatcherType,
-    Write,
+    Acl, Ask, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Reply, WatchedEvent,
+    WatcherType, Write,
 };
 
 /// Prefix of the names of nodes in a queue.
@@ -108,7 +108,7 @@ pub struct Recipes {
 }
 
 /// Request to create a node that all clients may use in every way.
-pub fn create(path: &str, data: &[u8], mode: Mode) -> Ask {
+pub fn create(path: &str, data: &[u8], mode: CreateMode) -> Ask {
     let anyone = Identity { scheme: "world".into(), id: "anyone".into() };
     Ask::Write(Write::Change(Change::Create(Create {
         path: path.into(),
@@ -137,7 +137,7 @@ pub fn make(nodes: &mut impl Nodes, path: &str) -> io::Result<()> {
 /// # Errors
 /// The node cannot be created.
 pub fn make_with(nodes: &mut impl Nodes, path: &str, data: &[u8]) -> io::Result<()> {
-    let made = nodes.call(0, create(path, data, Mode::default()))?;
+    let made = nodes.call(0, create(path, data, CreateMode::default()))?;
     made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
     Ok(())
 }
@@ -227,7 +227,7 @@ impl Recipes {
         let name = if sequential { PREFIX } else { HELD };
         let path = format!("{}/{name}", attempt.base);
         let lasts = if self.ephemeral { Lasts::Session } else { Lasts::Always };
-        let mode = Mode { lasts, sequential };
+        let mode = CreateMode { lasts, sequential };
         client.ask(attempt.session, tag(request, CREATE), create(&path, b"", mode));
     }
 
@@ -314,7 +314,7 @@ impl Recipes {
         &mut self,
         client: &mut impl Nodes,
         session: usize,
-        event: &Event,
+        event: &WatchedEvent,
         told: &mut Vec<Told>,
     ) {
         let waited = self.watchers.remove(&(session, event.path.clone())).unwrap_or_default();

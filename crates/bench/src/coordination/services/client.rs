@@ -15,9 +15,9 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 use wire::jute::{
-    Ask, Code, ConnectRequest, ConnectResponse, Event, FRAME_BYTES_MAX, Kind, NOTIFICATION_XID, Op,
-    PING_XID, Read, Reply, ReplyHeader, Request, SessionId, Write, Zxid, code, next_frame,
-    read_event, read_reply,
+    Ask, Code, ConnectRequest, ConnectResponse, FRAME_BYTES_MAX, Kind, NOTIFICATION_XID, Op,
+    PING_XID, Read, Reply, ReplyHeader, Request, TreeSessionId, WatchedEvent, Write, Zxid, code,
+    next_frame, read_event, read_reply,
 };
 
 const TIMER: Token = Token(usize::MAX);
@@ -45,7 +45,7 @@ pub enum Heard {
         /// Session of the watch.
         session: usize,
         /// Event that triggered it.
-        event: Event,
+        event: WatchedEvent,
     },
     /// A reminder ([`Client::remind`]) is due.
     Due(usize),
@@ -102,7 +102,7 @@ struct Session {
     asked: VecDeque<(i32, Op, u64)>,
     last_xid: i32,
     /// ID of the session, once the server has begun it.
-    id: Option<SessionId>,
+    id: Option<TreeSessionId>,
     /// Whether the server has ended the session or the connection is gone.
     ended: bool,
 }
@@ -186,7 +186,7 @@ impl Client {
             protocol_version: 0,
             last_zxid_seen: Zxid(0),
             timeout_ms,
-            session: SessionId(0),
+            session: TreeSessionId(0),
             password: Some([0; 16]),
             read_only: Some(false),
         };

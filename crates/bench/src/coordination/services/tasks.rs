@@ -12,7 +12,7 @@ use crate::coordination::recipes::{create, delete, make};
 use model::operation::Operation;
 use serde::{Deserialize, Serialize};
 use std::io;
-use wire::jute::{Ask, Change, Lasts, Mode, Write};
+use wire::jute::{Ask, Change, CreateMode, Lasts, Write};
 
 /// Operations whose mean is the base time of a service.
 const BASE_OPERATIONS: usize = 40;
@@ -185,8 +185,8 @@ pub fn carry_out(nodes: &mut impl Nodes, task: &Task) -> io::Result<Done> {
 /// Measures a write, a read, and pipelines of them, by their places in this list.
 fn base(nodes: &mut impl Nodes, node: &str, pipelined: bool) -> io::Result<Vec<(usize, Timed)>> {
     make(nodes, node)?;
-    let child = |number: usize| create(&format!("{node}/{number}"), b"", Mode::default());
-    let more = |number: usize| create(&format!("{node}/m{number}"), b"", Mode::default());
+    let child = |number: usize| create(&format!("{node}/{number}"), b"", CreateMode::default());
+    let more = |number: usize| create(&format!("{node}/m{number}"), b"", CreateMode::default());
     let read = |_| get(node, false);
     let mut all = vec![
         (0, each(nodes, 0, BASE_OPERATIONS, 1, child)?),
@@ -212,7 +212,7 @@ fn creates(
     for round in 0..rounds {
         for session in 0..nodes.sessions() {
             let child = |number: usize| {
-                create(&format!("{node}/{round}-{session}-{number}"), &data, Mode::default())
+                create(&format!("{node}/{round}-{session}-{number}"), &data, CreateMode::default())
             };
             timed.add(each(nodes, session, count, outstanding, child)?);
         }
@@ -237,13 +237,13 @@ fn one_operation(
     data: &[u8],
 ) -> io::Result<Vec<(usize, Timed)>> {
     let path = |number: usize| format!("{base}/{number}");
-    let ephemeral = Mode { lasts: Lasts::Session, sequential: false };
+    let ephemeral = CreateMode { lasts: Lasts::Session, sequential: false };
     let own = |bytes: &[u8]| {
         let name = bytes.rsplit(|byte| *byte == b'/').next()?;
         std::str::from_utf8(name).ok()?.parse().ok()
     };
     let ask: Box<dyn Fn(usize) -> Ask + '_> = match operation {
-        CREATE => Box::new(|n| create(&path(n), data, Mode::default())),
+        CREATE => Box::new(|n| create(&path(n), data, CreateMode::default())),
         1 => Box::new(|n| set(&path(n), data)),
         2 => Box::new(|n| get(&path(n), false)),
         3 => Box::new(|n| list(&path(n))),

@@ -9,8 +9,10 @@
 //! *inquires* at all the shards, and a shard that does not know the `multi` will not prepare it any
 //! more.
 
-use super::{By, Change, Code, Coordination, Identity, Made, Reply, Session, SessionId, Zxid};
-use crate::coordination::branch::{Branch, Touched};
+use super::{
+    By, Change, Code, Coordination, Identity, Made, Reply, SessionState, TreeSessionId, Zxid,
+};
+use crate::coordination::branch::{Branch, Footprint};
 use crate::ids::ShardId;
 use std::collections::BTreeSet;
 
@@ -30,12 +32,12 @@ pub struct Joint {
     /// Identity of the `multi`.
     pub id: JointId,
     /// State of the `multi`.
-    pub fate: Fate,
+    pub fate: JointState,
 }
 
 /// State of a `multi` at a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum JointState {
     /// Prepared and not decided.
     Prepared(Box<Prepared>),
     /// Committed.
@@ -59,12 +61,12 @@ pub struct Prepared {
 
 impl Prepared {
     /// Branches that the part changes.
-    pub fn touches(&self) -> Touched {
-        Touched::changes(&self.changes)
+    pub fn footprint(&self) -> Footprint {
+        Footprint::changes(&self.changes)
     }
 }
 
-impl Fate {
+impl JointState {
     /// Answer to an inquiry: 2 for a committed `multi`, 1 for one that is prepared with a vote in
     /// favour, 0 for one without effect, now and for ever.
     pub fn number(&self) -> i32 {
@@ -76,11 +78,11 @@ impl Fate {
     }
 }
 
-impl Session {
+impl SessionState {
     /// The session's `multi` that is prepared here and not decided.
     pub fn prepared(&self) -> Option<(JointId, &Prepared)> {
         match &self.joint {
-            Some(Joint { id, fate: Fate::Prepared(prepared) }) => Some((*id, prepared)),
+            Some(Joint { id, fate: JointState::Prepared(prepared) }) => Some((*id, prepared)),
             _ => None,
         }
     }
@@ -88,33 +90,33 @@ impl Session {
 
 impl Coordination {
     /// State of a session, which may have begun to end.
-    pub fn kept(&self, session: SessionId) -> Option<&Session> {
+    pub fn kept(&self, session: TreeSessionId) -> Option<&SessionState> {
         let ending = || self.ending.get(&session).map(|ending| &ending.session);
         self.sessions.get(&session).or_else(ending)
     }
 
-    fn kept_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+    fn kept_mut(&mut self, session: TreeSessionId) -> Option<&mut SessionState> {
         let ending = self.ending.get_mut(&session).map(|ending| &mut ending.session);
         self.sessions.get_mut(&session).or(ending)
     }
 
     /// Last `multi` of each session, including sessions that have begun to end.
-    pub fn joints(&self) -> impl Iterator<Item = (SessionId, &Joint)> {
+    pub fn joints(&self) -> impl Iterator<Item = (TreeSessionId, &Joint)> {
         let ending = self.ending.iter().map(|(session, ending)| (session, &ending.session));
         let all = self.sessions.iter().chain(ending);
         all.filter_map(|(session, kept)| kept.joint.as_ref().map(|joint| (*session, joint)))
     }
 
     /// Every `multi` that is prepared and not decided.
-    pub fn prepared(&self) -> impl Iterator<Item = (SessionId, &Prepared)> {
+    pub fn prepared(&self) -> impl Iterator<Item = (TreeSessionId, &Prepared)> {
         self.joints().filter_map(|(session, joint)| match &joint.fate {
-            Fate::Prepared(prepared) => Some((session, &**prepared)),
-            Fate::Committed | Fate::Void => None,
+            JointState::Prepared(prepared) => Some((session, &**prepared)),
+            JointState::Committed | JointState::Void => None,
         })
     }
 
     /// Restores a session's last `multi` from a snapshot.
-    pub fn restore_joint(&mut self, session: SessionId, joint: Joint) {
+    pub fn restore_joint(&mut self, session: TreeSessionId, joint: Joint) {
         if let Some(kept) = self.kept_mut(session) {
             kept.joint = Some(joint);
         }
@@ -122,15 +124,15 @@ impl Coordination {
 
     /// Branches that prepared parts hold.
     pub(super) fn held_branches(&self) -> BTreeSet<Branch> {
-        self.prepared().flat_map(|(_, prepared)| prepared.touches().branches).collect()
+        self.prepared().flat_map(|(_, prepared)| prepared.footprint().branches).collect()
     }
 
     /// Whether changes share a branch with the nodes of an ending session, which are deleted even
     /// if the branch is held.
     fn have_ending_nodes(&self, changes: &[Change]) -> bool {
         let nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
-        let ending = Touched::nodes(nodes).branches;
-        let touched = || Touched::changes(changes).branches;
+        let ending = Footprint::nodes(nodes).branches;
+        let touched = || Footprint::changes(changes).branches;
         !ending.is_empty() && touched().iter().any(|branch| ending.contains(branch))
     }
 
@@ -154,19 +156,19 @@ impl Coordination {
         let identities = by.identities.to_vec();
         let prepared = Box::new(Prepared { shards, changes, identities, sound });
         if let Some(session) = self.sessions.get_mut(&by.session) {
-            session.joint = Some(Joint { id, fate: Fate::Prepared(prepared) });
+            session.joint = Some(Joint { id, fate: JointState::Prepared(prepared) });
         }
         Ok(reply)
     }
 
     /// Answers an inquiry. An unknown `multi` becomes one without effect.
-    pub(super) fn inquire(&mut self, session: SessionId, id: JointId) -> Reply {
+    pub(super) fn inquire(&mut self, session: TreeSessionId, id: JointId) -> Reply {
         let Some(kept) = self.kept_mut(session) else { return Reply::Number(0) };
         match &kept.joint {
             Some(joint) if joint.id == id => Reply::Number(joint.fate.number()),
             Some(joint) if joint.id > id => Reply::Number(0),
             _ => {
-                kept.joint = Some(Joint { id, fate: Fate::Void });
+                kept.joint = Some(Joint { id, fate: JointState::Void });
                 Reply::Number(0)
             }
         }
@@ -182,9 +184,9 @@ impl Coordination {
     ) -> Reply {
         let joint = self.kept_mut(by.session).and_then(|kept| kept.joint.as_mut());
         let Some(joint) = joint.filter(|joint| joint.id == id) else { return Reply::Done };
-        let Fate::Prepared(prepared) = &mut joint.fate else { return Reply::Done };
+        let JointState::Prepared(prepared) = &mut joint.fate else { return Reply::Done };
         let Prepared { changes, identities, .. } = std::mem::take(&mut **prepared);
-        joint.fate = if commit { Fate::Committed } else { Fate::Void };
+        joint.fate = if commit { JointState::Committed } else { JointState::Void };
         if !commit {
             return Reply::Multi(Vec::new());
         }

@@ -1,7 +1,7 @@
 //! A `multi` over several shards, at one of them: prepare and decision.
 
 use super::super::service::JointId;
-use super::super::spread::Step;
+use super::super::spread::SpreadStep;
 use super::*;
 use crate::ids::ShardId;
 
@@ -11,18 +11,18 @@ fn id(number: u32) -> JointId {
 }
 
 impl World {
-    fn prepares(&mut self, session: SessionId, number: u32, changes: Vec<Change>) -> Reply {
+    fn prepares(&mut self, session: TreeSessionId, number: u32, changes: Vec<Change>) -> Reply {
         let shards = vec![ShardId(0), ShardId(1)];
-        let step = Step::Prepare { id: id(number), shards, changes };
+        let step = SpreadStep::Prepare { id: id(number), shards, changes };
         self.write(session, Write::Spread(step)).unwrap()
     }
 
-    fn decides(&mut self, session: SessionId, number: u32, commit: bool) -> Reply {
-        self.write(session, Write::Spread(Step::Decide { id: id(number), commit })).unwrap()
+    fn decides(&mut self, session: TreeSessionId, number: u32, commit: bool) -> Reply {
+        self.write(session, Write::Spread(SpreadStep::Decide { id: id(number), commit })).unwrap()
     }
 
-    fn inquires(&mut self, session: SessionId, number: u32) -> Reply {
-        self.write(session, Write::Spread(Step::Inquire { id: id(number) })).unwrap()
+    fn inquires(&mut self, session: TreeSessionId, number: u32) -> Reply {
+        self.write(session, Write::Spread(SpreadStep::Inquire { id: id(number) })).unwrap()
     }
 }
 
@@ -74,7 +74,7 @@ fn a_shard_prepares_no_multi_after_denying_it_at_an_inquiry() {
     let vote = world.prepares(ann, 4, vec![ephemeral("/a")]);
     assert!(matches!(vote, Reply::Multi(replies) if replies[0].is_ok()));
     assert_eq!(world.prepares(ann, 5, vec![ephemeral("/c")]), Reply::Done, "one at a time");
-    assert_eq!(world.inquires(SessionId(99), 1), Reply::Number(0), "nobody's");
+    assert_eq!(world.inquires(TreeSessionId(99), 1), Reply::Number(0), "it has no such session");
 }
 
 #[test]
@@ -84,12 +84,12 @@ fn the_leader_does_not_reap_nodes_of_a_prepared_branch() {
     world.create(ann, lasting("/b", Lasts::Ttl(1))).unwrap();
     world.prepares(ann, 1, vec![set("/a", "y", -1)]);
     world.changes += 1_000;
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert!(world.stat("/a").is_ok() && world.stat("/b").is_err());
     let done = world.decides(ann, 1, true);
     assert!(matches!(done, Reply::Multi(replies) if replies[0].is_ok()));
     world.changes += 1_000;
-    world.write(SessionId(0), Write::Reap).unwrap();
+    world.write(TreeSessionId(0), Write::Reap).unwrap();
     assert_eq!(world.stat("/a"), Err(Code::NoNode));
 }
 
@@ -98,10 +98,10 @@ fn nothing_is_prepared_about_nodes_of_a_session_that_ends() {
     let (mut world, ann) = world();
     let ben = world.open();
     world.create(ben, ephemeral("/a")).unwrap();
-    world.write(ben, Write::Spread(Step::Join(vec![ShardId(1)]))).unwrap();
+    world.write(ben, Write::Spread(SpreadStep::Join(vec![ShardId(1)]))).unwrap();
     world.write(ben, Write::Close).unwrap();
     assert_eq!(world.prepares(ann, 1, vec![set("/a", "y", -1)]), Reply::Done);
-    world.write(ben, Write::Spread(Step::Finish)).unwrap();
+    world.write(ben, Write::Spread(SpreadStep::Finish)).unwrap();
     let vote = world.prepares(ann, 1, vec![set("/a", "y", -1)]);
     assert_eq!(vote, Reply::Multi(vec![Err(Code::NoNode)]));
 }

@@ -13,23 +13,23 @@ fn a_quotas_node_tells_how_much_there_is() {
     for path in ["/zookeeper/quota/a", stats, "/zookeeper/quota/zookeeper_stats"] {
         world.create(ann, Change::Create(create(path))).unwrap();
     }
-    let told = |world: &World, path: &str| match world.read(ann, Read::Data(Blob::from(path))) {
+    let read = |world: &World, path: &str| match world.read(ann, Read::Data(Blob::from(path))) {
         Ok(Reply::Data(Some(data), stat)) => {
             (String::from_utf8_lossy(&data).into_owned(), stat.data_length)
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(&world, stats), ("count=2,bytes=5".to_owned(), 15));
+    assert_eq!(read(&world, stats), ("count=2,bytes=5".to_owned(), 15));
     world.change(ann, delete("/a/b", -1)).unwrap();
     world.change(ann, delete("/a", -1)).unwrap();
-    assert_eq!(told(&world, stats), ("count=0,bytes=0".to_owned(), 15));
+    assert_eq!(read(&world, stats), ("count=0,bytes=0".to_owned(), 15));
     // No quota owns this node.
-    assert_eq!(told(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
+    assert_eq!(read(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
 }
 
 impl World {
     /// Sets a quota, as ZooKeeper's shell does it.
-    fn limit(&mut self, session: SessionId, path: &str, limits: &str) {
+    fn limit(&mut self, session: TreeSessionId, path: &str, limits: &str) {
         let mut quota = "/zookeeper/quota".to_owned();
         for name in path.split('/').skip(1) {
             quota = format!("{quota}/{name}");
@@ -45,7 +45,7 @@ impl World {
     /// Usage, as the quota's node reports it.
     fn used(&self, path: &str) -> String {
         let stats = Blob::from(format!("/zookeeper/quota{path}/zookeeper_stats"));
-        match self.read(SessionId(0), Read::Data(stats)) {
+        match self.read(TreeSessionId(0), Read::Data(stats)) {
             Ok(Reply::Data(Some(data), _)) => String::from_utf8_lossy(&data).into_owned(),
             other => panic!("{other:?}"),
         }

@@ -51,9 +51,7 @@ pub(in crate::gateway) fn command(core: &Core, spec: &CommandSpec, args: &Args<'
                 Err(error) => error.into(),
             }
         }
-        name => {
-            ErrorReply::err(format!("the command '{name}' has nobody who carries it out")).into()
-        }
+        name => ErrorReply::err(format!("the command '{name}' has no implementation")).into(),
     }
 }
 

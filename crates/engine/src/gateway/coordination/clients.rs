@@ -3,8 +3,10 @@
 use super::connection::{Connection, Context, Unanswered, granted};
 use super::request::{ClientRequest, Connect, MultiRequest, Purpose, Sender};
 use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::{HOME, Spread, Step};
-use crate::coordination::{Answered, Ask, Code, Identity, Reply, SessionId, Told, Write, Zxid};
+use crate::coordination::spread::{HOME, Spread, SpreadStep};
+use crate::coordination::{
+    Ask, Code, CoordinationAnswer, Identity, Reply, SessionNotice, TreeSessionId, Write, Zxid,
+};
 use crate::gateway::api::{CoordinationClient, Said};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
@@ -18,9 +20,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Clients {
     connections: Slab<Connection>,
     /// Connections that have sessions.
-    by_session: BTreeMap<SessionId, u64>,
+    by_session: BTreeMap<TreeSessionId, u64>,
     /// Sessions that clients resume, with the last connection that tries.
-    resuming: BTreeMap<SessionId, u64>,
+    resuming: BTreeMap<TreeSessionId, u64>,
     /// Number of shards of the tree, once it is known.
     spread: Option<Spread>,
     asks_for_spread: bool,
@@ -77,8 +79,8 @@ impl Clients {
         if std::mem::replace(&mut self.asks_for_spread, true) {
             return;
         }
-        let over = Step::Over(Spread::over(core.config.tree_shards));
-        let command = Command::of(SessionId::default(), Write::Spread(over));
+        let over = SpreadStep::Over(Spread::over(core.config.tree_shards));
+        let command = Command::of(TreeSessionId::default(), Write::Spread(over));
         let body = Body::Coordinate(Box::new(Ask::Write(command)));
         core.mail.ask(HOME, Pending::Spread, body);
     }
@@ -173,7 +175,7 @@ impl Clients {
     }
 
     /// Lets the present connection of a session go on, because the session does not move to another one.
-    fn stays(&mut self, core: &mut Core, session: SessionId) {
+    fn stays(&mut self, core: &mut Core, session: TreeSessionId) {
         if let Some(client) = self.by_session.get(&session) {
             self.send(core, CoordinationClient(*client));
         }
@@ -287,12 +289,12 @@ impl Clients {
         &mut self,
         core: &mut Core,
         shard: ShardId,
-        session: SessionId,
-        told: Told,
+        session: TreeSessionId,
+        notice: SessionNotice,
     ) {
         let Some(id) = self.by_session.get(&session).copied() else { return };
         if let Some((connection, mut cx)) = self.at(core, CoordinationClient(id)) {
-            connection.shard_told(&mut cx, shard, told);
+            connection.shard_told(&mut cx, shard, notice);
         }
     }
 }
@@ -300,7 +302,7 @@ impl Clients {
 /// Methods for joint `multi`s ([`super::joint`]).
 impl Clients {
     /// Whether a connection has this session and is open.
-    pub fn has(&self, id: CoordinationClient, session: SessionId) -> bool {
+    pub fn has(&self, id: CoordinationClient, session: TreeSessionId) -> bool {
         let connection = self.connections.get(id.0);
         self.by_session.get(&session) == Some(&id.0)
             && connection.is_some_and(|connection| !connection.is_closing())
@@ -322,11 +324,11 @@ impl Clients {
         &mut self,
         core: &mut Core,
         id: CoordinationClient,
-        (shard, answered): (ShardId, &Answered),
+        (shard, answered): (ShardId, &CoordinationAnswer),
         done: Option<u64>,
     ) {
         if let Some((connection, mut cx)) = self.at(core, id) {
-            connection.hears_of_multi(&mut cx, shard, (answered.zxid, answered.told), done);
+            connection.hears_of_multi(&mut cx, shard, (answered.zxid, answered.notices), done);
         }
     }
 

@@ -2,8 +2,8 @@
 //! the leader of shard 0. See `shard/coordination/ends.rs`.
 
 use crate::coordination::service::Command;
-use crate::coordination::spread::{HOME, Step};
-use crate::coordination::{Ask, SessionId, Write, Zxid};
+use crate::coordination::spread::{HOME, SpreadStep};
+use crate::coordination::{Ask, TreeSessionId, Write, Zxid};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// End of a session that this gateway carries out.
 struct SessionEnd {
-    session: SessionId,
+    session: TreeSessionId,
     ended: Zxid,
     /// The session's shards besides shard 0.
     shards: Vec<ShardId>,
@@ -39,7 +39,7 @@ enum EndStage {
 #[derive(Default)]
 pub(super) struct SessionEnds {
     ends: Slab<SessionEnd>,
-    sessions: BTreeSet<SessionId>,
+    sessions: BTreeSet<TreeSessionId>,
 }
 
 impl SessionEnds {
@@ -48,7 +48,7 @@ impl SessionEnds {
     pub fn begin(
         &mut self,
         core: &mut Core,
-        session: SessionId,
+        session: TreeSessionId,
         ended: Zxid,
         finished: bool,
         shards: Vec<ShardId>,
@@ -65,10 +65,10 @@ impl SessionEnds {
         let Some(end) = self.ends.get_mut(job) else { return };
         let session = end.session;
         let (step, shards) = match end.stage {
-            EndStage::Departing => (Step::Depart { ended: end.ended }, end.shards.clone()),
-            EndStage::Finishing => (Step::Finish, vec![HOME]),
-            EndStage::Going => (Step::Gone, end.shards.clone()),
-            EndStage::Forgetting => (Step::Forget, vec![HOME]),
+            EndStage::Departing => (SpreadStep::Depart { ended: end.ended }, end.shards.clone()),
+            EndStage::Finishing => (SpreadStep::Finish, vec![HOME]),
+            EndStage::Going => (SpreadStep::Gone, end.shards.clone()),
+            EndStage::Forgetting => (SpreadStep::Forget, vec![HOME]),
         };
         end.left = shards.len();
         for shard in shards {

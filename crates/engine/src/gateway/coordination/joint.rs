@@ -8,8 +8,10 @@
 use super::clients::Clients;
 use super::request::MultiRequest;
 use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::Step;
-use crate::coordination::{Answered, Ask, Code, Identity, Reply, SessionId, Write, Zxid};
+use crate::coordination::spread::SpreadStep;
+use crate::coordination::{
+    Ask, Code, CoordinationAnswer, Identity, Reply, TreeSessionId, Write, Zxid,
+};
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
@@ -22,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Joint `multi` that is not done.
 struct JointMulti {
-    session: SessionId,
+    session: TreeSessionId,
     id: JointId,
     shards: Vec<ShardId>,
     /// The client that has asked for it here, with its request.
@@ -81,7 +83,7 @@ fn is_sound(replies: &[Result<Reply, Code>]) -> bool {
 
 impl JointMulti {
     fn new(
-        (session, id): (SessionId, JointId),
+        (session, id): (TreeSessionId, JointId),
         shards: Vec<ShardId>,
         asker: Option<Asker>,
         stage: JointStage,
@@ -105,17 +107,17 @@ impl JointMulti {
         matches!(self.stage, JointStage::Deciding { .. })
     }
 
-    fn step(&self, shard: ShardId) -> Option<Step> {
+    fn step(&self, shard: ShardId) -> Option<SpreadStep> {
         let id = self.id;
         Some(match self.stage {
             JointStage::Preparing(_) => {
                 let asker = self.asker.as_ref()?;
                 let (all, places) = (asker.write.changes(), asker.places.get(&shard)?);
                 let changes = places.iter().filter_map(|place| all.get(*place).cloned()).collect();
-                Step::Prepare { id, shards: self.shards.clone(), changes }
+                SpreadStep::Prepare { id, shards: self.shards.clone(), changes }
             }
-            JointStage::Inquiring(_) | JointStage::Settling => Step::Inquire { id },
-            JointStage::Deciding { commit } => Step::Decide { id, commit },
+            JointStage::Inquiring(_) | JointStage::Settling => SpreadStep::Inquire { id },
+            JointStage::Deciding { commit } => SpreadStep::Decide { id, commit },
             JointStage::Resting => return None,
         })
     }
@@ -172,7 +174,7 @@ impl JointMulti {
 #[derive(Default)]
 pub(super) struct JointMultis {
     multis: Slab<JointMulti>,
-    names: BTreeSet<(SessionId, JointId)>,
+    names: BTreeSet<(TreeSessionId, JointId)>,
 }
 
 impl JointMultis {
@@ -191,7 +193,7 @@ impl JointMultis {
         &mut self,
         core: &mut Core,
         clients: &Clients,
-        (session, id): (SessionId, JointId),
+        (session, id): (TreeSessionId, JointId),
         shards: Vec<ShardId>,
     ) {
         if !self.names.insert((session, id)) {
@@ -358,7 +360,7 @@ impl JointMultis {
         core: &mut Core,
         clients: &mut Clients,
         job: u64,
-        (shard, answered): (ShardId, &Answered),
+        (shard, answered): (ShardId, &CoordinationAnswer),
     ) {
         let Some(client) = self.asker(clients, job) else { return };
         let is_done = |multi: &&JointMulti| multi.is_deciding() && multi.obstacle.is_none();
@@ -372,7 +374,7 @@ impl JointMultis {
         core: &mut Core,
         clients: &mut Clients,
         (job, place): (u64, usize),
-        (shard, answered): (ShardId, Answered),
+        (shard, answered): (ShardId, CoordinationAnswer),
     ) {
         let Some(multi) = self.multis.get_mut(job) else { return };
         match answered.reply {

@@ -20,7 +20,7 @@ mod request;
 use super::api::CoordinationClient;
 use super::core::Core;
 use crate::coordination::service::JointId;
-use crate::coordination::{SessionId, Told, Zxid};
+use crate::coordination::{SessionNotice, TreeSessionId, Zxid};
 use crate::ids::{ShardId, StreamId};
 use crate::message::Answer;
 use clients::Clients;
@@ -104,10 +104,10 @@ impl CoordinationFront {
         &mut self,
         core: &mut Core,
         shard: ShardId,
-        session: SessionId,
-        told: Told,
+        session: TreeSessionId,
+        notice: SessionNotice,
     ) {
-        self.clients.session_told(core, shard, session, told);
+        self.clients.session_told(core, shard, session, notice);
         self.begin_multis(core);
     }
 
@@ -115,7 +115,7 @@ impl CoordinationFront {
     pub fn session_ends(
         &mut self,
         core: &mut Core,
-        (session, ended, finished): (SessionId, Zxid, bool),
+        (session, ended, finished): (TreeSessionId, Zxid, bool),
         shards: Vec<ShardId>,
     ) {
         self.ends.begin(core, session, ended, finished, shards);
@@ -130,7 +130,7 @@ impl CoordinationFront {
     pub fn settle_multi(
         &mut self,
         core: &mut Core,
-        name: (SessionId, JointId),
+        name: (TreeSessionId, JointId),
         shards: Vec<ShardId>,
     ) {
         self.multis.settle(core, &self.clients, name, shards);

@@ -1,8 +1,8 @@
 //! Requests of clients of the coordination service, and the requests to shards that come of them.
 
-use crate::coordination::branch::Touched;
+use crate::coordination::branch::Footprint;
 use crate::coordination::service::Command;
-use crate::coordination::{Ask, Code, Identity, OfSession, Password, SessionId, Write, Zxid};
+use crate::coordination::{Ask, Code, Identity, OfSession, Password, TreeSessionId, Write, Zxid};
 use crate::gateway::api::CoordinationClient;
 use crate::ids::ShardId;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connect {
     /// The session that the client resumes; none opens a new one.
-    pub session: Option<SessionId>,
+    pub session: Option<TreeSessionId>,
     /// Password of the session, or of the one to be opened.
     pub password: Password,
     /// Session time-out that the client proposes.
@@ -35,11 +35,11 @@ pub enum ClientRequest {
 
 impl ClientRequest {
     /// Branches of the tree that the request shows or changes.
-    pub fn touches(&self) -> Touched {
+    pub fn footprint(&self) -> Footprint {
         match self {
-            Self::Write(write) => write.touches(),
-            Self::Of(of) => of.touches(),
-            Self::Proved(_) | Self::Refused(_) => Touched::default(),
+            Self::Write(write) => write.footprint(),
+            Self::Of(of) => of.footprint(),
+            Self::Proved(_) | Self::Refused(_) => Footprint::default(),
         }
     }
 
@@ -47,7 +47,7 @@ impl ClientRequest {
     /// proved these identities. None if no shard is asked.
     pub(super) fn into_ask(
         self,
-        session: SessionId,
+        session: TreeSessionId,
         after: Zxid,
         identities: Vec<Identity>,
     ) -> Option<Ask> {
@@ -74,7 +74,7 @@ pub(super) struct NumberedRequest {
 /// Changes at several shards, all or none of which are to be made.
 pub(super) struct MultiRequest {
     pub client: CoordinationClient,
-    pub session: SessionId,
+    pub session: TreeSessionId,
     pub seq: u64,
     pub write: Write,
     pub identities: Vec<Identity>,
@@ -103,5 +103,5 @@ pub(in crate::gateway) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct Sender {
     pub client: CoordinationClient,
-    pub session: SessionId,
+    pub session: TreeSessionId,
 }

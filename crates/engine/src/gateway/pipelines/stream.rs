@@ -3,7 +3,7 @@
 use crate::ids::{ShardId, StreamId};
 use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Refusal};
-use crate::pipeline::{Answered, Group, Unit};
+use crate::pipeline::{Group, Unit, UnitOutcome};
 use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -118,7 +118,7 @@ impl<P> Stream<P> {
     ) -> Settled<P> {
         let unknown =
             matches!(answer, Answer::Unknown | Answer::Unread | Answer::Refused(Refusal::Unread));
-        let units: Vec<Answered> = match answer {
+        let units: Vec<UnitOutcome> = match answer {
             Answer::Units(units) => units,
             // It was given back before it got there.
             _ => Vec::new(),

@@ -83,9 +83,9 @@ fn again(body: &Body) -> Option<Box<Body>> {
         Body::Pipeline(_) => true,
         Body::Await { apply, .. } if !apply.writes() => true,
         // The ticket says that it is the same request.
-        body if body.may_be_next() => true,
+        body if body.may_be_successor() => true,
         Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
-        body => body.rests_on_lead(),
+        body => body.depends_on_lead(),
     };
     harmless.then(|| Box::new(body.clone()))
 }

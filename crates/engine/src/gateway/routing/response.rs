@@ -287,8 +287,8 @@ impl Gateway {
                     self.orphans.begin(&mut self.core, txn, participants);
                 }
             }
-            Notice::Session { shard, session, told } => {
-                self.coordination.session_told(&mut self.core, shard, session, told);
+            Notice::Session { shard, session, notice } => {
+                self.coordination.session_told(&mut self.core, shard, session, notice);
             }
             Notice::Ending { session, ended, finished, shards } => {
                 let end = (session, ended, finished);

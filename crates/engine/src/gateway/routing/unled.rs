@@ -109,7 +109,7 @@ impl Gateway {
         );
         let given_back = leaders.times(token) == 0 && !twice;
         let inquires = matches!(body, Body::Inquire { .. });
-        let certain = body.only_looks() || given_back || !leaders.went(token) && !inquires;
+        let certain = body.is_read_only() || given_back || !leaders.went(token) && !inquires;
         let numbered = match body {
             Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
             _ => false,

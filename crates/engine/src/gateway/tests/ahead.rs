@@ -4,7 +4,8 @@ use super::spread::{ANN, HOME, OTHER, Spread, set};
 use super::*;
 use crate::coordination::acl::Rules;
 use crate::coordination::{
-    Answered, Ask, Code, Event, Happened, OfSession, Read, Told, Write, Zxid,
+    Ask, Code, CoordinationAnswer, Happened, OfSession, Read, SessionNotice, WatchedEvent, Write,
+    Zxid,
 };
 use crate::gateway::Said;
 use crate::gateway::coordination::{ClientRequest, Connect};
@@ -37,21 +38,22 @@ impl Spread {
     }
 
     /// A shard has carried a unit out, having told so much before.
-    fn carries(&mut self, (shard, _, stream, _): &Sent, seq: u32, told: u64) {
+    fn carries(&mut self, (shard, _, stream, _): &Sent, seq: u32, notices: u64) {
         self.zxid += 1;
-        let answered = Answered { reply: Err(Code::NoNode), zxid: Zxid(self.zxid), told };
-        let told = Told::Carried { stream: *stream, seq, answered: Box::new(answered) };
-        self.notices(*shard, told);
+        let answered =
+            CoordinationAnswer { reply: Err(Code::NoNode), zxid: Zxid(self.zxid), notices };
+        let notice = SessionNotice::Carried { stream: *stream, seq, answered: Box::new(answered) };
+        self.notices(*shard, notice);
     }
 
     fn happens(&mut self, shard: ShardId, path: &str) {
         self.zxid += 1;
-        let event = Event { happened: Happened::Data, path: Blob::from(path) };
-        self.notices(shard, Told::Happened(event, Zxid(self.zxid), Rules::default()));
+        let event = WatchedEvent { happened: Happened::Data, path: Blob::from(path) };
+        self.notices(shard, SessionNotice::Happened(event, Zxid(self.zxid), Rules::default()));
     }
 
-    fn notices(&mut self, shard: ShardId, told: Told) {
-        self.story.answer(0, Answer::Notice(Notice::Session { shard, session: ANN, told }));
+    fn notices(&mut self, shard: ShardId, notice: SessionNotice) {
+        self.story.answer(0, Answer::Notice(Notice::Session { shard, session: ANN, notice }));
     }
 
     /// What became of a group: of each unit, whether it took effect.

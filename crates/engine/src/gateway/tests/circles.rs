@@ -1,12 +1,12 @@
 //! Clients that wait for each other's locks on several shards: shard 0 has `b`, shard 1 has `a`.
 
 use super::*;
-use crate::circle::{self, Wait};
+use crate::deadlock::{self as cycles, LockWait};
 use adt::{Blob, ErrorReply};
 
-fn wait(number: u64, who: &str, lock: &str, holder: &str) -> Wait {
+fn wait(number: u64, who: &str, lock: &str, holder: &str) -> LockWait {
     let [who, lock, holder] = [who, lock, holder].map(Blob::from);
-    Wait { number, since_us: 7, who, lock, holders: vec![holder], ahead: Vec::new() }
+    LockWait { number, since_us: 7, who, lock, holders: vec![holder], ahead: Vec::new() }
 }
 
 impl Story {
@@ -25,13 +25,13 @@ impl Story {
     }
 
     /// The shards are asked about these owners, and say who waits for whom.
-    fn shards_say(&mut self, about: &[&str], waits: [&[Wait]; 2]) {
+    fn shards_say(&mut self, about: &[&str], waits: [&[LockWait]; 2]) {
         let sent = self.sent();
         assert_eq!(sent.len(), 2, "every shard is asked: {sent:?}");
         for (shard, token, body) in sent {
             let Body::Waits { names } = body else { panic!("{body:?}") };
             assert_eq!(names, about.iter().map(|name| Blob::from(*name)).collect::<Vec<_>>());
-            let waits = circle::told(waits[usize::from(shard.0)]);
+            let waits = cycles::encode(waits[usize::from(shard.0)]);
             self.answer(token, Answer::Reply(waits));
         }
     }
@@ -49,10 +49,10 @@ fn a_circle_over_two_shards_is_found_and_asked_about_once_more() {
     story.shards_say(&["ben"], [std::slice::from_ref(&ben), &[]]);
     story.shards_say(&["ann", "ben"], [&[ben], &[ann]]);
     match &story.sent()[..] {
-        [(ShardId(1), token, Body::EndCircle { told })] => {
+        [(ShardId(1), token, Body::EndCircle { description })] => {
             assert_eq!(*token, asked, "under the token of the wait");
             let circle = "ann waits for a behind ben, ben waits for b behind ann: ";
-            assert!(String::from_utf8_lossy(told).starts_with(circle), "{told:?}");
+            assert!(String::from_utf8_lossy(description).starts_with(circle), "{description:?}");
         }
         other => panic!("{other:?}"),
     }

@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::coordination::acl::Rules;
-use crate::coordination::spread::{Spread, Step};
+use crate::coordination::spread::{Spread, SpreadStep};
 use crate::coordination::{
-    Acl, Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write,
-    Zxid,
+    Acl, Ask, Code, CoordinationAnswer, Happened, Identity, OfSession, Read, Reply as R,
+    SessionNotice, WatchedEvent, Write, Zxid,
 };
 use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::gateway::{CoordinationClient, Said};
 use adt::Blob;
 
-const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
+const ANN: crate::coordination::TreeSessionId = crate::coordination::TreeSessionId(7);
 
 impl Story {
     /// A client says who it is. The first one waits until it is known over how many shards the tree is.
@@ -19,7 +19,7 @@ impl Story {
     fn connects(&mut self, client: CoordinationClient, connect: Connect) -> Vec<(u64, Ask)> {
         self.gateway.client_connects(self.now, client, connect);
         let (asked, _) = self.heard();
-        let over = Write::Spread(Step::Over(Spread::NOT));
+        let over = Write::Spread(SpreadStep::Over(Spread::NOT));
         match &asked[..] {
             [(token, Ask::Write(command))] if command.write == over => {
                 self.coordinated(*token, Ok(R::Number(1)), 0);
@@ -50,8 +50,8 @@ impl Story {
         (asked, told)
     }
 
-    fn coordinated(&mut self, token: u64, reply: Result<R, Code>, told: u64) {
-        let answered = Answered { reply, zxid: Zxid(9), told };
+    fn coordinated(&mut self, token: u64, reply: Result<R, Code>, notices: u64) {
+        let answered = CoordinationAnswer { reply, zxid: Zxid(9), notices };
         self.answer(token, Answer::Coordinated(Box::new(answered)));
     }
 
@@ -67,13 +67,13 @@ impl Story {
         client
     }
 
-    fn notice(&mut self, told: Told) {
-        self.answer(0, Answer::Notice(Notice::Session { shard: ShardId(0), session: ANN, told }));
+    fn notice(&mut self, notice: SessionNotice) {
+        self.answer(0, Answer::Notice(Notice::Session { shard: ShardId(0), session: ANN, notice }));
     }
 }
 
 /// A change of which a client hears, and the latest one that it knows of.
-fn happened(event: Event, at: i64, zxid: i64) -> Said {
+fn happened(event: WatchedEvent, at: i64, zxid: i64) -> Said {
     Said::Happened { event, zxid: Zxid(zxid), at: Zxid(at) }
 }
 
@@ -91,8 +91,8 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
     story.gateway.client_asks(story.now, client, ClientRequest::Refused(Code::Marshalling));
     let (asked, told) = story.heard();
     assert_eq!((asked.len(), told), (1, vec![]));
-    let event = Event { happened: Happened::Created, path: Blob::from("/a") };
-    story.notice(Told::Happened(event.clone(), Zxid(8), Rules::default()));
+    let event = WatchedEvent { happened: Happened::Created, path: Blob::from("/a") };
+    story.notice(SessionNotice::Happened(event.clone(), Zxid(8), Rules::default()));
     story.coordinated(asked[0].0, Err(Code::NoNode), 1);
     let expected = [
         happened(event, 8, 9),
@@ -125,7 +125,7 @@ fn who_comes_back_replaces_the_connection_before_it_and_is_not_left_with_it() {
     assert_eq!(story.heard(), (vec![], vec![]), "the session is on its way here");
     story.coordinated(asked[0].0, Ok(R::Number(6_000)), 0);
     assert!(matches!(story.heard().1[..], [Said::Connected { timeout_ms: 6_000, .. }]));
-    story.notice(Told::Moved);
+    story.notice(SessionNotice::Moved);
     assert_eq!(story.heard().1, [Said::Close]);
 }
 
@@ -150,8 +150,8 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     let client = story.connected();
     let ann = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
     let hers = Rules::restored(vec![Acl { perms: Acl::READ, who: ann.clone() }]);
-    let event = Event { happened: Happened::Created, path: Blob::from("/a") };
-    story.notice(Told::Happened(event.clone(), Zxid(7), Rules::default()));
+    let event = WatchedEvent { happened: Happened::Created, path: Blob::from("/a") };
+    story.notice(SessionNotice::Happened(event.clone(), Zxid(7), Rules::default()));
     assert_eq!(story.heard().1, [], "it watches nothing");
     let (identities, read) = (Vec::new(), Read::Exists(Blob::from("/a")));
     let watching = OfSession::Read { identities, read, watch: true };
@@ -159,10 +159,10 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     let (asked, _) = story.heard();
     story.coordinated(asked[0].0, Err(Code::NoNode), 0);
     story.heard();
-    story.notice(Told::Happened(event.clone(), Zxid(8), hers.clone()));
+    story.notice(SessionNotice::Happened(event.clone(), Zxid(8), hers.clone()));
     assert_eq!(story.heard().1, []);
     story.gateway.client_asks(story.now, client, ClientRequest::Proved(ann));
-    story.notice(Told::Happened(event.clone(), Zxid(10), hers));
+    story.notice(SessionNotice::Happened(event.clone(), Zxid(10), hers));
     let told = story.heard().1;
     assert_eq!(told, [answered(Ok(R::Done), 9), happened(event, 10, 10)]);
 }

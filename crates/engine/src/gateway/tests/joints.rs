@@ -4,9 +4,10 @@ use super::spread::{ANN, HOME, OTHER, Spread, set};
 use super::*;
 use crate::coordination::acl::Rules;
 use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::Step;
+use crate::coordination::spread::SpreadStep;
 use crate::coordination::{
-    Ask, Change, Code, Event, Happened, OfSession, Read, Reply as R, Stat, Told, Write, Zxid,
+    Ask, Change, Code, Happened, OfSession, Read, Reply as R, SessionNotice, Stat, WatchedEvent,
+    Write, Zxid,
 };
 use crate::gateway::Said;
 use crate::gateway::coordination::{ClientRequest, Connect};
@@ -29,7 +30,7 @@ fn all(replies: &[Result<R, Code>]) -> Result<R, Code> {
 }
 
 /// What a shard is told: which, under which token, and what.
-type Heard = (ShardId, u64, Step);
+type Heard = (ShardId, u64, SpreadStep);
 
 impl Spread {
     fn steps(&mut self) -> Vec<Heard> {
@@ -47,7 +48,7 @@ impl Spread {
     /// One shard is asked to prepare: its token, what, and of which.
     fn prepares(&mut self, at: ShardId) -> (u64, Vec<Change>, JointId) {
         match &self.steps()[..] {
-            [(shard, token, Step::Prepare { id, shards, changes })] if *shard == at => {
+            [(shard, token, SpreadStep::Prepare { id, shards, changes })] if *shard == at => {
                 assert_eq!(shards[..], [HOME, OTHER]);
                 (*token, changes.clone(), *id)
             }
@@ -59,7 +60,10 @@ impl Spread {
     fn asked_steps(&mut self, shards: &[ShardId]) -> Vec<u64> {
         let asked = self.asked().into_iter();
         let steps = asked.filter(|(.., ask)| {
-            matches!(ask, Ask::Write(Command { write: Write::Spread(Step::Decide { .. }), .. }))
+            matches!(
+                ask,
+                Ask::Write(Command { write: Write::Spread(SpreadStep::Decide { .. }), .. })
+            )
         });
         let (told, tokens): (Vec<ShardId>, Vec<u64>) =
             steps.map(|(shard, token, _)| (shard, token)).unzip();
@@ -73,7 +77,7 @@ impl Spread {
         let told: Vec<ShardId> = steps.iter().map(|(shard, ..)| *shard).collect();
         assert_eq!(told, shards);
         let tokens = steps.into_iter().map(|(_, token, step)| match step {
-            Step::Decide { commit, .. } if commit == is => token,
+            SpreadStep::Decide { commit, .. } if commit == is => token,
             other => panic!("{other:?}"),
         });
         tokens.collect()
@@ -163,7 +167,7 @@ fn who_has_not_answered_is_asked_whether_it_is_prepared() {
         let (token, ..) = ann.prepares(OTHER);
         ann.story.answer(token, Answer::Unknown);
         let asked = ann.steps();
-        let [(OTHER, token, Step::Inquire { .. })] = &asked[..] else { panic!("{asked:?}") };
+        let [(OTHER, token, SpreadStep::Inquire { .. })] = &asked[..] else { panic!("{asked:?}") };
         ann.says(*token, Ok(R::Number(known)));
         if known == 0 {
             // It may have voted against it.
@@ -211,7 +215,7 @@ fn one_that_somebody_else_has_begun_is_settled_by_what_all_know_of_it() {
         ann.story.answer(0, Answer::Notice(notice()));
         assert_eq!(ann.steps(), [], "it is under way");
         for ((_, token, step), known) in asked.into_iter().zip(known) {
-            assert_eq!(step, Step::Inquire { id });
+            assert_eq!(step, SpreadStep::Inquire { id });
             ann.says(token, Ok(R::Number(known)));
         }
         for token in ann.decides(&[HOME, OTHER], commit) {
@@ -235,7 +239,7 @@ fn who_refuses_to_say_what_is_known_is_asked_again() {
     ann.story.now.mono_us += crate::limits::JOINT_REST_US;
     ann.story.gateway.tick(ann.story.now);
     let asked = ann.steps();
-    assert!(matches!(&asked[..], [(OTHER, _, Step::Inquire { .. })]), "{asked:?}");
+    assert!(matches!(&asked[..], [(OTHER, _, SpreadStep::Inquire { .. })]), "{asked:?}");
     ann.says(asked[0].1, Ok(R::Number(1)));
     ann.decides(&[HOME, OTHER], true);
 }
@@ -272,9 +276,9 @@ fn what_happens_behind_it_at_one_shard_is_told_behind_its_answer() {
     let told = ann.decides(&[HOME, OTHER], true);
     ann.says(told[1], all(&[Ok(R::Done)]));
     ann.zxid += 1;
-    let event = Event { happened: Happened::Created, path: Blob::from("/a") };
-    let notice = Told::Happened(event, Zxid(ann.zxid), Rules::default());
-    let notice = Notice::Session { shard: OTHER, session: ANN, told: notice };
+    let event = WatchedEvent { happened: Happened::Created, path: Blob::from("/a") };
+    let notice = SessionNotice::Happened(event, Zxid(ann.zxid), Rules::default());
+    let notice = Notice::Session { shard: OTHER, session: ANN, notice };
     ann.story.answer(0, Answer::Notice(notice));
     assert_eq!(ann.told(), []);
     ann.says(told[0], all(&[Ok(R::Done)]));

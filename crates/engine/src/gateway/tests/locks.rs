@@ -173,7 +173,7 @@ fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
     story.says("ELECTION.OBSERVE a AFTER 7 TIMEOUT 900");
     let (first, body) = story.asked();
     assert!(
-        matches!(body, Body::Await { timeout_ms: 900, .. }) && body.rests_on_lead(),
+        matches!(body, Body::Await { timeout_ms: 900, .. }) && body.depends_on_lead(),
         "{body:?}"
     );
     story.now.mono_us += 300_000;

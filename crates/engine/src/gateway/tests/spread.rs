@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::coordination::acl::Rules;
-use crate::coordination::spread::Step;
+use crate::coordination::spread::SpreadStep;
 use crate::coordination::{
-    Answered, Ask, Change, Code, Event, Happened, OfSession, Read, Reply as R, Stat, Told, Watch,
-    WatcherType, Write, Zxid,
+    Ask, Change, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as R, SessionNotice,
+    Stat, Watch, WatchedEvent, WatcherType, Write, Zxid,
 };
 use crate::gateway::coordination::{ClientRequest, Connect};
 use crate::gateway::{CoordinationClient, Said};
@@ -14,7 +14,7 @@ use crate::pipeline::Group;
 use adt::Blob;
 use std::sync::Arc;
 
-pub(super) const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
+pub(super) const ANN: crate::coordination::TreeSessionId = crate::coordination::TreeSessionId(7);
 pub(super) const HOME: ShardId = ShardId(0);
 pub(super) const OTHER: ShardId = ShardId(1);
 
@@ -131,17 +131,17 @@ impl Spread {
     }
 
     /// A shard answers, at the next change.
-    pub(super) fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, told: u64) {
+    pub(super) fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, notices: u64) {
         self.zxid += 1;
-        let answered = Answered { reply, zxid: Zxid(self.zxid), told };
+        let answered = CoordinationAnswer { reply, zxid: Zxid(self.zxid), notices };
         self.story.answer(*token, Answer::Coordinated(Box::new(answered)));
     }
 
     fn hears(&mut self, shard: ShardId, happened: Happened, path: &str) {
         self.zxid += 1;
-        let event = Event { happened, path: Blob::from(path) };
-        let told = Told::Happened(event, Zxid(self.zxid), Rules::default());
-        let notice = Notice::Session { shard, session: ANN, told };
+        let event = WatchedEvent { happened, path: Blob::from(path) };
+        let notice = SessionNotice::Happened(event, Zxid(self.zxid), Rules::default());
+        let notice = Notice::Session { shard, session: ANN, notice };
         self.story.answer(0, Answer::Notice(notice));
     }
 }
@@ -152,12 +152,12 @@ fn a_session_joins_and_enters_a_shard_before_it_asks_anything_there() {
     ann.asks(set("/a"));
     let join = ann.asked();
     assert!(matches!(&join[..], [(HOME, _, Ask::Write(command))]
-        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+        if command.write == Write::Spread(SpreadStep::Join(vec![OTHER]))));
     ann.answers(&join[0], Ok(R::Done), 0);
     let joined = Zxid(ann.zxid);
     let enter = ann.asked();
     assert!(matches!(&enter[..], [(OTHER, _, Ask::Write(command))]
-        if matches!(command.write, Write::Spread(Step::Enter { joined: at, .. }) if at == joined)));
+        if matches!(command.write, Write::Spread(SpreadStep::Enter { joined: at, .. }) if at == joined)));
     ann.answers(&enter[0], Ok(R::Done), 0);
     let asked = ann.asked();
     let after = Zxid(ann.zxid);
@@ -295,7 +295,7 @@ fn a_session_that_is_refused_because_others_have_ended_joins_again() {
     ann.answers(&enter[0], Err(Code::SessionMoved), 0);
     let again = ann.asked();
     assert!(matches!(&again[..], [(HOME, _, Ask::Write(command))]
-        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+        if command.write == Write::Spread(SpreadStep::Join(vec![OTHER]))));
     ann.answers(&again[0], Err(Code::SessionMoved), 0);
     assert_eq!(ann.told(), [Said::Close], "it is elsewhere");
 }
@@ -350,7 +350,7 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     ann.answers(&back[0], Ok(R::Joined(6_000, vec![OTHER])), 0);
     let join = ann.asked();
     assert!(matches!(&join[..], [(HOME, _, Ask::Write(command))]
-        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+        if command.write == Write::Spread(SpreadStep::Join(vec![OTHER]))));
     ann.answers(&join[0], Ok(R::Done), 0);
     let enter = ann.asked();
     assert_eq!(ann.said, []);
@@ -409,10 +409,10 @@ fn the_word_of_an_end_is_carried_from_one_to_the_next() {
     let notice = Notice::Ending { session: ANN, ended, finished, shards };
     ann.story.answer(0, Answer::Notice(notice));
     for (at, step) in [
-        (OTHER, Step::Depart { ended }),
-        (HOME, Step::Finish),
-        (OTHER, Step::Gone),
-        (HOME, Step::Forget),
+        (OTHER, SpreadStep::Depart { ended }),
+        (HOME, SpreadStep::Finish),
+        (OTHER, SpreadStep::Gone),
+        (HOME, SpreadStep::Forget),
     ] {
         let said = ann.asked();
         assert!(

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::WINDOW_UNITS_MAX;
 use crate::map::ShardMap;
 use crate::message::Body;
-use crate::pipeline::{Answered, Group};
+use crate::pipeline::{Group, UnitOutcome};
 
 impl Story {
     fn all(&mut self, lines: &[&str]) -> Vec<Sent> {
@@ -36,7 +36,7 @@ fn group(body: &Body) -> &Group {
     }
 }
 
-fn placed(place: u64, reply: i64) -> Answered {
+fn placed(place: u64, reply: i64) -> UnitOutcome {
     Some((Timestamp(place), SmallVec::from_iter([Reply::Int(reply)])))
 }
 
@@ -141,7 +141,7 @@ fn of_a_long_pipeline_only_so_much_is_in_flight() {
     let sent = story.all(&lines);
     let in_flight: usize = count(&sent);
     assert_eq!(in_flight, WINDOW_UNITS_MAX);
-    let placed = |sent: &Sent| -> Vec<Answered> {
+    let placed = |sent: &Sent| -> Vec<UnitOutcome> {
         group(&sent.2).units.iter().map(|unit| placed(20, unit.seq.into())).collect()
     };
     let (first, second) = (&sent[0], &sent[1]);

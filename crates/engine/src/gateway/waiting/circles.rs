@@ -9,8 +9,7 @@
 //! tells the lock's shard to refuse the client, which the shard does if the client still waits. See
 //! "Circles" in `docs/internals/coordination.md`.
 
-use crate::circle;
-use crate::circle::Wait;
+use crate::deadlock::{self as cycles, LockWait};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
@@ -50,27 +49,27 @@ struct Search {
     owner: Blob,
     lock: Blob,
     /// Waits that the shards have reported, by shard and number there.
-    waits: BTreeMap<(ShardId, u64), Wait>,
+    waits: BTreeMap<(ShardId, u64), LockWait>,
     /// Owners that the shards were asked about.
     asked: BTreeSet<Blob>,
     /// Number of shards that have not answered.
     left: usize,
     /// Cycle that was found and is being asked about once more.
-    found: Option<Vec<Wait>>,
+    found: Option<Vec<LockWait>>,
 }
 
 impl Search {
-    fn cycle(&self) -> Option<Vec<Wait>> {
+    fn cycle(&self) -> Option<Vec<LockWait>> {
         let waits_of = |name: &Blob| {
             self.waits.values().filter(|wait| wait.who == *name).cloned().collect::<Vec<_>>()
         };
         let mut firsts = waits_of(&self.owner).into_iter().filter(|wait| wait.lock == self.lock);
-        firsts.find_map(|first| circle::find(first, waits_of))
+        firsts.find_map(|first| cycles::find(first, waits_of))
     }
 
     /// Whether all waits of a cycle are there still, each behind the same one.
-    fn still_there(&self, cycle: &[Wait]) -> bool {
-        circle::links(cycle).all(|(wait, next)| {
+    fn still_there(&self, cycle: &[LockWait]) -> bool {
+        cycles::links(cycle).all(|(wait, next)| {
             let mut same = self.waits.values().filter(|now| now.is(wait) && now.lock == wait.lock);
             same.any(|now| now.behind().any(|name| name == next))
         })
@@ -78,7 +77,7 @@ impl Search {
 
     /// Owners that are waited for and were not asked about.
     fn unknown(&self) -> BTreeSet<Blob> {
-        let named = self.waits.values().flat_map(Wait::behind);
+        let named = self.waits.values().flat_map(LockWait::behind);
         named.filter(|name| !self.asked.contains(*name)).cloned().collect()
     }
 }
@@ -139,7 +138,7 @@ impl DeadlockSearches {
     ) -> Option<Searched> {
         let search = self.searches.get_mut(job)?;
         let waits = match answer {
-            Answer::Reply(reply) => circle::understood(reply),
+            Answer::Reply(reply) => cycles::decode(reply),
             _ => None,
         };
         search.left -= 1;
@@ -157,7 +156,7 @@ impl DeadlockSearches {
     fn weigh(&mut self, core: &mut Core, job: u64) -> Option<Searched> {
         let search = self.searches.get_mut(job)?;
         if let Some(cycle) = &search.found {
-            let certain = search.still_there(cycle).then(|| circle::text(cycle));
+            let certain = search.still_there(cycle).then(|| cycles::text(cycle));
             return self.end(job, certain);
         }
         let mut more = search.unknown();

@@ -174,7 +174,7 @@ impl Turns {
         let Some(Searched { turn: job, token, cycle }) = searched else { return };
         let Some(turn) = self.turns.get(job).filter(|turn| turn.token == token) else { return };
         if let Some(cycle) = cycle {
-            let body = Body::EndCircle { told: Blob::from(cycle.as_str()) };
+            let body = Body::EndCircle { description: Blob::from(cycle.as_str()) };
             core.mail.add(turn.shard, token, body);
         }
         self.suspect(core, job);

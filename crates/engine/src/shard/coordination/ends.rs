@@ -11,8 +11,10 @@ use super::count_down;
 use super::joints::Joints;
 use super::units::HeldBranches;
 use crate::coordination::service::{Command, Coordination};
-use crate::coordination::spread::{HOME, Step};
-use crate::coordination::{Answered, Ask, Code, OfSession, Reply, SessionId, Write, path};
+use crate::coordination::spread::{HOME, SpreadStep};
+use crate::coordination::{
+    Ask, Code, CoordinationAnswer, OfSession, Reply, TreeSessionId, Write, path,
+};
 use crate::ids::{MachineId, Token};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, Notice, Request};
@@ -26,12 +28,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Who has asked that a session ends, at shard 0, and how much it was told before.
-    askers: BTreeMap<SessionId, (Recipient, u64)>,
+    askers: BTreeMap<TreeSessionId, (Recipient, u64)>,
     /// When to remind a gateway of the ends that are not complete, in monotonic microseconds.
     again_us: Option<u64>,
     /// What waits until it is known that sessions have ended, in its order, and whose it is.
     held: VecDeque<Request>,
-    holding: BTreeSet<SessionId>,
+    holding: BTreeSet<TreeSessionId>,
     hidden: Hidden,
     /// What else is waited for in the same way.
     pub(super) units: HeldBranches,
@@ -42,14 +44,14 @@ pub(super) struct Ends {
 /// sessions have ended.
 #[derive(Debug, Default)]
 struct Hidden {
-    of: BTreeMap<SessionId, Vec<Blob>>,
+    of: BTreeMap<TreeSessionId, Vec<Blob>>,
     nodes: BTreeSet<Blob>,
     /// How many of them each of their parents has.
     parents: BTreeMap<Blob, u32>,
 }
 
 impl Hidden {
-    fn hide(&mut self, session: SessionId, nodes: impl Iterator<Item = Blob>) {
+    fn hide(&mut self, session: TreeSessionId, nodes: impl Iterator<Item = Blob>) {
         self.show(session);
         let nodes: Vec<Blob> = nodes.collect();
         for node in &nodes {
@@ -60,7 +62,7 @@ impl Hidden {
         self.of.insert(session, nodes);
     }
 
-    fn show(&mut self, session: SessionId) {
+    fn show(&mut self, session: TreeSessionId) {
         for node in self.of.remove(&session).unwrap_or_default() {
             self.nodes.remove(&node);
             let parent = Blob::new(path::parent_to_be(&node).unwrap_or_default());
@@ -87,7 +89,7 @@ impl Ends {
     }
 
     /// Whether something waits that a session has asked.
-    pub(super) fn holds_of(&self, session: SessionId) -> bool {
+    pub(super) fn holds_of(&self, session: TreeSessionId) -> bool {
         self.holding.contains(&session)
     }
 
@@ -105,7 +107,7 @@ impl Ends {
     }
 }
 
-fn session_of(request: &Request) -> Option<SessionId> {
+fn session_of(request: &Request) -> Option<TreeSessionId> {
     match &request.body {
         Body::Coordinate(ask) => ask.session(),
         _ => None,
@@ -179,7 +181,7 @@ impl ServiceLeader {
 
     /// The session comes to another connection, or leaves the one that it had: what it has asked there and
     /// waits is not done.
-    pub(super) fn drop_held(&mut self, core: &mut Core, session: SessionId) {
+    pub(super) fn drop_held(&mut self, core: &mut Core, session: TreeSessionId) {
         if !self.ends.holding.remove(&session) {
             return;
         }
@@ -195,7 +197,7 @@ impl ServiceLeader {
     }
 
     /// A session has begun to end here: its nodes are hidden until it is known that it has.
-    fn hide_nodes(&mut self, core: &mut Core, session: SessionId) {
+    fn hide_nodes(&mut self, core: &mut Core, session: TreeSessionId) {
         if let Some(ending) = core.state.coordination().ending().get(&session) {
             let nodes = ending.session.ephemerals.iter().cloned();
             self.ends.hidden.hide(session, nodes);
@@ -214,8 +216,8 @@ impl ServiceLeader {
         match &command.write {
             Write::Close if core.state.coordination().ending().contains_key(&session) => {
                 if target.kind == RecipientKind::Coordinated {
-                    let told = self.told(session);
-                    self.ends.askers.insert(session, (target, told));
+                    let notices = self.notices(session);
+                    self.ends.askers.insert(session, (target, notices));
                 }
                 self.hide_nodes(core, session);
                 self.remind_of(core, session);
@@ -225,22 +227,22 @@ impl ServiceLeader {
                 *again_us = due_us.or(Some(now.mono_us + ENDS_AGAIN_US));
                 true
             }
-            Write::Spread(Step::Depart { .. }) => {
+            Write::Spread(SpreadStep::Depart { .. }) => {
                 self.hide_nodes(core, session);
                 false
             }
-            Write::Spread(Step::Finish) => {
+            Write::Spread(SpreadStep::Finish) => {
                 let asker = self.ends.askers.remove(&session);
-                if let Some((Recipient { gateway, token, .. }, told)) = asker {
+                if let Some((Recipient { gateway, token, .. }, notices)) = asker {
                     let (reply, zxid) = (Ok(Reply::Done), core.state.coordination().last());
-                    let answered = Box::new(Answered { reply, zxid, told });
+                    let answered = Box::new(CoordinationAnswer { reply, zxid, notices });
                     core.answer(gateway, token, Answer::Coordinated(answered));
                 }
                 self.ends.hidden.show(session);
                 self.go_on(core, now);
                 false
             }
-            Write::Spread(Step::Gone) => {
+            Write::Spread(SpreadStep::Gone) => {
                 self.ends.hidden.show(session);
                 self.go_on(core, now);
                 false
@@ -265,7 +267,7 @@ impl ServiceLeader {
     }
 
     /// A gateway is to carry the word of this end.
-    fn remind_of(&mut self, core: &mut Core, session: SessionId) {
+    fn remind_of(&mut self, core: &mut Core, session: TreeSessionId) {
         let Some(ending) = core.state.coordination().ending().get(&session) else { return };
         let (ended, finished) = (ending.ended, ending.finished);
         let shards = ending.session.joined.iter().copied().collect();

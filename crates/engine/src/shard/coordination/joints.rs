@@ -9,10 +9,10 @@
 
 use super::ServiceLeader;
 use super::units::HeldBranches;
-use crate::coordination::branch::Touched;
-use crate::coordination::service::{Command, Coordination, JointId, Session};
-use crate::coordination::spread::Step;
-use crate::coordination::{Answered, Code, Reply, SessionId, Write};
+use crate::coordination::branch::Footprint;
+use crate::coordination::service::{Command, Coordination, JointId, SessionState};
+use crate::coordination::spread::SpreadStep;
+use crate::coordination::{Code, CoordinationAnswer, Reply, TreeSessionId, Write};
 use crate::ids::Token;
 use crate::limits::ENDS_AGAIN_US;
 use crate::message::{Answer, Notice};
@@ -27,7 +27,7 @@ pub(super) struct Joints {
     /// What they hold.
     pub held: HeldBranches,
     /// When to ask what has become of those that are prepared, in monotonic microseconds.
-    again_us: BTreeMap<SessionId, u64>,
+    again_us: BTreeMap<TreeSessionId, u64>,
 }
 
 impl Joints {
@@ -40,18 +40,18 @@ impl Joints {
 /// A session's `multi` that is prepared, and what it holds.
 pub(in super::super) fn prepared_by(
     service: &Coordination,
-    session: SessionId,
-) -> Option<(JointId, Touched)> {
+    session: TreeSessionId,
+) -> Option<(JointId, Footprint)> {
     let kept = service.kept(session);
-    kept.and_then(Session::prepared).map(|(id, prepared)| (id, prepared.touches()))
+    kept.and_then(SessionState::prepared).map(|(id, prepared)| (id, prepared.footprint()))
 }
 
 impl ServiceLeader {
     /// A change is on its way to the log.
     pub(super) fn joint_comes(&mut self, command: &Command) {
-        if matches!(command.write, Write::Spread(Step::Prepare { .. })) {
+        if matches!(command.write, Write::Spread(SpreadStep::Prepare { .. })) {
             let held = &mut self.ends.joints.held;
-            held.come(command.session, &command.write.touches());
+            held.come(command.session, &command.write.footprint());
         }
     }
 
@@ -61,14 +61,14 @@ impl ServiceLeader {
         core: &mut Core,
         now: Now,
         command: &Command,
-        before: Option<(JointId, Touched)>,
+        before: Option<(JointId, Footprint)>,
     ) {
         let Write::Spread(step) = &command.write else { return };
         let session = command.session;
         let after = prepared_by(core.state.coordination(), session);
         let joints = &mut self.ends.joints;
         let over = match (step, &after) {
-            (Step::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {
+            (SpreadStep::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {
                 if !joints.held.has_of(session) {
                     // An earlier leader has let it in.
                     joints.held.come(session, held);
@@ -76,8 +76,10 @@ impl ServiceLeader {
                 joints.again_us.insert(session, now.mono_us + ENDS_AGAIN_US);
                 None
             }
-            (Step::Prepare { .. }, _) => Some(command.write.touches()),
-            (Step::Decide { .. } | Step::Inquire { .. }, None) => before.map(|(_, held)| held),
+            (SpreadStep::Prepare { .. }, _) => Some(command.write.footprint()),
+            (SpreadStep::Decide { .. } | SpreadStep::Inquire { .. }, None) => {
+                before.map(|(_, held)| held)
+            }
             _ => None,
         };
         if after.is_none() {
@@ -95,20 +97,25 @@ impl ServiceLeader {
         &mut self,
         core: &mut Core,
         Recipient { gateway, token, .. }: Recipient,
-        session: SessionId,
+        session: TreeSessionId,
         reply: Result<Reply, Code>,
     ) {
         let home = self.homes.get(&session);
-        let told = home.filter(|home| home.gateway == gateway).map_or(u64::MAX, |home| home.told);
+        let notices =
+            home.filter(|home| home.gateway == gateway).map_or(u64::MAX, |home| home.notices);
         let zxid = core.state.coordination().last();
-        core.answer(gateway, token, Answer::Coordinated(Box::new(Answered { reply, zxid, told })));
+        core.answer(
+            gateway,
+            token,
+            Answer::Coordinated(Box::new(CoordinationAnswer { reply, zxid, notices })),
+        );
     }
 
     /// A lead begins: what is prepared is held, and somebody is to find out what becomes of it.
     pub(super) fn watch_over_joints(&mut self, core: &mut Core, now: Now) {
         for (session, prepared) in core.state.coordination().prepared() {
             let joints = &mut self.ends.joints;
-            joints.held.come(session, &prepared.touches());
+            joints.held.come(session, &prepared.footprint());
             joints.again_us.insert(session, now.mono_us);
         }
     }
@@ -123,7 +130,7 @@ impl ServiceLeader {
         }
         for session in due {
             let kept = core.state.coordination().kept(session);
-            let Some((id, prepared)) = kept.and_then(Session::prepared) else { continue };
+            let Some((id, prepared)) = kept.and_then(SessionState::prepared) else { continue };
             let notice = Notice::Undecided { session, id, shards: prepared.shards.clone() };
             core.notice(core.config.beside, Token::default(), notice);
         }

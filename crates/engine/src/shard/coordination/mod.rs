@@ -11,15 +11,16 @@ pub(super) mod joints;
 pub(super) mod units;
 
 use crate::coordination::acl::Rules;
-use crate::coordination::branch::Touched;
+use crate::coordination::branch::Footprint;
 use crate::coordination::liveness::Liveness;
 use crate::coordination::service::{Command, Coordination, Done, JointId};
-use crate::coordination::spread::{HOME, Place, Step};
+use crate::coordination::spread::{HOME, Location, SpreadStep};
 use crate::coordination::survey::{Listed, Survey};
-use crate::coordination::tree::Change;
+use crate::coordination::tree::GuardedEvent;
 use crate::coordination::watches::Watches;
 use crate::coordination::{
-    Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
+    Ask, Code, CoordinationAnswer, OfSession, Read, Reply, SessionNotice, TreeSessionId, Watch,
+    Write, Zxid,
 };
 use crate::entry::LogRecord;
 use crate::ids::{GatewayId, MachineId, Token};
@@ -36,14 +37,14 @@ use std::collections::BTreeMap;
 pub(in crate::shard) struct ServiceLeader {
     watches: Watches,
     liveness: Liveness,
-    homes: BTreeMap<SessionId, Home>,
+    homes: BTreeMap<TreeSessionId, Home>,
     /// Changes of sessions that are in the log and not applied.
-    writing: BTreeMap<SessionId, u32>,
+    writing: BTreeMap<TreeSessionId, u32>,
     /// When to look for nodes whose time has come, in monotonic microseconds; none at a replica that does
     /// not lead.
     reap_us: Option<u64>,
     /// Requests of sessions that wait for something in the log to be applied.
-    waiting: BTreeMap<SessionId, u32>,
+    waiting: BTreeMap<TreeSessionId, u32>,
     /// Sessions that end and are at several shards, and what waits for that.
     ends: ends::Ends,
 }
@@ -53,7 +54,7 @@ pub(in crate::shard) struct ServiceLeader {
 struct Home {
     gateway: GatewayId,
     /// What it was told since it came there.
-    told: u64,
+    notices: u64,
 }
 
 impl ServiceLeader {
@@ -75,16 +76,16 @@ impl ServiceLeader {
     }
 
     /// Whether something that a session has asked before is not carried out yet.
-    fn is_behind(&self, session: SessionId) -> bool {
+    fn is_behind(&self, session: TreeSessionId) -> bool {
         self.writing.contains_key(&session) || self.waiting.contains_key(&session)
     }
 
     /// How much a session was told since it came to its gateway.
-    fn told(&self, session: SessionId) -> u64 {
-        self.homes.get(&session).map_or(0, |home| home.told)
+    fn notices(&self, session: TreeSessionId) -> u64 {
+        self.homes.get(&session).map_or(0, |home| home.notices)
     }
 
-    fn leave(&mut self, session: SessionId) {
+    fn leave(&mut self, session: TreeSessionId) {
         self.homes.remove(&session);
         self.watches.forget(session);
     }
@@ -132,7 +133,7 @@ impl ServiceLeader {
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.log_command(
                 core,
-                Command::of(SessionId::default(), Write::Reap),
+                Command::of(TreeSessionId::default(), Write::Reap),
                 Recipient::none(),
             );
         }
@@ -162,7 +163,7 @@ impl ServiceLeader {
         let Some(request) = self.hold_for_ends(core, now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
         let session = ask.session();
-        if ask.only_looks()
+        if ask.is_read_only()
             && let Some(session) = session.filter(|session| self.is_behind(*session))
         {
             // It sees what its session has sent before, and nothing of what comes behind it.
@@ -209,7 +210,7 @@ impl ServiceLeader {
             return self.answer_asked(core, gateway, token, session, Err(Code::SessionMoved));
         }
         let reply = match *ask {
-            Ask::Write(Command { write: Write::Spread(Step::Over(_)), .. })
+            Ask::Write(Command { write: Write::Spread(SpreadStep::Over(_)), .. })
                 if core.state.coordination().last() > Zxid::default() =>
             {
                 let over = core.state.coordination().spread().count();
@@ -222,7 +223,7 @@ impl ServiceLeader {
                 }
                 session.into_iter().for_each(|s| self.liveness.hear(s, now.mono_us));
                 let sessions = core.state.coordination().sessions();
-                if let Write::Spread(Step::Enter { joined, .. }) = command.write
+                if let Write::Spread(SpreadStep::Enter { joined, .. }) = command.write
                     && sessions.get(&command.session).is_none_or(|kept| joined > kept.entered)
                 {
                     // What waits or comes now would be behind that in the log.
@@ -255,7 +256,7 @@ impl ServiceLeader {
     }
 
     /// Why a gateway may ask nothing about a session, if so.
-    fn misses(&self, core: &Core, gateway: GatewayId, session: SessionId) -> Option<Code> {
+    fn misses(&self, core: &Core, gateway: GatewayId, session: TreeSessionId) -> Option<Code> {
         if !core.state.coordination().sessions().contains_key(&session) {
             return Some(self.why_not(core, session));
         }
@@ -265,25 +266,25 @@ impl ServiceLeader {
 
     /// Why a session that is not there is refused. One that ends and is at other shards may do something
     /// there until it has ended: its client is not told before.
-    fn why_not(&self, core: &Core, session: SessionId) -> Code {
+    fn why_not(&self, core: &Core, session: TreeSessionId) -> Code {
         let ending = core.state.coordination().ending().get(&session);
         let ends = ending.is_some_and(|ending| !ending.finished);
         if ends { Code::SessionMoved } else { Code::SessionExpired }
     }
 
     /// A session comes to this gateway: where it has been, nothing more of it is done.
-    fn take_away(&mut self, core: &mut Core, session: SessionId, gateway: GatewayId) {
+    fn take_away(&mut self, core: &mut Core, session: TreeSessionId, gateway: GatewayId) {
         if self.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
-            self.tell_session(core, session, Told::Moved);
+            self.notify_session(core, session, SessionNotice::Moved);
         }
         self.drop_held(core, session);
         self.leave(session);
     }
 
     /// A session is at this gateway from now on.
-    fn bring(&mut self, core: &mut Core, session: SessionId, gateway: GatewayId) {
+    fn bring(&mut self, core: &mut Core, session: TreeSessionId, gateway: GatewayId) {
         self.take_away(core, session, gateway);
-        self.homes.insert(session, Home { gateway, told: 0 });
+        self.homes.insert(session, Home { gateway, notices: 0 });
     }
 
     fn come_back(
@@ -291,7 +292,7 @@ impl ServiceLeader {
         core: &mut Core,
         now: Now,
         gateway: GatewayId,
-        session: SessionId,
+        session: TreeSessionId,
         password: &[u8],
     ) -> Result<Reply, Code> {
         let kept = core.state.coordination().sessions().get(&session);
@@ -311,7 +312,7 @@ impl ServiceLeader {
     fn of_session(
         &mut self,
         core: &mut Core,
-        session: SessionId,
+        session: TreeSessionId,
         of: OfSession,
         seen: units::Seen,
     ) -> Result<Reply, Code> {
@@ -328,8 +329,9 @@ impl ServiceLeader {
                 for ((path, watch), missed) in watches.into_iter().zip(seen.missed) {
                     match missed {
                         Some(event) => {
-                            let told = Told::Happened(event, seen.zxid, Rules::default());
-                            self.tell_session(core, session, told);
+                            let notice =
+                                SessionNotice::Happened(event, seen.zxid, Rules::default());
+                            self.notify_session(core, session, notice);
                         }
                         None => self.add_watch(session, &path, watch)?,
                     }
@@ -347,7 +349,7 @@ impl ServiceLeader {
         }
     }
 
-    fn add_watch(&mut self, session: SessionId, path: &Blob, watch: Watch) -> Result<(), Code> {
+    fn add_watch(&mut self, session: TreeSessionId, path: &Blob, watch: Watch) -> Result<(), Code> {
         if path.len() > NODE_PATH_BYTES_MAX {
             return Err(Code::BadArguments);
         }
@@ -363,21 +365,21 @@ impl ServiceLeader {
         core: &mut Core,
         gateway: GatewayId,
         token: Token,
-        session: Option<SessionId>,
+        session: Option<TreeSessionId>,
         reply: Result<Reply, Code>,
     ) {
         let zxid = core.state.coordination().last();
-        let told = session.map_or(0, |session| self.told(session));
-        let answered = Answered { reply, zxid, told };
+        let notices = session.map_or(0, |session| self.notices(session));
+        let answered = CoordinationAnswer { reply, zxid, notices };
         core.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
     }
 
-    fn tell_session(&mut self, core: &mut Core, session: SessionId, told: Told) {
+    fn notify_session(&mut self, core: &mut Core, session: TreeSessionId, notice: SessionNotice) {
         let Some(home) = self.homes.get_mut(&session) else { return };
-        home.told += 1;
+        home.notices += 1;
         let gateway = home.gateway;
         let shard = core.config.id;
-        core.notice(gateway, Token::default(), Notice::Session { shard, session, told });
+        core.notice(gateway, Token::default(), Notice::Session { shard, session, notice });
     }
 
     /// A change is committed, of a session whose `multi` held something before. Sessions that watch what it
@@ -388,7 +390,7 @@ impl ServiceLeader {
         now: Now,
         command: &Command,
         target: Recipient,
-        (held, Done { reply, events }): (Option<(JointId, Touched)>, Done),
+        (held, Done { reply, events }): (Option<(JointId, Footprint)>, Done),
     ) {
         let zxid = core.state.coordination().last();
         self.tell_watchers(core, &events, zxid);
@@ -400,7 +402,9 @@ impl ServiceLeader {
                 self.bring(core, session, target.gateway);
                 self.liveness.begin(session, *timeout_ms, now.mono_us);
             }
-            (Write::Spread(Step::Enter { .. }), Ok(_)) => self.bring(core, session, target.gateway),
+            (Write::Spread(SpreadStep::Enter { .. }), Ok(_)) => {
+                self.bring(core, session, target.gateway)
+            }
             _ => {}
         }
         let ends_elsewhere = self.ends_go_on(core, now, command, target);
@@ -409,9 +413,9 @@ impl ServiceLeader {
         } else if target.kind == RecipientKind::Coordinated && !ends_elsewhere {
             self.answer_asked(core, target.gateway, target.token, Some(session), reply);
         }
-        if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
+        if matches!(command.write, Write::Close | Write::Spread(SpreadStep::Depart { .. })) {
             if target.kind == RecipientKind::Silent {
-                self.tell_session(core, session, Told::Ended);
+                self.notify_session(core, session, SessionNotice::Ended);
             }
             self.liveness.end(session);
             self.leave(session);
@@ -419,13 +423,13 @@ impl ServiceLeader {
         self.joints_go_on(core, now, command, held);
     }
 
-    fn tell_watchers(&mut self, core: &mut Core, changes: &[Change], zxid: Zxid) {
-        let mut told = Vec::new();
+    fn tell_watchers(&mut self, core: &mut Core, changes: &[GuardedEvent], zxid: Zxid) {
+        let mut notified = Vec::new();
         for change in changes {
-            self.watches.fire(change, &mut told);
+            self.watches.fire(change, &mut notified);
         }
-        for (session, event, rules) in told {
-            self.tell_session(core, session, Told::Happened(event, zxid, rules));
+        for (session, event, rules) in notified {
+            self.notify_session(core, session, SessionNotice::Happened(event, zxid, rules));
         }
     }
 }
@@ -440,13 +444,13 @@ fn is_of_another_shard(core: &Core, ask: &Ask) -> bool {
         Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
         _ => return false,
     };
-    place != Place::Everywhere && place.shard() != Some(HOME)
+    place != Location::Everywhere && place.shard() != Some(HOME)
 }
 
 /// What the end of a session changes at a shard.
-fn left_by(service: &Coordination, session: SessionId) -> Touched {
+fn left_by(service: &Coordination, session: TreeSessionId) -> Footprint {
     let kept = service.kept(session);
-    Touched::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
+    Footprint::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
 }
 
 /// One less of what is counted for a session, or for another key.

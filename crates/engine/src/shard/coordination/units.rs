@@ -7,11 +7,12 @@
 //! ends it, waits for its units, so that nothing of an earlier connection takes effect behind it.
 
 use super::{ServiceLeader, count_down, is_of_another_shard, left_by};
-use crate::coordination::branch::{Branch, Touched};
+use crate::coordination::branch::{Branch, Footprint};
 use crate::coordination::service::{Coordination, Done};
-use crate::coordination::spread::Step;
+use crate::coordination::spread::SpreadStep;
 use crate::coordination::{
-    Answered, Ask, Code, Event, OfSession, Reply, SessionId, Told, Write, Zxid,
+    Ask, Code, CoordinationAnswer, OfSession, Reply, SessionNotice, TreeSessionId, WatchedEvent,
+    Write, Zxid,
 };
 use crate::ids::{GatewayId, StreamId};
 use crate::limits::UNITS_OWE_US;
@@ -28,7 +29,7 @@ pub(super) struct HeldBranches {
     /// By branch: how many of them change something, and how many only look.
     on: BTreeMap<Branch, Counts>,
     /// By session.
-    of: BTreeMap<SessionId, u32>,
+    of: BTreeMap<TreeSessionId, u32>,
     /// Since when somebody has waited for them, in monotonic microseconds.
     awaited_us: Option<u64>,
 }
@@ -52,16 +53,20 @@ impl HeldBranches {
     }
 
     /// Whether a session has some.
-    pub fn has_of(&self, session: SessionId) -> bool {
+    pub fn has_of(&self, session: TreeSessionId) -> bool {
         self.of.contains_key(&session)
     }
 
     fn come_of(&mut self, ask: &Ask) {
-        self.come(ask.session().unwrap_or_default(), &ask.touches());
+        self.come(ask.session().unwrap_or_default(), &ask.footprint());
     }
 
     /// Something of a session comes that holds this.
-    pub fn come(&mut self, session: SessionId, Touched { branches, changes, .. }: &Touched) {
+    pub fn come(
+        &mut self,
+        session: TreeSessionId,
+        Footprint { branches, changes, .. }: &Footprint,
+    ) {
         for branch in branches {
             *self.on.entry(branch.clone()).or_default().of(*changes) += 1;
         }
@@ -69,7 +74,7 @@ impl HeldBranches {
     }
 
     /// Something is over that has come.
-    pub fn go(&mut self, session: SessionId, Touched { branches, changes, .. }: &Touched) {
+    pub fn go(&mut self, session: TreeSessionId, Footprint { branches, changes, .. }: &Footprint) {
         for branch in branches {
             let Some(counts) = self.on.get_mut(branch) else { continue };
             *counts.of(*changes) -= 1;
@@ -81,7 +86,7 @@ impl HeldBranches {
     }
 
     /// Whether something must not come before them.
-    pub fn bar(&self, touched: &Touched) -> bool {
+    pub fn bar(&self, touched: &Footprint) -> bool {
         let bars = |counts: &Counts| counts.change > 0 || (touched.changes && counts.look > 0);
         (touched.all && !self.on.is_empty())
             || touched.branches.iter().any(|branch| self.on.get(branch).is_some_and(bars))
@@ -132,13 +137,17 @@ pub(in super::super) struct Seen {
     /// Reply to a read.
     pub reply: Result<Reply, Code>,
     /// Event that was missed of each watch that is set again.
-    pub missed: Vec<Option<Event>>,
+    pub missed: Vec<Option<WatchedEvent>>,
     /// The last change.
     pub zxid: Zxid,
 }
 
 /// Looks at the service for a session.
-pub(in super::super) fn see(service: &Coordination, session: SessionId, of: &OfSession) -> Seen {
+pub(in super::super) fn see(
+    service: &Coordination,
+    session: TreeSessionId,
+    of: &OfSession,
+) -> Seen {
     let mut seen = Seen { reply: Ok(Reply::Done), missed: Vec::new(), zxid: service.last() };
     match of {
         OfSession::Read { identities, read, .. } => {
@@ -182,7 +191,7 @@ impl ServiceLeader {
         let ends = &self.ends;
         // To let it wait would hold others of its stream up, and with them what it waits for.
         let held = &ends.joints.held;
-        let bars = !held.is_empty() && group.asks().any(|ask| held.bar(&ask.touches()));
+        let bars = !held.is_empty() && group.asks().any(|ask| held.bar(&ask.footprint()));
         let bars = bars || held.has_of(session);
         bars || ends.hides_some(group.asks()) || ends.holds_of(session) || ends.units.owe(now)
     }
@@ -208,7 +217,7 @@ impl ServiceLeader {
     ) {
         for AskSettled { seq, ask, came, zxid } in asks {
             let session = ask.session().unwrap_or_default();
-            self.ends.units.go(session, &ask.touches());
+            self.ends.units.go(session, &ask.footprint());
             let reply = match (*ask, came) {
                 (_, AskCame::Done(Done { reply, events })) => {
                     self.tell_watchers(core, &events, zxid);
@@ -220,8 +229,9 @@ impl ServiceLeader {
                 // It has no effect, or its client is not there any more.
                 (_, AskCame::Seen(_) | AskCame::ToNothing) => continue,
             };
-            let answered = Box::new(Answered { reply, zxid, told: self.told(session) });
-            self.tell_session(core, session, Told::Carried { stream, seq, answered });
+            let answered =
+                Box::new(CoordinationAnswer { reply, zxid, notices: self.notices(session) });
+            self.notify_session(core, session, SessionNotice::Carried { stream, seq, answered });
         }
         self.go_on(core, now);
     }
@@ -244,13 +254,13 @@ fn is_behind(core: &Core, units: &HeldBranches, ask: &Ask) -> bool {
     match ask {
         Ask::Resume { session, .. } => units.has_of(*session),
         Ask::Write(command) => match &command.write {
-            Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
-            Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
+            Write::Spread(SpreadStep::Enter { .. }) => units.has_of(command.session),
+            Write::Close | Write::Spread(SpreadStep::Depart { .. } | SpreadStep::Finish) => {
                 units.has_of(command.session)
                     || units.bar(&left_by(core.state.coordination(), command.session))
             }
-            _ => units.bar(&ask.touches()),
+            _ => units.bar(&ask.footprint()),
         },
-        ask => units.bar(&ask.touches()),
+        ask => units.bar(&ask.footprint()),
     }
 }

@@ -11,7 +11,7 @@ use crate::ids::RequestId;
 use crate::limits::{
     REMEMBERED_BYTES_IN_ALL_MAX, REMEMBERED_BYTES_MAX, REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX,
 };
-use crate::repeats::{told_dropped, weight_of};
+use crate::repeats::{dropped_error, weight_of};
 use adt::{Blob, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,7 @@ impl Requests {
             return;
         }
         let ts = known.ts;
-        let outcome = match told_dropped(&replies).and_then(Dropped::of) {
+        let outcome = match dropped_error(&replies).and_then(Dropped::of) {
             Some(why) => TookEffect { ts, replies: Vec::new(), whole: false, dropped: Some(why) },
             None => TookEffect { ts, replies, whole: true, dropped: None },
         };

@@ -1,7 +1,7 @@
 //! Work and messages that streams have pending at a leader.
 
 use crate::ids::{ShardId, StreamId};
-use crate::pipeline::Word;
+use crate::pipeline::StreamMessage;
 
 /// Work and messages that streams have pending at a leader.
 #[derive(Debug, Default)]
@@ -11,7 +11,7 @@ pub(super) struct Agenda {
     /// Dirty streams: [`crate::shard::Shard::advance_next`] examines them.
     marked: Vec<StreamId>,
     /// Messages to the leaders of other shards.
-    messages: Vec<(ShardId, Word)>,
+    messages: Vec<(ShardId, StreamMessage)>,
 }
 
 impl Agenda {
@@ -28,12 +28,12 @@ impl Agenda {
     }
 
     /// Sends a message to the leader of another shard.
-    pub fn say(&mut self, to: ShardId, word: Word) {
+    pub fn say(&mut self, to: ShardId, word: StreamMessage) {
         self.messages.push((to, word));
     }
 
     /// Sends one message to each of several shards but this one. The list loses its order.
-    pub fn say_to(&mut self, shards: &mut [ShardId], own: ShardId, word: &Word) {
+    pub fn say_to(&mut self, shards: &mut [ShardId], own: ShardId, word: &StreamMessage) {
         shards.sort_unstable();
         let mut last = None;
         for shard in shards.iter().copied().filter(|shard| *shard != own) {
@@ -44,7 +44,7 @@ impl Agenda {
     }
 
     /// Takes the messages.
-    pub fn take_messages(&mut self) -> Vec<(ShardId, Word)> {
+    pub fn take_messages(&mut self) -> Vec<(ShardId, StreamMessage)> {
         std::mem::take(&mut self.messages)
     }
 

@@ -7,7 +7,7 @@ use super::live::{Live, Progress, lost};
 use crate::ids::{StreamId, TxnId};
 use crate::message::Body;
 use crate::now::Now;
-use crate::pipeline::{Group, Place, Unit};
+use crate::pipeline::{Group, Unit, UnitPlace};
 use crate::shard::core::Core;
 use crate::shard::locking::claims::Claims;
 use crate::shard::state::Executed;
@@ -83,7 +83,7 @@ impl Streams {
             let is_over = !core.state.prepared().contains_key(&unit);
             core.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
         });
-        let ahead: Vec<(u32, Place)> = ahead.collect();
+        let ahead: Vec<(u32, UnitPlace)> = ahead.collect();
         log_settled(core, id, &ahead);
         for (unit, progress) in live.group.units.iter().zip(&live.units) {
             let name = id.unit(unit.seq);
@@ -122,7 +122,7 @@ impl Streams {
 fn inherited(core: &Core, id: StreamId, first: u32) -> Option<Live> {
     let kept = core.state.streams.get(id)?.group(first)?;
     let prepared = |seq: u32| core.state.prepared().get(&id.unit(seq));
-    let unit = |(seq, _): &(u32, Option<Place>)| {
+    let unit = |(seq, _): &(u32, Option<UnitPlace>)| {
         let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
         Unit { seq: *seq, ops, ..Unit::default() }
     };

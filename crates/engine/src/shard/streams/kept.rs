@@ -6,7 +6,7 @@ use super::chain::KeptChain;
 use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::ids::{GatewayId, StreamId, TxnId};
 use crate::limits::OUTLIVED_MAX;
-use crate::pipeline::{Group, Place, Unit};
+use crate::pipeline::{Group, Unit, UnitPlace};
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::state::{Executed, PreparedTxn, State};
 use adt::Timestamp;
@@ -75,7 +75,7 @@ impl KeptStream {
     }
 
     /// Notes the fate of a unit.
-    pub(super) fn settle(&mut self, seq: u32, place: Place) {
+    pub(super) fn settle(&mut self, seq: u32, place: UnitPlace) {
         let upto = self.upto(seq);
         let Some(group) = self.groups[..upto].last_mut() else { return };
         if let Ok(at) = group.units.binary_search_by_key(&seq, |(unit, _)| *unit) {
@@ -266,7 +266,7 @@ impl State {
     pub(in crate::shard) fn settle_units(
         &mut self,
         stream: StreamId,
-        units: &[(u32, Place)],
+        units: &[(u32, UnitPlace)],
         ahead: &mut AheadOfLog,
     ) -> Vec<Executed> {
         let mut executed = Vec::new();

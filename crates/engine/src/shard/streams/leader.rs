@@ -12,7 +12,7 @@ use crate::entry::{KeptGroup, LogRecord};
 use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token, TxnId};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::pipeline::{Group, Link, Place, Word};
+use crate::pipeline::{Group, Link, StreamMessage, UnitPlace};
 use crate::shard::config::Rule;
 use crate::shard::core::Core;
 use crate::shard::locking::locks::{Claim, Class};
@@ -68,13 +68,13 @@ impl Streams {
     }
 
     /// Takes the messages to the leaders of other shards.
-    pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
+    pub fn take_stream_messages(&mut self) -> Vec<(ShardId, StreamMessage)> {
         self.agenda.take_messages()
     }
 
     /// Whether there are messages to the leaders of other shards.
     #[inline]
-    pub fn has_words(&self) -> bool {
+    pub fn has_stream_messages(&self) -> bool {
         self.agenda.has_messages()
     }
 
@@ -244,7 +244,7 @@ impl Streams {
         let mut to = group.later_homes();
         to.extend(stream.listeners.iter().copied());
         let units = (group.first(), group.last());
-        let word = Word::Proposed { stream: id, shard: own, units, proposal };
+        let word = StreamMessage::Proposed { stream: id, shard: own, units, proposal };
         self.agenda.say_to(&mut to, own, &word);
     }
 
@@ -289,7 +289,7 @@ impl Streams {
                 window.find(|(seq, home)| *home == own && own_proposal(*seq).is_none())
             });
             if let Some((seq, _)) = lacks {
-                told.hear(&Word::Refused { stream: id, seq });
+                told.hear(&StreamMessage::Refused { stream: id, seq });
             }
         }
         let (mut failed, mut placed) = (Vec::new(), Vec::new());
@@ -325,7 +325,7 @@ impl Streams {
         if failed.is_empty() {
             return executed;
         }
-        let fates: Vec<(u32, Place)> = failed.iter().map(|seq| (*seq, None)).collect();
+        let fates: Vec<(u32, UnitPlace)> = failed.iter().map(|seq| (*seq, None)).collect();
         log_settled(core, id, &fates);
         for seq in failed {
             let unit = id.unit(*seq);
@@ -384,7 +384,7 @@ impl Streams {
         let cleared = stream.groups.iter().map(|live| live.cleared(is_closed));
         let cleared: SmallVec<[u32; 8]> = cleared.collect();
         let Some(stream) = self.live.get_mut(&id) else { return executed };
-        let mut settles: Vec<(u32, Place)> = Vec::new();
+        let mut settles: Vec<(u32, UnitPlace)> = Vec::new();
         for (live, cleared) in stream.groups.iter_mut().zip(cleared) {
             let free = live.release(cleared);
             settles.extend(free.into_iter().map(|(seq, place)| (seq, Some(place))));
@@ -461,7 +461,7 @@ impl Streams {
             }
             to.extend(live.group.homes_from(first));
         }
-        let word = Word::Closed { stream: id, shard: own, upto };
+        let word = StreamMessage::Closed { stream: id, shard: own, upto };
         self.agenda.say_to(&mut to, own, &word);
     }
 
@@ -469,7 +469,7 @@ impl Streams {
     pub(super) fn closed_upto(&self, core: &Core, id: StreamId) -> Option<u32> {
         let stream = self.live.get(&id);
         let said = stream.and_then(|stream| stream.closed);
-        let is_closed = |(seq, place): &&(u32, Option<Place>)| match place {
+        let is_closed = |(seq, place): &&(u32, Option<UnitPlace>)| match place {
             Some(place) => place.is_some(),
             None => {
                 stream.and_then(|s| s.group_of(*seq)).is_some_and(|(l, at)| l.units[at].is_closed())
@@ -538,7 +538,7 @@ impl Streams {
             }
         }
         for (home, (hurries, units)) in asks {
-            self.agenda.say(home, Word::Asks { stream: id, shard: own, hurries, units });
+            self.agenda.say(home, StreamMessage::Asks { stream: id, shard: own, hurries, units });
         }
     }
 
@@ -566,7 +566,7 @@ fn is_closed(core: &Core, id: StreamId, stream: &LiveStream, home: ShardId, seq:
 }
 
 /// Logs the fate of units.
-pub(super) fn log_settled(core: &mut Core, id: StreamId, units: &[(u32, Place)]) {
+pub(super) fn log_settled(core: &mut Core, id: StreamId, units: &[(u32, UnitPlace)]) {
     if units.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 use crate::entry::KeptGroup;
 use crate::ids::{GatewayId, ShardId, Token, TxnId};
 use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
-use crate::pipeline::{Answered, Group, Place, Word};
+use crate::pipeline::{Group, StreamMessage, UnitOutcome, UnitPlace};
 use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
@@ -73,9 +73,9 @@ pub(super) struct Learned {
 
 impl Learned {
     /// Takes a report. Tells whether it is new.
-    pub fn hear(&mut self, word: &Word) -> bool {
+    pub fn hear(&mut self, word: &StreamMessage) -> bool {
         match word {
-            Word::Proposed { shard, units, proposal, .. } => {
+            StreamMessage::Proposed { shard, units, proposal, .. } => {
                 let at = self.proposals.iter().position(|(s, _)| s == shard).unwrap_or_else(|| {
                     self.proposals.push((*shard, Vec::new()));
                     self.proposals.len() - 1
@@ -87,7 +87,7 @@ impl Learned {
                 }
                 place.is_err()
             }
-            Word::Closed { shard, upto, .. } => {
+            StreamMessage::Closed { shard, upto, .. } => {
                 match self.closed.iter_mut().find(|(s, _)| s == shard) {
                     Some((_, known)) if *known >= *upto => false,
                     Some((_, known)) => {
@@ -100,7 +100,7 @@ impl Learned {
                     }
                 }
             }
-            Word::Refused { seq, .. } => {
+            StreamMessage::Refused { seq, .. } => {
                 let news = self.refused.is_none_or(|known| *seq < known);
                 if news {
                     self.refused = Some(*seq);
@@ -108,11 +108,11 @@ impl Learned {
                 news
             }
             // Questions, and messages about streams whose order is handed on.
-            Word::Asks { .. }
-            | Word::Settled { .. }
-            | Word::HandedOn { .. }
-            | Word::AsksPlaces { .. }
-            | Word::Knows { .. } => false,
+            StreamMessage::Asks { .. }
+            | StreamMessage::Settled { .. }
+            | StreamMessage::HandedOn { .. }
+            | StreamMessage::AsksPlaces { .. }
+            | StreamMessage::Knows { .. } => false,
         }
     }
 
@@ -292,7 +292,7 @@ impl Live {
     }
 
     /// The fate of the units.
-    pub fn answer(&self) -> Vec<Answered> {
+    pub fn answer(&self) -> Vec<UnitOutcome> {
         let answered = |progress: &Progress| match progress {
             Progress::Closed { place, replies, .. } => Some((*place, replies.clone())),
             _ => None,
@@ -305,8 +305,8 @@ impl Live {
 pub(super) fn answer_of(
     group: &KeptGroup,
     replies: impl Fn(u32) -> Option<SmallVec<[Reply; 1]>>,
-) -> Vec<Answered> {
-    let answer = |(seq, place): &(u32, Option<Place>)| {
+) -> Vec<UnitOutcome> {
+    let answer = |(seq, place): &(u32, Option<UnitPlace>)| {
         let place = place.flatten()?;
         Some((place, replies(*seq).unwrap_or_else(|| smallvec![lost()])))
     };

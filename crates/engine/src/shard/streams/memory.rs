@@ -10,7 +10,7 @@ use crate::entry::LogRecord;
 use crate::ids::{ShardId, StreamId};
 use crate::limits::STREAM_KEPT_US;
 use crate::now::Now;
-use crate::pipeline::Word;
+use crate::pipeline::StreamMessage;
 use crate::shard::core::Core;
 use crate::shard::tail::Recipient;
 use adt::collections::Map;
@@ -93,7 +93,7 @@ impl Memory {
         let Some(keeping) = self.keeping.get_mut(&id) else { return false };
         let Some(shards) = &keeping.ended else { return false };
         for shard in shards.iter().copied().filter(|shard| *shard != own) {
-            agenda.say(shard, Word::Settled { stream: id, shard: own });
+            agenda.say(shard, StreamMessage::Settled { stream: id, shard: own });
         }
         keeping.settled_at(own);
         self.forget_if_over(id)

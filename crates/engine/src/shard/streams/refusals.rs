@@ -4,10 +4,10 @@ use super::leader::Streams;
 use super::live::Live;
 use crate::entry::LogRecord;
 use crate::ids::{GatewayId, ShardId, StreamId, Token};
-use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, UNITS_LATE_US};
+use crate::limits::{ASK_UNITS_US, EARLY_STREAM_MESSAGES_US, UNITS_LATE_US};
 use crate::message::Answer;
 use crate::now::Now;
-use crate::pipeline::{Group, Word};
+use crate::pipeline::{Group, StreamMessage};
 use crate::shard::config::Rule;
 use crate::shard::core::Core;
 use crate::shard::tail::Recipient;
@@ -64,29 +64,31 @@ fn failed(group: &Group) -> Answer {
 
 impl Streams {
     /// Takes a message of the leader of another shard.
-    pub(super) fn hear(&mut self, core: &mut Core, now: Now, word: Word) {
+    pub(super) fn hear(&mut self, core: &mut Core, now: Now, word: StreamMessage) {
         let id = word.stream();
         match word {
-            Word::Asks { shard, hurries, units, .. } => {
+            StreamMessage::Asks { shard, hurries, units, .. } => {
                 self.asked(core, now, (id, shard), hurries, &units);
             }
-            Word::Settled { shard, .. } => {
+            StreamMessage::Settled { shard, .. } => {
                 if self.memory.settled_at(id, shard) {
                     self.drop_live(id);
                 }
             }
-            Word::HandedOn { links, .. } => {
+            StreamMessage::HandedOn { links, .. } => {
                 if self.chains.hear_places(core, &mut self.agenda, id, links) {
                     self.stream_mut(now, id);
                 }
             }
-            Word::AsksPlaces { shard, term, .. } => {
+            StreamMessage::AsksPlaces { shard, term, .. } => {
                 self.chains.asked_for_places(core, &mut self.agenda, id, (shard, term));
             }
-            Word::Knows { shard, term, links, .. } => {
+            StreamMessage::Knows { shard, term, links, .. } => {
                 self.chains.learn_places(&self.agenda, id, (shard, term), links);
             }
-            word @ (Word::Proposed { .. } | Word::Closed { .. } | Word::Refused { .. }) => {
+            word @ (StreamMessage::Proposed { .. }
+            | StreamMessage::Closed { .. }
+            | StreamMessage::Refused { .. }) => {
                 if self.stream_mut(now, id).told.hear(&word) {
                     self.agenda.mark(id);
                 }
@@ -112,7 +114,9 @@ impl Streams {
             match kept.and_then(|kept| kept.group_of(seq)) {
                 Some(_) if chained => in_chain.push(seq),
                 Some(_) => {}
-                None if refused => self.agenda.say(shard, Word::Refused { stream: id, seq }),
+                None if refused => {
+                    self.agenda.say(shard, StreamMessage::Refused { stream: id, seq })
+                }
                 None => unknown.push(seq),
             }
         }
@@ -124,11 +128,11 @@ impl Streams {
         let since = kept.zip(first).map_or(&[][..], |(kept, first)| kept.groups_since(*first));
         for group in since {
             let (units, proposal) = (group.range(), group.proposal);
-            let word = Word::Proposed { stream: id, shard: own, units, proposal };
+            let word = StreamMessage::Proposed { stream: id, shard: own, units, proposal };
             self.agenda.say(shard, word);
         }
         if let Some(upto) = self.closed_upto(core, id).filter(|_| !chained) {
-            self.agenda.say(shard, Word::Closed { stream: id, shard: own, upto });
+            self.agenda.say(shard, StreamMessage::Closed { stream: id, shard: own, upto });
         }
         let stream = self.stream_mut(now, id);
         if !stream.listeners.contains(&shard) && shard != own {
@@ -175,7 +179,7 @@ impl Streams {
             refusal.to.extend(to);
             return refusal.failed.push((asker, Arc::clone(group)));
         }
-        let word = Word::Refused { stream: group.stream, seq: group.first() };
+        let word = StreamMessage::Refused { stream: group.stream, seq: group.first() };
         to.for_each(|shard| self.agenda.say(shard, word.clone()));
         core.answer(asker.0, asker.1, failed(group));
     }
@@ -244,7 +248,7 @@ impl Streams {
         for ((gateway, token), group) in groups {
             core.answer(gateway, token, failed(&group));
         }
-        let word = Word::Refused { stream: id, seq };
+        let word = StreamMessage::Refused { stream: id, seq };
         if let Some(stream) = self.live.get_mut(&id) {
             stream.told.hear(&word);
             to.extend(stream.listeners.iter().copied());
@@ -295,7 +299,7 @@ impl Streams {
             let Some(stream) = self.live.get(&id) else { continue };
             let units = !stream.groups.is_empty() || self.chains.group(id).is_some();
             let idle = !units && stream.late.is_none();
-            if idle && now.mono_us >= stream.since_us + EARLY_WORDS_US {
+            if idle && now.mono_us >= stream.since_us + EARLY_STREAM_MESSAGES_US {
                 self.drop_live(id);
             }
         }

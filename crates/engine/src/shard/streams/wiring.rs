@@ -4,7 +4,7 @@ use super::chain::{RecoveryStep, is_own};
 use crate::ids::{StreamId, TxnId};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::pipeline::Word;
+use crate::pipeline::StreamMessage;
 use crate::shard::Shard;
 use crate::shard::locking::claims::Claims;
 
@@ -121,7 +121,7 @@ impl Shard {
     }
 
     /// Takes messages of the leaders of other shards.
-    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
+    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = StreamMessage>) {
         self.core.state.tell_time(now.mono_us);
         words.for_each(|word| self.streams.hear(&mut self.core, now, word));
         self.settle(now);

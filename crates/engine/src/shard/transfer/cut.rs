@@ -10,7 +10,7 @@
 //! Nothing of it is in the log. If whoever makes the cut is lost, a shard goes on by itself.
 
 use super::snapshot::Writer;
-use crate::coordination::SessionId;
+use crate::coordination::TreeSessionId;
 use crate::entry::SnapshotPart;
 use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::{
@@ -58,7 +58,7 @@ struct Frozen {
     held: VecDeque<Request>,
     /// Sessions of the coordination service that have asked for something that is held: whatever they ask
     /// behind it waits as well.
-    sessions: BTreeSet<SessionId>,
+    sessions: BTreeSet<TreeSessionId>,
 }
 
 impl ShardCut {
@@ -132,8 +132,8 @@ impl Cuts {
             Body::Inquire { txn } => locking.is_prepared(*txn),
             Body::Version { .. } => false,
             Body::Cut { .. } => true,
-            Body::Coordinate(ask) => ask.only_looks() && !self.holds_of(ask.session()),
-            body => body.only_looks(),
+            Body::Coordinate(ask) => ask.is_read_only() && !self.holds_of(ask.session()),
+            body => body.is_read_only(),
         };
         if goes_on {
             return Some(request);
@@ -159,7 +159,7 @@ impl Cuts {
     }
 
     /// Whether a request of a session is held back.
-    fn holds_of(&self, session: Option<SessionId>) -> bool {
+    fn holds_of(&self, session: Option<TreeSessionId>) -> bool {
         let frozen = self.current.as_ref().and_then(|cut| cut.frozen.as_ref());
         let of_it = session.zip(frozen);
         of_it.is_some_and(|(session, frozen)| frozen.sessions.contains(&session))

@@ -5,8 +5,7 @@
 //! have whoever closes one refused, if it waits when they say so.
 
 use super::turns::Number;
-use crate::circle;
-use crate::circle::Wait;
+use crate::deadlock::{self as cycles, LockWait};
 use crate::ids::{GatewayId, Token};
 use crate::limits::CIRCLE_STEPS_MAX;
 use crate::now::Now;
@@ -22,13 +21,13 @@ impl Shard {
             return None;
         }
         let first = self.wait(now, number)?;
-        let circle = circle::find(first, |name| self.waits_of(now, name))?;
-        Some(deadlock(circle::text(&circle)))
+        let circle = cycles::find(first, |name| self.waits_of(now, name))?;
+        Some(deadlock(cycles::text(&circle)))
     }
 
-    fn wait(&self, now: Now, number: Number) -> Option<Wait> {
+    fn wait(&self, now: Now, number: Number) -> Option<LockWait> {
         let (_, lock, op) = self.turns.what(number)?;
-        Some(Wait {
+        Some(LockWait {
             number,
             since_us: self.turns.since_us(number)?,
             who: op.waiter()?.clone(),
@@ -39,7 +38,7 @@ impl Shard {
     }
 
     /// What somebody waits for here, who is first in turn first among several of the same name.
-    fn waits_of(&self, now: Now, name: &Blob) -> Vec<Wait> {
+    fn waits_of(&self, now: Now, name: &Blob) -> Vec<LockWait> {
         let numbers = self.turns.of_name(name).map(|(number, ..)| number);
         numbers.filter_map(|number| self.wait(now, number)).collect()
     }
@@ -63,7 +62,7 @@ impl Shard {
                 waits.push(wait);
             }
         }
-        circle::told(&waits)
+        cycles::encode(&waits)
     }
 
     /// A gateway has found that one of its waits is in a circle over several shards: it is refused, unless it

@@ -5,9 +5,9 @@ use crate::data::backup::restore::{RestoreError, restore};
 use crate::data::backup::*;
 use crate::data::datadir::{DataDir, DirError, Purpose};
 use adt::{ArgBuf, Blob, Ctx, Timestamp, record};
-use engine::coordination::service::{Fate, Joint, JointId, Prepared, Session};
+use engine::coordination::service::{Joint, JointId, JointState, Prepared, SessionState};
 use engine::coordination::spread::Spread;
-use engine::coordination::{SessionId, Zxid};
+use engine::coordination::{TreeSessionId, Zxid};
 use engine::entry::RequestOutcome;
 use engine::ids::RequestId;
 use engine::slot::shard_of;
@@ -30,9 +30,10 @@ fn request(number: u64) -> SnapshotPart {
 /// Parts of a shard with a tree over two shards: a session that is at both, and its pending joint
 /// change.
 fn of_tree() -> Vec<SnapshotPart> {
-    let (session, id) = (SessionId(7), JointId { joined: Zxid(8), number: 1 });
-    let kept = Box::new(Session { timeout_ms: 6_000, entered: Zxid(8), ..Session::default() });
-    let fate = Fate::Prepared(Box::new(Prepared { sound: true, ..Prepared::default() }));
+    let (session, id) = (TreeSessionId(7), JointId { joined: Zxid(8), number: 1 });
+    let kept =
+        Box::new(SessionState { timeout_ms: 6_000, entered: Zxid(8), ..SessionState::default() });
+    let fate = JointState::Prepared(Box::new(Prepared { sound: true, ..Prepared::default() }));
     vec![
         SnapshotPart::Coordination { last: Zxid(9) },
         SnapshotPart::Spread { over: Spread::over(2), departed: Zxid(3) },

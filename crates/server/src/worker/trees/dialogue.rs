@@ -7,7 +7,7 @@ use crate::worker::replies::Window;
 use adt::Blob;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use engine::coordination::{Code, Identity, OfSession, SessionId, Watch, Zxid};
+use engine::coordination::{Code, Identity, OfSession, TreeSessionId, Watch, Zxid};
 use engine::gateway::coordination::{ClientRequest, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
 use engine::now::Now;
@@ -213,7 +213,7 @@ impl Dialogue {
     fn connect(&mut self, gateway: &mut Gateway, now: Now, request: &ConnectRequest) {
         self.state = State::Connecting;
         self.read_only = request.read_only;
-        let session = (request.session != SessionId(0)).then_some(request.session);
+        let session = (request.session != TreeSessionId(0)).then_some(request.session);
         // A reconnecting client whose password has a wrong length can have no valid one.
         let password = match session {
             Some(_) => request.password.unwrap_or_default(),

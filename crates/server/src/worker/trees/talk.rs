@@ -1,7 +1,7 @@
 //! Statistics about the clients of the coordination service, for monitoring.
 
 use engine::coordination::survey::{Listed, Survey};
-use engine::coordination::{SessionId, Zxid};
+use engine::coordination::{TreeSessionId, Zxid};
 use engine::replication::Followers;
 use std::net::SocketAddr;
 
@@ -76,7 +76,7 @@ pub struct Line {
 #[derive(Clone, Copy, Debug)]
 pub struct OfSession {
     /// Session.
-    pub session: SessionId,
+    pub session: TreeSessionId,
     /// Session time-out, in milliseconds.
     pub timeout_ms: i32,
     /// Time of the connection, in milliseconds since 1970.

@@ -8,7 +8,7 @@
 use super::plan::Plan;
 use super::{Connection, Context};
 use crate::coordination::spread::{HOME, Spread};
-use crate::coordination::{Answered, Change, SessionId, Write};
+use crate::coordination::{Change, CoordinationAnswer, TreeSessionId, Write};
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Sender};
 use crate::gateway::core::Core;
@@ -37,16 +37,16 @@ pub(super) type Ahead = Stream<SentAhead>;
 /// connection must not arrive behind the first message of a later one.
 #[derive(Default)]
 pub(in crate::gateway::coordination) struct Unanswered {
-    by_session: BTreeMap<SessionId, (usize, Vec<CoordinationClient>)>,
+    by_session: BTreeMap<TreeSessionId, (usize, Vec<CoordinationClient>)>,
 }
 
 impl Unanswered {
-    fn sent(&mut self, session: SessionId) {
+    fn sent(&mut self, session: TreeSessionId) {
         self.by_session.entry(session).or_default().0 += 1;
     }
 
     /// Notes an answer; returns the connections that have waited if it was the last one.
-    pub fn answered(&mut self, session: SessionId) -> Vec<CoordinationClient> {
+    pub fn answered(&mut self, session: TreeSessionId) -> Vec<CoordinationClient> {
         let Some((groups, _)) = self.by_session.get_mut(&session) else { return Vec::new() };
         *groups -= 1;
         let over = *groups == 0;
@@ -55,7 +55,7 @@ impl Unanswered {
     }
 
     /// Whether a connection has to wait before it resumes a session.
-    pub fn await_them(&mut self, session: SessionId, client: CoordinationClient) -> bool {
+    pub fn await_them(&mut self, session: TreeSessionId, client: CoordinationClient) -> bool {
         let groups = self.by_session.get_mut(&session);
         groups.map(|(_, waiting)| waiting.push(client)).is_some()
     }
@@ -96,7 +96,7 @@ impl Connection {
         let mut bytes = self.queue.ahead_bytes;
         let home = |NumberedRequest { request, .. }: &NumberedRequest| {
             bytes += weight(request);
-            if bytes > AHEAD_BYTES_MAX || !request.touches().has_place() {
+            if bytes > AHEAD_BYTES_MAX || !request.footprint().has_place() {
                 return None;
             }
             match Plan::of(spread, request, std::iter::empty()) {
@@ -127,7 +127,7 @@ impl Connection {
         true
     }
 
-    fn issue_ahead(&mut self, cx: &mut Context<'_>, session: SessionId, homes: Vec<ShardId>) {
+    fn issue_ahead(&mut self, cx: &mut Context<'_>, session: TreeSessionId, homes: Vec<ShardId>) {
         let (age, now) = (cx.core.new_age(), cx.core.now);
         let after = self.known();
         let requests: Vec<NumberedRequest> = self.queue.waiting.drain(..homes.len()).collect();
@@ -147,7 +147,7 @@ impl Connection {
         let unit = |SentAhead { request: sent, .. }: &SentAhead| {
             let NumberedRequest { request, identities, .. } = sent;
             let ask = request.clone().into_ask(session, after, identities.clone());
-            let (ops, ask) = (request.touches().tickets(), ask.map(Box::new));
+            let (ops, ask) = (request.footprint().tickets(), ask.map(Box::new));
             Unit { ops, ask, ..Unit::default() }
         };
         for (shard, group) in ahead.issue(batch, false, unit) {
@@ -165,9 +165,9 @@ impl Connection {
         cx: &mut Context<'_>,
         shard: ShardId,
         (stream, seq): (StreamId, u32),
-        answered: Answered,
+        answered: CoordinationAnswer,
     ) {
-        let Answered { reply, zxid, .. } = answered;
+        let CoordinationAnswer { reply, zxid, .. } = answered;
         self.hears(shard, zxid);
         let ahead = self.ahead.as_mut().filter(|ahead| ahead.id == stream);
         let sent = ahead.and_then(|ahead| ahead.get_mut(seq)).filter(|sent| !sent.carried);

@@ -10,8 +10,8 @@ use super::request::{ClientRequest, Connect, MultiRequest, NumberedRequest, Purp
 use crate::coordination::service::{Command, JointId};
 use crate::coordination::spread::{HOME, Spread};
 use crate::coordination::{
-    Acl, Answered, Ask, Code, Event, Identity, OfSession, Password, Reply, SessionId, Told, Write,
-    Zxid,
+    Acl, Ask, Code, CoordinationAnswer, Identity, OfSession, Password, Reply, SessionNotice,
+    TreeSessionId, WatchedEvent, Write, Zxid,
 };
 use crate::gateway::api::{CoordinationClient, Output, Said};
 use crate::gateway::core::Core;
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     identities: Vec<Identity>,
     /// The client's first message, until it is answered.
     connect: Option<Connect>,
-    session: Option<SessionId>,
+    session: Option<TreeSessionId>,
     password: Password,
     timeout_ms: i32,
     /// The client was told that it has its session.
@@ -78,7 +78,7 @@ struct ReadyAnswer {
 /// Notice that follows the answer to a request.
 struct LaterNotice {
     behind: u64,
-    event: Event,
+    event: WatchedEvent,
     at: Zxid,
 }
 
@@ -88,7 +88,7 @@ type Presences = SmallVec<[(ShardId, Presence); 1]>;
 #[derive(Clone, Copy, Debug, Default)]
 struct Presence {
     /// Number of notices that have come from the shard.
-    told: u64,
+    notices: u64,
     /// The latest change at the shard that the client knows of.
     known: Zxid,
     /// The client may watch something there.
@@ -133,12 +133,12 @@ impl Connection {
     }
 
     /// The session of the connection.
-    pub fn session(&self) -> Option<SessionId> {
+    pub fn session(&self) -> Option<TreeSessionId> {
         self.session
     }
 
     /// The session that the client has asked to resume and has not got yet.
-    pub fn resumes(&self) -> Option<SessionId> {
+    pub fn resumes(&self) -> Option<TreeSessionId> {
         self.connect.as_ref().and_then(|connect| connect.session)
     }
 
@@ -185,8 +185,8 @@ impl Connection {
 
     /// Notes an answer of a shard as of a change; false if not all of the `told` notices that the shard has
     /// sent before have come.
-    fn hears_answer(&mut self, shard: ShardId, zxid: Zxid, told: u64) -> bool {
-        let is_whole = self.presence(shard).is_some_and(|presence| presence.told == told);
+    fn hears_answer(&mut self, shard: ShardId, zxid: Zxid, notices: u64) -> bool {
+        let is_whole = self.presence(shard).is_some_and(|presence| presence.notices == notices);
         if is_whole {
             self.hears(shard, zxid);
         }
@@ -249,7 +249,7 @@ impl Connection {
             None => {
                 let timeout_ms = granted(&cx.core.config.session_timeout_ms, connect.timeout_ms);
                 let write = Write::Open { timeout_ms, password };
-                Ask::Write(Command::of(SessionId::default(), write))
+                Ask::Write(Command::of(TreeSessionId::default(), write))
             }
         };
         self.ask_shard(cx, HOME, Purpose::Session, ask);
@@ -265,7 +265,7 @@ impl Connection {
     /// Gives the connection its session as of a change at shard 0.
     pub fn set_session(
         &mut self,
-        (session, timeout_ms): (SessionId, i32),
+        (session, timeout_ms): (TreeSessionId, i32),
         zxid: Zxid,
         connect: &Connect,
     ) {
@@ -358,7 +358,7 @@ impl Connection {
         cx: &mut Context<'_>,
         shard: ShardId,
         purpose: Purpose,
-        Answered { reply, zxid, told }: Answered,
+        CoordinationAnswer { reply, zxid, notices }: CoordinationAnswer,
     ) {
         match purpose {
             Purpose::Enter if reply.is_ok() => return self.entered(cx, Some((shard, zxid))),
@@ -366,7 +366,7 @@ impl Connection {
             _ => {}
         }
         let moved = matches!(reply, Err(Code::SessionMoved));
-        if moved || !self.hears_answer(shard, zxid, told) {
+        if moved || !self.hears_answer(shard, zxid, notices) {
             return self.end(cx);
         }
         match purpose {
@@ -393,10 +393,10 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         shard: ShardId,
-        (zxid, told): (Zxid, u64),
+        (zxid, notices): (Zxid, u64),
         done: Option<u64>,
     ) {
-        if !self.hears_answer(shard, zxid, told) {
+        if !self.hears_answer(shard, zxid, notices) {
             return self.end(cx);
         }
         if let Some(request) = done.and_then(|seq| self.open_request(seq)) {
@@ -450,7 +450,7 @@ impl Connection {
     }
 
     /// Tells the client of a change at a shard, behind the answers that the shard has given before.
-    fn notify(&mut self, cx: &mut Context<'_>, shard: ShardId, event: Event, at: Zxid) {
+    fn notify(&mut self, cx: &mut Context<'_>, shard: ShardId, event: WatchedEvent, at: Zxid) {
         if let Some(behind) = self.last_answered_by(shard) {
             return self.notices.push(LaterNotice { behind, event, at });
         }
@@ -459,23 +459,23 @@ impl Connection {
     }
 
     /// Handles a shard's notice to the session.
-    pub fn shard_told(&mut self, cx: &mut Context<'_>, shard: ShardId, told: Told) {
+    pub fn shard_told(&mut self, cx: &mut Context<'_>, shard: ShardId, notice: SessionNotice) {
         let Some(presence) = self.presence(shard) else { return };
-        if matches!(told, Told::Happened(..)) && !presence.watches {
+        if matches!(notice, SessionNotice::Happened(..)) && !presence.watches {
             // From an earlier leader, or for the connection that had the session before this one.
             return;
         }
-        let told_before = presence.told;
-        presence.told += 1;
-        match told {
-            Told::Carried { stream, seq, answered } if !self.closing => {
-                if answered.told != told_before {
+        let notices_before = presence.notices;
+        presence.notices += 1;
+        match notice {
+            SessionNotice::Carried { stream, seq, answered } if !self.closing => {
+                if answered.notices != notices_before {
                     return self.end(cx);
                 }
                 self.ahead_carried(cx, shard, (stream, seq), *answered);
             }
-            Told::Carried { .. } => {}
-            Told::Happened(event, zxid, rules)
+            SessionNotice::Carried { .. } => {}
+            SessionNotice::Happened(event, zxid, rules)
                 if !self.closing && rules.allow(Acl::READ, &self.identities) =>
             {
                 self.hears(shard, zxid);
@@ -483,8 +483,8 @@ impl Connection {
                     self.notify(cx, shard, event, zxid);
                 }
             }
-            Told::Happened(..) => {}
-            Told::Moved | Told::Ended => self.end(cx),
+            SessionNotice::Happened(..) => {}
+            SessionNotice::Moved | SessionNotice::Ended => self.end(cx),
         }
     }
 }

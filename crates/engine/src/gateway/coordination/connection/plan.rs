@@ -1,6 +1,6 @@
 //! Plans of requests in a spread tree: to which shards each request goes.
 
-use crate::coordination::spread::{HOME, Place, Spread};
+use crate::coordination::spread::{HOME, Location, Spread};
 use crate::coordination::{Code, OfSession, Read, Watch, Zxid};
 use crate::gateway::coordination::request::ClientRequest;
 use crate::ids::ShardId;
@@ -21,7 +21,7 @@ pub(super) enum Plan {
 
 /// Whether a node is at all shards.
 pub(super) fn is_everywhere(spread: Spread, path: &[u8]) -> bool {
-    spread.place(path) == Place::Everywhere
+    spread.place(path) == Location::Everywhere
 }
 
 impl Plan {
@@ -46,8 +46,8 @@ impl Plan {
         match of {
             OfSession::Ping => to(&mut at.into_iter()),
             OfSession::Read { read, .. } => match (spread.place_of_read(read), read) {
-                (Place::Everywhere, Read::Ephemerals(_)) => to(&mut at.into_iter()),
-                (Place::Everywhere, _) => Self::of_root(spread, of),
+                (Location::Everywhere, Read::Ephemerals(_)) => to(&mut at.into_iter()),
+                (Location::Everywhere, _) => Self::of_root(spread, of),
                 (place, _) => place.shard().map_or(Self::Refused(Code::BadArguments), Self::One),
             },
             OfSession::Watch { since, watches } => Self::of_watches(spread, *since, watches),
@@ -87,8 +87,8 @@ impl Plan {
         let mut parts: BTreeMap<ShardId, Vec<(Blob, Watch)>> = BTreeMap::new();
         for (path, watch) in watches {
             let shards = match (spread.place(path), watch) {
-                (Place::Everywhere, Watch::Data | Watch::Exist) => vec![HOME],
-                (Place::Everywhere, _) => spread.shards().collect(),
+                (Location::Everywhere, Watch::Data | Watch::Exist) => vec![HOME],
+                (Location::Everywhere, _) => spread.shards().collect(),
                 (place, _) => place.shard().into_iter().collect(),
             };
             for shard in shards {

@@ -7,7 +7,7 @@
 use super::plan::Plan;
 use super::{Connection, Context};
 use crate::coordination::service::Command;
-use crate::coordination::spread::{HOME, Step};
+use crate::coordination::spread::{HOME, SpreadStep};
 use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
 use crate::gateway::coordination::request::{
     ClientRequest, MultiRequest, NumberedRequest, Purpose,
@@ -144,7 +144,7 @@ impl Connection {
             return;
         };
         self.joining.entering = shards.clone();
-        let command = Command::of(session, Write::Spread(Step::Join(shards)));
+        let command = Command::of(session, Write::Spread(SpreadStep::Join(shards)));
         self.ask_shard(cx, HOME, Purpose::Join, Ask::Write(command));
     }
 
@@ -166,7 +166,7 @@ impl Connection {
         self.joining.unanswered = self.joining.entering.len();
         self.joining.joined = joined;
         for shard in self.joining.entering.clone() {
-            let enter = Step::Enter { timeout_ms, password, joined };
+            let enter = SpreadStep::Enter { timeout_ms, password, joined };
             let ask = Ask::Write(Command::of(session, Write::Spread(enter)));
             self.ask_shard(cx, shard, Purpose::Enter, ask);
         }

@@ -9,7 +9,8 @@ use super::plan::is_everywhere;
 use super::{Connection, Context};
 use crate::coordination::spread::Spread;
 use crate::coordination::{
-    Ask, Code, Event, Happened, OfSession, Read, Reply, Stat, Watch, WatcherType, Zxid, path, tree,
+    Ask, Code, Happened, OfSession, Read, Reply, Stat, Watch, WatchedEvent, WatcherType, Zxid,
+    path, tree,
 };
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Purpose};
 use crate::ids::ShardId;
@@ -238,7 +239,7 @@ impl Connection {
         if let Some(path) = watched {
             self.root_watches.armed.insert(path.clone(), cx.spread.shards().collect());
             for (shard, zxid) in changed {
-                let event = Event { happened: Happened::Children, path: path.clone() };
+                let event = WatchedEvent { happened: Happened::Children, path: path.clone() };
                 if self.passes_on(cx, shard, &event, zxid) {
                     self.notify(cx, shard, event, zxid);
                 }
@@ -254,7 +255,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         shard: ShardId,
-        event: &Event,
+        event: &WatchedEvent,
         zxid: Zxid,
     ) -> bool {
         let path = &event.path;

@@ -19,7 +19,7 @@ use crate::gateway::txn::work::{Finish, Outcome, ProgramStep};
 use crate::ids::{KeyedOp, RequestId};
 use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
 use crate::message::{Body, Refusal, Remembered};
-use crate::repeats::{repeated, told_dropped, weight_of};
+use crate::repeats::{dropped_error, repeated, weight_of};
 use crate::slot::slot;
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 
@@ -133,7 +133,7 @@ impl Txn {
         if matches!(self.role, Role::Interactive { blind: false, .. }) {
             return self.end_without_effect(cx, answered_anew(ts).into());
         }
-        if let Some(error) = told_dropped(&replies) {
+        if let Some(error) = dropped_error(&replies) {
             return self.end_without_effect(cx, error.clone().into());
         }
         // As many as there are operations now: it was carried out by one shard, which had all of them. Those

@@ -13,7 +13,7 @@ use crate::entry::LogRecord;
 use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::pipeline::{Answered, Group, Link, Place, Unit, Word};
+use crate::pipeline::{Group, Link, StreamMessage, Unit, UnitOutcome, UnitPlace};
 use crate::shard::core::Core;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::OpReplies;
@@ -101,7 +101,7 @@ impl Chain {
     /// Fails the units after one that has no effect.
     fn fail_behind(&mut self, core: &mut Core, id: StreamId, refused: u32) {
         let Some(group) = &self.group else { return };
-        let mut failed: Vec<(u32, Place)> = Vec::new();
+        let mut failed: Vec<(u32, UnitPlace)> = Vec::new();
         for (unit, step) in group.units.iter().zip(&mut self.steps) {
             if *step == ChainStep::Waiting && unit.seq > refused {
                 *step = ChainStep::Failed;
@@ -121,7 +121,7 @@ impl Chain {
         }
     }
 
-    fn answer(&self) -> Vec<Answered> {
+    fn answer(&self) -> Vec<UnitOutcome> {
         let answered = |step: &ChainStep| match step {
             ChainStep::Done { place, replies } => Some((*place, replies.clone())),
             _ => None,
@@ -407,7 +407,7 @@ impl Chains {
             Some(Link { term: link.term.max(since), ..*link })
         });
         if let Some(links) = links.collect::<Option<Vec<Link>>>() {
-            agenda.say(to, Word::HandedOn { stream: id, links });
+            agenda.say(to, StreamMessage::HandedOn { stream: id, links });
         }
     }
 
@@ -422,7 +422,7 @@ impl Chains {
         let kept = core.state.streams.get(id).and_then(|kept| kept.group_of(seq));
         let fate = kept.and_then(|group| group.units.iter().find(|(unit, _)| *unit == seq));
         match fate {
-            Some((_, Some(None))) => agenda.say(shard, Word::Refused { stream: id, seq }),
+            Some((_, Some(None))) => agenda.say(shard, StreamMessage::Refused { stream: id, seq }),
             _ => self.tell_chain(core, agenda, id, seq, shard),
         }
     }
@@ -449,7 +449,12 @@ impl Chains {
             chain.reminders += 1;
             let doubted = self.doubted(core, id, last);
             for (home, seq) in [(home, last)].into_iter().chain(doubted) {
-                let word = Word::Asks { stream: id, shard: own, hurries: false, units: vec![seq] };
+                let word = StreamMessage::Asks {
+                    stream: id,
+                    shard: own,
+                    hurries: false,
+                    units: vec![seq],
+                };
                 agenda.say(home, word);
             }
         }

@@ -13,7 +13,7 @@ use crate::entry::LogRecord;
 use crate::ids::{Age, KeyedOp, ShardId, StreamId, TxnId};
 use crate::limits::ASK_UNITS_US;
 use crate::now::Now;
-use crate::pipeline::{Group, Link, Unit, Word};
+use crate::pipeline::{Group, Link, StreamMessage, Unit};
 use crate::shard::core::Core;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::tail::Recipient;
@@ -135,7 +135,7 @@ impl Chains {
         recovery.asked_us = now.mono_us.max(1);
         for (stream, shards) in &recovery.open {
             for to in shards {
-                agenda.say(*to, Word::AsksPlaces { stream: *stream, shard, term });
+                agenda.say(*to, StreamMessage::AsksPlaces { stream: *stream, shard, term });
             }
         }
     }
@@ -248,7 +248,7 @@ fn tell_places(core: &Core, agenda: &mut Agenda, id: StreamId, (to, term): (Shar
         let of_it = |link: &Link| homes.get(link.seq as usize) == Some(&to);
         links.truncate(links.iter().rposition(of_it).map_or(0, |last| last + 1));
     }
-    agenda.say(to, Word::Knows { stream: id, shard: core.config.id, term, links });
+    agenda.say(to, StreamMessage::Knows { stream: id, shard: core.config.id, term, links });
 }
 
 /// A stream of the log as its new leader begins with it, and the other shards that may have heard of

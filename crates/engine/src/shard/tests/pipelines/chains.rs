@@ -3,7 +3,7 @@
 use super::*;
 use crate::entry::Entry;
 use crate::ids::StreamId;
-use crate::pipeline::{Group, Link, Unit, Word};
+use crate::pipeline::{Group, Link, StreamMessage, Unit};
 use std::sync::Arc;
 
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
@@ -32,22 +32,27 @@ fn link(seq: u32, place: u64, term: u64) -> Link {
 const LATER: u64 = 1 << 60;
 
 impl Story {
-    fn hears(&mut self, word: Word) {
+    fn hears(&mut self, word: StreamMessage) {
         self.shard.hear(self.now, std::iter::once(word));
     }
 
     fn is_handed(&mut self, links: Vec<Link>) {
-        self.hears(Word::HandedOn { stream: STREAM, links });
+        self.hears(StreamMessage::HandedOn { stream: STREAM, links });
     }
 
-    fn said(&mut self) -> Vec<(u16, Word)> {
-        self.shard.streams_mut().take_words().into_iter().map(|(to, word)| (to.0, word)).collect()
+    fn said(&mut self) -> Vec<(u16, StreamMessage)> {
+        self.shard
+            .streams_mut()
+            .take_stream_messages()
+            .into_iter()
+            .map(|(to, word)| (to.0, word))
+            .collect()
     }
 
     /// What was handed on, and to whom.
     fn handed(&mut self) -> Vec<(u16, Vec<(u32, u64)>)> {
-        let handed = |(to, word): (u16, Word)| match word {
-            Word::HandedOn { links, .. } => {
+        let handed = |(to, word): (u16, StreamMessage)| match word {
+            StreamMessage::HandedOn { links, .. } => {
                 Some((to, links.iter().map(|link| (link.seq, link.place.0)).collect()))
             }
             _ => None,
@@ -142,7 +147,7 @@ fn what_is_refused_takes_all_with_it_that_comes_after() {
     let mut story = chained();
     story.ask(unit(1, &[1, 0], ("s", add("a"))));
     story.sync();
-    story.hears(Word::Refused { stream: STREAM, seq: 0 });
+    story.hears(StreamMessage::Refused { stream: STREAM, seq: 0 });
     story.sync();
     assert!(matches!(&story.answers()[..], [(1, Answer::Units(units))] if units[0].is_none()));
     assert!(story.shard.state().get(b"s").is_none());
@@ -153,10 +158,11 @@ fn whoever_has_promised_takes_no_places_of_earlier_leaders() {
     let mut story = chained();
     story.ask(unit(1, &[1, 0], ("s", add("a"))));
     story.sync();
-    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
+    story.hears(StreamMessage::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
     assert_eq!(story.said(), [], "a promise that might be lost");
     story.sync();
-    let knows = Word::Knows { stream: STREAM, shard: ShardId(0), term: 2, links: Vec::new() };
+    let knows =
+        StreamMessage::Knows { stream: STREAM, shard: ShardId(0), term: 2, links: Vec::new() };
     assert_eq!(story.said(), [(1, knows)]);
     story.is_handed(vec![link(0, 10, 1)]);
     story.sync();
@@ -171,7 +177,7 @@ fn what_an_earlier_leader_has_said_before_a_promise_does_not_count_after_it() {
     let mut story = chained();
     story.ask(unit(1, &[1, 0], ("s", add("a"))));
     story.is_handed(vec![link(0, 10, 1)]);
-    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
+    story.hears(StreamMessage::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
     story.sync();
     story.sync();
     assert!(story.answers().is_empty(), "nothing rests on it");
@@ -189,7 +195,7 @@ fn a_new_leader_gives_the_places_again_that_others_rest_on() {
     let handed = story.handed().remove(0).1;
     // What has given the place is lost.
     let mut story = Story::successor(&arrived, 2);
-    let asks = Word::AsksPlaces { stream: STREAM, shard: ShardId(0), term: 2 };
+    let asks = StreamMessage::AsksPlaces { stream: STREAM, shard: ShardId(0), term: 2 };
     assert_eq!(story.said(), [(2, asks)]);
     let read = Body::Read { key: Blob::from("s"), op: card(), fenced: false };
     let other = Body::Read { key: Blob::from("t"), op: card(), fenced: false };
@@ -198,7 +204,7 @@ fn a_new_leader_gives_the_places_again_that_others_rest_on() {
     story.sync();
     assert_eq!(story.seen(), ["2 = 0"], "nobody may miss what others may have seen the end of");
     let links = handed.iter().map(|(seq, place)| link(*seq, *place, 1)).collect();
-    story.hears(Word::Knows { stream: STREAM, shard: ShardId(2), term: 2, links });
+    story.hears(StreamMessage::Knows { stream: STREAM, shard: ShardId(2), term: 2, links });
     story.sync();
     assert_eq!(story.seen(), ["1 = 1"]);
     assert_eq!(story.handed(), [(2, handed)], "the same places as before");
@@ -210,7 +216,8 @@ fn a_place_that_nobody_has_heard_of_is_given_anew() {
     story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
     let arrived = story.proposes();
     let mut story = Story::successor(&arrived, 2);
-    let knows = |term| Word::Knows { stream: STREAM, shard: ShardId(2), term, links: Vec::new() };
+    let knows =
+        |term| StreamMessage::Knows { stream: STREAM, shard: ShardId(2), term, links: Vec::new() };
     story.hears(knows(1));
     story.is_handed(vec![link(0, 10, 1)]);
     story.sync();
@@ -262,7 +269,7 @@ fn a_place_counts_when_the_new_leader_of_its_shard_has_told_it_itself() {
     story.ask(unit(2, &[1, 2, 0], ("s", add("a"))));
     story.sync();
     // Shard 1 has a new leader: what an earlier one has said is not rested on.
-    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 3 });
+    story.hears(StreamMessage::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 3 });
     story.sync();
     story.is_handed(vec![link(0, LATER, 1), link(1, LATER + 1, 1)]);
     story.sync();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ids::StreamId;
 use crate::limits::UNITS_OWE_US;
-use crate::pipeline::{Group, Unit, Word};
+use crate::pipeline::{Group, StreamMessage, Unit};
 use std::sync::Arc;
 
 fn ordered() -> Story {
@@ -28,8 +28,8 @@ fn unit(number: u64) -> Body {
 /// The unit at the other shard has a place, and is closed.
 fn closes_elsewhere(story: &mut Story, number: u64) {
     let (stream, shard) = (stream(number), ShardId(1));
-    let proposed = Word::Proposed { stream, shard, units: (0, 0), proposal: Timestamp(1) };
-    let closed = Word::Closed { stream, shard, upto: 0 };
+    let proposed = StreamMessage::Proposed { stream, shard, units: (0, 0), proposal: Timestamp(1) };
+    let closed = StreamMessage::Closed { stream, shard, upto: 0 };
     story.shard.hear(story.now, [proposed, closed].into_iter());
     story.sync();
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ids::StreamId;
 use crate::limits::{ASK_UNITS_US, STREAM_KEPT_US, UNITS_LATE_US};
-use crate::pipeline::{Group, Unit, Word};
+use crate::pipeline::{Group, StreamMessage, Unit};
 use std::sync::Arc;
 
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
@@ -40,13 +40,13 @@ impl Story {
     /// Shard 1 waits for a unit of this one.
     fn is_asked_for(&mut self, seq: u32) {
         let (shard, units) = (ShardId(1), vec![seq]);
-        let word = Word::Asks { stream: STREAM, shard, hurries: false, units };
+        let word = StreamMessage::Asks { stream: STREAM, shard, hurries: false, units };
         self.shard.hear(self.now, std::iter::once(word));
     }
 
     /// What shard 1 has of the stream up to here is closed.
     fn closes_elsewhere(&mut self, upto: u32) {
-        let word = Word::Closed { stream: STREAM, shard: ShardId(1), upto };
+        let word = StreamMessage::Closed { stream: STREAM, shard: ShardId(1), upto };
         self.shard.hear(self.now, std::iter::once(word));
     }
 
@@ -58,14 +58,14 @@ impl Story {
         self
     }
 
-    fn words(&mut self) -> Vec<Word> {
-        self.shard.streams_mut().take_words().into_iter().map(|(_, word)| word).collect()
+    fn words(&mut self) -> Vec<StreamMessage> {
+        self.shard.streams_mut().take_stream_messages().into_iter().map(|(_, word)| word).collect()
     }
 
     /// What the shard has said about up to where its units are closed.
     fn closed(&mut self) -> Vec<u32> {
-        let closed = |word: Word| match word {
-            Word::Closed { upto, .. } => Some(upto),
+        let closed = |word: StreamMessage| match word {
+            StreamMessage::Closed { upto, .. } => Some(upto),
             _ => None,
         };
         self.words().into_iter().filter_map(closed).collect()
@@ -73,7 +73,7 @@ impl Story {
 
     fn is_proposed_elsewhere(&mut self, seq: u32, proposal: u64) {
         let (units, proposal) = ((seq, seq), Timestamp(proposal));
-        let word = Word::Proposed { stream: STREAM, shard: ShardId(1), units, proposal };
+        let word = StreamMessage::Proposed { stream: STREAM, shard: ShardId(1), units, proposal };
         self.shard.hear(self.now, std::iter::once(word));
     }
 }
@@ -186,7 +186,12 @@ fn a_unit_that_came_into_the_log_before_an_earlier_one_does_not_close_it() {
     story.ask(Body::ProbeAck { txn: txn(1) });
     story.sync();
     let proposed = story.words();
-    let is_of = |seq| move |w: &Word| matches!(w, Word::Proposed { units, .. } if units.0 == seq);
+    let is_of = |seq| {
+        move |message: &StreamMessage| {
+            let StreamMessage::Proposed { units, .. } = message else { return false };
+            units.0 == seq
+        }
+    };
     assert!(proposed.iter().any(is_of(0)), "the other shard has a later unit: {proposed:?}");
     story.is_proposed_elsewhere(1, 1);
     story.sync();
@@ -238,8 +243,8 @@ fn nothing_of_a_refused_pipeline_gets_into_the_log_behind_that() {
     story.ask(Body::ProbeAck { txn: txn(1) });
     story.sync();
     assert_eq!(failed(&story.answers()), [first, later], "the second comes after what has failed");
-    let refused = |word: Word| match word {
-        Word::Refused { seq, .. } => Some(seq),
+    let refused = |word: StreamMessage| match word {
+        StreamMessage::Refused { seq, .. } => Some(seq),
         _ => None,
     };
     let refused: Vec<u32> = story.words().into_iter().filter_map(refused).collect();
@@ -280,7 +285,7 @@ fn a_unit_that_came_late_is_not_refused() {
     story.pass(UNITS_LATE_US);
     story.sync();
     let told = story.words();
-    assert!(!told.iter().any(|word| matches!(word, Word::Refused { .. })), "{told:?}");
+    assert!(!told.iter().any(|word| matches!(word, StreamMessage::Refused { .. })), "{told:?}");
     assert!(!story.shard.state().streams().get(STREAM).unwrap().refused);
 }
 
@@ -317,8 +322,10 @@ fn a_new_leader_asks_for_what_the_places_of_units_hang_on_and_keeps_the_rest_wai
     story.sync();
     let mut story = story.led_anew();
     story.pass(1);
-    let hurries =
-        |word: &Word| matches!(word, Word::Asks { hurries: true, units, .. } if units[..] == [0]);
+    let hurries = |message: &StreamMessage| {
+        let StreamMessage::Asks { hurries: true, units, .. } = message else { return false };
+        units[..] == [0]
+    };
     let words = story.words();
     assert!(words.iter().any(hurries), "{words:?}");
     let newcomer = story.ask(other_unit("s", add("a")));
@@ -337,7 +344,7 @@ fn a_proposal_that_got_lost_is_asked_for_again_and_again() {
     let mut story = ordered();
     story.ask(unit(1, 0, &[1, 0], ("s", add("a"))));
     story.sync();
-    let asks = |word: &Word| matches!(word, Word::Asks { units, .. } if units[..] == [0]);
+    let asks = |word: &StreamMessage| matches!(word, StreamMessage::Asks { units, .. } if units[..] == [0]);
     for times in 0..3_u32 {
         story.words();
         story.pass(ASK_UNITS_US << (times + 1));
@@ -403,10 +410,14 @@ fn a_stream_is_forgotten_when_its_gateway_and_all_its_shards_have_said_so() {
     let shards = vec![ShardId(0), ShardId(1)];
     story.ask(Body::EndStream { stream: STREAM, shards });
     story.sync();
-    let settled = |word: &Word| matches!(word, Word::Settled { shard: ShardId(0), .. });
+    let settled =
+        |word: &StreamMessage| matches!(word, StreamMessage::Settled { shard: ShardId(0), .. });
     assert!(story.words().iter().any(settled));
     assert!(knows_streams(&story.shard), "a new leader of the other shard may ask");
-    story.shard.hear(story.now, [Word::Settled { stream: STREAM, shard: ShardId(1) }].into_iter());
+    story.shard.hear(
+        story.now,
+        [StreamMessage::Settled { stream: STREAM, shard: ShardId(1) }].into_iter(),
+    );
     story.pass(1);
     story.sync();
     assert!(!knows_streams(&story.shard));
@@ -418,9 +429,9 @@ fn what_joins_a_stream_asks_each_shard_once_for_what_was_sent_before() {
     let asked = |story: &mut Story, body| {
         story.ask(body);
         story.sync();
-        let words = story.shard.streams_mut().take_words().into_iter();
+        let words = story.shard.streams_mut().take_stream_messages().into_iter();
         let asked = words.filter_map(|(to, word)| match word {
-            Word::Asks { units, .. } => Some((to.0, units)),
+            StreamMessage::Asks { units, .. } => Some((to.0, units)),
             _ => None,
         });
         asked.collect::<Vec<_>>()
@@ -440,12 +451,14 @@ fn whoever_asks_is_told_of_everything_since() {
         story.ask(unit(seq, seq, &[0, 0, 0, 1][..=seq as usize], (key, add("x"))));
         story.sync();
     }
-    story.shard.streams_mut().take_words();
+    story.shard.streams_mut().take_stream_messages();
     story.is_asked_for(1);
     let told =
-        story.shard.streams_mut().take_words().into_iter().filter_map(|(_, word)| match word {
-            Word::Proposed { units, .. } => Some(units.0),
-            _ => None,
+        story.shard.streams_mut().take_stream_messages().into_iter().filter_map(|(_, word)| {
+            match word {
+                StreamMessage::Proposed { units, .. } => Some(units.0),
+                _ => None,
+            }
         });
     assert_eq!(told.collect::<Vec<_>>(), [1, 2], "it may not know yet that there is a third one");
 }

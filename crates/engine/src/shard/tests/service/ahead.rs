@@ -3,15 +3,15 @@
 use super::coordination::{H, children, create, read, set};
 use super::*;
 use crate::coordination::service::Command;
-use crate::coordination::spread::Step;
-use crate::coordination::{Ask, Change, OfSession, SessionId, Told, Write, Zxid};
+use crate::coordination::spread::SpreadStep;
+use crate::coordination::{Ask, Change, OfSession, SessionNotice, TreeSessionId, Write, Zxid};
 use crate::ids::StreamId;
 use crate::limits::UNITS_OWE_US;
-use crate::pipeline::{Group, Unit, Word};
+use crate::pipeline::{Group, StreamMessage, Unit};
 use std::sync::Arc;
 
-const ANN: SessionId = SessionId(70);
-const BEN: SessionId = SessionId(80);
+const ANN: TreeSessionId = TreeSessionId(70);
+const BEN: TreeSessionId = TreeSessionId(80);
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
 const ELSEWHERE: ShardId = ShardId(0);
 
@@ -26,7 +26,7 @@ fn story() -> Story {
     story
 }
 
-fn change(session: SessionId, change: Change) -> Ask {
+fn change(session: TreeSessionId, change: Change) -> Ask {
     let command = Command::of(session, Write::Change(change));
     Ask::Write(command)
 }
@@ -35,7 +35,7 @@ fn change(session: SessionId, change: Change) -> Ask {
 fn ahead(stream: StreamId, asks: Vec<Ask>) -> Body {
     let homes = std::iter::once(ELSEWHERE).chain(asks.iter().map(|_| ShardId(1))).collect();
     let unit = |(seq, ask): (u32, Ask)| {
-        let ops = ask.touches().tickets();
+        let ops = ask.footprint().tickets();
         Unit { seq, ops, ask: Some(Box::new(ask)) }
     };
     let units = (1..).zip(asks).map(unit).collect();
@@ -53,9 +53,10 @@ impl Story {
     fn goes_on_elsewhere(&mut self) {
         let (stream, shard, units) = (STREAM, ELSEWHERE, (0, 0));
         let proposal = Timestamp(1);
-        let proposed = Word::Proposed { stream, shard, units, proposal };
+        let proposed = StreamMessage::Proposed { stream, shard, units, proposal };
         self.shard.hear(self.now, std::iter::once(proposed));
-        self.shard.hear(self.now, std::iter::once(Word::Closed { stream, shard, upto: 0 }));
+        self.shard
+            .hear(self.now, std::iter::once(StreamMessage::Closed { stream, shard, upto: 0 }));
         self.sync();
         self.sync();
     }
@@ -65,7 +66,10 @@ impl Story {
         let (mut carried, mut answered) = (Vec::new(), Vec::new());
         for (token, answer) in self.answers() {
             match answer {
-                Answer::Notice(Notice::Session { told: Told::Carried { seq, .. }, .. }) => {
+                Answer::Notice(Notice::Session {
+                    notice: SessionNotice::Carried { seq, .. },
+                    ..
+                }) => {
                     carried.push(seq);
                 }
                 Answer::Coordinated(_) | Answer::Units(_) => answered.push(token),
@@ -104,12 +108,12 @@ fn what_comes_later_says_what_is_answered_and_is_done_behind_what_came_before() 
     let mut story = story();
     story.sends(vec![change(ANN, set("/a", "x"))]);
     let (stream, shard, units) = (STREAM, ELSEWHERE, (0, 0));
-    let proposed = Word::Proposed { stream, shard, units, proposal: Timestamp(1) };
+    let proposed = StreamMessage::Proposed { stream, shard, units, proposal: Timestamp(1) };
     story.shard.hear(story.now, std::iter::once(proposed));
     story.sync();
     assert_eq!(story.carried(), (vec![], vec![]), "it is not known that the first one is closed");
     let ask = change(ANN, set("/a", "y"));
-    let unit = Unit { seq: 2, ops: ask.touches().tickets(), ask: Some(Box::new(ask)) };
+    let unit = Unit { seq: 2, ops: ask.footprint().tickets(), ask: Some(Box::new(ask)) };
     let homes = vec![ShardId(1), ShardId(1)];
     let (base, fresh, units) = (1, 2, vec![unit]);
     let group = Group { stream, base, fresh, homes, units, ..Group::default() };
@@ -146,7 +150,7 @@ fn who_looks_at_the_root_waits_for_what_changes_its_children() {
 fn a_session_comes_to_another_gateway_behind_what_it_has_sent_ahead() {
     let mut story = story();
     story.sends(vec![change(ANN, set("/a", "x"))]);
-    let enters = Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
+    let enters = SpreadStep::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
     let enters = story.coordinate(H, Ask::Write(Command::of(ANN, Write::Spread(enters))));
     story.sync();
     assert_eq!(story.carried(), (vec![], vec![]));
@@ -165,7 +169,7 @@ fn a_session_comes_to_another_gateway_behind_what_it_has_sent_ahead() {
 fn a_session_departs_when_nobody_is_about_to_see_its_nodes_and_then_nobody_is_let_in() {
     let mut story = story();
     story.sends(vec![Ask::Of(BEN, read("/a/own", false))]);
-    let departs = Write::Spread(Step::Depart { ended: Zxid(300) });
+    let departs = Write::Spread(SpreadStep::Depart { ended: Zxid(300) });
     let departs = story.coordinate(G, Ask::Write(Command::of(ANN, departs)));
     story.sync();
     assert_eq!(story.carried(), (vec![], vec![]));
@@ -225,7 +229,7 @@ fn the_next_leader_does_what_was_sent_ahead_and_other_replicas_do_the_same() {
 #[test]
 fn nothing_is_sent_ahead_for_a_session_that_is_not_here_or_has_something_waiting() {
     let mut story = story();
-    let session = SessionId(90);
+    let session = TreeSessionId(90);
     let asks = [
         vec![change(session, set("/a", "x"))],
         vec![change(ANN, set("/a", "x")), change(BEN, set("/a", "x"))],

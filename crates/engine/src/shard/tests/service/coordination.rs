@@ -3,8 +3,8 @@
 use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::{
-    Acl, Answered, Ask, Change, Create, Identity, Lasts, Mode, OfSession, Read, Reply as R,
-    SessionId, Told, Watch, Write, Zxid,
+    Acl, Ask, Change, CoordinationAnswer, Create, CreateMode, Identity, Lasts, OfSession, Read,
+    Reply as R, SessionNotice, TreeSessionId, Watch, Write, Zxid,
 };
 use crate::message::CutStep;
 use crate::shard::transfer::snapshot::Reader;
@@ -19,7 +19,7 @@ pub(super) fn create(path: &str, ephemeral: bool) -> Change {
 
 fn create_so(path: &str, lasts: Lasts) -> Change {
     let who = Identity { scheme: Blob::from("world"), id: Blob::from("anyone") };
-    let mode = Mode { lasts, sequential: false };
+    let mode = CreateMode { lasts, sequential: false };
     let acl = vec![Acl { perms: Acl::ALL, who }];
     Change::Create(Create { path: Blob::from(path), data: None, acl, mode, stat: false })
 }
@@ -52,32 +52,32 @@ impl Story {
         self.token
     }
 
-    pub(super) fn write(&mut self, session: SessionId, change: Change) -> u64 {
+    pub(super) fn write(&mut self, session: TreeSessionId, change: Change) -> u64 {
         let write = Write::Change(change);
         self.coordinate(G, Ask::Write(Command::of(session, write)))
     }
 
-    pub(super) fn of(&mut self, session: SessionId, of: OfSession) -> u64 {
+    pub(super) fn of(&mut self, session: TreeSessionId, of: OfSession) -> u64 {
         self.coordinate(G, Ask::Of(session, of))
     }
 
-    fn resume(&mut self, gateway: GatewayId, session: SessionId) -> u64 {
+    fn resume(&mut self, gateway: GatewayId, session: TreeSessionId) -> u64 {
         self.coordinate(gateway, Ask::Resume { session, password: [7; 16] })
     }
 
-    pub(super) fn open(&mut self) -> SessionId {
+    pub(super) fn open(&mut self) -> TreeSessionId {
         let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
-        let (session, identities) = (SessionId(0), Vec::new());
+        let (session, identities) = (TreeSessionId(0), Vec::new());
         self.coordinate(G, Ask::Write(Command { identities, ..Command::of(session, write) }));
         self.sync();
         match self.answered().pop() {
-            Some(Answered { reply: Ok(R::Session(session)), .. }) => session,
+            Some(CoordinationAnswer { reply: Ok(R::Session(session)), .. }) => session,
             other => panic!("{other:?}"),
         }
     }
 
     /// The answers, without what was told on the way.
-    fn answered(&mut self) -> Vec<Answered> {
+    fn answered(&mut self) -> Vec<CoordinationAnswer> {
         let answers = self.answers().into_iter();
         let answered = answers.filter_map(|(_, answer)| match answer {
             Answer::Coordinated(answered) => Some(*answered),
@@ -98,10 +98,12 @@ impl Story {
                 Ok(other) => format!("{token} {other:?}"),
                 Err(code) => format!("{token} {code:?}"),
             },
-            Answer::Notice(Notice::Session { told: Told::Happened(event, ..), .. }) => {
+            Answer::Notice(Notice::Session {
+                notice: SessionNotice::Happened(event, ..), ..
+            }) => {
                 format!("{:?} {}", event.happened, text(&event.path))
             }
-            Answer::Notice(Notice::Session { told, .. }) => format!("{told:?}"),
+            Answer::Notice(Notice::Session { notice, .. }) => format!("{notice:?}"),
             other => format!("{other:?}"),
         };
         self.answers().into_iter().map(short).collect()
@@ -226,7 +228,7 @@ fn answers_say_how_much_the_session_was_told_before() {
     story.write(ann, create("/a", false));
     story.sync();
     let answered = story.answered();
-    let told: Vec<u64> = answered.iter().map(|answered| answered.told).collect();
+    let told: Vec<u64> = answered.iter().map(|answered| answered.notices).collect();
     assert_eq!(told, [0, 1]);
     assert!(answered[0].zxid < answered[1].zxid && answered[0].zxid > Zxid::default());
 }

@@ -3,15 +3,15 @@
 use super::coordination::{H, create, read, set};
 use super::*;
 use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::Step;
-use crate::coordination::{Ask, Change, SessionId, Write, Zxid};
+use crate::coordination::spread::SpreadStep;
+use crate::coordination::{Ask, Change, TreeSessionId, Write, Zxid};
 use crate::ids::StreamId;
 use crate::limits::ENDS_AGAIN_US;
 use crate::pipeline::{Group, Unit};
 use std::sync::Arc;
 
-const ANN: SessionId = SessionId(70);
-const BEN: SessionId = SessionId(80);
+const ANN: TreeSessionId = TreeSessionId(70);
+const BEN: TreeSessionId = TreeSessionId(80);
 const ID: JointId = JointId { joined: Zxid(100), number: 1 };
 
 /// A leader of shard 1 that both have entered; `/a` and `/b` are there, and `/b/own` is Ben's.
@@ -25,19 +25,19 @@ fn story() -> Story {
 }
 
 impl Story {
-    fn says_step(&mut self, session: SessionId, step: Step) -> u64 {
+    fn says_step(&mut self, session: TreeSessionId, step: SpreadStep) -> u64 {
         let token = self.coordinate(G, Ask::Write(Command::of(session, Write::Spread(step))));
         self.sync();
         token
     }
 
-    fn prepares(&mut self, session: SessionId, changes: Vec<Change>) -> u64 {
+    fn prepares(&mut self, session: TreeSessionId, changes: Vec<Change>) -> u64 {
         let shards = vec![ShardId(0), ShardId(1)];
-        self.says_step(session, Step::Prepare { id: ID, shards, changes })
+        self.says_step(session, SpreadStep::Prepare { id: ID, shards, changes })
     }
 
-    fn decides(&mut self, session: SessionId, commit: bool) -> u64 {
-        self.says_step(session, Step::Decide { id: ID, commit })
+    fn decides(&mut self, session: TreeSessionId, commit: bool) -> u64 {
+        self.says_step(session, SpreadStep::Decide { id: ID, commit })
     }
 
     /// The tokens of what is answered.
@@ -47,10 +47,10 @@ impl Story {
     }
 
     /// A unit that a session sends ahead.
-    fn sends_ahead(&mut self, session: SessionId, began: u64, change: Change) -> u64 {
+    fn sends_ahead(&mut self, session: TreeSessionId, began: u64, change: Change) -> u64 {
         let ask = Ask::Write(Command::of(session, Write::Change(change)));
         let stream = StreamId(Age { began: Timestamp(began), gateway: G });
-        let ops = ask.touches().tickets();
+        let ops = ask.footprint().tickets();
         let units = vec![Unit { seq: 1, ops, ask: Some(Box::new(ask)) }];
         let homes = vec![ShardId(0), ShardId(1)];
         self.ask(Body::Pipeline(Arc::new(Group { stream, homes, units, ..Group::default() })))
@@ -114,11 +114,11 @@ fn what_is_sent_ahead_is_refused_where_something_is_prepared_and_comes_first_whe
     }
     story.decides(ANN, true);
     story.answers();
-    let waits = story.says_step(ANN, Step::Inquire { id: ID });
+    let waits = story.says_step(ANN, SpreadStep::Inquire { id: ID });
     assert_eq!(story.answers_to(), [waits]);
     let id = JointId { number: 2, ..ID };
     let shards = vec![ShardId(0), ShardId(1)];
-    story.says_step(ANN, Step::Prepare { id, shards, changes: vec![set("/b", "x")] });
+    story.says_step(ANN, SpreadStep::Prepare { id, shards, changes: vec![set("/b", "x")] });
     assert_eq!(story.answers_to(), [], "the unit on that branch is not settled");
 }
 
@@ -129,8 +129,8 @@ fn a_session_comes_to_another_gateway_and_ends_behind_what_it_has_prepared() {
         story.prepares(ANN, vec![create("/a/own", true)]);
         story.answers();
         let step = match ends {
-            true => Step::Depart { ended: Zxid(300) },
-            false => Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) },
+            true => SpreadStep::Depart { ended: Zxid(300) },
+            false => SpreadStep::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) },
         };
         let asks = Ask::Write(Command::of(ANN, Write::Spread(step)));
         let waits = story.coordinate(H, asks);
@@ -147,7 +147,7 @@ fn a_session_comes_to_another_gateway_and_ends_behind_what_it_has_prepared() {
 #[test]
 fn nothing_is_prepared_about_nodes_that_are_hidden() {
     let mut story = story();
-    story.says_step(BEN, Step::Depart { ended: Zxid(300) });
+    story.says_step(BEN, SpreadStep::Depart { ended: Zxid(300) });
     story.answers();
     let refused = story.prepares(ANN, vec![set("/b/own", "x")]);
     assert_eq!(story.heard(), [format!("{refused} Done")]);
@@ -159,7 +159,7 @@ fn a_session_departs_behind_what_is_prepared_about_its_nodes() {
     let mut story = story();
     story.prepares(ANN, vec![set("/b/own", "x")]);
     story.answers();
-    let departs = Write::Spread(Step::Depart { ended: Zxid(300) });
+    let departs = Write::Spread(SpreadStep::Depart { ended: Zxid(300) });
     let departs = story.coordinate(G, Ask::Write(Command::of(BEN, departs)));
     story.sync();
     assert_eq!(story.answers_to(), []);
@@ -199,7 +199,7 @@ fn the_next_leader_holds_what_is_prepared_and_asks_what_becomes_of_it() {
     let answers = story.answers();
     // Ann has not come back, and may have missed what this leader would have told her.
     assert!(answers.iter().any(|(token, answer)| *token == decided
-        && matches!(answer, Answer::Coordinated(answered) if answered.told == u64::MAX)));
+        && matches!(answer, Answer::Coordinated(answered) if answered.notices == u64::MAX)));
     assert!(answers.iter().any(|(token, _)| *token == looks));
     story.pass(2 * ENDS_AGAIN_US);
     assert_eq!(story.heard(), Vec::<String>::new(), "it is decided");

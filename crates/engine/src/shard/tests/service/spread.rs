@@ -4,12 +4,12 @@
 use super::coordination::{H, children, create, read, set};
 use super::*;
 use crate::coordination::service::Command;
-use crate::coordination::spread::{Spread, Step};
-use crate::coordination::{Ask, OfSession, Reply as R, SessionId, Write, Zxid};
+use crate::coordination::spread::{Spread, SpreadStep};
+use crate::coordination::{Ask, OfSession, Reply as R, TreeSessionId, Write, Zxid};
 use crate::message::CutStep;
 
-const ANN: SessionId = SessionId(70);
-const BEN: SessionId = SessionId(80);
+const ANN: TreeSessionId = TreeSessionId(70);
+const BEN: TreeSessionId = TreeSessionId(80);
 
 impl Story {
     /// A shard of a tree that is spread.
@@ -34,23 +34,27 @@ impl Story {
         story.enter(G, BEN, 101);
         story.write(ANN, create("/a", true));
         story.then_told();
-        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+        story.spread_step(G, ANN, SpreadStep::Depart { ended: Zxid(300) });
         story.then_told();
         story
     }
 
-    fn spread_step(&mut self, gateway: GatewayId, session: SessionId, step: Step) -> u64 {
+    fn spread_step(&mut self, gateway: GatewayId, session: TreeSessionId, step: SpreadStep) -> u64 {
         self.coordinate(gateway, Ask::Write(Command::of(session, Write::Spread(step))))
     }
 
     /// A session enters this shard, with the number of its change at shard 0.
-    pub(super) fn enter(&mut self, gateway: GatewayId, session: SessionId, joined: i64) {
+    pub(super) fn enter(&mut self, gateway: GatewayId, session: TreeSessionId, joined: i64) {
         let (timeout_ms, joined) = (6_000, Zxid(joined));
-        self.spread_step(gateway, session, Step::Enter { timeout_ms, password: [7; 16], joined });
+        self.spread_step(
+            gateway,
+            session,
+            SpreadStep::Enter { timeout_ms, password: [7; 16], joined },
+        );
         self.sync();
     }
 
-    fn close(&mut self, session: SessionId) -> u64 {
+    fn close(&mut self, session: TreeSessionId) -> u64 {
         let token = self.coordinate(G, Ask::Write(Command::of(session, Write::Close)));
         self.sync();
         token
@@ -86,7 +90,7 @@ fn whoever_has_entered_last_is_the_one_who_is_served() {
 #[test]
 fn nobody_enters_who_may_have_ended_since_he_joined() {
     let mut story = Story::of_shard(1);
-    story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+    story.spread_step(G, ANN, SpreadStep::Depart { ended: Zxid(300) });
     story.then_told();
     for (session, joined, enters) in [(ANN, 100, false), (BEN, 299, false), (BEN, 301, true)] {
         story.enter(G, session, joined);
@@ -105,7 +109,7 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
     story.then_told();
     story.of(BEN, children("/a", true));
     story.then_told();
-    let departed = story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+    let departed = story.spread_step(G, ANN, SpreadStep::Depart { ended: Zxid(300) });
     assert_eq!(story.then_told(), [format!("{departed} Done")]);
     let refused = story.write(ANN, set("/b", "x"));
     assert_eq!(story.then_told(), [format!("{refused} SessionMoved")]);
@@ -116,7 +120,7 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
     let listed = story.of(BEN, children("/a", false));
     let behind = story.write(BEN, set("/b", "y"));
     assert_eq!(story.then_told(), Vec::<String>::new());
-    let gone = story.spread_step(G, ANN, Step::Gone);
+    let gone = story.spread_step(G, ANN, SpreadStep::Gone);
     let expected = [
         "Children /a".to_owned(),
         format!("{looked} NoNode"),
@@ -132,9 +136,9 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
     rest.sort();
     assert_eq!(told, rest);
     // All of it may be said twice.
-    story.spread_step(G, ANN, Step::Gone);
-    story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
-    story.spread_step(G, ANN, Step::Gone);
+    story.spread_step(G, ANN, SpreadStep::Gone);
+    story.spread_step(G, ANN, SpreadStep::Depart { ended: Zxid(300) });
+    story.spread_step(G, ANN, SpreadStep::Gone);
     assert_eq!(story.then_told().len(), 3);
     assert!(story.shard.state().coordination().ending().is_empty());
 }
@@ -158,7 +162,7 @@ fn what_has_waited_is_not_done_for_a_session_that_has_come_back_or_left() {
         for token in [waits, behind] {
             assert!(told.contains(&format!("{token} SessionMoved")), "{told:?}");
         }
-        story.spread_step(G, ANN, Step::Gone);
+        story.spread_step(G, ANN, SpreadStep::Gone);
         assert_eq!(story.then_told().len(), 1);
         assert!(story.shard.state().coordination().tree().is_empty());
     }
@@ -170,10 +174,10 @@ fn what_has_waited_is_not_done_behind_the_session_that_comes_back() {
         let mut story = Story::without_ann();
         // One request of an earlier connection waits, another one comes when its session is about to enter.
         let waits = story.write(BEN, set("/a", "x"));
-        let enter = Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
+        let enter = SpreadStep::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
         let enters = story.spread_step(if same { G } else { H }, BEN, enter);
         let late = story.write(BEN, create("/b", false));
-        story.spread_step(G, ANN, Step::Gone);
+        story.spread_step(G, ANN, SpreadStep::Gone);
         let told = story.then_told();
         for (token, what) in [(waits, "SessionMoved"), (late, "SessionMoved"), (enters, "Done")] {
             assert!(told.contains(&format!("{token} {what}")), "{told:?}");
@@ -189,10 +193,10 @@ fn a_session_keeps_its_order_if_a_backup_begins_while_something_of_it_waits() {
     story.enter(G, BEN, 101);
     story.write(ANN, create("/a", true));
     story.write(BEN, create("/b", false));
-    story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+    story.spread_step(G, ANN, SpreadStep::Depart { ended: Zxid(300) });
     story.then_told();
     let looks = story.of(BEN, children("/", false));
-    story.spread_step(G, ANN, Step::Gone);
+    story.spread_step(G, ANN, SpreadStep::Gone);
     let cut = |step| Body::Cut { cut: 1, step };
     story.ask(cut(CutStep::Freeze));
     let writes = story.write(BEN, set("/b", "x"));
@@ -209,9 +213,9 @@ fn a_session_keeps_its_order_if_a_backup_begins_while_something_of_it_waits() {
 fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     let mut story = Story::of_shard(0);
     story.shard.lead(story.now, 1);
-    story.spread_step(G, SessionId(0), Step::Over(Spread::over(2)));
+    story.spread_step(G, TreeSessionId(0), SpreadStep::Over(Spread::over(2)));
     let ann = story.open();
-    story.spread_step(G, ann, Step::Join(vec![ShardId(1)]));
+    story.spread_step(G, ann, SpreadStep::Join(vec![ShardId(1)]));
     story.write(ann, create("/b", true));
     story.of(ann, read("/b", true));
     story.write(ann, set("/b", "x"));
@@ -225,16 +229,16 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     story.pass(crate::limits::ENDS_AGAIN_US);
     let told = story.heard();
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");
-    let finished = story.spread_step(G, ann, Step::Finish);
+    let finished = story.spread_step(G, ann, SpreadStep::Finish);
     story.sync();
     let answers: Vec<(u64, Answer)> = story.answers();
     let [(first, Answer::Coordinated(answered)), (second, _)] = &answers[..] else {
         panic!("{answers:?}")
     };
     assert_eq!((*first, *second), (closed, finished));
-    assert_eq!((&answered.reply, answered.told), (&Ok(R::Done), 1), "it was told of a change");
+    assert_eq!((&answered.reply, answered.notices), (&Ok(R::Done), 1), "it was told of a change");
     assert!(story.shard.state().coordination().tree().is_empty());
-    story.spread_step(G, ann, Step::Forget);
+    story.spread_step(G, ann, SpreadStep::Forget);
     story.then_told();
     assert!(story.shard.state().coordination().ending().is_empty());
     story.pass(2 * crate::limits::ENDS_AGAIN_US);
@@ -245,19 +249,19 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
 fn the_first_to_say_over_how_many_shards_the_tree_is_decides() {
     let mut story = Story::of_shard(0);
     for over in [4, 2] {
-        let said = story.spread_step(G, SessionId(0), Step::Over(Spread::over(over)));
+        let said = story.spread_step(G, TreeSessionId(0), SpreadStep::Over(Spread::over(over)));
         assert_eq!(story.then_told(), [format!("{said} Number(4)")]);
     }
     let mut used = Story::of_shard(0);
     used.open();
-    let said = used.spread_step(G, SessionId(0), Step::Over(Spread::over(4)));
+    let said = used.spread_step(G, TreeSessionId(0), SpreadStep::Over(Spread::over(4)));
     assert_eq!(used.then_told(), [format!("{said} Number(1)")]);
 }
 
 #[test]
 fn whoever_does_not_know_that_the_tree_is_spread_is_sent_away() {
     let mut story = Story::of_shard(0);
-    story.spread_step(G, SessionId(0), Step::Over(Spread::over(2)));
+    story.spread_step(G, TreeSessionId(0), SpreadStep::Over(Spread::over(2)));
     let ann = story.open();
     let (here, there) =
         (story.write(ann, create("/b", false)), story.write(ann, create("/a", false)));

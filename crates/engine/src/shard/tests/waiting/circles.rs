@@ -222,12 +222,12 @@ fn gateways_are_told_who_waits_for_whom_and_end_a_circle_that_they_have_found() 
     story.ask(Body::Waits { names: vec![Blob::from("cem"), Blob::from("nobody")] });
     let answers = story.answers();
     let [(_, Answer::Reply(reply))] = &answers[..] else { panic!("{answers:?}") };
-    let told_waits = crate::circle::understood(reply.clone()).unwrap();
+    let told_waits = crate::deadlock::decode(reply.clone()).unwrap();
     let seen = told_waits.iter().map(|wait| (&wait.who[..], wait.ahead.len(), &wait.holders[..]));
     let ann = [Blob::from("ann")];
     assert_eq!(seen.collect::<Vec<_>>(), [(&b"cem"[..], 1, &ann[..]), (b"ben", 0, &ann)]);
     let end = |token| {
-        let body = Body::EndCircle { told: Blob::from("ben waits for x behind ann") };
+        let body = Body::EndCircle { description: Blob::from("ben waits for x behind ann") };
         Request { gateway: G, token: Token(token), after: None, body }
     };
     story.shard.handle(story.now, end(waits));

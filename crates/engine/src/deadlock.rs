@@ -16,7 +16,7 @@ const NAME_SHOWN_BYTES: usize = 64;
 
 /// Waiter of a lock, with the owners that it waits for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wait {
+pub(crate) struct LockWait {
     /// Number of the wait among all that the leader of the lock's shard has known, and its start by
     /// that leader's clock. Together they identify the wait.
     pub number: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Wait {
     pub ahead: Vec<Blob>,
 }
 
-impl Wait {
+impl LockWait {
     /// Owners that this one waits for.
     pub fn behind(&self) -> impl Iterator<Item = &Blob> {
         self.holders.iter().chain(&self.ahead)
@@ -40,7 +40,7 @@ impl Wait {
         self.number == other.number && self.since_us == other.since_us && self.who == other.who
     }
 
-    fn told(&self) -> Reply {
+    fn encode(&self) -> Reply {
         let names = |names: &[Blob]| Reply::Array(names.iter().cloned().map(Reply::Bulk).collect());
         Reply::Array(vec![
             Reply::Int(self.number as i64),
@@ -52,8 +52,8 @@ impl Wait {
         ])
     }
 
-    fn understood(told: Reply) -> Option<Self> {
-        let Reply::Array(parts) = told else { return None };
+    fn decode(reply: Reply) -> Option<Self> {
+        let Reply::Array(parts) = reply else { return None };
         let [
             Reply::Int(number),
             Reply::Int(since_us),
@@ -81,22 +81,25 @@ impl Wait {
 }
 
 /// Encodes waits for a gateway.
-pub(crate) fn told(waits: &[Wait]) -> Reply {
-    Reply::Array(waits.iter().map(Wait::told).collect())
+pub(crate) fn encode(waits: &[LockWait]) -> Reply {
+    Reply::Array(waits.iter().map(LockWait::encode).collect())
 }
 
 /// Decodes waits of a shard; `None` if the reply is none.
-pub(crate) fn understood(told: Reply) -> Option<Vec<Wait>> {
-    let Reply::Array(waits) = told else { return None };
-    waits.into_iter().map(Wait::understood).collect()
+pub(crate) fn decode(reply: Reply) -> Option<Vec<LockWait>> {
+    let Reply::Array(waits) = reply else { return None };
+    waits.into_iter().map(LockWait::decode).collect()
 }
 
 /// Finds a shortest cycle through the owner of `first`: from that wait to one for a lock that this
 /// owner holds; `None` if the search would take more than [`CIRCLE_STEPS_MAX`] steps.
-pub(crate) fn find(first: Wait, mut waits_of: impl FnMut(&Blob) -> Vec<Wait>) -> Option<Vec<Wait>> {
+pub(crate) fn find(
+    first: LockWait,
+    mut waits_of: impl FnMut(&Blob) -> Vec<LockWait>,
+) -> Option<Vec<LockWait>> {
     let name = first.who.clone();
     // Predecessor in the search, by owner.
-    let mut met: BTreeMap<Blob, Wait> = BTreeMap::new();
+    let mut met: BTreeMap<Blob, LockWait> = BTreeMap::new();
     let mut next = VecDeque::from([first]);
     let mut steps = 0;
     while let Some(wait) = next.pop_front() {
@@ -120,7 +123,7 @@ pub(crate) fn find(first: Wait, mut waits_of: impl FnMut(&Blob) -> Vec<Wait>) ->
 }
 
 /// Waits from the first one to `last`, which waits for the first owner.
-fn path(met: &BTreeMap<Blob, Wait>, last: Wait, first: &Blob) -> Vec<Wait> {
+fn path(met: &BTreeMap<Blob, LockWait>, last: LockWait, first: &Blob) -> Vec<LockWait> {
     let mut path = vec![last];
     while let Some(wait) = path.last()
         && wait.who != *first
@@ -133,22 +136,22 @@ fn path(met: &BTreeMap<Blob, Wait>, last: Wait, first: &Blob) -> Vec<Wait> {
 }
 
 /// Waits of a cycle, each with the next owner in it.
-pub(crate) fn links(circle: &[Wait]) -> impl Iterator<Item = (&Wait, &Blob)> {
-    circle.iter().zip(circle.iter().cycle().skip(1).map(|next| &next.who))
+pub(crate) fn links(cycle: &[LockWait]) -> impl Iterator<Item = (&LockWait, &Blob)> {
+    cycle.iter().zip(cycle.iter().cycle().skip(1).map(|next| &next.who))
 }
 
 /// Error text for a request that would close a cycle.
-pub(crate) fn text(circle: &[Wait]) -> String {
+pub(crate) fn text(cycle: &[LockWait]) -> String {
     let shown = |name: &Blob| {
         String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_BYTES)]).into_owned()
     };
-    let waits = links(circle).take(SHOWN).map(|(wait, next)| {
+    let waits = links(cycle).take(SHOWN).map(|(wait, next)| {
         format!("{} waits for {} behind {}", shown(&wait.who), shown(&wait.lock), shown(next))
     });
     let mut text = waits.collect::<Vec<_>>().join(", ");
-    if circle.len() > SHOWN {
-        text.push_str(&format!(", and so on for {} in all", circle.len()));
+    if cycle.len() > SHOWN {
+        text.push_str(&format!(", and so on for {} in all", cycle.len()));
     }
-    text.push_str(": give back what you hold, and begin anew");
+    text.push_str(": release your locks and start again");
     text
 }
