@@ -1,12 +1,12 @@
 //! Deadlock cycles between owners that wait for each other's locks. A shard collects the waits for
-//! its own locks (`shard/waiting/circles.rs`), a gateway those of all shards
-//! (`gateway/waiting/circles.rs`).
+//! its own locks (`shard/waiting/deadlocks.rs`), a gateway those of all shards
+//! (`gateway/waiting/deadlocks.rs`).
 //!
 //! A waiter is behind the holders of the lock, as far as all of them must release it, and behind
 //! the earlier waiters of its queue, since none is overtaken. Owners are identified by name: an
 //! owner with a name waits for one lock at a time.
 
-use crate::limits::CIRCLE_STEPS_MAX;
+use crate::limits::DEADLOCK_STEPS_MAX;
 use adt::{Blob, Reply};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -92,7 +92,7 @@ pub(crate) fn decode(reply: Reply) -> Option<Vec<LockWait>> {
 }
 
 /// Finds a shortest cycle through the owner of `first`: from that wait to one for a lock that this
-/// owner holds; `None` if the search would take more than [`CIRCLE_STEPS_MAX`] steps.
+/// owner holds; `None` if the search would take more than [`DEADLOCK_STEPS_MAX`] steps.
 pub(crate) fn find(
     first: LockWait,
     mut waits_of: impl FnMut(&Blob) -> Vec<LockWait>,
@@ -110,7 +110,7 @@ pub(crate) fn find(
         // now.
         for behind in wait.behind().filter(|behind| **behind != name) {
             steps += 1;
-            if steps > CIRCLE_STEPS_MAX {
+            if steps > DEADLOCK_STEPS_MAX {
                 return None;
             }
             if !met.contains_key(behind) {

@@ -91,15 +91,15 @@ pub const OBSERVERS_MAX: usize = 100_000;
 /// it; after more it gets a new entry.
 pub const LOOKED_BACK_MAX: usize = 64;
 /// Most steps of a search for a deadlock cycle within a shard; beyond it the request waits.
-pub const CIRCLE_STEPS_MAX: usize = 10_000;
+pub const DEADLOCK_STEPS_MAX: usize = 10_000;
 /// Most owners that a gateway asks the shards about in a search for a deadlock cycle; beyond it the
 /// request waits.
-pub const CIRCLE_NAMES_MAX: usize = 1_000;
+pub const DEADLOCK_NAMES_MAX: usize = 1_000;
 /// How long a request waits before a gateway searches for a deadlock cycle over several shards, in
-/// microseconds. The time doubles with every search without a result, up to [`CIRCLE_LOOK_US_MAX`].
-pub const CIRCLE_LOOK_US: u64 = 100_000;
+/// microseconds. The time doubles with every search without a result, up to [`DEADLOCK_LOOK_US_MAX`].
+pub const DEADLOCK_LOOK_US: u64 = 100_000;
 /// Longest time between two searches for a deadlock cycle over several shards, in microseconds.
-pub const CIRCLE_LOOK_US_MAX: u64 = 10_000_000;
+pub const DEADLOCK_LOOK_US_MAX: u64 = 10_000_000;
 /// Most locks that a gateway keeps for its clients (`NEAR`).
 pub const NEAR_LOCKS_MAX: usize = 10_000;
 /// Most stays that a gateway grants its own clients after another client wants the lock that it

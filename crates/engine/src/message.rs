@@ -222,12 +222,12 @@ pub enum Body {
     /// Question for the waits of these owners at this shard, of the owners that they wait for, and
     /// so on. Answer: [`Answer::Reply`] with an array of waits, or nil if they are too many.
     Waits {
-        /// Names of owners, [`CIRCLE_NAMES_MAX`](crate::limits::CIRCLE_NAMES_MAX) at most.
+        /// Names of owners, [`DEADLOCK_NAMES_MAX`](crate::limits::DEADLOCK_NAMES_MAX) at most.
         names: Vec<Blob>,
     },
     /// Refuses the waiter under this request's token because it is part of a deadlock cycle over
     /// several shards, if it still waits. No answer of its own.
-    EndCircle {
+    EndDeadlock {
         /// Description of the cycle.
         description: Blob,
     },
@@ -325,7 +325,7 @@ impl Body {
             | Self::Release { .. }
             | Self::ProbeAck { .. }
             | Self::Block { .. }
-            | Self::EndCircle { .. }
+            | Self::EndDeadlock { .. }
             | Self::Unblock
             | Self::EndStream { .. }
             | Self::Decide { commit: None, .. } => return None,

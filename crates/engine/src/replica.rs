@@ -18,7 +18,7 @@ use crate::now::Now;
 use crate::pipeline::StreamMessage;
 use crate::replication::{
     Followers, GroupError, MemberStep, Membership, Persist, Promises, RaftGroup, Recovered,
-    Standing,
+    ReplicaState,
 };
 use crate::shard::locking::watermark::SettledUpTo;
 use crate::shard::state::State;
@@ -552,7 +552,7 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// State of this replica relative to the others of its group.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ReplicaState {
         self.group.standing()
     }
 

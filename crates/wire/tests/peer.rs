@@ -175,7 +175,7 @@ fn about_locks() -> Vec<Parcel> {
         Answer::Replies(smallvec![deadlock]),
     ];
     let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
-    let end = Body::EndCircle { description: Blob::from("ann waits for x behind ben") };
+    let end = Body::EndDeadlock { description: Blob::from("ann waits for x behind ben") };
     let asks = [waiting, holders, waits];
     let waiters = [wait, section, elects, observes, meets];
     let bodies = [Body::Apply(write), end].into_iter().chain(asks).chain(waiters);

@@ -212,7 +212,7 @@ impl Gateway {
                     let effect = self.blocked.timed_out(&mut self.core, job);
                     self.blocked_goes_on(effect);
                 }
-                Timer::Circle { job } => self.turns.search(&mut self.core, job),
+                Timer::Deadlock { job } => self.turns.search(&mut self.core, job),
                 Timer::Visit { visit } => self.near_locks.overdue(&mut self.core, visit),
                 Timer::Near { job } => self.near_locks.due(&mut self.core, job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),

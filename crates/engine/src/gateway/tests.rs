@@ -3,8 +3,8 @@
 
 mod ahead;
 mod attempts;
-mod circles;
 mod coordination;
+mod deadlocks;
 mod joints;
 mod locks;
 mod near;

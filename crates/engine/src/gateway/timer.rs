@@ -9,7 +9,7 @@ pub(super) enum Timer {
     /// The time of a blocking command is over.
     Deadline { job: u64 },
     /// A waiter has waited for so long that it may be in a deadlock cycle.
-    Circle { job: u64 },
+    Deadlock { job: u64 },
     /// The time of a client that waits for a lock of its server's gateways is over.
     Visit { visit: u64 },
     /// A lock that the gateway keeps is to be looked at.

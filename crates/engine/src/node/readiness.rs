@@ -5,7 +5,7 @@ use super::Node;
 use crate::entry::EntryCodec;
 use crate::ids::MachineId;
 use crate::replica::Replica;
-use crate::replication::Standing;
+use crate::replication::ReplicaState;
 
 /// Obstacles to the readiness of a worker's machine; all are zero or false if it is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,12 +62,12 @@ impl<C: EntryCodec + Clone> Node<C> {
             let own = self.id.machine;
             let reaches = |leader: MachineId| leader == own || self.connected.contains(&leader);
             match replica.standing() {
-                Standing::Current if !replica.leader().is_some_and(reaches) => {
+                ReplicaState::Current if !replica.leader().is_some_and(reaches) => {
                     found.leaderless += 1
                 }
-                Standing::Current => {}
-                Standing::Behind => found.behind += 1,
-                Standing::Leaderless => found.leaderless += 1,
+                ReplicaState::Current => {}
+                ReplicaState::Behind => found.behind += 1,
+                ReplicaState::Leaderless => found.leaderless += 1,
             }
         }
         found

@@ -29,7 +29,7 @@ use crate::members::Members;
 pub use log::MemoryLog;
 pub use members::MemberStep;
 pub use pace::Pace;
-pub use standing::{Followers, Standing};
+pub use standing::{Followers, ReplicaState};
 
 use crate::ids::{MachineId, ShardId};
 use crate::limits::{PERSISTS_MAX, PROMISE_US_MAX};

@@ -8,7 +8,7 @@ use raft::eraftpb::{Message, MessageType};
 
 /// State of a replica relative to the others of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReplicaState {
     /// Leads, or follows a leader and has all entries that it knows to be committed.
     Current,
     /// Follows a leader, or is about to lead, and has not caught up yet.
@@ -30,15 +30,15 @@ pub struct Followers {
 
 impl RaftGroup {
     /// State of this replica.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ReplicaState {
         if self.node.raft.leader_id == 0 {
-            return Standing::Leaderless;
+            return ReplicaState::Leaderless;
         }
         let led = self.is_leader();
         let is_current =
             if led { self.is_serving() } else { self.last().0 >= self.reported_commit };
         let is_current = is_current && self.restoring.is_none();
-        if is_current { Standing::Current } else { Standing::Behind }
+        if is_current { ReplicaState::Current } else { ReplicaState::Behind }
     }
 
     /// The other members as this replica sees them, if it leads.

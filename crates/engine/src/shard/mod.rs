@@ -383,8 +383,8 @@ impl Shard {
                 self.observers.end((request.gateway, request.token));
                 self.unblock(now, (request.gateway, request.token));
             }
-            Body::EndCircle { ref description } => {
-                self.end_circle(now, request.gateway, request.token, description)
+            Body::EndDeadlock { ref description } => {
+                self.end_deadlock(now, request.gateway, request.token, description)
             }
             Body::Flush => {
                 let kind = RecipientKind::Flushed;

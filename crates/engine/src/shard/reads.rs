@@ -188,7 +188,7 @@ impl Core {
             | Body::ProbeAck { .. }
             | Body::Block { .. }
             | Body::Await { .. }
-            | Body::EndCircle { .. }
+            | Body::EndDeadlock { .. }
             | Body::Unblock
             | Body::Flush
             | Body::Resolve(_)

@@ -12,7 +12,7 @@ use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, re
 use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
-use engine::limits::CIRCLE_NAMES_MAX;
+use engine::limits::DEADLOCK_NAMES_MAX;
 use engine::message::{Body, CutStep};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ const COORDINATE: u8 = 26;
 const AWAIT: u8 = 27;
 const WAITING: u8 = 28;
 const WAITS: u8 = 29;
-const END_CIRCLE: u8 = 30;
+const END_DEADLOCK: u8 = 30;
 const HOLDERS: u8 = 31;
 const REMEMBER: u8 = 32;
 
@@ -86,7 +86,7 @@ fn kind(body: &Body) -> u8 {
         Body::Waiting { .. } => WAITING,
         Body::Holders { .. } => HOLDERS,
         Body::Waits { .. } => WAITS,
-        Body::EndCircle { .. } => END_CIRCLE,
+        Body::EndDeadlock { .. } => END_DEADLOCK,
         Body::EndStream { .. } => END_STREAM,
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         Body::Version { key: word }
         | Body::Waiting { key: word }
         | Body::Holders { key: word }
-        | Body::EndCircle { description: word }
+        | Body::EndDeadlock { description: word }
         | Body::Keys { pattern: word } => put_word(word, out),
         Body::Block { keys, .. } | Body::Waits { names: keys } => {
             put_count(keys.len(), out);
@@ -234,7 +234,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         }
         UNBLOCK => Body::Unblock,
         WAITS => Body::Waits { names: read_names(reader)? },
-        END_CIRCLE => Body::EndCircle { description: reader.word()?.into() },
+        END_DEADLOCK => Body::EndDeadlock { description: reader.word()?.into() },
         WAITING => Body::Waiting { key: reader.word()?.into() },
         HOLDERS => Body::Holders { key: reader.word()?.into() },
         SCAN => {
@@ -262,7 +262,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
 
 fn read_names(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {
     let count = reader.count(4)?;
-    if count > CIRCLE_NAMES_MAX {
+    if count > DEADLOCK_NAMES_MAX {
         return Err(Corrupt);
     }
     (0..count).map(|_| Ok(reader.word()?.into())).collect()

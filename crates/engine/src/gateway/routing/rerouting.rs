@@ -216,7 +216,7 @@ impl Gateway {
             | Body::ProbeAck { .. }
             | Body::Block { .. }
             | Body::Waits { .. }
-            | Body::EndCircle { .. }
+            | Body::EndDeadlock { .. }
             | Body::Unblock
             | Body::Scan { .. }
             | Body::RandomKey

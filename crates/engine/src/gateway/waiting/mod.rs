@@ -2,8 +2,8 @@
 //! clients; the search for deadlock cycles.
 
 pub(in crate::gateway) mod blocking;
-pub(in crate::gateway) mod circles;
 mod commands;
+pub(in crate::gateway) mod deadlocks;
 pub(in crate::gateway) mod fence;
 pub(in crate::gateway) mod near;
 mod prefixes;

@@ -2,7 +2,7 @@
 //! queue. The gateway has the session without a reply, and the time that it has waited at all leaders
 //! together.
 
-use super::circles::{DeadlockSearches, Searched, Suspect};
+use super::deadlocks::{DeadlockSearches, Searched, Suspect};
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
@@ -152,7 +152,7 @@ impl Turns {
         let several = core.mail.routes.shards() > 1;
         let Some(turn) = self.turns.get_mut(job) else { return };
         let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
-        core.set_timer(suspect.next_us(), Timer::Circle { job });
+        core.set_timer(suspect.next_us(), Timer::Deadlock { job });
     }
 
     /// Begins a search for a session that has waited long enough.
@@ -174,7 +174,7 @@ impl Turns {
         let Some(Searched { turn: job, token, cycle }) = searched else { return };
         let Some(turn) = self.turns.get(job).filter(|turn| turn.token == token) else { return };
         if let Some(cycle) = cycle {
-            let body = Body::EndCircle { description: Blob::from(cycle.as_str()) };
+            let body = Body::EndDeadlock { description: Blob::from(cycle.as_str()) };
             core.mail.add(turn.shard, token, body);
         }
         self.suspect(core, job);

@@ -147,7 +147,7 @@ impl LockManager {
             | Body::Waiting { .. }
             | Body::Holders { .. }
             | Body::Waits { .. }
-            | Body::EndCircle { .. }
+            | Body::EndDeadlock { .. }
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }

@@ -59,7 +59,7 @@ impl Shard {
             | Body::Waiting { .. }
             | Body::Holders { .. }
             | Body::Waits { .. }
-            | Body::EndCircle { .. }
+            | Body::EndDeadlock { .. }
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }
@@ -152,7 +152,7 @@ impl Shard {
             | Body::Waiting { .. }
             | Body::Holders { .. }
             | Body::Waits { .. }
-            | Body::EndCircle { .. }
+            | Body::EndDeadlock { .. }
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }

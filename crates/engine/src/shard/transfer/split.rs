@@ -66,7 +66,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::ProbeAck { .. }
         | Body::Block { .. }
         | Body::Waits { .. }
-        | Body::EndCircle { .. }
+        | Body::EndDeadlock { .. }
         | Body::Unblock
         | Body::Scan { .. }
         | Body::Keys { .. }

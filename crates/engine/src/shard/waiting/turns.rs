@@ -351,9 +351,9 @@ impl Shard {
             self.let_in(now, &key, None);
             let waits =
                 self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
-            if waits && let Some(circle) = self.circle(now, number) {
+            if waits && let Some(deadlock) = self.deadlock_of(now, number) {
                 self.core.stats.locks.deadlocks += 1;
-                self.end_turn_with(now, number, circle.into());
+                self.end_turn_with(now, number, deadlock.into());
             }
             self.tell_listening(now, &key);
             if let Some(turn) = self.turns.turns.get_mut(&number) {

@@ -1,7 +1,7 @@
 //! Stories about requests that wait: locks by name, barriers, elections, blocking commands.
 
 mod barriers;
-mod circles;
+mod deadlocks;
 mod kept;
 mod observers;
 mod sections;

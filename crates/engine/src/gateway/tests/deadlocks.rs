@@ -49,7 +49,7 @@ fn a_circle_over_two_shards_is_found_and_asked_about_once_more() {
     story.shards_say(&["ben"], [std::slice::from_ref(&ben), &[]]);
     story.shards_say(&["ann", "ben"], [&[ben], &[ann]]);
     match &story.sent()[..] {
-        [(ShardId(1), token, Body::EndCircle { description })] => {
+        [(ShardId(1), token, Body::EndDeadlock { description })] => {
             assert_eq!(*token, asked, "under the token of the wait");
             let circle = "ann waits for a behind ben, ben waits for b behind ann: ";
             assert!(String::from_utf8_lossy(description).starts_with(circle), "{description:?}");

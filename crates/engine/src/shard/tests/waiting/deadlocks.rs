@@ -227,7 +227,7 @@ fn gateways_are_told_who_waits_for_whom_and_end_a_circle_that_they_have_found() 
     let ann = [Blob::from("ann")];
     assert_eq!(seen.collect::<Vec<_>>(), [(&b"cem"[..], 1, &ann[..]), (b"ben", 0, &ann)]);
     let end = |token| {
-        let body = Body::EndCircle { description: Blob::from("ben waits for x behind ann") };
+        let body = Body::EndDeadlock { description: Blob::from("ben waits for x behind ann") };
         Request { gateway: G, token: Token(token), after: None, body }
     };
     story.shard.handle(story.now, end(waits));

@@ -7,7 +7,7 @@
 use super::turns::Number;
 use crate::deadlock::{self as cycles, LockWait};
 use crate::ids::{GatewayId, Token};
-use crate::limits::CIRCLE_STEPS_MAX;
+use crate::limits::DEADLOCK_STEPS_MAX;
 use crate::now::Now;
 use crate::shard::Shard;
 use adt::{Blob, ErrorReply, Reply};
@@ -15,14 +15,14 @@ use std::collections::{BTreeSet, VecDeque};
 
 impl Shard {
     /// The error for a turn that waits in a circle and is to be refused then.
-    pub(in crate::shard) fn circle(&self, now: Now, number: Number) -> Option<ErrorReply> {
+    pub(in crate::shard) fn deadlock_of(&self, now: Now, number: Number) -> Option<ErrorReply> {
         let (.., op) = self.turns.what(number)?;
         if !op.detects() {
             return None;
         }
         let first = self.wait(now, number)?;
-        let circle = cycles::find(first, |name| self.waits_of(now, name))?;
-        Some(deadlock(cycles::text(&circle)))
+        let cycle = cycles::find(first, |name| self.waits_of(now, name))?;
+        Some(deadlock(cycles::text(&cycle)))
     }
 
     fn wait(&self, now: Now, number: Number) -> Option<LockWait> {
@@ -51,7 +51,7 @@ impl Shard {
         while let Some(name) = next.pop_front() {
             for wait in self.waits_of(now, &name) {
                 steps += 1 + wait.behind().count();
-                if steps > CIRCLE_STEPS_MAX {
+                if steps > DEADLOCK_STEPS_MAX {
                     return Reply::Nil;
                 }
                 for behind in wait.behind() {
@@ -67,7 +67,7 @@ impl Shard {
 
     /// A gateway has found that one of its waits is in a circle over several shards: it is refused, unless it
     /// has set out meanwhile.
-    pub(in crate::shard) fn end_circle(
+    pub(in crate::shard) fn end_deadlock(
         &mut self,
         now: Now,
         gateway: GatewayId,

@@ -1,6 +1,6 @@
 //! Deadlocks over several shards: a gateway looks for cycles in which its own clients wait.
 //!
-//! Each shard refuses a request that closes a cycle of its own locks (`shard/waiting/circles.rs`), and
+//! Each shard refuses a request that closes a cycle of its own locks (`shard/waiting/deadlocks.rs`), and
 //! none sees the locks of the others. If a client says `DETECT` and still waits after a while, its
 //! gateway asks all shards for whom its owner waits, then for whom those owners wait, until no new
 //! name comes back. The answers are not of one moment. So each wait of a cycle is asked about once
@@ -14,7 +14,7 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::slab::Slab;
 use crate::ids::ShardId;
-use crate::limits::{CIRCLE_LOOK_US, CIRCLE_LOOK_US_MAX, CIRCLE_NAMES_MAX};
+use crate::limits::{DEADLOCK_LOOK_US, DEADLOCK_LOOK_US_MAX, DEADLOCK_NAMES_MAX};
 use crate::message::{Answer, Body};
 use adt::{Blob, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,9 +35,9 @@ impl Suspect {
 
     /// Time until the next search, in microseconds.
     pub fn next_us(&mut self) -> u64 {
-        let in_us = CIRCLE_LOOK_US.saturating_mul(1 << self.looks.min(16));
+        let in_us = DEADLOCK_LOOK_US.saturating_mul(1 << self.looks.min(16));
         self.looks += 1;
-        in_us.min(CIRCLE_LOOK_US_MAX)
+        in_us.min(DEADLOCK_LOOK_US_MAX)
     }
 }
 
@@ -168,7 +168,7 @@ impl DeadlockSearches {
             search.found = Some(cycle);
         }
         search.asked.extend(more.iter().cloned());
-        if more.is_empty() || search.asked.len() > CIRCLE_NAMES_MAX {
+        if more.is_empty() || search.asked.len() > DEADLOCK_NAMES_MAX {
             return self.end(job, None);
         }
         self.ask(core, job, more);
