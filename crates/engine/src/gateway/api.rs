@@ -52,7 +52,7 @@ pub enum Said {
         /// The number of the change. The same, unless the tree is spread.
         at: Zxid,
     },
-    /// Close the connection once everything before is sent. [`super::Gateway::client_left`] follows.
+    /// Close the connection once everything before is sent. [`super::CoordinationInputs::left`] follows.
     Close,
 }
 

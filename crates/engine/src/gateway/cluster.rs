@@ -1,51 +1,95 @@
-//! Inputs of a gateway about its cluster: machines that connect, shard maps, and holders of shards.
+//! Changes of a cluster as inputs of a gateway: machines, shard maps, leaders and members of shards.
 
 use super::Gateway;
 use super::admin::overview::Overview;
 use super::admin::shardmap;
-use crate::ids::{MachineId, ShardId};
+use super::mail::Pending;
+use crate::ids::{MachineId, ShardId, splits_of};
 use crate::level::Level;
 use crate::map::ShardMap;
 use crate::members::Members;
+use crate::message::{Answer, Refusal};
 use crate::now::Now;
 
+/// Change of a cluster.
+#[derive(Clone, Debug)]
+pub enum ClusterChange {
+    /// Another machine is connected: its host and port for clients, and the level that its build understands.
+    Linked(MachineId, (String, u16), Level),
+    /// The connection to a machine is lost, and with it all answers to requests that it has.
+    Lost(MachineId),
+    /// A machine leads a shard from now on, in the lead with this number (another one than before if it is the
+    /// same machine; see [`splits_of`]), or the shard has no leader. Requests of an earlier leader are answered
+    /// by that one, unless its machine is lost.
+    Led(ShardId, Option<(MachineId, u64)>),
+    /// There is a new shard map.
+    Map(Box<ShardMap>),
+    /// A majority of a new shard's machines has its initial state: the map must record that the split is done.
+    SplitDone(ShardId),
+    /// Members of a shard, as its leader reports them.
+    Members(ShardId, Box<Members>),
+}
+
 impl Gateway {
-    /// Notes that another machine is connected, where clients reach it and which level its build
-    /// understands.
-    pub fn machine_linked(
-        &mut self,
-        now: Now,
-        machine: MachineId,
-        address: (&str, u16),
-        level: Level,
-    ) {
+    /// Follows a change of the cluster.
+    pub fn cluster_changed(&mut self, now: Now, change: ClusterChange) {
         self.core.now = now;
-        self.core.topology.linked(machine, address, level);
-    }
-
-    /// Follows a new shard map.
-    pub fn map_changed(&mut self, now: Now, map: ShardMap) {
-        self.core.now = now;
-        let before = (!map.splits.is_empty()).then(|| self.core.mail.routes.all());
-        self.core.mail.routes.follow(&map);
-        self.core.topology.set_map(self.core.config.id.machine, map);
-        if let Some(before) = before {
-            self.routes_changed(&before);
-            self.settle();
+        match change {
+            ClusterChange::Linked(machine, (host, port), level) => {
+                self.core.topology.linked(machine, (&host, port), level);
+            }
+            ClusterChange::Lost(machine) => self.machine_lost(machine),
+            ClusterChange::Led(shard, leader) => self.shard_led(shard, leader),
+            ClusterChange::Map(map) => {
+                let before = (!map.splits.is_empty()).then(|| self.core.mail.routes.all());
+                self.core.mail.routes.follow(&map);
+                self.core.topology.set_map(self.core.config.id.machine, *map);
+                if let Some(before) = before {
+                    self.routes_changed(&before);
+                }
+            }
+            ClusterChange::SplitDone(child) => shardmap::split_done(&mut self.core, child),
+            ClusterChange::Members(shard, members) => {
+                self.core.topology.set_members(shard, *members);
+            }
         }
-    }
-
-    /// Writes into the map that a split is done: a majority has what the new shard began with.
-    pub fn split_done(&mut self, now: Now, child: ShardId) {
-        self.core.now = now;
-        shardmap::split_done(&mut self.core, child);
         self.settle();
     }
 
-    /// Notes which machines hold a shard, as its leader says.
-    pub fn members_told(&mut self, now: Now, shard: ShardId, members: Members) {
-        self.core.now = now;
-        self.core.topology.set_members(shard, members);
+    fn shard_led(&mut self, shard: ShardId, leader: Option<(MachineId, u64)>) {
+        if !self.core.mail.is_clustered() {
+            return;
+        }
+        self.core.mail.lead_changed(self.core.now, shard, leader);
+        let splits = leader.map(|(_, lead)| splits_of(lead));
+        if let (Some(splits), Some(map)) = (splits, self.core.topology.map())
+            && splits > self.core.mail.routes.splits(shard)
+        {
+            let before = self.core.mail.routes.all();
+            self.core.mail.routes.carried_out(shard, splits, map);
+            self.routes_changed(&before);
+        }
+        self.locks_lost(shard);
+    }
+
+    fn machine_lost(&mut self, machine: MachineId) {
+        self.core.topology.lost(machine);
+        for shard in self.core.mail.machine_lost(self.core.now, machine) {
+            for (token, again) in self.core.mail.lose(self.core.now, shard) {
+                if let Some(body) = again {
+                    self.not_taken(token, *body);
+                } else if let Some(pending) = self.core.mail.take(token) {
+                    let answer = match pending {
+                        Pending::Access { .. } | Pending::Lease { .. } => {
+                            Answer::Refused(Refusal::LocksLost)
+                        }
+                        _ => Answer::Unknown,
+                    };
+                    self.answer(token, pending, answer);
+                }
+            }
+            self.locks_lost(shard);
+        }
     }
 
     /// The server, or the cluster, as this machine sees it.

@@ -2,11 +2,13 @@
 
 use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, SessionId};
+use super::errors::Unled;
 use super::mail::{Mail, Target};
 use super::timer::Timer;
 use super::txn::work::Finish;
 use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
 use crate::level::Level;
+use crate::limits::REPLICAS_MAX;
 use crate::message::Body;
 use crate::now::Now;
 use adt::{ErrorReply, Reply, Timestamp};
@@ -48,6 +50,27 @@ impl Core {
             return self.finish(target, reply);
         }
         self.partial.push_back((target, finish, items));
+    }
+
+    /// Gives a command of a session its reply: its operations were carried out. Without a recipe, the reply of
+    /// its only operation is the reply.
+    pub fn carried_out(
+        &mut self,
+        target: Target,
+        finish: Option<Box<Finish>>,
+        wrote: bool,
+        mut replies: impl Iterator<Item = Reply>,
+    ) {
+        match finish {
+            None => self.finish(target, replies.next().unwrap_or(Reply::Nil)),
+            Some(finish) => {
+                if wrote && finish.outcomes.len() > 1 {
+                    self.mail.stats.committed += 1;
+                }
+                let items = finish.items(replies);
+                self.complete(target, *finish, items);
+            }
+        }
     }
 
     /// Sends a session a message that is no reply to a command, or one of several, in the order of the
@@ -92,6 +115,23 @@ impl Core {
         let lead = self.mail.leaders.as_ref();
         let (lead, since_us) = lead.map_or((0, 0), |leaders| leaders.lead_number(shard));
         (term_of(lead), since_us)
+    }
+
+    /// State of a shard without a leader.
+    pub fn unled(&self, shard: ShardId) -> Unled {
+        let own = self.config.id.machine;
+        let machines = self.machines();
+        let holders = machines.iter().filter(|m| self.topology.holds(m.number, shard));
+        let (mut count, mut missing, mut at) = (0, [0; REPLICAS_MAX], 0);
+        for machine in holders {
+            count += 1;
+            if !machine.linked && at < REPLICAS_MAX {
+                missing[at] = machine.number.0;
+                at += 1;
+            }
+        }
+        missing[..at].sort_unstable();
+        Unled { shard, own, holders: count, missing }
     }
 
     /// The redirection of a client to the machine that leads the shard of its command, unless that is

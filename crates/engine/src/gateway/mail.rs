@@ -280,6 +280,17 @@ impl Mail {
         self.leaders.as_ref().map(|leaders| leaders.baseless(shard)).unwrap_or_default()
     }
 
+    /// Time at which requests will have waited long enough for a leader, on the monotonic clock.
+    pub fn unled_due_us(&self) -> Option<u64> {
+        self.leaders.as_ref()?.due_us()
+    }
+
+    /// Takes the shards whose requests have waited long enough for a leader.
+    pub fn take_unled(&mut self, now: Now) -> Vec<ShardId> {
+        let leaders = self.leaders.as_mut();
+        leaders.map(|leaders| leaders.take_due(now.mono_us)).unwrap_or_default()
+    }
+
     /// Takes the shards whose next leader can be asked now.
     pub fn take_ready(&mut self) -> Vec<ShardId> {
         self.leaders.as_mut().map(Leaders::take_ready).unwrap_or_default()

@@ -8,7 +8,7 @@
 //! shards or gateways (`gather`). While a job runs, its session's further commands are held back, so
 //! that a pipeline is carried out in order.
 //!
-//! A gateway is made of *parts* (`transactions`, `turns`, `backups`, `orphans` ...): each owns its state, and
+//! A gateway is made of *parts* (`sessions`, `transactions`, `turns`, `backups` ...): each owns its state, and
 //! its methods take inputs and give effects. All of them work with [`Core`]. Methods of [`Gateway`] wire
 //! the parts.
 
@@ -38,17 +38,19 @@ pub use api::{
     GatewayStats, Knowledge, NearWord, Opening, Order, Output, Patience, PeerMessage, Question,
     Said, SessionId, UserConfig,
 };
+pub use clients::connection::{client_list, hello};
 pub use clients::foreign::HTTP_METHODS;
-pub use clients::{client_list, hello, pubsub, session_commands};
+pub use clients::{pubsub, session_commands};
+pub use cluster::ClusterChange;
+pub use coordination::CoordinationInputs;
 
 use self::core::Core;
-use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::now::Now;
 use crate::slot::Routes;
 use acl::Users;
 use adt::Timestamp;
-use clients::session::{Held, Session};
-use mail::{Mail, Target};
+use clients::sessions::Sessions;
+use mail::Mail;
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use timer::Timer;
@@ -57,14 +59,7 @@ use timer::Timer;
 pub struct Gateway {
     core: Core,
     users: Users,
-    sessions: Slab<Session>,
-    next_client: u64,
-    /// Sessions whose held commands may go on.
-    resumable: Vec<SessionId>,
-    /// Sessions that carry out commands of their own behind a transaction, and may go on with the next.
-    finishing: Vec<SessionId>,
-    /// Where the reply of such a command goes, while it begins.
-    given: Option<Target>,
+    sessions: Sessions,
     backups: admin::backup::Backups,
     gathers: admin::gather::Gathers,
     snapshots: routing::snapshot::Snapshots,
@@ -72,8 +67,6 @@ pub struct Gateway {
     lockless: txn::lockless::LocklessTransactions,
     pubsub: clients::pubsub::PubSub,
     orphans: txn::recover::Orphans,
-    /// Sessions with commands that are to be dispatched.
-    dispatching: Vec<SessionId>,
     coordination: coordination::CoordinationFront,
     near_locks: waiting::near::NearLocks,
     turns: waiting::turns::Turns,
@@ -115,11 +108,7 @@ impl Gateway {
         Self {
             core,
             users,
-            sessions: Slab::default(),
-            next_client: 0,
-            resumable: Vec::new(),
-            finishing: Vec::new(),
-            given: None,
+            sessions: Sessions::default(),
             backups: admin::backup::Backups::default(),
             gathers: admin::gather::Gathers::default(),
             snapshots: routing::snapshot::Snapshots::default(),
@@ -127,7 +116,6 @@ impl Gateway {
             lockless: txn::lockless::LocklessTransactions::default(),
             pubsub: clients::pubsub::PubSub::default(),
             orphans: txn::recover::Orphans::default(),
-            dispatching: Vec::new(),
             coordination: coordination::CoordinationFront::default(),
             near_locks: waiting::near::NearLocks::default(),
             turns: waiting::turns::Turns::default(),
@@ -138,17 +126,7 @@ impl Gateway {
     /// A client has connected.
     pub fn open(&mut self, now: Now, opening: Opening) -> SessionId {
         self.core.now = now;
-        // Numbers of clients differ between gateways.
-        let client = self.next_client * u64::from(self.core.config.gateways)
-            + u64::from(self.core.config.id.worker)
-            + 1;
-        self.next_client += 1;
-        let user = self.users.first(&self.core.config);
-        let mut session = Session::new(opening, client, user);
-        session.active_us = now.mono_us;
-        session.about.opened_us = now.mono_us;
-        self.core.mail.stats.sessions += 1;
-        SessionId(self.sessions.insert(session))
+        self.sessions.open(&mut self.core, opening, &self.users)
     }
 
     /// A connection is gone: its transaction is aborted, its waits and subscriptions end.
@@ -165,8 +143,7 @@ impl Gateway {
             self.stop_waiting(by);
         }
         self.pubsub.close(id);
-        self.sessions.remove(id.0);
-        self.core.mail.stats.sessions -= 1;
+        self.sessions.close(&mut self.core, id);
         self.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
     }
@@ -192,7 +169,7 @@ impl Gateway {
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        let waits = !self.dispatching.is_empty() || self.coordination.have_requests();
+        let waits = self.sessions.are_dispatching() || self.coordination.have_requests();
         if self.core.mail.outputs.is_empty() && waits {
             self.dispatch_all();
             self.coordination.send_requests(&mut self.core);
@@ -216,7 +193,12 @@ impl Gateway {
                 Timer::Visit { visit } => self.near_locks.overdue(&mut self.core, visit),
                 Timer::Near { job } => self.near_locks.due(&mut self.core, job),
                 Timer::Cut { job } => self.backups.overdue(&mut self.core, job),
-                Timer::Dispatch { session } => self.dispatch_again(session),
+                Timer::Dispatch { session } => {
+                    if let Some(session) = self.sessions.get_mut(session) {
+                        session.pipeline.has_rested();
+                    }
+                    self.sessions.dispatch_soon(SessionId(session));
+                }
                 Timer::Joint { job } => self.coordination.multi_due(&mut self.core, job),
             }
         }
@@ -227,22 +209,14 @@ impl Gateway {
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
-        timer.into_iter().chain(self.transactions.next_timeout()).chain(self.unled_due_us()).min()
+        let unled = self.core.mail.unled_due_us();
+        timer.into_iter().chain(self.transactions.next_timeout()).chain(unled).min()
     }
 
     /// How many requests of a session are not answered yet; a number above all limits if what it
     /// has sent ahead takes too much memory.
     pub fn in_progress(&self, id: SessionId) -> usize {
-        self.sessions.get(id.0).map_or(0, |session| {
-            let full = session.held_bytes > TRANSACTION_BYTES_MAX;
-            let more = if full { PIPELINE_REQUESTS_MAX } else { 0 };
-            session.queue.len() + session.held.len() + more
-        })
-    }
-
-    /// RESP version of a session: 2 or 3.
-    pub fn protocol(&self, id: SessionId) -> u8 {
-        self.sessions.get(id.0).map_or(2, |session| session.protocol)
+        self.sessions.in_progress(id)
     }
 
     /// Whether a session may send commands; until then its frames must be short.

@@ -3,10 +3,9 @@
 
 use super::Gateway;
 use super::admin::inquiry::Inquiry;
-use super::api::{Knowledge, Output, PeerMessage, Question, SessionId};
+use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::clients::connection;
-use super::clients::effect::Handled;
-use super::mail::Target;
+use super::target::Target;
 use super::txn::holders::holder_lines;
 use crate::ids::GatewayId;
 use crate::now::Now;
@@ -26,17 +25,6 @@ impl Gateway {
             }
         }
         self.settle();
-    }
-
-    /// Begins an inquiry, once everything that the session has sent before is answered.
-    pub(super) fn inquire(&mut self, id: SessionId, inquiry: Inquiry) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.gather(target, inquiry);
-        Handled::Later
     }
 
     /// Begins an inquiry whose reply goes to `target`.

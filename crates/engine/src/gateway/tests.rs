@@ -133,7 +133,10 @@ impl Story {
 
     /// A machine leads shard 1 from now on.
     fn leads(&mut self, machine: u16) {
-        self.gateway.shard_led(self.now, ShardId(1), Some((MachineId(machine), 0)));
+        self.gateway.cluster_changed(
+            self.now,
+            ClusterChange::Led(ShardId(1), Some((MachineId(machine), 0))),
+        );
     }
 
     fn answer(&mut self, token: u64, answer: Answer) {
@@ -213,7 +216,7 @@ fn a_machine_that_is_lost_before_it_is_asked_is_not_asked() {
     let mut story = Story::clustered();
     story.leads(1);
     story.says("INCR a");
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     assert!(story.sent().is_empty());
     story.leads(2);
     assert_eq!(story.sent().len(), 1, "it has had no effect, so nobody is told that it may have");
@@ -225,7 +228,7 @@ fn what_a_lost_leader_says_later_is_not_the_answer_of_the_next_one() {
     story.leads(1);
     story.says("GET a");
     let first = story.sent().remove(0);
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     story.leads(2);
     let again = story.sent().remove(0);
     // It has turned the question away when it was not lost yet, or is connected again.

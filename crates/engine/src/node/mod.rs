@@ -26,7 +26,7 @@ pub use timing::Timing;
 pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
-use crate::gateway::{Gateway, PeerMessage};
+use crate::gateway::{ClusterChange, Gateway, PeerMessage};
 use crate::ids::{GatewayId, MachineId, ShardId, splits_of};
 use crate::level::Level;
 use crate::limits::TICK_US;
@@ -76,11 +76,17 @@ impl Event {
         match self {
             Self::Response(response) => gateway.response(now, response),
             Self::Message(from, message) => gateway.peer(now, from, message),
-            Self::Led(shard, machine) => gateway.shard_led(now, shard, machine),
-            Self::Lost(machine) => gateway.machine_lost(now, machine),
-            Self::SplitDone(child) => gateway.split_done(now, child),
-            Self::Map(map) => gateway.map_changed(now, *map),
-            Self::Members(shard, members) => gateway.members_told(now, shard, *members),
+            Self::Led(shard, leader) => {
+                gateway.cluster_changed(now, ClusterChange::Led(shard, leader));
+            }
+            Self::Lost(machine) => gateway.cluster_changed(now, ClusterChange::Lost(machine)),
+            Self::SplitDone(child) => {
+                gateway.cluster_changed(now, ClusterChange::SplitDone(child));
+            }
+            Self::Map(map) => gateway.cluster_changed(now, ClusterChange::Map(map)),
+            Self::Members(shard, members) => {
+                gateway.cluster_changed(now, ClusterChange::Members(shard, members));
+            }
         }
     }
 }

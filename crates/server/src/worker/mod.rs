@@ -557,7 +557,7 @@ impl Worker {
     fn close(&mut self, now: Now, slot: usize) {
         let Some(mut connection) = self.connections.try_remove(slot) else { return };
         if let Some(dialogue) = &connection.dialogue {
-            self.gateway.client_left(now, dialogue.client);
+            self.gateway.coordination(now).left(dialogue.client);
             self.clients.remove(&dialogue.client);
             self.left.add(&dialogue.share);
         } else {

@@ -13,6 +13,7 @@ use crate::mail::{Mail, Outgoing};
 use crate::net::peers::PeerSocket;
 use crate::net::transport::{Received, Transport};
 use crate::operators::counts::PeerCounts;
+use engine::gateway::ClusterChange;
 use engine::ids::{MachineId, Token as Asked};
 use engine::level::Level;
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
@@ -311,7 +312,9 @@ impl Worker {
     pub(super) fn peer_up(&mut self, now: Now, epoch: u64, hello: &Hello) {
         self.links.epochs.insert(hello.machine, epoch);
         if let Some(address) = split_address(&hello.address) {
-            self.gateway.machine_linked(now, hello.machine, address, hello.level);
+            let address = (address.0.to_owned(), address.1);
+            let linked = ClusterChange::Linked(hello.machine, address, hello.level);
+            self.gateway.cluster_changed(now, linked);
         }
         self.node.connect(now, hello.machine);
     }

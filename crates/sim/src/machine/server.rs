@@ -9,7 +9,7 @@ use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{
-    self, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said, SessionId,
+    self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said, SessionId,
 };
 use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::level::Level;
@@ -491,7 +491,9 @@ impl Worker {
             Input::Connected(machine, generation, level) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation, level));
                 self.generations.insert(machine, generation);
-                self.gateway.machine_linked(now, machine, ("10.0.0.1", 6379), level);
+                let address = ("10.0.0.1".to_owned(), 6379);
+                let linked = ClusterChange::Linked(machine, address, level);
+                self.gateway.cluster_changed(now, linked);
                 self.node.connect(now, machine);
             }
             Input::Silent(machine, silent_us) => {

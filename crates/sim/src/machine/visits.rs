@@ -40,14 +40,14 @@ impl Visits {
         let client = self.clients.get(&number).copied();
         match (visit, client) {
             (Visit::Came, _) => {
-                let client = gateway.client_came(now, Guest::identity());
+                let client = gateway.coordination(now).came(Guest::identity());
                 self.clients.insert(number, client);
                 self.numbers.insert(client, number);
             }
             (Visit::Connects(connect), Some(client)) => {
-                gateway.client_connects(now, client, *connect);
+                gateway.coordination(now).connects(client, *connect);
             }
-            (Visit::Asks(asked), Some(client)) => gateway.client_asks(now, client, *asked),
+            (Visit::Asks(asked), Some(client)) => gateway.coordination(now).asks(client, *asked),
             (Visit::Left, Some(client)) => self.leave(gateway, now, number, client),
             // The gateway has closed the connection; the client does not know that yet.
             (_, None) => {}
@@ -57,7 +57,7 @@ impl Visits {
     fn leave(&mut self, gateway: &mut Gateway, now: Now, number: u64, client: CoordinationClient) {
         self.clients.remove(&number);
         self.numbers.remove(&client);
-        gateway.client_left(now, client);
+        gateway.coordination(now).left(client);
     }
 
     /// Outputs for a message of the gateway to a client: the number of the connection, and the

@@ -3,9 +3,11 @@
 use super::{DEFAULT_USER, Login, User, Users};
 use crate::gateway::Gateway;
 use crate::gateway::api::{Config, Output, SessionId};
+use crate::gateway::clients::connection::hello::{self, Credentials, Hello};
 use crate::gateway::clients::effect::Handled;
-use crate::gateway::clients::hello::{self, Credentials, Hello};
 use crate::gateway::clients::session::{Session, Verdict};
+use crate::gateway::clients::sessions::Sessions;
+use crate::gateway::core::Core;
 use crate::now::Now;
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
@@ -18,6 +20,52 @@ impl Users {
     /// User of a new connection, if it may do something before it authenticates.
     pub(in crate::gateway) fn first(&self, config: &Config) -> Option<Arc<User>> {
         if config.require_auth { None } else { self.unauthenticated().cloned() }
+    }
+
+    /// `HELLO` and `AUTH`.
+    pub(in crate::gateway) fn authenticate(
+        &self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        args: &Args<'_>,
+    ) -> Handled {
+        let (credentials, hello) = match self.parse(args) {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        if !sessions.is_idle(id) {
+            return Handled::Hold;
+        }
+        let version = core.config.version;
+        let Some(session) = sessions.get_mut(id.0) else { return Handled::Later };
+        let Some(credentials) = credentials else {
+            return match hello.filter(|_| session.user.is_some()) {
+                Some(hello) => session.greet(hello, version).into(),
+                None => hello::unauthenticated().into(),
+            };
+        };
+        match self.login(&credentials.user) {
+            Login::Accept(user) => session.log_in(user, hello, version).into(),
+            Login::Verify { verifier } => {
+                let target = sessions.place(id, None);
+                sessions.bar(target);
+                let user = String::from_utf8_lossy(&credentials.user).into_owned();
+                if let Some(session) = sessions.get_mut(id.0) {
+                    let user = user.clone();
+                    session.about.verdict = Some(Verdict { user, hello, target });
+                }
+                let password = credentials.password.0;
+                let verify = Output::Verify { session: id, user, password, verifier };
+                core.mail.outputs.push_back(verify);
+                Handled::Later
+            }
+        }
+    }
+
+    /// User for whom the verdict on a password is positive.
+    fn verified(&self, name: &str, ok: bool) -> Option<Arc<User>> {
+        self.user(name).filter(|user| ok && user.enabled()).cloned()
     }
 
     /// The words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
@@ -61,48 +109,12 @@ impl Session {
 }
 
 impl Gateway {
-    /// `HELLO` and `AUTH`.
-    pub(in crate::gateway) fn authenticate(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let (credentials, hello) = match self.users.parse(args) {
-            Ok(parsed) => parsed,
-            Err(error) => return error.into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let version = self.core.config.version;
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let Some(credentials) = credentials else {
-            return match hello.filter(|_| session.user.is_some()) {
-                Some(hello) => session.greet(hello, version).into(),
-                None => hello::unauthenticated().into(),
-            };
-        };
-        match self.users.login(&credentials.user) {
-            Login::Accept(user) => session.log_in(user, hello, version).into(),
-            Login::Verify { verifier } => {
-                let target = self.place(id, None);
-                self.bar(target);
-                let user = String::from_utf8_lossy(&credentials.user).into_owned();
-                if let Some(session) = self.sessions.get_mut(id.0) {
-                    let user = user.clone();
-                    session.about.verdict = Some(Verdict { user, hello, target });
-                }
-                let password = credentials.password.0;
-                let verify = Output::Verify { session: id, user, password, verifier };
-                self.core.mail.outputs.push_back(verify);
-                Handled::Later
-            }
-        }
-    }
-
     /// Takes the verdict on the password of an [`Output::Verify`].
     pub fn verified(&mut self, now: Now, id: SessionId, ok: bool) {
         self.core.now = now;
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
-        let user = self.users.user(&user).filter(|user| ok && user.enabled()).cloned();
-        let reply = match user {
+        let reply = match self.users.verified(&user, ok) {
             Some(user) => session.log_in(user, hello, self.core.config.version),
             None => {
                 self.core.mail.stats.auth_failures += 1;

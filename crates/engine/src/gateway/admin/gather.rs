@@ -3,7 +3,8 @@
 use super::info;
 use super::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{GatewayStats, Knowledge, Output, PeerMessage, Question};
-use crate::gateway::clients::{client_list, pubsub};
+use crate::gateway::clients::connection::client_list;
+use crate::gateway::clients::pubsub;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{indefinite, unexpected};
 use crate::gateway::mail::{Pending, Target};

@@ -2,7 +2,7 @@
 //! monitoring look for, and two sections of our own, `transactions` and `contention`.
 
 use crate::gateway::api::{CommandCount, Facts, GatewayStats};
-use crate::gateway::clients::hello::REDIS_VERSION;
+use crate::gateway::clients::connection::hello::REDIS_VERSION;
 use crate::gateway::clients::session_commands;
 use crate::limits::CONNECTIONS_MAX;
 use crate::stats::ShardStats;

@@ -44,7 +44,7 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         match self.handle(id, spec, args, None) {
-            Handled::Reply(reply) => self.reply(id, reply),
+            Handled::Reply(reply) => self.sessions.reply(&mut self.core, id, reply),
             Handled::Later => {}
             Handled::Hold => return false,
         }
@@ -72,20 +72,28 @@ impl Gateway {
             "txn" => self.txn_command(id, args),
             "publish" => self.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
-                self.subscriptions(id, spec.name, args)
+                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                self.pubsub.command(core, sessions, id, (spec.name, args))
             }
-            "hello" | "auth" => self.authenticate(id, args),
-            "quit" => self.quit(id),
+            "hello" | "auth" => {
+                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                self.users.authenticate(core, sessions, id, args)
+            }
+            "quit" => {
+                self.sessions.reply(&mut self.core, id, Reply::Ok);
+                self.sessions.close_after_replies(&mut self.core, id);
+                Handled::Later
+            }
             "reset" => self.reset(id),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
             "flushall" | "flushdb"
-                if self.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
+                if self.sessions.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
             {
                 self.as_transaction(id, args)
             }
             _ => {
-                let idle = self.is_idle(id);
+                let idle = self.sessions.is_idle(id);
                 let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
                 let (core, users, pubsub) = (&self.core, &self.users, &self.pubsub);
                 let view = View { core, users, pubsub, id, session, idle };
@@ -93,11 +101,6 @@ impl Gateway {
                 self.carry_out(id, effect)
             }
         }
-    }
-
-    /// Whether the next command of a session has a request number.
-    fn is_numbered(&self, id: SessionId) -> bool {
-        self.given.is_none() && self.sessions.get(id.0).is_some_and(|s| s.request.is_some())
     }
 
     /// Carries out a command of the session as a transaction that does nothing else, so that a shard
@@ -117,44 +120,36 @@ impl Gateway {
             Effect::Reply(reply) => Handled::Reply(reply),
             Effect::Silent => Handled::Later,
             Effect::Hold => Handled::Hold,
-            Effect::Inquire(inquiry) => self.inquire(id, *inquiry),
             Effect::Ask(inquiry) => {
-                let target = self.place(id, None);
+                let target = self.sessions.place(id, None);
+                self.gather(target, *inquiry);
+                Handled::Later
+            }
+            Effect::Inquire(_) | Effect::Cut | Effect::Serve(_) if !self.sessions.is_idle(id) => {
+                Handled::Hold
+            }
+            Effect::Inquire(inquiry) => {
+                let target = self.sessions.place(id, None);
+                self.sessions.bar(target);
                 self.gather(target, *inquiry);
                 Handled::Later
             }
             Effect::Cut => {
-                if !self.is_idle(id) {
-                    return Handled::Hold;
-                }
-                let target = self.place(id, None);
-                self.bar(target);
+                let target = self.sessions.place(id, None);
+                self.sessions.bar(target);
                 self.backups.begin(&mut self.core, target);
                 Handled::Later
             }
-            Effect::Serve(action) => self.serve(id, action),
+            Effect::Serve(action) => {
+                let target = self.sessions.place(id, None);
+                self.sessions.bar(target);
+                if let Some(session) = self.sessions.get_mut(id.0) {
+                    session.about.admin = Some(target);
+                }
+                self.core.mail.outputs.push_back(Output::Admin { session: id, action });
+                Handled::Later
+            }
         }
-    }
-
-    /// Whether everything that the session has sent is answered.
-    pub(in crate::gateway) fn is_idle(&self, id: SessionId) -> bool {
-        // A command that is carried out behind a transaction has its turn.
-        self.given.is_some()
-            || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
-    }
-
-    /// Lets the server do something, and waits for its reply.
-    fn serve(&mut self, id: SessionId, action: Admin) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.about.admin = Some(target);
-        }
-        self.core.mail.outputs.push_back(Output::Admin { session: id, action });
-        Handled::Later
     }
 
     /// Takes the server's reply to an [`Output::Admin`].
@@ -162,20 +157,14 @@ impl Gateway {
         self.core.now = now;
         let target = self.sessions.get_mut(id.0).and_then(|session| session.about.admin.take());
         if let Some(target) = target {
-            self.finish(target, reply);
+            self.core.finish(target, reply);
         }
         self.settle();
     }
 
-    fn quit(&mut self, id: SessionId) -> Handled {
-        self.reply(id, Reply::Ok);
-        self.close_after_replies(id);
-        Handled::Later
-    }
-
     /// `RESET`: the connection is as if it had just been opened.
     fn reset(&mut self, id: SessionId) -> Handled {
-        if !self.is_idle(id) {
+        if !self.sessions.is_idle(id) {
             return Handled::Hold;
         }
         self.end_interactive(id);
@@ -187,7 +176,7 @@ impl Gateway {
         session.watched.clear();
         session.retry = None;
         session.request = None;
-        session.ordered = true;
+        session.pipeline.set_ordered(true);
         session.user = user;
         session.protocol = 2;
         session.replies = super::session::Replies::On;

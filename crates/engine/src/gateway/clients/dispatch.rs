@@ -1,5 +1,5 @@
-//! From the words of a command to whoever carries it out: table, number of words, access control,
-//! memory, and what the session is in the middle of.
+//! Dispatch: from the words of a command to the part that carries it out, by the table of commands, the number
+//! of words, access control, memory and the mode of the session.
 
 use super::foreign::is_http;
 use super::session::{Held, Mode, Replies};
@@ -7,12 +7,11 @@ use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::txn::multi;
-use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::now::Now;
-use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
+use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 
 impl Gateway {
-    /// One command of a client. Tells whether its reply may be large, as [`Gateway::is_heavy`] does.
+    /// Takes a command of a client. Returns whether its reply may be large, as [`Gateway::is_heavy`] does.
     pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) -> bool {
         self.core.now = now;
         self.core.mail.stats.commands += 1;
@@ -26,35 +25,20 @@ impl Gateway {
         let session = self.sessions.get(id.0);
         let heavy = if ran { session.is_some_and(|s| s.heavy) } else { self.is_heavy(args) };
         if !ran {
-            self.hold(id, args);
+            self.sessions.hold(id, args);
         }
         self.settle();
         heavy
     }
 
-    /// Whether the reply of a command may be large in comparison with the command. A connection does
-    /// well to have few of these under way.
+    /// Whether the reply of a command may be large in comparison with the command. A connection should have few
+    /// of these under way.
     pub fn is_heavy(&self, args: &Args<'_>) -> bool {
-        self.find(args).is_ok_and(is_heavy)
+        find(args).is_ok_and(is_heavy)
     }
 
-    /// Keeps a command until its turn comes.
-    fn hold(&mut self, id: SessionId, args: &Args<'_>) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        if session.held.len() >= 2 * PIPELINE_REQUESTS_MAX {
-            let text = "too many commands were sent before the replies to earlier ones";
-            session.held.push_back(Held::Fault(ErrorReply::err(text)));
-            session.closing = true;
-            return;
-        }
-        let words = ArgBuf::of(args.iter_from(0));
-        let bytes = args.iter_from(0).map(<[u8]>::len).sum::<usize>() + args.len() * 8;
-        session.held_bytes += bytes;
-        session.held.push_back(Held::Command(words, bytes));
-    }
-
-    /// A command of a client is not read, because it is too large or there is no room for it: the client
-    /// is told so in turn, and may go on.
+    /// Refuses a command that was not read, because it is too large or there is no room for it. The client gets
+    /// the error in turn, and may go on.
     pub fn unread(&mut self, now: Now, id: SessionId, error: ErrorReply) {
         self.core.now = now;
         self.core.mail.stats.commands += 1;
@@ -71,17 +55,18 @@ impl Gateway {
         self.settle();
     }
 
+    /// Gives the client the error for a command that was not read.
     pub(in crate::gateway) fn refuse_unread(&mut self, id: SessionId, error: ErrorReply) {
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.counted = None;
-        }
-        let skip = self.sessions.get(id.0).is_some_and(|s| s.replies == Replies::SkipNext);
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.counted = None;
+        let skip = session.replies == Replies::SkipNext;
         self.refuse(id, error);
-        self.replies_after(id, skip);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.replied(skip);
+        }
     }
 
-    /// The client broke the protocol: it is told so, after the replies that it still gets, and the
-    /// connection is closed.
+    /// Ends the connection of a client that broke the protocol: the error is its last reply.
     pub fn protocol_error(&mut self, now: Now, id: SessionId, error: ErrorReply) {
         self.core.now = now;
         let Some(session) = self.sessions.get_mut(id.0) else { return };
@@ -92,38 +77,19 @@ impl Gateway {
             session.held.push_back(Held::Fault(error));
             session.closing = true;
         } else {
-            self.reply_fault(id, error);
+            self.sessions.end(&mut self.core, id, error);
+            self.settle();
         }
     }
 
-    pub(in crate::gateway) fn reply_fault(&mut self, id: SessionId, error: ErrorReply) {
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.queue.push_back(super::session::Slot {
-                state: super::session::SlotState::Waiting,
-                command: None,
-                begun_us: 0,
-                silent: false,
-                last: false,
-            });
-            let seq = session.base + session.queue.len() as u64 - 1;
-            self.close_after_replies(id);
-            let target = crate::gateway::mail::Target {
-                session: id,
-                seq,
-                item: crate::gateway::mail::WHOLE,
-            };
-            self.finish(target, error.into());
-        }
-    }
-
-    /// Carries out a command, or says that it must wait for the replies before it.
+    /// Carries out a command. False if it must wait for the replies before it.
     pub(in crate::gateway) fn run(&mut self, id: SessionId, args: &Args<'_>) -> bool {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
             Err(error) if args.is(0, "EXEC") => {
                 let Some(session) = self.sessions.get_mut(id.0) else { return true };
                 let reply = multi::give_up(session, &error);
-                self.reply(id, reply);
+                self.sessions.reply(&mut self.core, id, reply);
                 return true;
             }
             Err(error) => {
@@ -135,7 +101,7 @@ impl Gateway {
                     let text =
                         "Protocol error: this is no HTTP server, and the connection is closed";
                     self.core.mail.outputs.push_back(Output::Foreign { session: id });
-                    self.reply_fault(id, ErrorReply::err(text));
+                    self.sessions.end(&mut self.core, id, ErrorReply::err(text));
                 } else {
                     self.refuse(id, error);
                 }
@@ -148,13 +114,14 @@ impl Gateway {
         session.counted = u16::try_from(position).ok();
         session.begun_us = self.core.now.mono_us;
         let ran = self.run_found(id, spec, args);
-        // A command that waits is counted when it goes ahead, and one that is refused is not.
+        // A command that waits is counted when it goes ahead; a refused command is not counted.
         if ran && self.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
             self.core.mail.stats.of_command(position).calls += 1;
         }
         ran
     }
 
+    /// Carries out a command that exists.
     fn run_found(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let checked = spec.flags.has(Flags::COORDINATION)
@@ -166,42 +133,44 @@ impl Gateway {
         match spec.handler {
             Handler::Data(parse) => match parse(args) {
                 Ok(Command::Single(key, op)) if !self.near_locks.may_answer(&op) => {
-                    self.single(id, key, op);
+                    self.sessions.single(&mut self.core, id, key, op);
                     true
                 }
                 Ok(command) => self.data(id, command),
                 Err(error) => {
-                    self.reply(id, error.into());
+                    self.sessions.reply(&mut self.core, id, error.into());
                     true
                 }
             },
             Handler::Session => {
                 let done = self.session_command(id, spec, args);
-                if done {
-                    self.replies_after(id, false);
+                if done && let Some(session) = self.sessions.get_mut(id.0) {
+                    session.replied(false);
                 }
                 done
             }
         }
     }
 
-    /// The command that the words call.
-    pub(in crate::gateway) fn find(
-        &self,
-        args: &Args<'_>,
-    ) -> Result<&'static CommandSpec, ErrorReply> {
-        find_at(args).map(|(_, spec)| spec)
-    }
-
+    /// Carries out a command after all checks, in the mode of its session.
     fn run_checked(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
-        if let Err(error) = self.permit(id, spec, args) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        if let Err(error) = session.permit(&mut self.core, spec, args) {
             self.refuse(id, error);
             return true;
         }
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let skip = session.replies == Replies::SkipNext;
         let done = match &session.mode {
-            Mode::Single => self.run_single(id, spec, args),
+            Mode::Single => match spec.handler {
+                Handler::Session => self.session_command(id, spec, args),
+                Handler::Data(parse) => match parse(args) {
+                    Ok(command) => self.data(id, command),
+                    Err(error) => {
+                        self.sessions.reply(&mut self.core, id, error.into());
+                        true
+                    }
+                },
+            },
             Mode::Multi(_) => self.run_in_multi(id, spec, args),
             Mode::Interactive(txn) => {
                 let txn = *txn;
@@ -212,81 +181,13 @@ impl Gateway {
                 self.run_in_aborted(id, error, spec, args)
             }
         };
-        if done {
-            self.replies_after(id, skip);
+        if done && let Some(session) = self.sessions.get_mut(id.0) {
+            session.replied(skip);
         }
         done
     }
 
-    /// Which replies the client wants after a command, which was to be skipped or not.
-    fn replies_after(&mut self, id: SessionId, skip: bool) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        match session.replies {
-            Replies::SkipThis => session.replies = Replies::SkipNext,
-            Replies::SkipNext if skip => {
-                session.replies = Replies::On;
-                session.refresh();
-            }
-            _ => {}
-        }
-    }
-
-    fn run_single(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
-        match spec.handler {
-            Handler::Session => self.session_command(id, spec, args),
-            Handler::Data(parse) => match parse(args) {
-                Ok(command) => self.data(id, command),
-                Err(error) => {
-                    self.reply(id, error.into());
-                    true
-                }
-            },
-        }
-    }
-
-    /// Whether the session may call this now.
-    pub(in crate::gateway) fn permit(
-        &mut self,
-        id: SessionId,
-        spec: &CommandSpec,
-        args: &Args<'_>,
-    ) -> Result<(), ErrorReply> {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Ok(()) };
-        match &session.user {
-            None if spec.flags.has(Flags::NO_AUTH) => {}
-            None => return Err(ErrorReply::new("NOAUTH", "Authentication required.")),
-            Some(user) => {
-                if let Err(error) = user.check(spec, args)
-                    && !spec.flags.has(Flags::NO_AUTH)
-                {
-                    self.core.mail.stats.denied += 1;
-                    return Err(error);
-                }
-            }
-        }
-        let managing =
-            ["subscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping", "quit", "reset"];
-        if session.only_subscribes() && !managing.contains(&spec.name) {
-            let text = format!(
-                "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
-                 are allowed in this context",
-                spec.name
-            );
-            return Err(ErrorReply::err(text));
-        }
-        if self.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
-            let text = "command not allowed when used memory > 'maxmemory'.";
-            return Err(ErrorReply::new("OOM", text));
-        }
-        if self.core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
-            let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \
-                        see the server's log";
-            return Err(ErrorReply::new("MISCONF", text));
-        }
-        Ok(())
-    }
-
-    /// Answers a command that is not carried out; a transaction that it was meant for fails.
+    /// Refuses a command. The transaction that the session is in fails.
     pub(in crate::gateway) fn refuse(&mut self, id: SessionId, error: ErrorReply) {
         let session = self.sessions.get_mut(id.0);
         if let Some(position) = session.and_then(|session| session.counted.take()) {
@@ -297,11 +198,16 @@ impl Gateway {
             Some(&mut Mode::Interactive(txn)) => self.discard_open(txn),
             _ => {}
         }
-        self.reply(id, error.into());
+        self.sessions.reply(&mut self.core, id, error.into());
     }
 }
 
-/// The command that the words call, and its position in the table.
+/// Command that the words call.
+pub(in crate::gateway) fn find(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
+    find_at(args).map(|(_, spec)| spec)
+}
+
+/// Command that the words call, and its position in the table.
 fn find_at(args: &Args<'_>) -> Result<(usize, &'static CommandSpec), ErrorReply> {
     let name = args.get(0).unwrap_or_default();
     let position = session_commands::position(name).ok_or_else(|| unknown(args))?;
@@ -310,7 +216,7 @@ fn find_at(args: &Args<'_>) -> Result<(usize, &'static CommandSpec), ErrorReply>
     Ok((position, spec))
 }
 
-/// Whether a command reads, in time that grows with what there is, or carries another command out.
+/// Whether a command reads in more than constant time, or carries out another command.
 #[inline]
 fn is_heavy(spec: &CommandSpec) -> bool {
     let light = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING);
@@ -320,7 +226,7 @@ fn is_heavy(spec: &CommandSpec) -> bool {
     spec.complexity != "O(1)"
 }
 
-/// The error for a name that is no command, word by word as Redis has it, unless Redis knows it.
+/// Error for a name that is no command, in the words of Redis unless Redis has such a command.
 fn unknown(args: &Args<'_>) -> ErrorReply {
     if let Some(error) = known::not_built(args) {
         return error;

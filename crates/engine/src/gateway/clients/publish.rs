@@ -1,12 +1,14 @@
 //! Commands that publish, subscribe, and tell about subscriptions.
 
 use super::effect::{Effect, Handled};
-use super::pubsub::Kind;
+use super::pubsub::{Kind, PubSub};
+use super::sessions::Sessions;
 use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_words};
-use crate::gateway::mail::Target;
+use crate::gateway::core::Core;
+use crate::gateway::target::Target;
 use adt::{Args, Blob};
 
 impl Gateway {
@@ -24,44 +26,47 @@ impl Gateway {
         if place.is_none() && session.request.is_some() {
             return self.as_transaction(id, args);
         }
-        let target = self.place(id, place);
-        self.publish_there(target, args);
+        let target = self.sessions.place(id, place);
+        let inquiry = publication(&mut self.core, args);
+        self.gather(target, inquiry);
         Handled::Later
     }
+}
 
-    /// Publishes what the words of `PUBLISH` say; how many have heard it is answered there.
-    pub(in crate::gateway) fn publish_there(&mut self, target: Target, args: &Args<'_>) {
-        let channel = Blob::from(args.get(1).unwrap_or_default());
-        let payload = Blob::from(args.get(2).unwrap_or_default());
-        self.core.mail.stats.published += 1;
-        let question = Question::Publish { channel, payload };
-        self.gather(target, Inquiry::of_gateways(Combine::Sum, question));
-    }
+/// Inquiry that publishes a message for `PUBLISH`. The reply is the number of receivers.
+pub(in crate::gateway) fn publication(core: &mut Core, args: &Args<'_>) -> Inquiry {
+    let channel = Blob::from(args.get(1).unwrap_or_default());
+    let payload = Blob::from(args.get(2).unwrap_or_default());
+    core.mail.stats.published += 1;
+    Inquiry::of_gateways(Combine::Sum, Question::Publish { channel, payload })
+}
 
+impl PubSub {
     /// `SUBSCRIBE` and its family: one reply per name.
-    pub(in crate::gateway) fn subscriptions(
+    pub(in crate::gateway) fn command(
         &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
         id: SessionId,
-        name: &str,
-        args: &Args<'_>,
+        (name, args): (&str, &Args<'_>),
     ) -> Handled {
-        if !self.is_idle(id) {
+        if !sessions.is_idle(id) {
             return Handled::Hold;
         }
         let names: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
         let kind = if name.starts_with('p') { Kind::Pattern } else { Kind::Channel };
         let replies = if name.ends_with("unsubscribe") {
-            self.pubsub.unsubscribe(id, kind, &names)
+            self.unsubscribe(id, kind, &names)
         } else {
-            match self.pubsub.subscribe(id, kind, &names) {
+            match self.subscribe(id, kind, &names) {
                 Ok(replies) => replies,
                 Err(error) => return error.into(),
             }
         };
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        self.pubsub.count(&mut self.core.mail.stats, id, session);
+        let Some(session) = sessions.get_mut(id.0) else { return Handled::Later };
+        self.count(&mut core.mail.stats, id, session);
         for reply in replies {
-            self.core.push(id, session.protocol, reply);
+            core.push(id, session.protocol, reply);
         }
         Handled::Later
     }

@@ -1,88 +1,75 @@
-//! What a gateway knows about a connection: the replies it waits for, the commands held back, and
-//! whether it is in the middle of a transaction.
+//! State of a connection at its gateway: the replies that it waits for, its held commands, and its mode.
 
-use super::hello::Hello;
+use super::connection::hello::Hello;
 use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
-use crate::gateway::mail::Target;
-use crate::gateway::pipelines::planned::{Loose, Planned};
-use crate::gateway::pipelines::stream::Stream;
+use crate::gateway::core::Core;
+use crate::gateway::pipelines::pipeline::Pipeline;
+use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Standing;
 use crate::gateway::txn::options::InteractiveTxn;
 use crate::gateway::txn::work::{Keep, ProgramStep};
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Fence, Guard};
-use adt::{ArgBuf, ErrorReply, Reply};
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Reply};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A connection.
+/// Session of a connection.
 pub(in crate::gateway) struct Session {
-    /// Replies in the order of their commands; the first one is not known yet.
+    /// Replies in the order of their commands; the first reply is not known yet.
     pub queue: VecDeque<Slot>,
     /// Number of the first reply in the queue.
     pub base: u64,
-    /// How many writes each shard has not answered yet.
+    /// Number of writes that each shard has not answered yet.
     pub writes: SmallVec<[u32; 8]>,
-    /// Requests that are in no stream.
-    pub loose: Loose,
-    /// Commands that are to be dispatched.
-    pub gathered: VecDeque<Planned>,
-    /// They are about to be.
-    pub dispatching: bool,
-    /// They are not before a time has passed.
-    pub rests: bool,
-    /// The stream under way.
-    pub stream: Option<Box<Stream<Planned>>>,
-    /// How often a part of its pipeline has failed since one did not.
-    pub failures: u32,
-    /// Its commands keep their order across shards.
-    pub ordered: bool,
+    /// Commands that the client has sent without waiting for replies.
+    pub pipeline: Pipeline,
     /// RESP version.
     pub protocol: u8,
-    /// Commands may go the short way: nothing but their operation matters.
+    /// Whether commands take the short path: only their operation matters.
     pub plain: bool,
-    /// Nothing more is read from this connection.
+    /// Whether no more is read from the connection.
     pub closing: bool,
-    /// The reply that must be known before the next command is looked at.
+    /// Reply that must be known before the next command is carried out.
     pub barrier: Option<u64>,
     /// Commands that wait for the barrier, or for all earlier replies.
     pub held: VecDeque<Held>,
-    /// Bytes of the commands that are held back.
+    /// Bytes of the held commands.
     pub held_bytes: usize,
     /// Monotonic time of the last command, in microseconds.
     pub active_us: u64,
-    /// What the last command was.
+    /// Name of the last command.
     pub command: &'static str,
-    /// Its reply may be large.
+    /// Whether the reply of the last command may be large.
     pub heavy: bool,
-    /// Its position in the table of commands, unless it is not to be counted.
+    /// Position of the present command in the table of commands, unless it is not to be counted.
     pub counted: Option<u16>,
-    /// When it was looked at, in microseconds.
+    /// Monotonic time at which the present command began, in microseconds.
     pub begun_us: u64,
     pub mode: Mode,
     pub user: Option<Arc<User>>,
     pub replies: Replies,
     pub watched: Vec<Guard>,
-    /// Watched keys whose version is not known yet.
+    /// Number of watched keys whose version is not known yet.
     pub watching: u32,
     /// Request number for the next command or transaction.
     pub request: Option<RequestId>,
-    /// Transaction that was aborted: the next one is as old.
+    /// Transaction that was aborted: the next one has its age.
     pub retry: Option<TxnId>,
-    /// Whether the beginning of its transaction is put off, or was and is to go ahead now.
+    /// Whether the beginning of a transaction is put off, or was put off and goes ahead now.
     pub standing: Standing,
-    /// The blocking command that the session waits in.
+    /// Blocking command that the session waits in.
     pub blocked: Option<BlockedBy>,
-    /// The client has asked which machine leads which slots, and is told when it is wrong.
+    /// Whether the client has asked for the leaders of the slots, and is redirected.
     pub redirects: bool,
-    /// Channels and patterns that it has subscribed to.
+    /// Number of channels and patterns that the client has subscribed to.
     pub subscriptions: u32,
     pub about: Box<About>,
 }
 
-/// What is seldom looked at.
+/// State that is seldom needed.
 pub(in crate::gateway) struct About {
     pub client: u64,
     pub opening: Opening,
@@ -92,20 +79,19 @@ pub(in crate::gateway) struct About {
     pub lib_ver: String,
     pub no_evict: bool,
     pub no_touch: bool,
-    /// It has said `READONLY`.
+    /// Whether the client has sent `READONLY`.
     pub asks_replicas: bool,
-    /// An authentication that waits for its verdict.
+    /// Authentication that waits for its verdict.
     pub verdict: Option<Verdict>,
-    /// Where the reply of what the server does for the session goes.
+    /// Target of the reply to a command that the server carries out.
     pub admin: Option<Target>,
-    /// It is about to wait, and does not stand in the queues of all shards yet.
+    /// Whether the session is about to wait, and is not in the queues of all shards yet.
     pub arrives: bool,
-    /// Commands of the session behind a transaction that is carried out, with the places of their
-    /// replies.
+    /// Queued commands behind a transaction that is carried out, with the targets of their replies.
     pub later: VecDeque<(Target, ArgBuf)>,
 }
 
-/// An authentication that waits for its verdict.
+/// Authentication that waits for its verdict.
 pub(in crate::gateway) struct Verdict {
     pub user: String,
     pub hello: Option<Hello>,
@@ -123,16 +109,17 @@ pub(in crate::gateway) enum BlockedBy {
     Near(u64),
 }
 
-/// A command that must wait.
+/// Held command.
 pub(in crate::gateway) enum Held {
+    /// Words of a command, and their size in bytes.
     Command(ArgBuf, usize),
-    /// It is refused without having been read.
+    /// Command that was not read, and is refused.
     Refused(ErrorReply),
-    /// The client broke the protocol after the commands before this.
+    /// Breach of the protocol behind the commands before.
     Fault(ErrorReply),
 }
 
-/// What kind of commands the session sends now.
+/// Mode of a session.
 pub(in crate::gateway) enum Mode {
     /// Commands are carried out one by one.
     Single,
@@ -140,7 +127,7 @@ pub(in crate::gateway) enum Mode {
     Multi(Box<Multi>),
     /// Between `TXN BEGIN` and `TXN COMMIT`.
     Interactive(InteractiveTxn),
-    /// The interactive transaction was aborted, and its commands answer so until it is ended.
+    /// After the abort of an interactive transaction: its commands get this error until it is ended.
     Aborted(ErrorReply),
 }
 
@@ -151,42 +138,44 @@ pub(in crate::gateway) struct Multi {
     pub bytes: usize,
     /// Positions of the commands in the table.
     pub counted: Vec<u16>,
-    /// A command was refused, so that `EXEC` will refuse as well.
+    /// Whether a command was refused, so that `EXEC` is refused too.
     pub failed: bool,
     pub fences: Vec<Fence>,
-    /// It is a section, which waits so many milliseconds for its lock at most.
+    /// Longest time, in milliseconds, for which a section waits for its lock; none if this is no section.
     pub section_ms: Option<u64>,
     pub request: Option<RequestId>,
 }
 
-/// Which replies the client wants (`CLIENT REPLY`).
+/// Replies that the client wants (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Replies {
     On,
     Off,
-    /// Only the next command's reply is dropped.
+    /// All but the reply of the next command.
     SkipNext,
-    /// The command that says so is not finished yet.
+    /// All but the reply of the next command; the present command asks for that.
     SkipThis,
 }
 
-/// A reply that its turn or its value is missing for.
+/// Place of a reply that is not known, or waits for the replies before it.
 pub(in crate::gateway) struct Slot {
     pub state: SlotState,
-    /// Position of its command in the table, if that is counted.
+    /// Position of the command in the table, if it is counted.
     pub command: Option<u16>,
-    /// When that was looked at, in microseconds.
+    /// Monotonic time at which the command began, in microseconds.
     pub begun_us: u64,
-    /// The client does not want it.
+    /// Whether the client does not want the reply.
     pub silent: bool,
-    /// The connection is closed after it.
+    /// Whether the connection is closed after the reply.
     pub last: bool,
 }
 
 pub(in crate::gateway) enum SlotState {
+    /// The reply is not known.
     Waiting,
-    /// An array, some items of which are missing, how many, and where all are kept then.
+    /// Array with missing items, their number, and the request under which a shard remembers all.
     Partial(Vec<Option<Reply>>, usize, Option<Box<Keep>>),
+    /// The reply is known.
     Done(Reply),
 }
 
@@ -211,13 +200,7 @@ impl Session {
             queue: VecDeque::new(),
             base: 0,
             writes: SmallVec::new(),
-            loose: Loose::default(),
-            gathered: VecDeque::new(),
-            dispatching: false,
-            rests: false,
-            stream: None,
-            failures: 0,
-            ordered: true,
+            pipeline: Pipeline::default(),
             protocol: 2,
             plain: false,
             closing: false,
@@ -246,7 +229,7 @@ impl Session {
         session
     }
 
-    /// Works out again whether commands may go the short way.
+    /// Updates whether commands take the short path.
     pub fn refresh(&mut self) {
         self.plain = matches!(self.mode, Mode::Single)
             && self.replies == Replies::On
@@ -256,7 +239,7 @@ impl Session {
             && self.user.as_ref().is_some_and(|user| user.everything());
     }
 
-    /// Adds a place for a reply that is not known yet; gives its number.
+    /// Adds a place for a reply that is not known yet; returns its number.
     #[inline]
     pub fn push(&mut self) -> u64 {
         let seq = self.base + self.queue.len() as u64;
@@ -265,7 +248,7 @@ impl Session {
         seq
     }
 
-    /// A place for the reply of the command that is looked at.
+    /// Place for the reply of the present command.
     #[inline]
     pub fn slot(&self, state: SlotState) -> Slot {
         let silent = self.replies != Replies::On;
@@ -273,7 +256,7 @@ impl Session {
         Slot { state, command, begun_us, silent, last: false }
     }
 
-    /// A write to `shard` is on its way.
+    /// Counts a write that is sent to a shard.
     #[inline]
     pub fn writes_to(&mut self, shard: ShardId) {
         let index = usize::from(shard.0);
@@ -283,7 +266,7 @@ impl Session {
         self.writes[index] += 1;
     }
 
-    /// A write to `shard` is answered, or on its way to another one.
+    /// Counts a write to a shard that is answered, or sent to another shard.
     #[inline]
     pub fn wrote(&mut self, shard: ShardId) {
         self.writes[usize::from(shard.0)] -= 1;
@@ -293,6 +276,59 @@ impl Session {
     #[inline]
     pub fn is_fenced(&self, shard: ShardId) -> bool {
         self.writes.get(usize::from(shard.0)).is_some_and(|writes| *writes > 0)
+    }
+
+    /// Whether the session may call a command now.
+    pub fn permit(
+        &self,
+        core: &mut Core,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<(), ErrorReply> {
+        match &self.user {
+            None if spec.flags.has(Flags::NO_AUTH) => {}
+            None => return Err(ErrorReply::new("NOAUTH", "Authentication required.")),
+            Some(user) => {
+                if let Err(error) = user.check(spec, args)
+                    && !spec.flags.has(Flags::NO_AUTH)
+                {
+                    core.mail.stats.denied += 1;
+                    return Err(error);
+                }
+            }
+        }
+        let managing =
+            ["subscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping", "quit", "reset"];
+        if self.only_subscribes() && !managing.contains(&spec.name) {
+            let text = format!(
+                "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                spec.name
+            );
+            return Err(ErrorReply::err(text));
+        }
+        if core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
+            let text = "command not allowed when used memory > 'maxmemory'.";
+            return Err(ErrorReply::new("OOM", text));
+        }
+        if core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
+            let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \
+                        see the server's log";
+            return Err(ErrorReply::new("MISCONF", text));
+        }
+        Ok(())
+    }
+
+    /// Notes that a command went ahead, whose reply was to be skipped or not (`CLIENT REPLY`).
+    pub fn replied(&mut self, skip: bool) {
+        match self.replies {
+            Replies::SkipThis => self.replies = Replies::SkipNext,
+            Replies::SkipNext if skip => {
+                self.replies = Replies::On;
+                self.refresh();
+            }
+            Replies::On | Replies::Off | Replies::SkipNext => {}
+        }
     }
 
     /// Whether the client may only manage its subscriptions (RESP2 has no place for other replies).

@@ -47,7 +47,7 @@ fn says(standing: Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::clients::hello::REDIS_VERSION;
+    use crate::gateway::clients::connection::hello::REDIS_VERSION;
     use crate::gateway::clients::session_commands;
     use std::collections::BTreeSet;
 

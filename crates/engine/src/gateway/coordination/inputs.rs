@@ -1,44 +1,57 @@
 //! Inputs of a gateway from clients of the coordination service.
 
+use super::CoordinationFront;
 use super::request::{ClientRequest, Connect};
 use crate::coordination::Identity;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
+use crate::gateway::core::Core;
 use crate::now::Now;
 
+/// Door for inputs from clients of the coordination service; see [`Gateway::coordination`].
+pub struct CoordinationInputs<'a> {
+    core: &'a mut Core,
+    front: &'a mut CoordinationFront,
+}
+
 impl Gateway {
-    /// Adds a connection of a client. Its address may identify the client.
-    pub fn client_came(&mut self, now: Now, address: Identity) -> CoordinationClient {
+    /// Opens the door for inputs from clients of the coordination service.
+    pub fn coordination(&mut self, now: Now) -> CoordinationInputs<'_> {
         self.core.now = now;
-        self.coordination.clients.came(address)
+        CoordinationInputs { core: &mut self.core, front: &mut self.coordination }
     }
 
-    /// Removes a connection that is gone. Its session stays, without watches.
-    pub fn client_left(&mut self, now: Now, id: CoordinationClient) {
-        self.core.now = now;
-        self.coordination.left(&mut self.core, id);
-    }
-
-    /// Takes a client's first message. Answer: [`crate::gateway::Said::Connected`] or [`crate::gateway::Said::Expired`].
-    pub fn client_connects(&mut self, now: Now, id: CoordinationClient, connect: Connect) {
-        self.core.now = now;
-        self.coordination.clients.connects(&mut self.core, id, connect);
-    }
-
-    /// Takes a request of a client that has a session. Each request has one answer, in their order:
-    /// [`crate::gateway::Said::Answered`].
-    pub fn client_asks(&mut self, now: Now, id: CoordinationClient, request: ClientRequest) {
-        self.core.now = now;
-        self.coordination.clients.asks(&mut self.core, id, request);
-    }
-
-    /// Identities that a client has proved.
+    /// Identities that a client of the coordination service has proved.
     pub fn client_identities(&self, id: CoordinationClient) -> &[Identity] {
         self.coordination.clients.identities(id)
     }
 
-    /// Whether so much of a client is under way that nothing more should be read from it.
+    /// Whether so many requests of a client are under way that no more should be read from it.
     pub fn client_is_busy(&self, id: CoordinationClient) -> bool {
         self.coordination.clients.is_busy(id)
+    }
+}
+
+impl CoordinationInputs<'_> {
+    /// Adds a connection of a client. Its address may identify the client.
+    pub fn came(&mut self, address: Identity) -> CoordinationClient {
+        self.front.clients.came(address)
+    }
+
+    /// Removes a connection that is gone. Its session stays, without watches.
+    pub fn left(&mut self, id: CoordinationClient) {
+        self.front.left(self.core, id);
+    }
+
+    /// Takes a client's first message. Answer: [`crate::gateway::Said::Connected`] or
+    /// [`crate::gateway::Said::Expired`].
+    pub fn connects(&mut self, id: CoordinationClient, connect: Connect) {
+        self.front.clients.connects(self.core, id, connect);
+    }
+
+    /// Takes a request of a client that has a session. Each request has one answer, in their order:
+    /// [`crate::gateway::Said::Answered`].
+    pub fn asks(&mut self, id: CoordinationClient, request: ClientRequest) {
+        self.front.clients.asks(self.core, id, request);
     }
 }

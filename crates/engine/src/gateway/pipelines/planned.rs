@@ -2,7 +2,7 @@
 
 use crate::gateway::target::Target;
 use crate::gateway::txn::work::Finish;
-use crate::ids::{KeyedOp, ShardId};
+use crate::ids::KeyedOp;
 use smallvec::SmallVec;
 
 /// Command that is carried out at its place in its session's order.
@@ -12,15 +12,4 @@ pub(in crate::gateway) struct Planned {
     pub ops: SmallVec<[KeyedOp; 1]>,
     /// Recipe for its reply; none for a single operation, whose reply is the reply.
     pub finish: Option<Box<Finish>>,
-}
-
-/// Requests of a session that are in no stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::gateway) struct Loose {
-    /// Number of requests without an answer.
-    pub open: u32,
-    /// Shard of these requests, unless they are at several.
-    pub shard: Option<ShardId>,
-    /// Token of the last request.
-    pub last: u64,
 }

@@ -1,36 +1,51 @@
-//! A shard has given slots to a new one: what becomes of requests that were meant for it.
+//! Rerouting of requests for slots that a split has moved to a new shard.
 //!
-//! The leader of the shard that was split begins a new lead with the split, and says how many splits
-//! there were. That is when a gateway sends what concerns the slots to the new shard. What it had
-//! sent before comes back answered or untouched; what comes back, or was held, goes to the new shard
-//! in the order in which it was made, and nothing else goes there before that. So the requests of a
+//! The leader of the shard that was split begins a new lead with the split, and announces the number of its
+//! splits. From then on a gateway sends requests for the moved slots to the new shard. Requests that it had
+//! sent before come back answered or untouched. Requests that come back, or were held, go to the new shard in
+//! the order in which they were made, and no other request is sent there before that. So the requests of a
 //! session on a key keep their order across a split, too. Where a session's order holds across shards,
-//! requests that relied on going to one shard, and do not go to one any more, are dispatched anew.
+//! requests that relied on one common shard, and have none any more, are dispatched anew.
 
-use crate::entry::Apply;
+use super::course::Course;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::sessions::Sessions;
+use crate::gateway::core::Core;
 use crate::gateway::errors::moved;
-use crate::gateway::mail::Pending;
+use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::pipelines::planned::Planned;
+use crate::gateway::target::Target;
 use crate::ids::{KeyedOp, ShardId};
+use crate::limits::SLOTS;
 use crate::message::{Answer, Body, Refusal};
 use adt::collections::Set;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a request belongs.
-enum Place {
+/// Destination of a held request after a split.
+enum Destination {
+    /// The shard that was split.
     Here,
-    There(ShardId),
-    /// In several places, or in all.
-    Nowhere,
+    /// Another shard.
+    Moved(ShardId),
+    /// Several shards.
+    Several,
+}
+
+/// Outcome of a held request that concerns several shards after a split.
+enum Relaunch {
+    /// The program is carried out on this course, a transaction or reads without locks.
+    Launch(Target, Course),
+    /// The request is refused: it had no effect.
+    Refuse,
+    /// The request is gone.
+    Nothing,
 }
 
 impl Gateway {
-    /// The routes may have changed: `before` are the slots as they were.
+    /// Follows new routes; `before` are the shards of all slots as they were.
     pub(in crate::gateway) fn routes_changed(&mut self, before: &[ShardId]) {
-        let all = 0..crate::limits::SLOTS;
-        let changed: BTreeSet<(ShardId, ShardId)> = all
+        let changed: BTreeSet<(ShardId, ShardId)> = (0..SLOTS)
             .map(|slot| (before[usize::from(slot)], self.core.mail.routes.shard_of_slot(slot)))
             .filter(|(old, new)| old != new)
             .collect();
@@ -38,111 +53,250 @@ impl Gateway {
             if let Some(leaders) = &mut self.core.mail.leaders {
                 leaders.begin_rerouting(parent, child);
             }
-            self.end_reads_at(parent);
+            for job in self.snapshots.at(parent) {
+                let end = self.snapshots.give_up(job);
+                self.snapshot_ended(end);
+            }
+            for effect in self.lockless.shard_split(&mut self.core, parent) {
+                self.transaction_ended(Some(effect));
+            }
             self.blocked.move_from(&mut self.core, parent);
         }
     }
 
-    /// Reads without locks that have begun at a shard begin again.
-    fn end_reads_at(&mut self, shard: ShardId) {
-        for job in self.snapshots.at(shard) {
-            let end = self.snapshots.give_up(job);
-            self.snapshot_ended(end);
-        }
-        for effect in self.lockless.shard_split(&mut self.core, shard) {
-            self.transaction_ended(Some(effect));
-        }
-    }
-
-    /// Requests that are held for a shard that was split, and belong to the new one, go there.
+    /// Sends held requests for a shard that was split to the shards that they concern now.
     pub(in crate::gateway) fn reroute(&mut self) {
         while let Some((parent, child)) =
-            self.core.mail.leaders.as_ref().and_then(|w| w.next_rerouting())
+            self.core.mail.leaders.as_ref().and_then(|leaders| leaders.next_rerouting())
         {
-            self.gather_again(parent);
+            for token in gather_again(&mut self.core, &mut self.sessions, parent) {
+                self.refuse_held(token);
+            }
             let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(parent));
             for token in held.into_iter().flatten() {
                 let leaders = self.core.mail.leaders.as_ref();
                 let Some(body) = leaders.and_then(|leaders| leaders.body(parent, token)) else {
                     continue;
                 };
-                match self.place_of(parent, body) {
-                    Place::Here => {}
-                    Place::There(shard) => {
-                        self.count_elsewhere(token, parent, shard);
-                        self.core.mail.leaders.iter_mut().for_each(|w| w.move_held(token, shard));
+                match destination(&self.core.mail, parent, body) {
+                    Destination::Here => {}
+                    Destination::Moved(shard) => {
+                        count_elsewhere(&mut self.core, &mut self.sessions, token, (parent, shard));
+                        let leaders = self.core.mail.leaders.iter_mut();
+                        leaders.for_each(|leaders| leaders.move_held(token, shard));
                     }
-                    Place::Nowhere => self.relaunch(parent, token),
+                    Destination::Several => {
+                        match relaunch(&mut self.core, &mut self.sessions, parent, token) {
+                            Relaunch::Launch(target, course) => self.take(target, course),
+                            Relaunch::Refuse => self.refuse_held(token),
+                            Relaunch::Nothing => {}
+                        }
+                    }
                 }
             }
-            self.core
-                .mail
-                .leaders
-                .iter_mut()
-                .for_each(|leaders| leaders.end_rerouting(parent, child));
+            let leaders = self.core.mail.leaders.iter_mut();
+            leaders.for_each(|leaders| leaders.end_rerouting(parent, child));
         }
     }
 
-    /// Sessions whose order holds across shards, and whose requests to a shard that was split would lose
-    /// it on their way to two, have them dispatched anew, before whatever came after them.
-    fn gather_again(&mut self, parent: ShardId) {
-        let Some(leaders) = &self.core.mail.leaders else { return };
-        // By session: its requests, and whether one goes elsewhere.
-        let mut by_session: BTreeMap<u64, (Vec<u64>, bool)> = BTreeMap::new();
-        for token in leaders.held(parent) {
-            let Some(pending) = self.core.mail.pending.get(token) else { continue };
-            let Some(id) = pending.of_loose().filter(|id| self.keeps_order(*id)) else { continue };
-            let body = leaders.body(parent, token);
-            let goes = body.is_some_and(|b| !matches!(self.place_of(parent, b), Place::Here));
-            let (tokens, parted) = by_session.entry(id.0).or_default();
-            tokens.push(token);
-            *parted |= goes;
+    /// Refuses a held request: it had no effect.
+    fn refuse_held(&mut self, token: u64) {
+        let Some(pending) = self.core.mail.take(token) else { return };
+        let answer = match pending {
+            Pending::Gather { .. } => Answer::Reply(moved().into()),
+            _ => Answer::Refused(Refusal::Moved),
+        };
+        self.answer(token, pending, answer);
+    }
+}
+
+/// Gathers the held requests of sessions again whose order holds across shards, if the requests relied on one
+/// common shard and have none any more. They are dispatched anew, before all later ones. Returns requests that
+/// are to be refused.
+fn gather_again(core: &mut Core, sessions: &mut Sessions, parent: ShardId) -> Vec<u64> {
+    let Some(leaders) = &core.mail.leaders else { return Vec::new() };
+    // Requests by session, and whether one of them moves.
+    let mut by_session: BTreeMap<u64, (Vec<u64>, bool)> = BTreeMap::new();
+    for token in leaders.held(parent) {
+        let Some(pending) = core.mail.pending.get(token) else { continue };
+        let Some(id) = pending.of_loose() else { continue };
+        if !sessions.get(id.0).is_some_and(|session| session.pipeline.keeps_order(core)) {
+            continue;
         }
-        for (id, (tokens, parted)) in by_session {
-            let first = tokens.first().and_then(|token| self.core.mail.pending.get(*token));
-            let alone = tokens.len() == 1 && !matches!(first, Some(Pending::Batch { .. }));
-            if parted && !alone {
-                self.dispatch_anew(SessionId(id), parent, tokens);
-            }
+        let body = leaders.body(parent, token);
+        let moves =
+            body.is_some_and(|b| !matches!(destination(&core.mail, parent, b), Destination::Here));
+        let (tokens, parted) = by_session.entry(id.0).or_default();
+        tokens.push(token);
+        *parted |= moves;
+    }
+    let mut refused = Vec::new();
+    for (id, (tokens, parted)) in by_session {
+        let first = tokens.first().and_then(|token| core.mail.pending.get(*token));
+        let alone = tokens.len() == 1 && !matches!(first, Some(Pending::Batch { .. }));
+        if parted && !alone {
+            refused.extend(dispatch_anew(core, sessions, SessionId(id), parent, tokens));
         }
     }
+    refused
+}
 
-    /// What a session has sent to a shard, and is held here, is gathered again.
-    fn dispatch_anew(&mut self, id: SessionId, parent: ShardId, tokens: Vec<u64>) {
-        let mut again = Vec::new();
-        let mut tokens = tokens.into_iter();
-        for token in tokens.by_ref() {
-            let leaders = self.core.mail.leaders.as_mut();
-            let Some(body) = leaders.and_then(|leaders| leaders.take_held(parent, token)) else {
-                continue;
-            };
-            let Some(ops) = plain_ops(body) else {
-                // It may need its own message, and nothing behind it may come before it.
-                self.refuse_held(token);
-                break;
-            };
-            let pending = self.core.mail.pending.remove(token);
-            self.core.mail.forget(token);
-            if let Some(pending) = pending {
-                self.take_apart(pending, ops, &mut again);
-            }
-        }
-        tokens.for_each(|token| self.refuse_held(token));
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
-            self.dispatch_soon(id);
+/// Gathers the held requests of a session to a shard again. Returns requests that are to be refused.
+fn dispatch_anew(
+    core: &mut Core,
+    sessions: &mut Sessions,
+    id: SessionId,
+    parent: ShardId,
+    tokens: Vec<u64>,
+) -> Vec<u64> {
+    let mut again = Vec::new();
+    let mut refused = Vec::new();
+    let mut tokens = tokens.into_iter();
+    for token in tokens.by_ref() {
+        let leaders = core.mail.leaders.as_mut();
+        let Some(body) = leaders.and_then(|leaders| leaders.take_held(parent, token)) else {
+            continue;
+        };
+        let Some(ops) = plain_ops(body) else {
+            // The request may need its own message, and no later request may overtake it.
+            refused.push(token);
+            break;
+        };
+        if let Some((target, wrote, commands)) =
+            core.mail.take(token).and_then(|pending| take_apart(pending, ops))
+        {
+            sessions.answered(target, wrote);
+            again.extend(commands);
         }
     }
+    refused.extend(tokens);
+    if let Some(session) = sessions.get_mut(id.0) {
+        session.pipeline.gather_first(again);
+        sessions.dispatch_soon(id);
+    }
+    refused
+}
 
-    /// The commands that a request was made of.
-    fn take_apart(&mut self, pending: Pending, ops: Vec<KeyedOp>, into: &mut Vec<Planned>) {
-        let (parts, wrote) = match pending {
-            Pending::Single { target, wrote, .. } => (vec![(target, 1, None)], wrote),
-            Pending::Work { target, wrote, finish, .. } => {
-                (vec![(target, ops.len() as u32, Some(finish))], wrote)
-            }
-            Pending::Batch { parts, wrote, .. } => (parts, wrote),
-            // They are in no stream, and no session has sent them by itself.
+/// Commands of which a request consists, with the target of the first one and the shard that it wrote to.
+fn take_apart(
+    pending: Pending,
+    ops: Vec<KeyedOp>,
+) -> Option<(Target, Option<ShardId>, Vec<Planned>)> {
+    let (parts, wrote) = match pending {
+        Pending::Single { target, wrote, .. } => (vec![(target, 1, None)], wrote),
+        Pending::Work { target, wrote, finish, .. } => {
+            (vec![(target, ops.len() as u32, Some(finish))], wrote)
+        }
+        Pending::Batch { parts, wrote, .. } => (parts, wrote),
+        // No session has sent these by itself, or they are units of a stream.
+        Pending::Units { .. }
+        | Pending::Access { .. }
+        | Pending::Vote { .. }
+        | Pending::Execution { .. }
+        | Pending::Loose { .. }
+        | Pending::Snapshot { .. }
+        | Pending::Interval { .. }
+        | Pending::Version { .. }
+        | Pending::Attempt { .. }
+        | Pending::Turn { .. }
+        | Pending::Near { .. }
+        | Pending::Waits { .. }
+        | Pending::Wait { .. }
+        | Pending::Gather { .. }
+        | Pending::Cut { .. }
+        | Pending::Lease { .. }
+        | Pending::Fate { .. }
+        | Pending::Coordination { .. }
+        | Pending::Ahead { .. }
+        | Pending::Spread
+        | Pending::Ending { .. }
+        | Pending::Joint { .. }
+        | Pending::SplitDone
+        | Pending::Remembered => return None,
+    };
+
+    let first = parts.first().map(|(target, ..)| *target)?;
+    let mut ops = ops.into_iter();
+    let commands = parts.into_iter().map(|(target, count, finish)| {
+        let ops = ops.by_ref().take(count as usize).collect();
+        Planned { target, ops, finish }
+    });
+    Some((first, wrote, commands.collect()))
+}
+
+/// Destination of a request that is held for the shard `here`.
+fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
+    let mut shards: Set<ShardId> = Set::default();
+    match body {
+        Body::Read { key, .. }
+        | Body::Version { key }
+        | Body::Waiting { key }
+        | Body::Holders { key } => {
+            shards.insert(mail.shard_of(key));
+        }
+        Body::Snapshot { ops, .. } => {
+            shards.extend(ops.iter().map(|(key, _)| mail.shard_of(key)));
+        }
+        Body::Apply(apply) | Body::Await { apply, .. } => {
+            shards.extend(apply.ops.iter().map(|(key, _)| mail.shard_of(key)));
+            shards.extend(apply.guards.iter().map(|g| mail.shard_of(&g.key)));
+        }
+        // The shard that was split knows whether its units have taken effect there, and refuses them if they
+        // have not and cannot any more.
+        Body::Pipeline(_) => return Destination::Here,
+        Body::KeysInSlot { slot, .. } => {
+            shards.insert(mail.routes.shard_of_slot(*slot));
+        }
+        Body::Resolve(request) => {
+            shards.insert(mail.shard_of(&request.client));
+        }
+        // A question to all shards has not been sent to the new one.
+        Body::Keys { .. } | Body::Count | Body::Flush => return Destination::Several,
+        // Requests about state of the shard itself: a transaction, a wait, a cut, its tree.
+        Body::Lock { .. }
+        | Body::Prepare { .. }
+        | Body::Decide { .. }
+        | Body::Inquire { .. }
+        | Body::Cancel { .. }
+        | Body::Release { .. }
+        | Body::ProbeAck { .. }
+        | Body::Block { .. }
+        | Body::Waits { .. }
+        | Body::EndDeadlock { .. }
+        | Body::Unblock
+        | Body::Scan { .. }
+        | Body::RandomKey
+        | Body::EndStream { .. }
+        | Body::Stats
+        | Body::Remember(_)
+        | Body::Transfer { .. }
+        | Body::Coordinate(_)
+        | Body::Cut { .. } => {}
+    }
+    match (shards.len(), shards.first()) {
+        (0, _) => Destination::Here,
+        (1, Some(shard)) if *shard == here => Destination::Here,
+        (1, Some(shard)) => Destination::Moved(*shard),
+        _ => Destination::Several,
+    }
+}
+
+/// Counts a write without an answer for the shard that it is sent to now.
+fn count_elsewhere(
+    core: &mut Core,
+    sessions: &mut Sessions,
+    token: u64,
+    (from, to): (ShardId, ShardId),
+) {
+    let (id, wrote) = match core.mail.pending.get_mut(token) {
+        Some(Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. }) => {
+            (target.session, wrote)
+        }
+        Some(Pending::Batch { parts, wrote, .. }) => match parts.first() {
+            Some((target, ..)) => (target.session, wrote),
+            None => return,
+        },
+        Some(
             Pending::Units { .. }
             | Pending::Access { .. }
             | Pending::Vote { .. }
@@ -166,171 +320,47 @@ impl Gateway {
             | Pending::Ending { .. }
             | Pending::Joint { .. }
             | Pending::SplitDone
-            | Pending::Remembered => return,
-        };
-        let Some((first, ..)) = parts.first() else { return };
-        let first = *first;
-        self.written(first, wrote);
-        self.end_loose(first.session);
-        let mut ops = ops.into_iter();
-        into.extend(parts.into_iter().map(|(target, count, finish)| {
-            let ops = ops.by_ref().take(count as usize).collect();
-            Planned { target, ops, finish }
-        }));
-    }
-
-    fn place_of(&self, here: ShardId, body: &Body) -> Place {
-        let mut shards: Set<ShardId> = Set::default();
-        match body {
-            Body::Read { key, .. }
-            | Body::Version { key }
-            | Body::Waiting { key }
-            | Body::Holders { key } => {
-                shards.insert(self.core.mail.shard_of(key));
-            }
-            Body::Snapshot { ops, .. } => {
-                shards.extend(ops.iter().map(|(key, _)| self.core.mail.shard_of(key)));
-            }
-            Body::Apply(apply) | Body::Await { apply, .. } => {
-                shards.extend(apply.ops.iter().map(|(key, _)| self.core.mail.shard_of(key)));
-                shards.extend(apply.guards.iter().map(|g| self.core.mail.shard_of(&g.key)));
-            }
-            // The shard that was split knows whether its units have taken effect there, and refuses them if
-            // they have not and cannot any more.
-            Body::Pipeline(_) => return Place::Here,
-            Body::KeysInSlot { slot, .. } => {
-                shards.insert(self.core.mail.routes.shard_of_slot(*slot));
-            }
-            Body::Resolve(request) => {
-                shards.insert(self.core.mail.shard_of(&request.client));
-            }
-            // What asks all shards has not asked the new one.
-            Body::Keys { .. } | Body::Count | Body::Flush => return Place::Nowhere,
-            // About what the shard itself holds: a transaction, a wait, a cut, its tree.
-            Body::Lock { .. }
-            | Body::Prepare { .. }
-            | Body::Decide { .. }
-            | Body::Inquire { .. }
-            | Body::Cancel { .. }
-            | Body::Release { .. }
-            | Body::ProbeAck { .. }
-            | Body::Block { .. }
-            | Body::Waits { .. }
-            | Body::EndDeadlock { .. }
-            | Body::Unblock
-            | Body::Scan { .. }
-            | Body::RandomKey
-            | Body::EndStream { .. }
-            | Body::Stats
-            | Body::Remember(_)
-            | Body::Transfer { .. }
-            | Body::Coordinate(_)
-            | Body::Cut { .. } => {}
-        }
-        match (shards.len(), shards.first()) {
-            (0, _) => Place::Here,
-            (1, Some(shard)) if *shard == here => Place::Here,
-            (1, Some(shard)) => Place::There(*shard),
-            _ => Place::Nowhere,
-        }
-    }
-
-    /// A write that is not answered is on its way to another shard.
-    fn count_elsewhere(&mut self, token: u64, from: ShardId, to: ShardId) {
-        let (id, wrote) = match self.core.mail.pending.get_mut(token) {
-            Some(Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. }) => {
-                (target.session, wrote)
-            }
-            Some(Pending::Batch { parts, wrote, .. }) => match parts.first() {
-                Some((target, ..)) => (target.session, wrote),
-                None => return,
-            },
-            Some(
-                Pending::Units { .. }
-                | Pending::Access { .. }
-                | Pending::Vote { .. }
-                | Pending::Execution { .. }
-                | Pending::Loose { .. }
-                | Pending::Snapshot { .. }
-                | Pending::Interval { .. }
-                | Pending::Version { .. }
-                | Pending::Attempt { .. }
-                | Pending::Turn { .. }
-                | Pending::Near { .. }
-                | Pending::Waits { .. }
-                | Pending::Wait { .. }
-                | Pending::Gather { .. }
-                | Pending::Cut { .. }
-                | Pending::Lease { .. }
-                | Pending::Fate { .. }
-                | Pending::Coordination { .. }
-                | Pending::Ahead { .. }
-                | Pending::Spread
-                | Pending::Ending { .. }
-                | Pending::Joint { .. }
-                | Pending::SplitDone
-                | Pending::Remembered,
-            )
-            | None => return,
-        };
-        if *wrote == Some(from)
-            && let Some(session) = self.sessions.get_mut(id.0)
-        {
-            *wrote = Some(to);
-            session.loose.shard = None;
-            session.wrote(from);
-            session.writes_to(to);
-        }
-    }
-
-    /// A request that is held concerns several shards now. If its session has nothing else under way
-    /// it is carried out as what it has become, a transaction; otherwise that could come after what
-    /// the session has sent since, and it is refused.
-    fn relaunch(&mut self, parent: ShardId, token: u64) {
-        let Some(Pending::Work { target, .. }) = self.core.mail.pending.get(token) else {
-            return self.refuse_held(token);
-        };
-        let target = *target;
-        let session = self.sessions.get(target.session.0);
-        if session.is_none_or(|s| s.queue.len() != 1 || s.base != target.seq) {
-            return self.refuse_held(token);
-        }
-        let held =
-            self.core.mail.leaders.as_mut().and_then(|leaders| leaders.take_held(parent, token));
-        let pending = self.core.mail.pending.remove(token);
-        self.core.mail.forget(token);
-        let (Some(body), Some(Pending::Work { wrote, finish, .. })) = (held, pending) else {
-            return;
-        };
-        self.written(target, wrote);
-        self.end_loose(target.session);
-        self.bar(target);
-        match body {
-            Body::Apply(Apply { ops, guards, fences, request }) if fences.is_empty() => {
-                let (core, ops) = (&mut self.core, ops.into_vec());
-                self.transactions.begin_direct(core, target, ops, *finish, (guards, request));
-            }
-            Body::Snapshot { ops, .. } => {
-                self.snapshots.begin(&mut self.core, target, ops, *finish)
-            }
-            _ => self.finish(target, moved().into()),
-        }
-    }
-
-    /// A request that is held is answered: it had no effect.
-    fn refuse_held(&mut self, token: u64) {
-        let pending = self.core.mail.pending.remove(token);
-        self.core.mail.forget(token);
-        let Some(pending) = pending else { return };
-        let answer = match pending {
-            Pending::Gather { .. } => Answer::Reply(moved().into()),
-            _ => Answer::Refused(Refusal::Moved),
-        };
-        self.answer(token, pending, answer);
+            | Pending::Remembered,
+        )
+        | None => return,
+    };
+    if *wrote == Some(from)
+        && let Some(session) = sessions.get_mut(id.0)
+    {
+        *wrote = Some(to);
+        session.pipeline.rerouted();
+        session.wrote(from);
+        session.writes_to(to);
     }
 }
 
-/// The operations of a request that is nothing but operations.
+/// Outcome of a held request that concerns several shards now. If its session has no other request under way,
+/// the request is carried out as a transaction; otherwise a transaction might come after later requests of the
+/// session, and the request is refused.
+fn relaunch(core: &mut Core, sessions: &mut Sessions, parent: ShardId, token: u64) -> Relaunch {
+    let Some(Pending::Work { target, .. }) = core.mail.pending.get(token) else {
+        return Relaunch::Refuse;
+    };
+    let target = *target;
+    let session = sessions.get(target.session.0);
+    if session.is_none_or(|s| s.queue.len() != 1 || s.base != target.seq) {
+        return Relaunch::Refuse;
+    }
+    let held = core.mail.leaders.as_mut().and_then(|leaders| leaders.take_held(parent, token));
+    let (Some(body), Some(Pending::Work { wrote, finish, .. })) = (held, core.mail.take(token))
+    else {
+        return Relaunch::Nothing;
+    };
+    sessions.answered(target, wrote);
+    let course = match body {
+        Body::Apply(apply) if apply.fences.is_empty() => Course::Transaction(apply, *finish),
+        Body::Snapshot { ops, .. } => Course::Snapshot(ops, *finish),
+        _ => Course::Refused(moved().into()),
+    };
+    Relaunch::Launch(target, course)
+}
+
+/// Operations of a request that consists of nothing else.
 fn plain_ops(body: Body) -> Option<Vec<KeyedOp>> {
     match body {
         Body::Read { key, op, .. } => Some(vec![(key, op)]),

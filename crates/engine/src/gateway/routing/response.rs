@@ -1,30 +1,27 @@
-//! What shards say, and whom it concerns.
+//! Answers and notices of shards, and the parts that they concern.
 
 use super::snapshot::SnapshotEnd;
-use super::unread::What;
+use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
-use crate::gateway::errors::unexpected;
-use crate::gateway::mail::Pending;
-use crate::gateway::mail::{Mail, Target};
+use crate::gateway::errors::{answer_unread, indefinite, request_unread, unexpected};
+use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::txn::transaction::repeated::answer_again;
-use crate::gateway::txn::work::{Finish, Outcome};
-use crate::ids::ShardId;
 use crate::message::{Answer, Body, Notice, Refusal, Request, Response};
 use crate::now::Now;
 use adt::Reply;
-use smallvec::SmallVec;
 
 impl Gateway {
-    /// A shard has answered or noticed something.
+    /// Handles an answer or a notice of a shard.
     pub fn response(&mut self, now: Now, response: Response) {
         self.core.now = now;
         let Some(token) = self.core.mail.answered(response.token) else { return };
         match response.answer {
             Answer::Notice(notice) => self.notice(token, notice),
             Answer::NotTaken(body) => self.not_taken(token, *body),
-            Answer::Unread => self.not_read(token, What::Answer),
-            Answer::Refused(Refusal::Unread) => self.not_read(token, What::Request),
+            Answer::Unread => self.not_read(token, Unread::Answer),
+            Answer::Refused(Refusal::Unread) => self.not_read(token, Unread::Request),
             answer => {
                 if let Some(pending) = self.core.mail.take(token) {
                     self.answer(token, pending, answer);
@@ -34,28 +31,40 @@ impl Gateway {
         self.settle();
     }
 
+    /// Hands the answer to a request to the part that has sent it.
     #[inline]
     pub(in crate::gateway) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
         match pending {
-            Pending::Single { target, wrote, .. } => self.single_answered(target, wrote, answer),
-            Pending::Batch { parts, wrote, .. } => self.batch_answered(parts, wrote, answer),
+            Pending::Single { target, wrote, .. } => {
+                self.sessions.answered(target, wrote);
+                self.finish(target, single_reply(answer));
+            }
+            Pending::Batch { parts, wrote, .. } => {
+                self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
+            }
             Pending::Units { session, stream, first, count, shard } => {
-                self.units_answered((session, stream, first), (shard, count), answer);
+                let error = match answer {
+                    Answer::Unread => answer_unread(),
+                    Answer::Refused(Refusal::Unread) => request_unread(),
+                    _ => indefinite(),
+                };
+                let group = UnitGroup { stream, first, shard, count };
+                let (core, error) = (&mut self.core, error.into());
+                self.sessions.units_settled(core, session, group, answer, &error);
             }
             Pending::Work { target, wrote, finish, .. } => {
-                self.written(target, wrote);
-                self.end_loose(target.session);
+                self.sessions.answered(target, wrote);
                 match answer {
                     Answer::Replies(replies) => {
-                        self.count_committed(wrote.is_some(), &finish.outcomes);
-                        self.complete(target, &finish, replies.into_iter());
+                        let (core, wrote) = (&mut self.core, wrote.is_some());
+                        core.carried_out(target, Some(finish), wrote, replies.into_iter());
                     }
                     Answer::Repeated(replies) => {
                         let (core, replies) = (&mut self.core, replies.into_vec());
                         self.transactions.repeated_there(core, target, *finish, replies);
                     }
                     Answer::Snapshot { replies, .. } => {
-                        self.complete(target, &finish, replies.into_iter());
+                        self.complete_with(target, &finish, finish.items(replies.into_iter()));
                     }
                     Answer::TookEffect { ts, replies, whole: true } => {
                         answer_again(&mut self.core, target, *finish, ts, replies);
@@ -134,13 +143,13 @@ impl Gateway {
         }
     }
 
-    /// A request could not be handed to anybody: who leads is not known, or has changed, of which this
-    /// gateway hears next.
+    /// Handles a request that could not be delivered: the leader is unknown or has changed. The gateway is
+    /// informed of that next.
     pub fn not_sent(&mut self, request: Request) {
         self.not_taken(Mail::token_of(request.token), request.body);
     }
 
-    /// A shard has sent a request back: its leader is another machine now.
+    /// Handles a request that a shard has sent back: its leader is another machine now.
     pub(in crate::gateway) fn not_taken(&mut self, token: u64, mut body: Body) {
         if let Body::Await { timeout_ms, .. } = &mut body
             && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
@@ -151,63 +160,11 @@ impl Gateway {
         self.core.mail.take_back(self.core.now, token, body);
     }
 
-    #[inline]
-    pub(in crate::gateway) fn single_answered(
-        &mut self,
-        target: Target,
-        wrote: Option<ShardId>,
-        answer: Answer,
-    ) {
-        self.written(target, wrote);
-        self.end_loose(target.session);
-        let reply = match answer {
-            Answer::Reply(reply) => reply,
-            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => unexpected(&other),
-        };
-        self.finish(target, reply);
-    }
-
-    /// Commands that were sent together are answered.
-    fn batch_answered(
-        &mut self,
-        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
-        wrote: Option<ShardId>,
-        answer: Answer,
-    ) {
-        let Some(first) = parts.first().map(|(target, ..)| *target) else { return };
-        self.written(first, wrote);
-        self.end_loose(first.session);
-        let replies: Vec<Reply> = match answer {
-            Answer::Replies(replies) => replies.into_vec(),
-            Answer::Snapshot { replies, .. } => replies,
-            other => {
-                for (target, ..) in parts {
-                    self.finish(target, unexpected(&other));
-                }
-                return;
-            }
-        };
-        let mut replies = replies.into_iter();
-        for (target, count, finish) in parts {
-            let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
-            self.planned_done(target, finish, wrote.is_some(), own.into_iter());
-        }
-    }
-
-    /// The operations of a command that was to be carried out at its place in its session's order are.
-    pub(in crate::gateway) fn planned_done(
-        &mut self,
-        target: Target,
-        finish: Option<Box<Finish>>,
-        wrote: bool,
-        mut replies: impl Iterator<Item = Reply>,
-    ) {
-        match finish {
-            None => self.finish(target, replies.next().unwrap_or(Reply::Nil)),
-            Some(finish) => {
-                self.count_committed(wrote, &finish.outcomes);
-                self.complete(target, &finish, replies);
+    /// Dispatches the commands that sessions have gathered.
+    pub(in crate::gateway) fn dispatch_all(&mut self) {
+        while let Some(id) = self.sessions.next_dispatching() {
+            if let Some((target, course)) = self.sessions.dispatch(&mut self.core, id) {
+                self.take(target, course);
             }
         }
     }
@@ -216,7 +173,7 @@ impl Gateway {
     pub(in crate::gateway) fn snapshot_ended(&mut self, end: Option<SnapshotEnd>) {
         match end {
             Some(SnapshotEnd::Read(target, finish, replies)) => {
-                self.complete(target, &finish, replies.into_iter());
+                self.complete_with(target, &finish, finish.items(replies.into_iter()));
             }
             Some(SnapshotEnd::Locks(program, finish)) => {
                 self.transactions.begin(&mut self.core, program, Some(finish));
@@ -225,12 +182,7 @@ impl Gateway {
         }
     }
 
-    fn count_committed(&mut self, wrote: bool, outcomes: &[Outcome]) {
-        if wrote && outcomes.len() > 1 {
-            self.core.mail.stats.committed += 1;
-        }
-    }
-
+    /// Hands a notice of a shard to the part that it concerns.
     fn notice(&mut self, token: u64, notice: Notice) {
         match notice {
             Notice::Wound { txn, by, .. } => self.transactions.wound(&mut self.core, txn, by),
@@ -253,7 +205,7 @@ impl Gateway {
                     let effect = self.blocked.arrived(&mut self.core, job);
                     self.blocked_goes_on(effect);
                 }
-                // Nothing of these gives way while it waits.
+                // None of these gives way while it waits.
                 Some(
                     Pending::Single { .. }
                     | Pending::Batch { .. }
@@ -282,7 +234,7 @@ impl Gateway {
                 | None => {}
             },
             Notice::Orphan { txn, participants } => {
-                // Its own transactions end without help.
+                // Transactions of this gateway end without help.
                 if !self.transactions.knows(txn) {
                     self.orphans.begin(&mut self.core, txn, participants);
                 }
@@ -305,5 +257,14 @@ impl Gateway {
                 }
             }
         }
+    }
+}
+
+/// Reply of a single operation.
+fn single_reply(answer: Answer) -> Reply {
+    match answer {
+        Answer::Reply(reply) => reply,
+        Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+        other => unexpected(&other),
     }
 }

@@ -1,19 +1,27 @@
 //! Routes: the shards that a program concerns.
 
+use crate::entry::Apply;
+use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
-use crate::ids::ShardId;
+use crate::ids::{KeyedOp, ShardId};
 use crate::limits::KEY_BYTES_MAX;
-use adt::{Blob, ErrorReply};
+use crate::message::Guard;
+use crate::slot::slot;
+use adt::{Blob, Command, ErrorReply, Op};
 
 /// Shards that a program concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Route {
+    /// No shard.
     Nowhere,
+    /// One shard.
     One(ShardId),
+    /// Several shards.
     Many,
 }
 
 impl Route {
+    /// Adds a shard.
     pub fn add(&mut self, shard: ShardId) {
         *self = match *self {
             Self::Nowhere => Self::One(shard),
@@ -23,10 +31,63 @@ impl Route {
     }
 }
 
+/// Route of the operations of steps that are known before anything is read, and of guards.
+pub(in crate::gateway) fn route_of(core: &Core, steps: &[ProgramStep], guards: &[Guard]) -> Route {
+    let mut route = Route::Nowhere;
+    for step in steps {
+        match step {
+            ProgramStep::Ops(ops, _) => {
+                ops.iter().for_each(|(key, _)| route.add(core.mail.shard_of(key)));
+            }
+            ProgramStep::Compound(_) | ProgramStep::Attempts(_) => return Route::Many,
+            ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
+        }
+    }
+    guards.iter().for_each(|guard| route.add(core.mail.shard_of(&guard.key)));
+    route
+}
+
+/// Redirection of a client that knows the leaders, if it has sent a command to the wrong machine. Commands on
+/// several shards, and commands that wait, are carried out at any machine.
+pub(in crate::gateway) fn redirection(
+    core: &Core,
+    asks_replicas: bool,
+    command: &Command,
+) -> Option<ErrorReply> {
+    let (mut route, mut first) = (Route::Nowhere, None);
+    let mut add = |key: &Blob, op: &Op| {
+        if op.is_write() || !asks_replicas {
+            route.add(core.mail.shard_of(key));
+            first.get_or_insert(slot(key));
+        }
+    };
+    match command {
+        Command::Single(key, op) => add(key, op),
+        Command::Multi { ops, .. } => ops.iter().for_each(|(key, op)| add(key, op)),
+        _ => {}
+    }
+    let slot = first?;
+    let Route::One(shard) = route else { return None };
+    core.moved(shard, slot)
+}
+
 /// Error for a key that is too long.
 pub(in crate::gateway) fn key_too_long(key: &Blob) -> Option<ErrorReply> {
     (key.len() > KEY_BYTES_MAX)
         .then(|| ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")))
+}
+
+/// Whether an operation concerns all keys.
+pub(in crate::gateway) fn about_all(ops: &[KeyedOp]) -> bool {
+    ops.iter().any(|(_, op)| op.whole().is_some())
+}
+
+/// Whether operations only read, under no condition and no request number.
+pub(in crate::gateway) fn only_reads(apply: &Apply) -> bool {
+    apply.guards.is_empty()
+        && apply.fences.is_empty()
+        && apply.request.is_none()
+        && apply.ops.iter().all(|(_, op)| !op.is_write())
 }
 
 /// Error for the first key of a program that is too long.

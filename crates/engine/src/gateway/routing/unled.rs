@@ -1,23 +1,23 @@
-//! Shards that nobody leads: for how long requests wait for a leader, and what they are told then.
+//! Shards without a leader: how long requests wait for one, and their answers when that is over.
 //!
-//! A request that is held has not gone anywhere, so it can be given up without effect and the client
-//! told so: `CLUSTERDOWN`. One that an earlier leader had, and that is held to be asked again, may
-//! have taken effect: `INDEFINITE`. What no client waits for, such as finding out what became of a
-//! transaction, waits on.
+//! A held request that was never sent can be given up without effect: `CLUSTERDOWN`. A request that an earlier
+//! leader had, and that is held to be sent again, may have taken effect: `INDEFINITE`. A request that no
+//! client waits for, such as an inquiry about a transaction, waits on.
 
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{Cause, Unled, indefinite};
-use crate::gateway::mail::{Pending, Target};
+use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::pipelines::pipeline::UnitGroup;
+use crate::gateway::target::Target;
 use crate::gateway::txn::transaction::repeated::of_this_try;
 use crate::ids::ShardId;
-use crate::limits::REPLICAS_MAX;
 use crate::message::{Answer, Body};
 use adt::{ErrorReply, Reply};
 use std::collections::BTreeSet;
 
-/// Whether a request waits for a leader however long that takes: no client waits for its answer, or
-/// the client has a time-out of its own.
+/// Whether a request waits for a leader without a limit: no client waits for its answer, or the client has a
+/// time-out of its own.
 fn waits_on(pending: &Pending) -> bool {
     matches!(
         pending,
@@ -35,74 +35,29 @@ fn waits_on(pending: &Pending) -> bool {
     )
 }
 
-impl Gateway {
-    /// What is known of a shard that nobody leads.
-    fn unled(&self, shard: ShardId) -> Unled {
-        let own = self.core.config.id.machine;
-        let machines = self.core.machines();
-        let holders = machines.iter().filter(|m| self.core.topology.holds(m.number, shard));
-        let (mut count, mut missing, mut at) = (0, [0; REPLICAS_MAX], 0);
-        for machine in holders {
-            count += 1;
-            if !machine.linked && at < REPLICAS_MAX {
-                missing[at] = machine.number.0;
-                at += 1;
-            }
-        }
-        missing[..at].sort_unstable();
-        Unled { shard, own, holders: count, missing }
-    }
+/// Held request that is given up.
+enum GivenUp {
+    /// The connection of a client of the coordination service, which is closed: this tells the client that the
+    /// outcome is unknown.
+    Client(CoordinationClient),
+    /// A request that is answered with this error, and whether it is certain that it had no effect.
+    Request { pending: Pending, error: ErrorReply, certain: bool },
+}
 
-    /// Shards whose requests are given up because nobody leads them, with the reason. Each is given
-    /// once, until it has had a leader.
-    pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
-        let refused = self.core.mail.leaders.as_mut().map(|leaders| leaders.take_refused());
-        let refused = refused.unwrap_or_default().into_iter();
-        refused.map(|shard| (shard, self.unled(shard).why())).collect()
-    }
-
-    /// When requests have waited long enough for a leader, on the monotonic clock in microseconds.
-    pub(in crate::gateway) fn unled_due_us(&self) -> Option<u64> {
-        self.core.mail.leaders.as_ref()?.due_us()
-    }
-
-    /// Gives up requests that have waited long enough for a leader.
-    pub(in crate::gateway) fn give_up_unled(&mut self) {
-        let now_us = self.core.now.mono_us;
-        let due = self
-            .core
-            .mail
-            .leaders
-            .as_mut()
-            .map(|leaders| leaders.take_due(now_us))
-            .unwrap_or_default();
-        for shard in due {
-            let unled = self.unled(shard);
-            let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(shard));
-            let mut left = BTreeSet::new();
-            for token in held.into_iter().flatten() {
-                left.extend(self.give_up(token, unled));
-            }
-            for client in left {
-                self.coordination.end_client(&mut self.core, client);
-            }
-        }
-    }
-
-    /// Gives up a request that is held, if a client waits for it. A client of the coordination service
-    /// is given back: to it, the end of its connection is what says that nothing is known.
-    fn give_up(&mut self, token: u64, unled: Unled) -> Option<CoordinationClient> {
-        let pending = self.core.mail.pending.get(token)?;
+impl GivenUp {
+    /// Takes a held request, if a client waits for it.
+    fn take(mail: &mut Mail, token: u64, unled: Unled) -> Option<Self> {
+        let pending = mail.pending.get(token)?;
         if let Pending::Coordination { client, .. } = pending {
-            return Some(CoordinationClient(*client));
+            return Some(Self::Client(CoordinationClient(*client)));
         }
         if waits_on(pending) {
             return None;
         }
-        let leaders = self.core.mail.leaders.as_ref()?;
+        let leaders = mail.leaders.as_ref()?;
         let body = leaders.body(unled.shard, token)?;
-        // What an earlier leader may have carried out must not be called without effect. Most of what a
-        // leader gives back is untouched, but not what it may be asked for twice.
+        // A request that an earlier leader may have carried out must not be called without effect. Most
+        // requests that a leader gives back are untouched, but not those that it may be asked twice.
         let twice = matches!(
             body,
             Body::Inquire { .. } | Body::Pipeline(_) | Body::Await { .. } | Body::Resolve(_)
@@ -119,12 +74,42 @@ impl Gateway {
             true => unled.error(),
             false => indefinite(),
         };
-        let pending = self.core.mail.pending.remove(token)?;
-        self.core.mail.forget(token);
-        self.give_up_pending(token, pending, (certain, error), unled);
-        None
+        let pending = mail.take(token)?;
+        Some(Self::Request { pending, error, certain })
+    }
+}
+
+impl Gateway {
+    /// Takes the shards whose requests are given up because they have no leader, with the reason. Each is
+    /// returned once, until it has had a leader.
+    pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
+        let refused = self.core.mail.leaders.as_mut().map(|leaders| leaders.take_refused());
+        let refused = refused.unwrap_or_default().into_iter();
+        refused.map(|shard| (shard, self.core.unled(shard).why())).collect()
     }
 
+    /// Gives up requests that have waited long enough for a leader.
+    pub(in crate::gateway) fn give_up_unled(&mut self) {
+        for shard in self.core.mail.take_unled(self.core.now) {
+            let unled = self.core.unled(shard);
+            let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(shard));
+            let mut left = BTreeSet::new();
+            for token in held.into_iter().flatten() {
+                match GivenUp::take(&mut self.core.mail, token, unled) {
+                    None => {}
+                    Some(GivenUp::Client(client)) => drop(left.insert(client)),
+                    Some(GivenUp::Request { pending, error, certain }) => {
+                        self.give_up_pending(token, pending, (certain, error), unled);
+                    }
+                }
+            }
+            for client in left {
+                self.coordination.end_client(&mut self.core, client);
+            }
+        }
+    }
+
+    /// Answers a request that is given up.
     fn give_up_pending(
         &mut self,
         token: u64,
@@ -136,24 +121,23 @@ impl Gateway {
         let reply = Reply::from(error);
         let behind = pending.of_loose().filter(|_| certain);
         match pending {
-            Pending::Single { target, wrote, .. } => {
-                self.single_answered(target, wrote, Answer::Reply(reply));
-            }
-            Pending::Work { target, wrote, .. } => {
-                self.written(target, wrote);
-                self.end_loose(target.session);
+            Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. } => {
+                self.sessions.answered(target, wrote);
                 self.finish(target, reply);
             }
             Pending::Batch { parts, wrote, .. } => {
                 let targets: Vec<Target> = parts.iter().map(|(target, ..)| *target).collect();
                 let Some(first) = targets.first().copied() else { return };
-                self.written(first, wrote);
-                self.end_loose(first.session);
+                self.sessions.answered(first, wrote);
                 targets.into_iter().for_each(|target| self.finish(target, reply.clone()));
             }
             Pending::Units { session, stream, first, count, shard } => {
-                let which = (session, stream, first);
-                self.units_given_up(which, (shard, count), &reply, certain);
+                let group = UnitGroup { stream, first, shard, count };
+                if certain && let Some(session) = self.sessions.get_mut(session.0) {
+                    session.pipeline.refuse(group, &reply);
+                }
+                let core = &mut self.core;
+                self.sessions.units_settled(core, session, group, Answer::Unknown, &reply);
             }
             Pending::Access { job, blocked, .. } => {
                 let core = &mut self.core;
@@ -166,7 +150,7 @@ impl Gateway {
                 let (core, reason) = (&mut self.core, (certain, cause));
                 self.transactions.vote_given_up(core, (token, blocked), job, reason);
             }
-            // All have voted: it took effect, or will, and only its replies are lost.
+            // All participants have voted: the transaction takes effect, and only its replies are lost.
             Pending::Execution { job, shard } => {
                 self.transactions.executed(&mut self.core, job, shard, Answer::CarriedOut);
             }
@@ -174,7 +158,7 @@ impl Gateway {
                 let answer = Answer::Reply(reply);
                 self.transactions.loosely_answered(&mut self.core, job, index, answer);
             }
-            // Under locks, it is refused.
+            // The reads under locks are refused.
             Pending::Snapshot { job, .. } => {
                 let end = self.snapshots.give_up(job);
                 self.snapshot_ended(end);
@@ -193,7 +177,7 @@ impl Gateway {
                 self.waits_no_longer(ended);
             }
             Pending::Gather { job } => self.gathers.unanswered(&mut self.core, job, reply),
-            // They are not given up.
+            // These are not given up.
             Pending::Coordination { .. }
             | Pending::Ahead { .. }
             | Pending::Near { .. }
@@ -208,7 +192,7 @@ impl Gateway {
             | Pending::Remembered => {}
         }
         if let Some(session) = behind {
-            self.refuse_gathered(session, &unled.error().into());
+            self.sessions.refuse_gathered(&mut self.core, session, &unled.error().into());
         }
     }
 }

@@ -1,27 +1,28 @@
-//! A machine could not read what another one said: the request that this was about fails, at once
-//! and for good, and everything else on the connection goes on.
+//! Messages that a machine could not decode: the request fails, at once and for good, and the connection goes
+//! on.
 
 use crate::gateway::Gateway;
 use crate::gateway::errors::{answer_unread, request_unread};
 use crate::gateway::mail::Pending;
 use crate::message::{Answer, Refusal};
 
-/// What could not be read.
+/// Message that could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum What {
-    /// The request, which therefore had no effect.
+pub(in crate::gateway) enum Unread {
+    /// The request, which had no effect therefore.
     Request,
-    /// The answer, so that nothing is known of the effect.
+    /// The answer, so that the effect is unknown.
     Answer,
 }
 
 impl Gateway {
-    /// A request, or its answer, could not be read. It is not asked again: it would fail again.
-    pub(in crate::gateway) fn not_read(&mut self, token: u64, what: What) {
+    /// Ends a request that could not be decoded, or whose answer could not. It is not sent again: it would
+    /// fail again.
+    pub(in crate::gateway) fn not_read(&mut self, token: u64, what: Unread) {
         let Some(pending) = self.core.mail.take(token) else { return };
         let error = || match what {
-            What::Request => request_unread(),
-            What::Answer => answer_unread(),
+            Unread::Request => request_unread(),
+            Unread::Answer => answer_unread(),
         };
         let refused = Answer::Refused(Refusal::Unread);
         let told = match (&pending, what) {
@@ -34,7 +35,7 @@ impl Gateway {
                 return self.blocked_goes_on(effect);
             }
             (Pending::Gather { .. }, _) => Answer::Reply(error().into()),
-            // What is locked is worth nothing without the reply.
+            // A lock is worth nothing without the reply.
             (
                 Pending::Access { .. }
                 | Pending::Lease { .. }
@@ -42,8 +43,8 @@ impl Gateway {
                 | Pending::Version { .. },
                 _,
             ) => refused,
-            (Pending::Vote { .. }, What::Answer) => Answer::Unknown,
-            // It is decided: a participant that has not heard of it asks.
+            (Pending::Vote { .. }, Unread::Answer) => Answer::Unknown,
+            // The transaction is decided: a participant that does not know that asks.
             (Pending::Execution { .. }, _) => Answer::CarriedOut,
             (
                 Pending::Cut { .. }
@@ -67,7 +68,7 @@ impl Gateway {
                 | Pending::Attempt { .. }
                 | Pending::Turn { .. }
                 | Pending::Near { .. },
-                What::Request,
+                Unread::Request,
             ) => refused,
             (
                 Pending::Single { .. }
@@ -78,7 +79,7 @@ impl Gateway {
                 | Pending::Attempt { .. }
                 | Pending::Turn { .. }
                 | Pending::Near { .. },
-                What::Answer,
+                Unread::Answer,
             ) => Answer::Unread,
         };
         self.answer(token, pending, told);

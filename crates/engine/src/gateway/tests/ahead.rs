@@ -196,11 +196,11 @@ fn large_requests_are_not_sent_ahead() {
 fn a_session_comes_to_another_connection_behind_what_it_has_sent_ahead() {
     let (mut ann, home, other) = three();
     let again = ann.story.came();
-    ann.story.gateway.client_left(ann.story.now, ann.client);
+    ann.story.gateway.coordination(ann.story.now).left(ann.client);
     let leaves = ann.asked();
     assert!(leaves.iter().all(|(_, _, ask)| *ask == Ask::Leave(ANN)));
     let connect = Connect { session: Some(ANN), ..Connect::default() };
-    ann.story.gateway.client_connects(ann.story.now, again, connect);
+    ann.story.gateway.coordination(ann.story.now).connects(again, connect);
     ann.settles(&home, &[true]);
     assert_eq!(ann.asked(), [], "it could come in front of what is still on its way");
     ann.settles(&other, &[true, true]);

@@ -17,7 +17,7 @@ impl Story {
     /// A client says who it is. The first one waits until it is known over how many shards the tree is.
     /// What is asked of the shard then.
     fn connects(&mut self, client: CoordinationClient, connect: Connect) -> Vec<(u64, Ask)> {
-        self.gateway.client_connects(self.now, client, connect);
+        self.gateway.coordination(self.now).connects(client, connect);
         let (asked, _) = self.heard();
         let over = Write::Spread(SpreadStep::Over(Spread::NOT));
         match &asked[..] {
@@ -31,7 +31,7 @@ impl Story {
 
     pub(super) fn came(&mut self) -> CoordinationClient {
         let who = Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
-        self.gateway.client_came(self.now, who)
+        self.gateway.coordination(self.now).came(who)
     }
 
     /// What is asked of the shard, and what clients are told.
@@ -87,8 +87,8 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
     let client = story.connected();
     let read = Read::Exists(Blob::from("/a"));
     let read = OfSession::Read { identities: Vec::new(), read, watch: true };
-    story.gateway.client_asks(story.now, client, ClientRequest::Of(read));
-    story.gateway.client_asks(story.now, client, ClientRequest::Refused(Code::Marshalling));
+    story.gateway.coordination(story.now).asks(client, ClientRequest::Of(read));
+    story.gateway.coordination(story.now).asks(client, ClientRequest::Refused(Code::Marshalling));
     let (asked, told) = story.heard();
     assert_eq!((asked.len(), told), (1, vec![]));
     let event = WatchedEvent { happened: Happened::Created, path: Blob::from("/a") };
@@ -106,11 +106,11 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
 fn an_answer_after_a_lost_notice_is_not_passed_on() {
     let mut story = Story::new();
     let client = story.connected();
-    story.gateway.client_asks(story.now, client, ClientRequest::Of(OfSession::Ping));
+    story.gateway.coordination(story.now).asks(client, ClientRequest::Of(OfSession::Ping));
     let (asked, _) = story.heard();
     story.coordinated(asked[0].0, Ok(R::Done), 1);
     assert_eq!(story.heard().1, [Said::Close]);
-    story.gateway.client_left(story.now, client);
+    story.gateway.coordination(story.now).left(client);
     assert_eq!(story.heard().0, [(0, Ask::Leave(ANN))]);
 }
 
@@ -121,7 +121,7 @@ fn who_comes_back_replaces_the_connection_before_it_and_is_not_left_with_it() {
     let after = story.came();
     let connect = Connect { session: Some(ANN), ..Connect::default() };
     let asked = story.connects(after, connect);
-    story.gateway.client_left(story.now, before);
+    story.gateway.coordination(story.now).left(before);
     assert_eq!(story.heard(), (vec![], vec![]), "the session is on its way here");
     story.coordinated(asked[0].0, Ok(R::Number(6_000)), 0);
     assert!(matches!(story.heard().1[..], [Said::Connected { timeout_ms: 6_000, .. }]));
@@ -155,13 +155,13 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     assert_eq!(story.heard().1, [], "it watches nothing");
     let (identities, read) = (Vec::new(), Read::Exists(Blob::from("/a")));
     let watching = OfSession::Read { identities, read, watch: true };
-    story.gateway.client_asks(story.now, client, ClientRequest::Of(watching));
+    story.gateway.coordination(story.now).asks(client, ClientRequest::Of(watching));
     let (asked, _) = story.heard();
     story.coordinated(asked[0].0, Err(Code::NoNode), 0);
     story.heard();
     story.notice(SessionNotice::Happened(event.clone(), Zxid(8), hers.clone()));
     assert_eq!(story.heard().1, []);
-    story.gateway.client_asks(story.now, client, ClientRequest::Proved(ann));
+    story.gateway.coordination(story.now).asks(client, ClientRequest::Proved(ann));
     story.notice(SessionNotice::Happened(event.clone(), Zxid(10), hers));
     let told = story.heard().1;
     assert_eq!(told, [answered(Ok(R::Done), 9), happened(event, 10, 10)]);

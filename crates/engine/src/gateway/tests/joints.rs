@@ -299,7 +299,7 @@ fn a_connection_that_was_about_to_be_left_is_told_what_came_of_it_or_closed() {
         // Another connection comes for the session, and leaves before it has it.
         let other = ann.story.came();
         let back = Connect { session: Some(ANN), ..Connect::default() };
-        ann.story.gateway.client_connects(ann.story.now, other, back);
+        ann.story.gateway.coordination(ann.story.now).connects(other, back);
         let told = if decided {
             ann.asked_steps(&[HOME, OTHER])
         } else {
@@ -309,7 +309,7 @@ fn a_connection_that_was_about_to_be_left_is_told_what_came_of_it_or_closed() {
         for token in told {
             ann.says(token, if decided { all(&[Ok(R::Done)]) } else { all(&[]) });
         }
-        ann.story.gateway.client_left(ann.story.now, other);
+        ann.story.gateway.coordination(ann.story.now).left(other);
         ann.story.now.mono_us += 2 * crate::limits::JOINT_REST_US;
         ann.story.gateway.tick(ann.story.now);
         match decided {
@@ -325,7 +325,7 @@ fn nothing_more_is_prepared_when_its_client_has_left() {
     let mut ann = Spread::entered();
     ann.asks(multi(&["/a", "/b"]));
     let (token, ..) = ann.prepares(HOME);
-    ann.story.gateway.client_left(ann.story.now, ann.client);
+    ann.story.gateway.coordination(ann.story.now).left(ann.client);
     let leaves = ann.asked();
     assert!(leaves.iter().all(|(.., ask)| matches!(ask, Ask::Leave(ANN))));
     ann.says(token, all(&[Ok(R::Done)]));

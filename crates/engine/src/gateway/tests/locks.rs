@@ -27,7 +27,7 @@ impl Story {
         let mut story = Self::clustered();
         let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
         let map = ShardMap::founded(machines.into(), 2);
-        story.gateway.map_changed(story.now, map);
+        story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(map)));
         story.leads(1);
         story.out();
         story
@@ -117,7 +117,7 @@ fn an_acquisition_under_a_request_number_is_asked_again_with_the_time_that_is_le
     let [(_, first, Body::Await { apply, .. })] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!(apply.request.as_ref().map(|request| request.number), Some(1));
     story.now.mono_us += 300_000;
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     assert!(story.sent().is_empty());
     story.leads(2);
     let (again, body) = story.asked();
@@ -151,7 +151,7 @@ fn without_a_request_number_nobody_knows_what_a_lost_leader_has_granted() {
     let mut story = Story::with_locks();
     story.says("LOCK.ACQUIRE a");
     story.asked();
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     let replies = story.replies();
     assert_eq!(replies.iter().map(code).collect::<Vec<_>>(), ["INDEFINITE"]);
 }
@@ -159,7 +159,7 @@ fn without_a_request_number_nobody_knows_what_a_lost_leader_has_granted() {
 #[test]
 fn a_wait_that_was_not_sent_yet_is_given_up_in_silence() {
     let mut story = Story::with_locks();
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     story.says("LOCK.ACQUIRE a");
     assert!(story.sent().is_empty(), "nobody leads");
     story.gateway.close(story.now, story.client);
@@ -177,7 +177,7 @@ fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
         "{body:?}"
     );
     story.now.mono_us += 300_000;
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     story.leads(2);
     let (again, body) = story.asked();
     assert!(matches!(body, Body::Await { timeout_ms: 600, .. }) && again != first, "{body:?}");
@@ -194,7 +194,7 @@ fn who_listens_is_asked_again_of_the_next_leader_for_the_time_that_is_left() {
     let (_, body) = story.asked();
     assert!(matches!(body, Body::Await { timeout_ms: 900, .. }));
     story.now.mono_us += 400_000;
-    story.gateway.machine_lost(story.now, MachineId(1));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     story.leads(2);
     let (token, body) = story.asked();
     assert!(matches!(body, Body::Await { timeout_ms: 500, .. }), "{body:?}");

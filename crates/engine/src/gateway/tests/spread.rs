@@ -66,7 +66,7 @@ impl Spread {
         let client = story.came();
         let (said, groups, over) = Default::default();
         let mut spread = Self { story, client, said, zxid: 10, groups, over };
-        spread.story.gateway.client_connects(spread.story.now, client, Connect::default());
+        spread.story.gateway.coordination(spread.story.now).connects(client, Connect::default());
         let over = spread.asked();
         spread.answers(&over[0], Ok(R::Number(2)), 0);
         let open = spread.asked();
@@ -99,7 +99,7 @@ impl Spread {
     }
 
     pub(super) fn asks(&mut self, asked: ClientRequest) {
-        self.story.gateway.client_asks(self.story.now, self.client, asked);
+        self.story.gateway.coordination(self.story.now).asks(self.client, asked);
     }
 
     /// What shards are asked.
@@ -340,12 +340,12 @@ fn a_client_comes_back_from_where_it_has_been_told_everything() {
 #[test]
 fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     let mut ann = Spread::entered();
-    ann.story.gateway.client_left(ann.story.now, ann.client);
+    ann.story.gateway.coordination(ann.story.now).left(ann.client);
     let left = ann.asked();
     assert_eq!(left.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(), [HOME, OTHER]);
     ann.client = ann.story.came();
     let connect = Connect { session: Some(ANN), seen: Zxid(ann.zxid), ..Connect::default() };
-    ann.story.gateway.client_connects(ann.story.now, ann.client, connect);
+    ann.story.gateway.coordination(ann.story.now).connects(ann.client, connect);
     let back = ann.asked();
     ann.answers(&back[0], Ok(R::Joined(6_000, vec![OTHER])), 0);
     let join = ann.asked();
@@ -376,7 +376,7 @@ fn what_a_connection_has_not_sent_when_its_session_comes_to_another_one_is_not_s
         assert_eq!(first.len(), 1);
         let other = ann.story.came();
         let connect = Connect { session: Some(ANN), ..Connect::default() };
-        ann.story.gateway.client_connects(ann.story.now, other, connect);
+        ann.story.gateway.coordination(ann.story.now).connects(other, connect);
         let resume = ann.asked();
         ann.answers(&first[0], Err(Code::NoNode), 0);
         ann.asks(set("/b"));

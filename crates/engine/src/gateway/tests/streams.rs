@@ -158,7 +158,7 @@ fn led_by_machine_2() -> (Story, ShardMap) {
     let mut story = Story::clustered_with(Order::Constant);
     let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
     let map = ShardMap::founded(machines.into(), 2);
-    story.gateway.map_changed(story.now, map.clone());
+    story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(map.clone())));
     story.leads(2);
     (story, map)
 }
@@ -171,12 +171,16 @@ fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
     assert!(matches!((&first[..], &second[..]), ([_], [(ShardId(1), _, Body::Apply(_))])));
     // The leader has given the slot of `a` away before they came, and sends them back.
     let split = map.split(ShardId(1), Some(15_400)).unwrap();
-    story.gateway.map_changed(story.now, split);
+    story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(split)));
     for (_, token, body) in first.into_iter().chain(second) {
         story.answer(token, body.not_taken().unwrap());
     }
-    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1 << 48)));
-    story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(1), Some((MachineId(2), 1 << 48))));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(2), Some((MachineId(2), 0))));
     let sent = story.sent();
     let numbers = |(shard, _, body): &Sent| {
         (*shard, group(body).units.iter().map(|unit| unit.seq).collect::<Vec<_>>())
@@ -196,13 +200,19 @@ fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() 
     let before = numbers(&sent);
     // The leader has carried the unit out, has given the slot of `a` away and leads no more.
     let split = map.split(ShardId(1), Some(15_400)).unwrap();
-    story.gateway.map_changed(story.now, split);
+    story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(split)));
     for (_, token, body) in sent {
         story.answer(token, body.not_taken().unwrap());
     }
-    story.gateway.shard_led(story.now, ShardId(0), Some((MachineId(2), 0)));
-    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1 << 48)));
-    story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(0), Some((MachineId(2), 0))));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(1), Some((MachineId(2), 1 << 48))));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(2), Some((MachineId(2), 0))));
     let again = numbers(&story.sent());
     assert!(again.contains(&before[0]), "as another stream it could take effect again: {again:?}");
 }

@@ -6,7 +6,10 @@ const WAIT_US: u64 = 5_000_000;
 
 impl Story {
     fn shard_leads(&mut self, shard: u16, machine: u16, lead: u64) {
-        self.gateway.shard_led(self.now, ShardId(shard), Some((MachineId(machine), lead)));
+        self.gateway.cluster_changed(
+            self.now,
+            ClusterChange::Led(ShardId(shard), Some((MachineId(machine), lead))),
+        );
     }
 
     /// Time passes, as far as the gateway wants to be told.
@@ -76,7 +79,7 @@ fn what_a_lost_leader_had_is_in_doubt_and_reads_are_not() {
     let reader = story.gateway.open(story.now, Opening::default());
     story.says_as(reader, "GET a");
     assert_eq!(story.out().0.len(), 2);
-    story.gateway.machine_lost(story.now, MachineId(2));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.passes(WAIT_US);
     let mut replies = story.replies();
     replies.sort_by_key(|reply| format!("{reply:?}"));
@@ -112,7 +115,7 @@ fn a_vote_that_is_in_doubt_decides_nothing() {
     story.leads(2);
     let sent = exec_over_two(&mut story);
     story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
-    story.gateway.machine_lost(story.now, MachineId(2));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.passes(WAIT_US);
     let (sent, replies) = story.out();
     assert!(sent.is_empty(), "nobody is told that it was aborted: {sent:?}");
@@ -131,7 +134,7 @@ fn what_all_have_voted_for_took_effect_whoever_is_lost() {
     let decided = story.sent();
     let own = decided.iter().find(|(shard, ..)| *shard == ShardId(0)).unwrap();
     story.answer(own.1, done(&[1]));
-    story.gateway.machine_lost(story.now, MachineId(2));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.passes(WAIT_US);
     let replies = story.replies();
     let [Reply::Array(items), Reply::Status("PONG")] = &replies[..] else { panic!("{replies:?}") };
@@ -191,7 +194,7 @@ fn the_survivor_does_not_claim_to_lead_what_nobody_leads() {
     };
     assert_eq!(nodes(&mut story).matches("8192-16383").count(), 1);
     story.passes(7);
-    story.gateway.machine_lost(story.now, MachineId(2));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     let text = nodes(&mut story);
     assert!(text.contains("0-8191") && !text.contains("8192"), "{text}");
     let seen = story.gateway.overview().shards;

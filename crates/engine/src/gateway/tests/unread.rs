@@ -7,7 +7,9 @@ use crate::gateway::errors::{answer_unread, request_unread};
 fn elsewhere() -> Story {
     let mut story = Story::clustered();
     story.leads(2);
-    story.gateway.shard_led(story.now, ShardId(0), Some((MachineId(2), 0)));
+    story
+        .gateway
+        .cluster_changed(story.now, ClusterChange::Led(ShardId(0), Some((MachineId(2), 0))));
     story
 }
 
@@ -30,7 +32,7 @@ fn what_cannot_be_read_fails_alone_and_is_not_asked_again() {
     let replies = [error(request_unread()), error(answer_unread()), Reply::Int(3)];
     assert_eq!(story.replies(), replies);
     // When the leader is lost, and with it whatever it was asked, nothing of it is asked again.
-    story.gateway.machine_lost(story.now, MachineId(2));
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.leads(1);
     assert!(story.sent().is_empty());
 }

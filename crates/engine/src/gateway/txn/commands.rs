@@ -120,13 +120,13 @@ impl Gateway {
             Ok(request) => request,
             Err(error) => return error.into(),
         };
-        if !self.is_idle(id) {
+        if !self.sessions.is_idle(id) {
             return Handled::Hold;
         }
-        let target = self.place(id, None);
+        let target = self.sessions.place(id, None);
         let shard = self.core.mail.shard_of(&request.client);
         let pending = Pending::Single { target, wrote: None, after: None };
-        self.ask_loosely(target.session, shard, pending, Body::Resolve(request));
+        self.sessions.ask(&mut self.core, target.session, shard, pending, Body::Resolve(request));
         Handled::Later
     }
 
@@ -191,8 +191,8 @@ impl Gateway {
                 Reply::Array(Vec::new()).into()
             }
             InteractiveTxn::Locking(job) => {
-                let target = self.place(id, None);
-                self.bar(target);
+                let target = self.sessions.place(id, None);
+                self.sessions.bar(target);
                 self.transactions.commit(&mut self.core, job, target);
                 self.settle_transactions();
                 Handled::Later
@@ -293,7 +293,7 @@ impl Gateway {
         match txn {
             InteractiveTxn::Locking(job) => {
                 if self.transactions.run(&mut self.core, job, step, target) {
-                    self.bar(target);
+                    self.sessions.bar(target);
                 }
                 self.settle_transactions();
             }
@@ -325,7 +325,7 @@ impl Gateway {
         if matches!(spec.handler, Handler::Session) && !REFUSED.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
-        self.reply(id, error.into());
+        self.sessions.reply(&mut self.core, id, error.into());
         true
     }
 
@@ -384,7 +384,7 @@ impl Gateway {
         let Some(id) = self.transactions.next_admitted(self.core.now.mono_us) else { return false };
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.standing.let_in();
-            self.resumable.push(id);
+            self.sessions.resume(id);
         }
         true
     }

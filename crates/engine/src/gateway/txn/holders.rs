@@ -2,15 +2,15 @@
 
 use super::table::{Holder, Transactions};
 use crate::gateway::clients::session::Session;
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
-use crate::gateway::slab::Slab;
 
 /// A line for each name under which shards know a transaction of this gateway, with the number of the
 /// client.
 pub(in crate::gateway) fn holder_lines(
     core: &Core,
     transactions: &Transactions,
-    sessions: &Slab<Session>,
+    sessions: &Sessions,
 ) -> Vec<(u64, String)> {
     let lines = transactions.holders().flat_map(|holder| {
         let session = sessions.get(holder.session.0);

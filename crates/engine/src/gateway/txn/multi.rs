@@ -8,11 +8,12 @@ use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::effect::{Effect, Handled};
+use crate::gateway::clients::publish::publication;
 use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::route::{key_too_long, long_key};
+use crate::gateway::routing::route::{key_too_long, long_key, route_of};
 use crate::gateway::waiting::{fence, section};
 use crate::limits::{
     FENCES_PER_REQUEST_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX,
@@ -132,7 +133,7 @@ impl Gateway {
             Ok(()) => {
                 // It is counted when it is carried out.
                 multi.counted.extend(counted.take());
-                self.reply(id, Reply::Status("QUEUED"));
+                self.sessions.reply(&mut self.core, id, Reply::Status("QUEUED"));
             }
             Err(error) => self.refuse(id, error),
         }
@@ -188,12 +189,12 @@ impl Gateway {
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
         let steps: Vec<ProgramStep> =
             steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
-        let route = self.route(&steps, &guards);
+        let route = route_of(&self.core, &steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
-        let may_launch = self.may_launch(id, &program.steps, route);
-        let may_launch = may_launch && !self.loses_order(&program, route);
+        let may_launch = self.sessions.may_launch(&self.core, id, &program.steps, route);
+        let may_launch = may_launch && !self.sessions.loses_order(&self.core, &program, route);
         // A session that waits for a lock has nothing else under way.
-        let may_launch = may_launch && (section_ms.is_none() || self.is_idle(id));
+        let may_launch = may_launch && (section_ms.is_none() || self.sessions.is_idle(id));
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
             session.watched = program.guards;
@@ -208,7 +209,7 @@ impl Gateway {
         for position in counted {
             self.core.mail.stats.of_command(usize::from(position)).calls += 1;
         }
-        program.target = self.place(id, None);
+        program.target = self.sessions.place(id, None);
         if !program.fences.is_empty()
             && let Err(error) = fence::of_one_slot(&program.steps)
         {
@@ -223,7 +224,7 @@ impl Gateway {
             return Handled::Later;
         }
         if program.steps.iter().any(|step| matches!(step, ProgramStep::Later(_))) {
-            self.bar(program.target);
+            self.sessions.bar(program.target);
         }
         self.launch(program, route);
         Handled::Later
@@ -236,9 +237,9 @@ impl Gateway {
         let Some((target, words)) = next else { return };
         let args = &words.args();
         let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
-        self.given = Some(target);
+        self.sessions.give(Some(target));
         let handled = self.handle(id, spec, args, Some(target));
-        self.given = None;
+        self.sessions.give(None);
         match handled {
             Handled::Reply(reply) => self.finish(target, reply),
             Handled::Later => {}
@@ -261,7 +262,8 @@ impl Gateway {
             let args = &words.args();
             let publishes = args.is(0, "PUBLISH");
             if publishes {
-                self.publish_there(target, args);
+                let inquiry = publication(&mut self.core, args);
+                self.gather(target, inquiry);
             }
             if let Some(item) = items.get_mut(target.item as usize) {
                 *item = Some(without_client(publishes).into());
@@ -305,7 +307,7 @@ impl Gateway {
             return ErrorReply::err(text).into();
         }
         session.watching = keys.len() as u32;
-        let target = self.place(id, None);
+        let target = self.sessions.place(id, None);
         for key in keys {
             let shard = self.core.mail.shard_of(&key);
             let pending = Pending::Version { target, key: key.clone() };

@@ -21,11 +21,11 @@ impl Gateway {
     pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
         let steps = [ProgramStep::Attempts(blocking)];
         if let Some(error) = long_key(&steps) {
-            return self.reply(id, error.into());
+            return self.sessions.reply(&mut self.core, id, error.into());
         }
         let [ProgramStep::Attempts(blocking)] = steps else { return };
-        let target = self.place(id, None);
-        self.bar(target);
+        let target = self.sessions.place(id, None);
+        self.sessions.bar(target);
         let job = self.blocked.add(&self.core, target, blocking);
         self.block(id, BlockedBy::Command(job));
         let effect = self.blocked.advance(&mut self.core, job);
@@ -35,17 +35,19 @@ impl Gateway {
     /// Begins an operation that waits for its turn, outside of a transaction.
     pub(in crate::gateway) fn begin_awaiting(&mut self, id: SessionId, awaiting: Awaiting) {
         if let Some(error) = key_too_long(&awaiting.key) {
-            return self.reply(id, error.into());
+            return self.sessions.reply(&mut self.core, id, error.into());
         }
         let Awaiting { key, mut op, timeout_ms, near } = awaiting;
         let near = match &op {
             Op::Lock(adt::kinds::lock::Op::Acquire(grant)) if near => Some(grant.lease_ms * 1000),
-            _ if near => return self.reply(id, ErrorReply::syntax().into()),
+            _ if near => {
+                return self.sessions.reply(&mut self.core, id, ErrorReply::syntax().into());
+            }
             _ => None,
         };
-        let request = self.take_request(id);
-        let target = self.place(id, None);
-        self.bar(target);
+        let request = self.sessions.take_request(id);
+        let target = self.sessions.place(id, None);
+        self.sessions.bar(target);
         if let Some(lease_us) = near {
             let lock = (key, lease_us);
             let visit = self.near_locks.visit(&mut self.core, target, lock, request, timeout_ms);
@@ -100,7 +102,7 @@ impl Gateway {
                 self.transactions.begin_taker(&mut self.core, target, ops, finish);
             }
             Some(BlockingEffect::Move(program)) => {
-                self.bar(program.target);
+                self.sessions.bar(program.target);
                 self.transactions.begin_taking(&mut self.core, program);
             }
         }
@@ -150,9 +152,9 @@ impl Gateway {
         if !self.sessions.get(id.0)?.queue.is_empty() {
             return Some(false);
         }
-        let request = self.take_request(id);
-        let target = self.place(id, None);
-        self.bar(target);
+        let request = self.sessions.take_request(id);
+        let target = self.sessions.place(id, None);
+        self.sessions.bar(target);
         self.near_locks.ask(&mut self.core, target, (key, op), request);
         Some(true)
     }
@@ -171,7 +173,7 @@ impl Gateway {
             match effect {
                 NearEffect::Unblock(id) => self.waits_no_longer(Some(id)),
                 NearEffect::Forward { target, key, op, request: None } => {
-                    self.send_single(target, key, op);
+                    self.sessions.send_single(&mut self.core, target, key, op);
                 }
                 NearEffect::Forward { target, key, op, request } => {
                     let (shard, mut work) = (self.core.mail.shard_of(&key), Work::default());
@@ -179,7 +181,7 @@ impl Gateway {
                     let ops = SmallVec::from_vec(work.ops);
                     let finish = Finish::new(work.outcomes, Form::One, None, None);
                     let apply = Apply { ops, request, ..Apply::default() };
-                    self.apply_there(target, shard, apply, finish);
+                    self.sessions.send_work(&mut self.core, target, shard, apply, finish);
                 }
             }
         }

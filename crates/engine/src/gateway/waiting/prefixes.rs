@@ -3,6 +3,7 @@
 use super::{fence, section};
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::dispatch::find;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::routing::route::long_key;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
@@ -44,11 +45,11 @@ impl Gateway {
             Ok(parsed) => parsed,
             Err(error) => return error.into(),
         };
-        if !self.is_idle(id) {
+        if !self.sessions.is_idle(id) {
             return Handled::Hold;
         }
-        let request = self.take_request(id);
-        let target = self.place(id, None);
+        let request = self.sessions.take_request(id);
+        let target = self.sessions.place(id, None);
         let (guards, fences) = (Vec::new(), Vec::new());
         let program = Program { target, steps, form: Form::One, guards, fences, request };
         self.begin_section(program, timeout_ms);
@@ -58,7 +59,7 @@ impl Gateway {
     /// Begins a section, whose first step passes through the lock.
     pub(in crate::gateway) fn begin_section(&mut self, program: Program, timeout_ms: u64) {
         let target = program.target;
-        self.bar(target);
+        self.sessions.bar(target);
         let (apply, finish) = section::operations(program);
         self.await_turn(target, apply, timeout_ms, Some(Box::new(finish)));
     }
@@ -72,8 +73,10 @@ impl Gateway {
         what: &str,
     ) -> Result<Option<ProgramStep>, ErrorReply> {
         let Some(words) = args.tail(from) else { return Ok(None) };
-        let spec = self.find(&words)?;
-        self.permit(id, spec, &words)?;
+        let spec = find(&words)?;
+        if let Some(session) = self.sessions.get(id.0) {
+            session.permit(&mut self.core, spec, &words)?;
+        }
         fence::inner_step(spec, &words, what).map(Some)
     }
 }

@@ -66,7 +66,7 @@ impl Dialogue {
     /// Creates the state for a client that has connected from this address.
     pub fn new(gateway: &mut Gateway, now: Now, address: SocketAddr) -> Self {
         let id = Blob::from(address.ip().to_canonical().to_string());
-        let client = gateway.client_came(now, Identity { scheme: Blob::from("ip"), id });
+        let client = gateway.coordination(now).came(Identity { scheme: Blob::from("ip"), id });
         Self {
             client,
             state: State::New,
@@ -205,7 +205,7 @@ impl Dialogue {
             }
             Err(BadRequest::Body { xid, code, .. }) => {
                 self.expected.push_back((xid, Expected::Answer(Kind::Nothing), now.mono_us));
-                gateway.client_asks(now, self.client, ClientRequest::Refused(code));
+                gateway.coordination(now).asks(self.client, ClientRequest::Refused(code));
             }
         }
     }
@@ -220,7 +220,9 @@ impl Dialogue {
             None => random(),
         };
         let (timeout_ms, seen) = (request.timeout_ms, request.last_zxid_seen);
-        gateway.client_connects(now, self.client, Connect { session, password, timeout_ms, seen });
+        gateway
+            .coordination(now)
+            .connects(self.client, Connect { session, password, timeout_ms, seen });
     }
 
     fn ask(&mut self, gateway: &mut Gateway, now: Now, xid: i32, what: Ask) {
@@ -259,7 +261,7 @@ impl Dialogue {
             Ask::Unimplemented(RECONFIG) => ClientRequest::Refused(Code::ReconfigDisabled),
             Ask::Unimplemented(_) => ClientRequest::Refused(Code::Unimplemented),
         };
-        gateway.client_asks(now, self.client, asked);
+        gateway.coordination(now).asks(self.client, asked);
     }
 
     /// Updates the statistics for an answered request.

@@ -1,20 +1,21 @@
 //! `CLIENT`: names and settings of connections, and commands about other clients.
 
-use super::client_list;
-use super::client_list::ClientLine;
+pub mod client_list;
+pub mod hello;
+
 use super::effect::{Effect, View};
-use super::hello;
 use super::pubsub::PubSub;
 use super::session::{Mode, Replies, Session};
+use super::sessions::Sessions;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
-use crate::gateway::slab::Slab;
 use crate::ids::RequestId;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::now::Now;
 use adt::{Args, Blob, ErrorReply, Reply};
+use client_list::ClientLine;
 
 fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
@@ -132,7 +133,7 @@ fn order(view: View<'_>, args: &Args<'_>) -> Effect {
     if !view.idle {
         return Effect::Hold;
     }
-    view.session.ordered = ordered;
+    view.session.pipeline.set_ordered(ordered);
     Reply::Ok.into()
 }
 
@@ -154,7 +155,7 @@ fn request(session: &mut Session, args: &Args<'_>) -> Effect {
 pub(in crate::gateway) fn lines(
     core: &Core,
     pubsub: &PubSub,
-    sessions: &Slab<Session>,
+    sessions: &Sessions,
     filter: &ClientFilter,
 ) -> Vec<(SessionId, ClientLine)> {
     let lines = sessions.iter().map(|(handle, session)| {
@@ -168,7 +169,7 @@ pub(in crate::gateway) fn lines(
 pub(in crate::gateway) fn kill(
     core: &mut Core,
     pubsub: &PubSub,
-    sessions: &mut Slab<Session>,
+    sessions: &mut Sessions,
     filter: &ClientFilter,
 ) -> usize {
     let lines = lines(core, pubsub, sessions, filter);

@@ -1,0 +1,266 @@
+//! Requests of sessions to shards: single operations, commands on one shard, and commands that are
+//! dispatched in the session's order.
+
+use super::sessions::Sessions;
+use crate::entry::Apply;
+use crate::gateway::api::SessionId;
+use crate::gateway::core::Core;
+use crate::gateway::errors::unexpected;
+use crate::gateway::mail::Pending;
+use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
+use crate::gateway::pipelines::planned::Planned;
+use crate::gateway::pipelines::stream::Settled;
+use crate::gateway::routing::course::{Course, may_gather};
+use crate::gateway::routing::route::{Route, key_too_long, only_reads};
+use crate::gateway::target::{Target, WHOLE};
+use crate::gateway::txn::work::{Finish, Program, ProgramStep};
+use crate::ids::ShardId;
+use crate::message::{Answer, Body};
+use adt::{Blob, Op, Reply, Timestamp};
+use smallvec::{SmallVec, smallvec};
+
+impl Sessions {
+    /// Sends one operation on one key: one message there, one back. A session whose commands keep their
+    /// order gathers it.
+    #[inline]
+    pub fn single(&mut self, core: &mut Core, id: SessionId, key: Blob, op: Op) {
+        if let Some(error) = key_too_long(&key) {
+            return self.reply(core, id, error.into());
+        }
+        let Some(session) = self.get_mut(id.0) else { return };
+        let target = Target { session: id, seq: session.push(), item: WHOLE };
+        if session.pipeline.keeps_order(core) {
+            return self.gather(Planned { target, ops: smallvec![(key, op)], finish: None });
+        }
+        self.send_single(core, target, key, op);
+    }
+
+    /// Sends one operation as it is.
+    #[inline]
+    pub fn send_single(&mut self, core: &mut Core, target: Target, key: Blob, op: Op) {
+        let shard = core.mail.shard_of(&key);
+        let Some(session) = self.get_mut(target.session.0) else { return };
+        // A read behind unanswered writes of its session is sent as a write is, so that it sees the writes
+        // before it and not those after it.
+        let (wrote, body) = if op.is_write() || session.is_fenced(shard) {
+            session.writes_to(shard);
+            let ops = smallvec![(key, op)];
+            (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
+        } else {
+            (None, Body::Read { key, op, fenced: false })
+        };
+        let pending = Pending::Single { target, wrote, after: None };
+        session.pipeline.ask(core, shard, pending, body);
+    }
+
+    /// Sends operations on one shard as one request.
+    pub fn send_work(
+        &mut self,
+        core: &mut Core,
+        target: Target,
+        shard: ShardId,
+        apply: Apply,
+        finish: Finish,
+    ) {
+        let Some(session) = self.get_mut(target.session.0) else { return };
+        let finish = Box::new(finish);
+        let (wrote, body) = if only_reads(&apply) && !session.is_fenced(shard) {
+            let ops = apply.ops.into_vec();
+            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
+        } else {
+            session.writes_to(shard);
+            (Some(shard), Body::Apply(apply))
+        };
+        let pending = Pending::Work { target, wrote, after: None, finish };
+        session.pipeline.ask(core, shard, pending, body);
+    }
+
+    /// Sends commands on one shard as one request.
+    fn send_batch(&mut self, core: &mut Core, id: SessionId, shard: ShardId, batch: Vec<Planned>) {
+        let mut ops = Vec::with_capacity(batch.len());
+        let mut parts = Vec::with_capacity(batch.len());
+        for planned in batch {
+            parts.push((planned.target, planned.ops.len() as u32, planned.finish));
+            ops.extend(planned.ops);
+        }
+        let Some(session) = self.get_mut(id.0) else { return };
+        let writes = ops.iter().any(|(_, op)| op.is_write()) || session.is_fenced(shard);
+        let (wrote, body) = if writes {
+            session.writes_to(shard);
+            let ops = SmallVec::from_vec(ops);
+            (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
+        } else {
+            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
+        };
+        session.pipeline.ask(core, shard, Pending::Batch { parts, wrote, after: None }, body);
+    }
+
+    /// Notes the answer to a request that a session has sent by itself, perhaps a write on this shard.
+    #[inline]
+    pub fn answered(&mut self, target: Target, wrote: Option<ShardId>) {
+        let Some(session) = self.get_mut(target.session.0) else { return };
+        if let Some(shard) = wrote {
+            session.wrote(shard);
+        }
+        if session.pipeline.answered() {
+            self.dispatch_soon(target.session);
+        }
+    }
+
+    /// Sends a request of a session that is no operation.
+    pub fn ask(
+        &mut self,
+        core: &mut Core,
+        id: SessionId,
+        shard: ShardId,
+        pending: Pending,
+        body: Body,
+    ) {
+        if let Some(session) = self.get_mut(id.0) {
+            session.pipeline.ask(core, shard, pending, body);
+        }
+    }
+
+    /// Takes the answer to commands that were sent as one request.
+    pub fn batch_answered(
+        &mut self,
+        core: &mut Core,
+        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
+        let Some(first) = parts.first().map(|(target, ..)| *target) else { return };
+        self.answered(first, wrote);
+        let replies: Vec<Reply> = match answer {
+            Answer::Replies(replies) => replies.into_vec(),
+            Answer::Snapshot { replies, .. } => replies,
+            other => {
+                for (target, ..) in parts {
+                    core.finish(target, unexpected(&other));
+                }
+                return;
+            }
+        };
+        let mut replies = replies.into_iter();
+        for (target, count, finish) in parts {
+            let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
+            core.carried_out(target, finish, wrote.is_some(), own.into_iter());
+        }
+    }
+
+    /// Takes the outcome of a group of a session's stream. Commands with an unknown outcome are not sent
+    /// again: they are answered with `error`.
+    pub fn units_settled(
+        &mut self,
+        core: &mut Core,
+        id: SessionId,
+        group: UnitGroup,
+        answer: Answer,
+        error: &Reply,
+    ) {
+        let Some(session) = self.get_mut(id.0) else { return };
+        let Some(settled) = session.pipeline.settle(group, answer) else { return };
+        let Settled { done, lost } = settled;
+        for (planned, replies) in done {
+            core.carried_out(planned.target, planned.finish, true, replies.into_iter());
+        }
+        for planned in lost {
+            core.finish(planned.target, error.clone());
+        }
+        match session.pipeline.end_stream(core, id) {
+            StreamEnd::Rests => {}
+            StreamEnd::Open => {
+                if session.pipeline.has_gathered() {
+                    self.dispatch_soon(id);
+                }
+            }
+            StreamEnd::Dispatch => self.dispatch_soon(id),
+            StreamEnd::Refused(commands, error) => {
+                for planned in commands {
+                    core.finish(planned.target, error.clone());
+                }
+                self.refuse_gathered(core, id, &error);
+                self.dispatch_soon(id);
+            }
+        }
+    }
+
+    /// Refuses the commands that a session has gathered behind a request without effect, if it keeps their
+    /// order: they must have no effect either.
+    pub fn refuse_gathered(&mut self, core: &mut Core, id: SessionId, error: &Reply) {
+        let session = self.get_mut(id.0).filter(|session| session.pipeline.keeps_order(core));
+        for planned in session.map(|s| s.pipeline.take_gathered()).unwrap_or_default() {
+            core.finish(planned.target, error.clone());
+        }
+    }
+
+    /// Whether a program may start now. A program that takes several messages runs alone in its session, so
+    /// that earlier and later commands of a pipeline cannot get between these messages.
+    pub fn may_launch(
+        &self,
+        core: &Core,
+        id: SessionId,
+        steps: &[ProgramStep],
+        route: Route,
+    ) -> bool {
+        let alone = self.get(id.0).is_none_or(|session| session.queue.is_empty());
+        let later = steps.iter().any(|step| matches!(step, ProgramStep::Later(_)));
+        alone || (route != Route::Many && core.config.concurrency.sends_in_one_step() && !later)
+    }
+
+    /// Whether a program that may start must wait all the same, because it would lose its place among its
+    /// session's commands.
+    pub fn loses_order(&self, core: &Core, program: &Program, route: Route) -> bool {
+        let shard = match route {
+            Route::One(shard) => Some(shard),
+            _ => None,
+        };
+        let Some(session) = self.get(program.target.session.0) else { return false };
+        session.pipeline.keeps_order(core)
+            && !may_gather(core, program, route)
+            && session.pipeline.orders(shard)
+    }
+
+    /// Adds a command behind those of its session that are to be dispatched.
+    #[inline]
+    pub fn gather(&mut self, planned: Planned) {
+        let id = planned.target.session;
+        let Some(session) = self.get_mut(id.0) else { return };
+        session.pipeline.gather(planned);
+        self.dispatch_soon(id);
+    }
+
+    /// Dispatches the commands that a session has gathered. Returns the course of a command that has come to
+    /// concern several shards.
+    #[must_use]
+    pub fn dispatch(&mut self, core: &mut Core, id: SessionId) -> Option<(Target, Course)> {
+        let session = self.get_mut(id.0)?;
+        let is_barred = session.barrier.is_some();
+        match session.pipeline.dispatch(core, id, is_barred) {
+            Dispatch::Nothing => {}
+            Dispatch::Issued { more } => {
+                if more {
+                    self.dispatch_soon(id);
+                }
+            }
+            Dispatch::Batch(shard, batch) => self.send_batch(core, id, shard, batch),
+            Dispatch::One(planned) => {
+                let Planned { target, mut ops, finish } = planned;
+                let Some(finish) = finish else {
+                    let (key, op) = ops.pop()?;
+                    self.send_single(core, target, key, op);
+                    return None;
+                };
+                let route = home_of(core, &ops).map_or(Route::Many, Route::One);
+                let apply = Apply { ops, ..Apply::default() };
+                match Course::of(core, route, apply, *finish) {
+                    Course::OneShard(shard, apply, finish) => {
+                        self.send_work(core, target, shard, apply, finish);
+                    }
+                    course => return Some((target, course)),
+                }
+            }
+        }
+        None
+    }
+}

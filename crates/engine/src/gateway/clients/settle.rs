@@ -1,0 +1,97 @@
+//! Replies that parts have found go to their places, and sessions go on with held commands.
+
+use super::session::Held;
+use super::sessions::Finished;
+use crate::gateway::Gateway;
+use crate::gateway::api::SessionId;
+use crate::gateway::target::Target;
+use crate::gateway::txn::transaction::repeated::keep_replies;
+use crate::gateway::txn::work::Finish;
+use adt::Reply;
+
+impl Gateway {
+    /// Puts a reply into its place.
+    pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
+        match self.sessions.finish(&mut self.core, target, reply) {
+            Finished::Done => {}
+            Finished::Attempt(job, reply) => {
+                let effect = self.blocked.attempted(&mut self.core, job, reply);
+                self.blocked_goes_on(effect);
+            }
+            Finished::Kept(keep, items) => {
+                keep_replies(&mut self.core, &keep.request, &keep.home, items);
+            }
+        }
+    }
+
+    /// Puts the reply of a program into its place, made of those of its commands. Commands without a reply
+    /// are carried out now.
+    pub(in crate::gateway) fn complete_with(
+        &mut self,
+        target: Target,
+        finish: &Finish,
+        items: Vec<Option<Reply>>,
+    ) {
+        if items.iter().all(Option::is_some) {
+            let reply = finish.reply(items);
+            return self.finish(target, reply);
+        }
+        let later = finish.later();
+        let later = later.map(|(item, words)| (Target { item, ..target }, words.clone()));
+        let Some(session) = self.sessions.get_mut(target.session.0) else {
+            return self.finish_without_client(later.collect(), items, finish.keep.as_deref());
+        };
+        session.about.later.extend(later);
+        self.sessions.finish_partly(target, items, finish.keep.clone());
+    }
+
+    /// Puts the replies that parts have found into their places, and lets sessions go on with held commands
+    /// until none of them can.
+    #[inline]
+    pub(in crate::gateway) fn settle(&mut self) {
+        loop {
+            self.send_held();
+            self.settle_near();
+            self.settle_transactions();
+            while let Some((target, reply)) = self.core.replies.pop_front() {
+                self.finish(target, reply);
+            }
+            while let Some((target, finish, items)) = self.core.partial.pop_front() {
+                self.complete_with(target, &finish, items);
+            }
+            while let Some(id) = self.sessions.next_finishing() {
+                self.run_later(id);
+            }
+            while let Some(id) = self.sessions.next_resumable() {
+                self.resume(id);
+            }
+            // Held commands may have had effects at once.
+            if self.sessions.are_finishing()
+                || !self.core.replies.is_empty()
+                || !self.core.partial.is_empty()
+                || self.near_locks.have_effects()
+                || self.transactions.have_effects()
+            {
+                continue;
+            }
+            if !self.admit_next() && !self.core.mail.is_ready() {
+                return;
+            }
+        }
+    }
+
+    /// Lets a session go on with its held commands.
+    fn resume(&mut self, id: SessionId) {
+        while let Some(held) = self.sessions.next_held(id) {
+            match held {
+                Held::Fault(error) => return self.sessions.end(&mut self.core, id, error),
+                Held::Refused(error) => self.refuse_unread(id, error),
+                Held::Command(words, bytes) => {
+                    if !self.run(id, &words.args()) {
+                        return self.sessions.hold_again(id, words, bytes);
+                    }
+                }
+            }
+        }
+    }
+}

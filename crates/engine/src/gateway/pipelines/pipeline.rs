@@ -1,0 +1,300 @@
+//! Pipelines: commands that a session has sent without waiting for replies.
+//!
+//! Commands are *gathered* while the present input is processed, and dispatched together. Commands on one
+//! shard, if the session has no other open request, are sent as they are: shards keep the order of arrival.
+//! Commands on several shards become a stream: see `docs/internals/order.md`. If a part of a stream has
+//! failed, it has had no effect and never will, and neither has any part after it. All of these are
+//! dispatched once more.
+
+use super::planned::Planned;
+use super::stream::{Settled, Stream};
+use crate::gateway::api::SessionId;
+use crate::gateway::core::Core;
+use crate::gateway::mail::Pending;
+use crate::gateway::timer::Timer;
+use crate::ids::{KeyedOp, ShardId, StreamId};
+use crate::limits::WINDOW_UNITS_MAX;
+use crate::message::{Answer, Body};
+use crate::pipeline::Unit;
+use adt::Reply;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// First wait before failed commands are dispatched again, in microseconds; doubles up to 64 times as much.
+const AGAIN_US: u64 = 500;
+
+/// Requests of a session that are in no stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loose {
+    /// Number of requests without an answer.
+    open: u32,
+    /// Shard of these requests, unless they are at several.
+    shard: Option<ShardId>,
+    /// Token of the last request.
+    last: u64,
+}
+
+/// Group of a stream: the stream, its first unit, its shard and the number of its units.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct UnitGroup {
+    pub stream: StreamId,
+    pub first: u32,
+    pub shard: ShardId,
+    pub count: u32,
+}
+
+/// Next step in the dispatch of a session's commands.
+pub(in crate::gateway) enum Dispatch {
+    /// No command is to be sent now.
+    Nothing,
+    /// A command is to be sent by itself.
+    One(Planned),
+    /// Commands on one shard are to be sent as one request.
+    Batch(ShardId, Vec<Planned>),
+    /// A part of a stream was sent; whether more commands wait for dispatch.
+    Issued { more: bool },
+}
+
+/// End of a stream.
+pub(in crate::gateway) enum StreamEnd {
+    /// The stream goes on.
+    Open,
+    /// All units took effect.
+    Dispatch,
+    /// Failed commands are dispatched again after a while.
+    Rests,
+    /// Failed commands are refused for this reason.
+    Refused(Vec<Planned>, Reply),
+}
+
+/// Pipeline of a session.
+pub(in crate::gateway) struct Pipeline {
+    /// Whether the session's commands keep their order across shards (`CLIENT ORDER`).
+    ordered: bool,
+    /// Commands that are to be dispatched.
+    gathered: VecDeque<Planned>,
+    /// Whether the session is in the list of sessions to be dispatched.
+    queued: bool,
+    /// Whether failed commands wait before they are dispatched again.
+    rests: bool,
+    loose: Loose,
+    /// Stream under way.
+    stream: Option<Box<Stream<Planned>>>,
+    /// Number of failed parts since the last one that succeeded.
+    failures: u32,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        let (gathered, loose) = Default::default();
+        Self {
+            ordered: true,
+            gathered,
+            queued: false,
+            rests: false,
+            loose,
+            stream: None,
+            failures: 0,
+        }
+    }
+}
+
+/// Shard of operations, if all are at one.
+pub(in crate::gateway) fn home_of(core: &Core, ops: &[KeyedOp]) -> Option<ShardId> {
+    let mut homes = ops.iter().map(|(key, _)| core.mail.shard_of(key));
+    let first = homes.next()?;
+    homes.all(|home| home == first).then_some(first)
+}
+
+impl Pipeline {
+    /// Lets the session's commands keep their order across shards, or not.
+    pub fn set_ordered(&mut self, ordered: bool) {
+        self.ordered = ordered;
+    }
+
+    /// Whether the session's commands keep their order across shards.
+    #[inline]
+    pub fn keeps_order(&self, core: &Core) -> bool {
+        core.config.order.is_kept() && self.ordered
+    }
+
+    /// Whether the session has commands open, or to be dispatched, whose order would be lost if one was sent
+    /// to this shard as it is.
+    pub fn orders(&self, shard: Option<ShardId>) -> bool {
+        let elsewhere = self.loose.open > 0 && (shard.is_none() || self.loose.shard != shard);
+        !self.gathered.is_empty() || self.stream.is_some() || elsewhere
+    }
+
+    /// Whether commands wait for dispatch.
+    #[inline]
+    pub fn has_gathered(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// Adds a command behind those to be dispatched.
+    #[inline]
+    pub fn gather(&mut self, planned: Planned) {
+        self.gathered.push_back(planned);
+    }
+
+    /// Adds commands in front of those to be dispatched.
+    pub fn gather_first(&mut self, commands: Vec<Planned>) {
+        self.gathered = commands.into_iter().chain(self.gathered.drain(..)).collect();
+    }
+
+    /// Takes the commands to be dispatched: the ones before them had no effect, and they have none either.
+    pub fn take_gathered(&mut self) -> VecDeque<Planned> {
+        self.failures = 0;
+        std::mem::take(&mut self.gathered)
+    }
+
+    /// Notes that the session is in the list of sessions to be dispatched. False if it was before.
+    #[inline]
+    pub fn queue(&mut self) -> bool {
+        !std::mem::replace(&mut self.queued, true)
+    }
+
+    /// Notes that failed commands may be dispatched again.
+    pub fn has_rested(&mut self) {
+        self.rests = false;
+    }
+
+    /// Sends a request, in no stream, after all earlier requests of the session to that shard.
+    #[inline]
+    pub fn ask(&mut self, core: &mut Core, shard: ShardId, mut pending: Pending, body: Body) {
+        let is_open = self.loose.open > 0;
+        if is_open && self.loose.shard == Some(shard) && self.keeps_order(core) {
+            pending.comes_after(self.loose.last);
+        }
+        self.loose.shard = match is_open {
+            false => Some(shard),
+            true => self.loose.shard.filter(|other| *other == shard),
+        };
+        self.loose.open += 1;
+        self.loose.last = core.mail.ask(shard, pending, body);
+    }
+
+    /// Notes the answer to a request in no stream. Returns whether the session is to be dispatched.
+    #[inline]
+    pub fn answered(&mut self) -> bool {
+        self.loose.open = self.loose.open.saturating_sub(1);
+        self.loose.open == 0 && !self.gathered.is_empty()
+    }
+
+    /// Notes that a request in no stream is at another shard than it was sent to.
+    pub fn rerouted(&mut self) {
+        self.loose.shard = None;
+    }
+
+    /// Takes the next step of the dispatch, unless a reply bars it. Sends the units of streams.
+    pub fn dispatch(&mut self, core: &mut Core, id: SessionId, is_barred: bool) -> Dispatch {
+        self.queued = false;
+        let waits = self.rests || is_barred || self.stream.as_ref().is_some_and(|s| s.failed);
+        if self.gathered.is_empty() || waits {
+            return Dispatch::Nothing;
+        }
+        let alone = self.loose.open == 0 && self.stream.is_none();
+        let one_by_one = core.config.order.waits_for_answers();
+        // Most commands are single ones, and pay nothing for the order.
+        if alone && (one_by_one || self.gathered.len() == 1) {
+            return self.first();
+        }
+        let batch = if one_by_one { None } else { self.next_batch(core) };
+        let Some(mut batch) = batch else { return Dispatch::Nothing };
+        let Some(&(first, _)) = batch.first() else {
+            // A command that has come to concern several shards is no unit: it waits for the others.
+            return if alone { self.first() } else { Dispatch::Nothing };
+        };
+        let one = batch.iter().all(|(shard, _)| *shard == first);
+        if self.stream.is_some() || !one {
+            self.issue(core, id, batch);
+            return Dispatch::Issued { more: !self.gathered.is_empty() };
+        }
+        match (batch.len(), batch.pop()) {
+            (1, Some((_, planned))) => Dispatch::One(planned),
+            (_, last) => {
+                Dispatch::Batch(first, batch.into_iter().chain(last).map(|(_, p)| p).collect())
+            }
+        }
+    }
+
+    fn first(&mut self) -> Dispatch {
+        self.gathered.pop_front().map_or(Dispatch::Nothing, Dispatch::One)
+    }
+
+    /// Takes as many commands as can be dispatched now, with their shards; none of them if it is better to
+    /// wait for room.
+    fn next_batch(&mut self, core: &Core) -> Option<Vec<(ShardId, Planned)>> {
+        if core.config.order.is_handed_on() && self.stream.is_some() {
+            return None;
+        }
+        let room = self.stream.as_ref().map_or(WINDOW_UNITS_MAX, |stream| stream.room());
+        // Each part of a stream names all units in flight: many small parts cost more than a few.
+        if room < self.gathered.len().min(WINDOW_UNITS_MAX / 2) {
+            return None;
+        }
+        let only = (self.loose.open > 0).then_some(self.loose.shard);
+        let mut batch = Vec::with_capacity(room.min(self.gathered.len()));
+        while batch.len() < room
+            && let Some(home) =
+                self.gathered.front().and_then(|planned| home_of(core, &planned.ops))
+            && only.is_none_or(|only| only == Some(home))
+            && let Some(planned) = self.gathered.pop_front()
+        {
+            batch.push((home, planned));
+        }
+        Some(batch)
+    }
+
+    /// Sends commands to several shards as a stream, or as the next part of one.
+    fn issue(&mut self, core: &mut Core, session: SessionId, batch: Vec<(ShardId, Planned)>) {
+        let age = core.new_age();
+        let chained = core.config.order.is_handed_on();
+        let stream = self.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
+        let stream_id = stream.id;
+        let unit = |planned: &Planned| Unit { ops: planned.ops.clone(), ..Unit::default() };
+        for (shard, group) in stream.issue(batch, chained, unit) {
+            let (stream, first) = (stream_id, group.first());
+            let count = group.units.len() as u32;
+            let pending = Pending::Units { session, stream, first, count, shard };
+            core.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));
+        }
+    }
+
+    /// Notes that a group had no effect for this reason: failed commands of its stream are refused.
+    pub fn refuse(&mut self, group: UnitGroup, error: &Reply) {
+        let stream = self.stream.as_mut().filter(|stream| stream.id == group.stream);
+        if let Some(stream) = stream {
+            stream.refused = Some(error.clone());
+        }
+    }
+
+    /// Takes the outcome of a group, unless its stream is over. [`Pipeline::end_stream`] follows.
+    pub fn settle(&mut self, group: UnitGroup, answer: Answer) -> Option<Settled<Planned>> {
+        let UnitGroup { stream, first, shard, count } = group;
+        let stream = self.stream.as_mut().filter(|present| present.id == stream)?;
+        Some(stream.answered(first, shard, count, answer))
+    }
+
+    /// Ends the stream if all its groups are answered.
+    pub fn end_stream(&mut self, core: &mut Core, id: SessionId) -> StreamEnd {
+        let Some(mut stream) = self.stream.take_if(|stream| stream.is_over()) else {
+            return StreamEnd::Open;
+        };
+        core.end_stream(stream.id, stream.shards());
+        let refused = stream.refused.take();
+        let again = stream.into_failed();
+        if let Some(error) = refused {
+            return StreamEnd::Refused(again, error);
+        }
+        if again.is_empty() {
+            self.failures = 0;
+            return StreamEnd::Dispatch;
+        }
+        self.failures += 1;
+        self.gather_first(again);
+        self.rests = true;
+        core.set_timer(AGAIN_US << self.failures.min(6), Timer::Dispatch { session: id.0 });
+        StreamEnd::Rests
+    }
+}
