@@ -18,6 +18,25 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoordinationClient(pub u64);
 
+/// State of a session that the server asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// Number of requests without an answer; a number above all limits if the commands that the session has
+    /// sent ahead take too much memory.
+    pub in_progress: usize,
+    /// Whether the session may send commands; until then its frames must be short.
+    pub is_authenticated: bool,
+}
+
+/// Reply of the server to an output that asks for one.
+#[derive(Clone, Debug)]
+pub enum ServerReply {
+    /// Verdict on the password of an [`Output::Verify`].
+    Verified(bool),
+    /// Outcome of an [`Output::Admin`].
+    Admin(Reply),
+}
+
 /// What a client of the coordination service is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {

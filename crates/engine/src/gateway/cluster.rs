@@ -3,12 +3,10 @@
 use super::Gateway;
 use super::admin::overview::Overview;
 use super::admin::shardmap;
-use super::mail::Pending;
 use crate::ids::{MachineId, ShardId, splits_of};
 use crate::level::Level;
 use crate::map::ShardMap;
 use crate::members::Members;
-use crate::message::{Answer, Refusal};
 use crate::now::Now;
 
 /// Change of a cluster.
@@ -38,8 +36,26 @@ impl Gateway {
             ClusterChange::Linked(machine, (host, port), level) => {
                 self.core.topology.linked(machine, (&host, port), level);
             }
-            ClusterChange::Lost(machine) => self.machine_lost(machine),
-            ClusterChange::Led(shard, leader) => self.shard_led(shard, leader),
+            ClusterChange::Lost(machine) => {
+                self.core.topology.lost(machine);
+                for shard in self.core.mail.machine_lost(now, machine) {
+                    let lost = self.core.mail.lose(now, shard);
+                    self.lead_ended(shard, lost);
+                }
+            }
+            ClusterChange::Led(shard, leader) if self.core.mail.is_clustered() => {
+                self.core.mail.lead_changed(now, shard, leader);
+                let splits = leader.map(|(_, lead)| splits_of(lead));
+                if let (Some(splits), Some(map)) = (splits, self.core.topology.map())
+                    && splits > self.core.mail.routes.splits(shard)
+                {
+                    let before = self.core.mail.routes.all();
+                    self.core.mail.routes.carried_out(shard, splits, map);
+                    self.routes_changed(&before);
+                }
+                self.lead_ended(shard, Vec::new());
+            }
+            ClusterChange::Led(..) => {}
             ClusterChange::Map(map) => {
                 let before = (!map.splits.is_empty()).then(|| self.core.mail.routes.all());
                 self.core.mail.routes.follow(&map);
@@ -54,42 +70,6 @@ impl Gateway {
             }
         }
         self.settle();
-    }
-
-    fn shard_led(&mut self, shard: ShardId, leader: Option<(MachineId, u64)>) {
-        if !self.core.mail.is_clustered() {
-            return;
-        }
-        self.core.mail.lead_changed(self.core.now, shard, leader);
-        let splits = leader.map(|(_, lead)| splits_of(lead));
-        if let (Some(splits), Some(map)) = (splits, self.core.topology.map())
-            && splits > self.core.mail.routes.splits(shard)
-        {
-            let before = self.core.mail.routes.all();
-            self.core.mail.routes.carried_out(shard, splits, map);
-            self.routes_changed(&before);
-        }
-        self.locks_lost(shard);
-    }
-
-    fn machine_lost(&mut self, machine: MachineId) {
-        self.core.topology.lost(machine);
-        for shard in self.core.mail.machine_lost(self.core.now, machine) {
-            for (token, again) in self.core.mail.lose(self.core.now, shard) {
-                if let Some(body) = again {
-                    self.not_taken(token, *body);
-                } else if let Some(pending) = self.core.mail.take(token) {
-                    let answer = match pending {
-                        Pending::Access { .. } | Pending::Lease { .. } => {
-                            Answer::Refused(Refusal::LocksLost)
-                        }
-                        _ => Answer::Unknown,
-                    };
-                    self.answer(token, pending, answer);
-                }
-            }
-            self.locks_lost(shard);
-        }
     }
 
     /// The server, or the cluster, as this machine sees it.

@@ -36,13 +36,14 @@ pub use admin::overview::{MachineSeen, Overview, ShardSeen};
 pub use api::{
     Admin, ClientFilter, ClusterConfig, CommandCount, Config, CoordinationClient, Facts,
     GatewayStats, Knowledge, NearWord, Opening, Order, Output, Patience, PeerMessage, Question,
-    Said, SessionId, UserConfig,
+    Said, ServerReply, SessionId, SessionStatus, UserConfig,
 };
 pub use clients::connection::{client_list, hello};
+pub use clients::dispatch::is_heavy;
 pub use clients::foreign::HTTP_METHODS;
 pub use clients::{pubsub, session_commands};
 pub use cluster::ClusterChange;
-pub use coordination::CoordinationInputs;
+pub use coordination::{CoordinationInputs, CoordinationStatus};
 
 use self::core::Core;
 use crate::now::Now;
@@ -213,18 +214,16 @@ impl Gateway {
         timer.into_iter().chain(self.transactions.next_timeout()).chain(unled).min()
     }
 
-    /// How many requests of a session are not answered yet; a number above all limits if what it
-    /// has sent ahead takes too much memory.
-    pub fn in_progress(&self, id: SessionId) -> usize {
-        self.sessions.in_progress(id)
+    /// State of a session.
+    pub fn session(&self, id: SessionId) -> SessionStatus {
+        let session = self.sessions.get(id.0);
+        SessionStatus {
+            in_progress: self.sessions.in_progress(id),
+            is_authenticated: session.is_some_and(|session| session.user.is_some()),
+        }
     }
 
-    /// Whether a session may send commands; until then its frames must be short.
-    pub fn authenticated(&self, id: SessionId) -> bool {
-        self.sessions.get(id.0).is_some_and(|session| session.user.is_some())
-    }
-
-    /// What the gateway has counted.
+    /// Counters of the gateway.
     pub fn stats(&self) -> &GatewayStats {
         &self.core.mail.stats
     }

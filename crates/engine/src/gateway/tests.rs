@@ -163,12 +163,12 @@ fn replies_come_in_the_order_of_the_commands() {
     let sent = story.sent();
     assert!(matches!(&sent[0], (ShardId(1), _, Body::Read { .. })));
     assert!(matches!(&sent[1], (ShardId(0), _, Body::Apply(_))));
-    assert_eq!(story.gateway.in_progress(story.client), 3);
+    assert_eq!(story.gateway.session(story.client).in_progress, 3);
     story.answer(sent[1].1, done(&[1]));
     assert!(story.replies().is_empty());
     story.answer(sent[0].1, Answer::Reply(Reply::Nil));
     assert_eq!(story.replies(), [Reply::Nil, Reply::Int(1), Reply::Status("PONG")]);
-    assert_eq!(story.gateway.in_progress(story.client), 0);
+    assert_eq!(story.gateway.session(story.client).in_progress, 0);
     // An answer to nobody.
     story.answer(sent[0].1, Answer::Reply(Reply::Ok));
     assert!(story.replies().is_empty());

@@ -4,7 +4,7 @@
 
 use adt::{ArgBuf, Reply};
 use engine::gateway::{
-    Config, Gateway, NearWord, Opening, Output, PeerMessage, SessionId, UserConfig,
+    Config, Gateway, NearWord, Opening, Output, PeerMessage, ServerReply, SessionId, UserConfig,
 };
 use engine::ids::{GatewayId, ShardId};
 use engine::message::{Concurrency, Request, Response};
@@ -191,7 +191,11 @@ impl World {
                         self.verdicts.push_back(((g, session), ok));
                     }
                     Output::Admin { session, .. } => {
-                        self.gateways[g].admin_done(self.now, session, Reply::Ok);
+                        self.gateways[g].server_replied(
+                            self.now,
+                            session,
+                            ServerReply::Admin(Reply::Ok),
+                        );
                     }
                     Output::Foreign { .. } => {}
                     // No client here uses the coordination service.
@@ -285,7 +289,7 @@ impl World {
             }
             Step::Verdict => {
                 if let Some(((g, session), ok)) = self.verdicts.pop_front() {
-                    self.gateways[g].verified(now, session, ok);
+                    self.gateways[g].server_replied(now, session, ServerReply::Verified(ok));
                 }
             }
         }

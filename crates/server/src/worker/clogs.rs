@@ -49,7 +49,7 @@ impl Worker {
         under_way.retain(|&(slot, number)| {
             let connection = self.connections.get_mut(slot).filter(|c| c.number == number);
             let Some(connection) = connection else { return false };
-            if self.gateway.in_progress(connection.session) > 0 {
+            if self.gateway.session(connection.session).in_progress > 0 {
                 return true;
             }
             connection.heavy = false;

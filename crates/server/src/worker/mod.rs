@@ -33,7 +33,7 @@ use crate::net::peers::Linked;
 use crate::worker::trees::dialogue::Dialogue;
 use crate::worker::trees::talk::Talk;
 use connection::Connection;
-use engine::gateway::{CoordinationClient, Gateway, Opening, SessionId};
+use engine::gateway::{CoordinationClient, Gateway, Opening, ServerReply, SessionId};
 use engine::ids::{GatewayId, ShardId};
 use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
 use engine::node::Node;
@@ -450,8 +450,12 @@ impl Worker {
                     self.links.put(Outgoing { to, epoch, parcel: *parcel });
                 }
                 Mail::Durable(completions) => self.durable(now, &completions),
-                Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
-                Mail::AdminDone(session, reply) => self.gateway.admin_done(now, session, reply),
+                Mail::Verified(session, ok) => {
+                    self.gateway.server_replied(now, session, ServerReply::Verified(ok))
+                }
+                Mail::AdminDone(session, reply) => {
+                    self.gateway.server_replied(now, session, ServerReply::Admin(reply))
+                }
                 Mail::Facts(facts) => self.gateway.set_facts((*facts).clone()),
                 Mail::Configure(settings) => {
                     for (name, value) in settings.iter() {
@@ -529,7 +533,7 @@ impl Worker {
             let session = self.gateway.open(now, opening);
             self.sessions.insert(session, slot);
             let mut connection = Connection::new(accepted, session, number);
-            connection.authenticated = self.gateway.authenticated(session);
+            connection.authenticated = self.gateway.session(session).is_authenticated;
             connection
         };
         if is_unproven(&connection, &self.gateway) {
@@ -596,8 +600,8 @@ impl Worker {
             if connection.number != number {
                 continue;
             }
-            let done =
-                connection.dialogue.is_some() || self.gateway.in_progress(connection.session) == 0;
+            let done = connection.dialogue.is_some()
+                || self.gateway.session(connection.session).in_progress == 0;
             if done && connection.unsent() == 0 || !done && deadline <= now.mono_us {
                 self.close(now, slot);
             } else if done {
@@ -701,7 +705,7 @@ impl Worker {
 fn is_unproven(connection: &Connection, gateway: &Gateway) -> bool {
     let known = match &connection.dialogue {
         Some(dialogue) => dialogue.has_begun(),
-        None => gateway.authenticated(connection.session),
+        None => gateway.session(connection.session).is_authenticated,
     };
     !known || connection.is_handshaking()
 }

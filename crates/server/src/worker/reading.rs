@@ -3,7 +3,7 @@
 use super::connection::{Connection, LIMITS, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
 use crate::net::transport::Received;
-use engine::gateway::Gateway;
+use engine::gateway::{Gateway, is_heavy};
 use engine::ids::ShardId;
 use engine::limits::{
     ENTRY_BYTES_MAX, OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX, UNLOGGED_BYTES_MAX,
@@ -188,7 +188,7 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
     if let Some(dialogue) = &connection.dialogue {
         return dialogue.must_wait(gateway);
     }
-    let under_way = gateway.in_progress(connection.session);
+    let under_way = gateway.session(connection.session).in_progress;
     if connection.window.is_full() {
         if under_way > 0 {
             return true;
@@ -196,7 +196,7 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
         connection.window.turn_over();
     }
     if !connection.authenticated {
-        connection.authenticated = gateway.authenticated(connection.session);
+        connection.authenticated = gateway.session(connection.session).is_authenticated;
         // Commands after an AUTH may be longer once the AUTH has succeeded.
         return !connection.authenticated && under_way > 0;
     }
@@ -232,7 +232,7 @@ pub(super) fn take_commands(
             Ok(Some(frame)) => {
                 let mut last = false;
                 if let Some(args) = connection.decoder.args(&bytes[at..]) {
-                    if full && gateway.is_heavy(&args) {
+                    if full && is_heavy(&args) {
                         (connection.paused, connection.starved) = (true, true);
                         break;
                     }

@@ -5,7 +5,7 @@ use crate::control::Notice;
 use crate::mail::{Batch, Mail, Outgoing};
 use crate::net::password::Attempt;
 use adt::Reply;
-use engine::gateway::{CoordinationClient, Output, Said, SessionId};
+use engine::gateway::{CoordinationClient, Output, Said, ServerReply, SessionId};
 use engine::ids::{MachineId, ShardId};
 use engine::limits::OUTPUT_BYTES_MAX;
 use engine::node::{Parcel, To};
@@ -175,13 +175,17 @@ impl Worker {
                 let origin = (self.id, session);
                 let attempt = Attempt { origin, password: password.to_vec(), verifier };
                 if self.peers.passwords.send(attempt).is_err() {
-                    self.gateway.verified(now, session, false);
+                    self.gateway.server_replied(now, session, ServerReply::Verified(false));
                 }
             }
             Output::Admin { session, action } => {
                 let notice = Notice::Admin { gateway: self.id, session, action };
                 if self.peers.control.send(notice).is_err() {
-                    self.gateway.admin_done(now, session, Reply::err("the server is stopping"));
+                    self.gateway.server_replied(
+                        now,
+                        session,
+                        ServerReply::Admin(Reply::err("the server is stopping")),
+                    );
                 }
             }
         }
@@ -260,7 +264,7 @@ impl Worker {
         let mut lingering = std::mem::take(&mut self.lingering);
         lingering.retain(|&slot| {
             let Some(connection) = self.connections.get_mut(slot) else { return false };
-            let more = self.gateway.in_progress(connection.session) > 0;
+            let more = self.gateway.session(connection.session).in_progress > 0;
             connection.lingering &= more && !connection.dirty;
             if !more {
                 self.mark_dirty(slot);

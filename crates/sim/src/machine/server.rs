@@ -9,7 +9,8 @@ use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{
-    self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said, SessionId,
+    self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said,
+    ServerReply, SessionId,
 };
 use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::level::Level;
@@ -629,8 +630,12 @@ impl Worker {
                 }
             }
             Output::Foreign { .. } => {}
-            Output::Verify { session, .. } => self.gateway.verified(now, session, false),
-            Output::Admin { session, .. } => self.gateway.admin_done(now, session, Reply::Ok),
+            Output::Verify { session, .. } => {
+                self.gateway.server_replied(now, session, ServerReply::Verified(false))
+            }
+            Output::Admin { session, .. } => {
+                self.gateway.server_replied(now, session, ServerReply::Admin(Reply::Ok))
+            }
             Output::Coordination { client, said } => {
                 let told = self.visits.say(&mut self.gateway, now, (client, said), self.plant);
                 let (number, said) = told.unwrap_or_default();

@@ -1,14 +1,12 @@
 //! Authentication: the words of `HELLO` and `AUTH`, and the verdicts on passwords.
 
 use super::{DEFAULT_USER, Login, User, Users};
-use crate::gateway::Gateway;
 use crate::gateway::api::{Config, Output, SessionId};
 use crate::gateway::clients::connection::hello::{self, Credentials, Hello};
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::{Session, Verdict};
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
-use crate::now::Now;
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 
@@ -63,9 +61,17 @@ impl Users {
         }
     }
 
-    /// User for whom the verdict on a password is positive.
-    fn verified(&self, name: &str, ok: bool) -> Option<Arc<User>> {
-        self.user(name).filter(|user| ok && user.enabled()).cloned()
+    /// Takes the verdict on the password that a session has given.
+    pub(in crate::gateway) fn verified(&self, core: &mut Core, session: &mut Session, ok: bool) {
+        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
+        let reply = match self.user(&user).filter(|user| ok && user.enabled()) {
+            Some(user) => session.log_in(user.clone(), hello, core.config.version),
+            None => {
+                core.mail.stats.auth_failures += 1;
+                wrong_password().into()
+            }
+        };
+        core.finish(target, reply);
     }
 
     /// The words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
@@ -105,23 +111,5 @@ impl Session {
         self.user = Some(user);
         self.refresh();
         hello.map_or(Reply::Ok, |hello| self.greet(hello, version))
-    }
-}
-
-impl Gateway {
-    /// Takes the verdict on the password of an [`Output::Verify`].
-    pub fn verified(&mut self, now: Now, id: SessionId, ok: bool) {
-        self.core.now = now;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
-        let reply = match self.users.verified(&user, ok) {
-            Some(user) => session.log_in(user, hello, self.core.config.version),
-            None => {
-                self.core.mail.stats.auth_failures += 1;
-                wrong_password().into()
-            }
-        };
-        self.core.finish(target, reply);
-        self.settle();
     }
 }

@@ -1,12 +1,12 @@
 //! Commands that no data type owns: from the name to the part that carries it out, and the short ones.
 
 use super::effect::{Effect, Handled, View};
-use super::session::{Mode, Session};
+use super::session::Session;
 use super::{connection, publish};
 use crate::gateway::acl::Users;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::{backup, cluster, info, keyspace, shardmap};
-use crate::gateway::api::{Admin, Output, Question, SessionId};
+use crate::gateway::api::{Admin, Output, Question, ServerReply, SessionId};
 use crate::gateway::command_docs::{
     CONTAINERS, subcommand_syntax, unknown_subcommand, wrong_words,
 };
@@ -84,7 +84,16 @@ impl Gateway {
                 self.sessions.close_after_replies(&mut self.core, id);
                 Handled::Later
             }
-            "reset" => self.reset(id),
+            "reset" if !self.sessions.is_idle(id) => Handled::Hold,
+            "reset" => {
+                self.end_interactive(id);
+                self.pubsub.close(id);
+                let user = self.users.first(&self.core.config);
+                let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+                self.pubsub.count(&mut self.core.mail.stats, id, session);
+                session.reset(user);
+                Reply::Status("RESET").into()
+            }
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
             "flushall" | "flushdb"
@@ -152,39 +161,20 @@ impl Gateway {
         }
     }
 
-    /// Takes the server's reply to an [`Output::Admin`].
-    pub fn admin_done(&mut self, now: Now, id: SessionId, reply: Reply) {
+    /// Takes the server's reply to an output.
+    pub fn server_replied(&mut self, now: Now, id: SessionId, reply: ServerReply) {
         self.core.now = now;
-        let target = self.sessions.get_mut(id.0).and_then(|session| session.about.admin.take());
-        if let Some(target) = target {
-            self.core.finish(target, reply);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            match reply {
+                ServerReply::Verified(ok) => self.users.verified(&mut self.core, session, ok),
+                ServerReply::Admin(reply) => {
+                    if let Some(target) = session.about.admin.take() {
+                        self.core.finish(target, reply);
+                    }
+                }
+            }
         }
         self.settle();
-    }
-
-    /// `RESET`: the connection is as if it had just been opened.
-    fn reset(&mut self, id: SessionId) -> Handled {
-        if !self.sessions.is_idle(id) {
-            return Handled::Hold;
-        }
-        self.end_interactive(id);
-        self.pubsub.close(id);
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        self.pubsub.count(&mut self.core.mail.stats, id, session);
-        let user = self.users.first(&self.core.config);
-        session.mode = Mode::Single;
-        session.watched.clear();
-        session.retry = None;
-        session.request = None;
-        session.pipeline.set_ordered(true);
-        session.user = user;
-        session.protocol = 2;
-        session.replies = super::session::Replies::On;
-        session.about.name.clear();
-        session.about.no_evict = false;
-        session.about.no_touch = false;
-        session.refresh();
-        Reply::Status("RESET").into()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::now::Now;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 
 impl Gateway {
-    /// Takes a command of a client. Returns whether its reply may be large, as [`Gateway::is_heavy`] does.
+    /// Takes a command of a client. Returns whether its reply may be large, as [`is_heavy`] does.
     pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) -> bool {
         self.core.now = now;
         self.core.mail.stats.commands += 1;
@@ -23,18 +23,12 @@ impl Gateway {
         let wait = session.barrier.is_some() || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
         let session = self.sessions.get(id.0);
-        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { self.is_heavy(args) };
+        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { is_heavy(args) };
         if !ran {
             self.sessions.hold(id, args);
         }
         self.settle();
         heavy
-    }
-
-    /// Whether the reply of a command may be large in comparison with the command. A connection should have few
-    /// of these under way.
-    pub fn is_heavy(&self, args: &Args<'_>) -> bool {
-        find(args).is_ok_and(is_heavy)
     }
 
     /// Refuses a command that was not read, because it is too large or there is no room for it. The client gets
@@ -110,7 +104,7 @@ impl Gateway {
         };
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
-        session.heavy = is_heavy(spec);
+        session.heavy = is_heavy_spec(spec);
         session.counted = u16::try_from(position).ok();
         session.begun_us = self.core.now.mono_us;
         let ran = self.run_found(id, spec, args);
@@ -121,41 +115,14 @@ impl Gateway {
         ran
     }
 
-    /// Carries out a command that exists.
+    /// Carries out a command that exists, in the mode of its session. False if it must wait.
     fn run_found(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
-        let checked = spec.flags.has(Flags::COORDINATION)
+        let is_limited = spec.flags.has(Flags::COORDINATION)
             || (self.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
             || (self.core.facts.over_log_limit && spec.flags.has(Flags::WRITE));
-        if !session.plain || checked {
-            return self.run_checked(id, spec, args);
-        }
-        match spec.handler {
-            Handler::Data(parse) => match parse(args) {
-                Ok(Command::Single(key, op)) if !self.near_locks.may_answer(&op) => {
-                    self.sessions.single(&mut self.core, id, key, op);
-                    true
-                }
-                Ok(command) => self.data(id, command),
-                Err(error) => {
-                    self.sessions.reply(&mut self.core, id, error.into());
-                    true
-                }
-            },
-            Handler::Session => {
-                let done = self.session_command(id, spec, args);
-                if done && let Some(session) = self.sessions.get_mut(id.0) {
-                    session.replied(false);
-                }
-                done
-            }
-        }
-    }
-
-    /// Carries out a command after all checks, in the mode of its session.
-    fn run_checked(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
-        if let Err(error) = session.permit(&mut self.core, spec, args) {
+        let plain = session.plain && !is_limited;
+        if !plain && let Err(error) = session.permit(&mut self.core, spec, args) {
             self.refuse(id, error);
             return true;
         }
@@ -164,6 +131,10 @@ impl Gateway {
             Mode::Single => match spec.handler {
                 Handler::Session => self.session_command(id, spec, args),
                 Handler::Data(parse) => match parse(args) {
+                    Ok(Command::Single(key, op)) if plain && !self.near_locks.may_answer(&op) => {
+                        self.sessions.single(&mut self.core, id, key, op);
+                        return true;
+                    }
                     Ok(command) => self.data(id, command),
                     Err(error) => {
                         self.sessions.reply(&mut self.core, id, error.into());
@@ -202,6 +173,12 @@ impl Gateway {
     }
 }
 
+/// Whether the reply of a command may be large in comparison with the command. A connection should have few of
+/// these under way.
+pub fn is_heavy(args: &Args<'_>) -> bool {
+    find(args).is_ok_and(is_heavy_spec)
+}
+
 /// Command that the words call.
 pub(in crate::gateway) fn find(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
     find_at(args).map(|(_, spec)| spec)
@@ -218,7 +195,7 @@ fn find_at(args: &Args<'_>) -> Result<(usize, &'static CommandSpec), ErrorReply>
 
 /// Whether a command reads in more than constant time, or carries out another command.
 #[inline]
-fn is_heavy(spec: &CommandSpec) -> bool {
+fn is_heavy_spec(spec: &CommandSpec) -> bool {
     let light = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING);
     if light || (spec.flags.has(Flags::WRITE) && spec.name != "fence") {
         return false;

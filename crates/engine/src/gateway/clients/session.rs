@@ -229,6 +229,22 @@ impl Session {
         session
     }
 
+    /// Returns the session to the state of a new one, with the user of new sessions.
+    pub fn reset(&mut self, user: Option<Arc<User>>) {
+        self.mode = Mode::Single;
+        self.watched.clear();
+        self.retry = None;
+        self.request = None;
+        self.pipeline.set_ordered(true);
+        self.user = user;
+        self.protocol = 2;
+        self.replies = Replies::On;
+        self.about.name.clear();
+        self.about.no_evict = false;
+        self.about.no_touch = false;
+        self.refresh();
+    }
+
     /// Updates whether commands take the short path.
     pub fn refresh(&mut self) {
         self.plain = matches!(self.mode, Mode::Single)

@@ -14,6 +14,15 @@ pub struct CoordinationInputs<'a> {
     front: &'a mut CoordinationFront,
 }
 
+/// State of a client of the coordination service that the server asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinationStatus<'a> {
+    /// Identities that the client has proved.
+    pub identities: &'a [Identity],
+    /// Whether so many requests of the client are under way that no more should be read from it.
+    pub is_busy: bool,
+}
+
 impl Gateway {
     /// Opens the door for inputs from clients of the coordination service.
     pub fn coordination(&mut self, now: Now) -> CoordinationInputs<'_> {
@@ -21,14 +30,10 @@ impl Gateway {
         CoordinationInputs { core: &mut self.core, front: &mut self.coordination }
     }
 
-    /// Identities that a client of the coordination service has proved.
-    pub fn client_identities(&self, id: CoordinationClient) -> &[Identity] {
-        self.coordination.clients.identities(id)
-    }
-
-    /// Whether so many requests of a client are under way that no more should be read from it.
-    pub fn client_is_busy(&self, id: CoordinationClient) -> bool {
-        self.coordination.clients.is_busy(id)
+    /// State of a client of the coordination service.
+    pub fn coordination_client(&self, id: CoordinationClient) -> CoordinationStatus<'_> {
+        let clients = &self.coordination.clients;
+        CoordinationStatus { identities: clients.identities(id), is_busy: clients.is_busy(id) }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::ids::{ShardId, StreamId};
 use crate::message::Answer;
 use clients::Clients;
 use ends::SessionEnds;
-pub use inputs::CoordinationInputs;
+pub use inputs::{CoordinationInputs, CoordinationStatus};
 use joint::JointMultis;
 pub use request::{ClientRequest, Connect};
 pub(super) use request::{Purpose, Sender};

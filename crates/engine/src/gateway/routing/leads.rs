@@ -1,9 +1,13 @@
 //! Changes of leaders: the wiring between [`Leaders`](super::leaders::Leaders) and the parts that get the
 //! answers to lost requests.
 
+use super::leaders::LostRequests;
 use crate::gateway::Gateway;
+use crate::gateway::core::Core;
+use crate::gateway::mail::Pending;
+use crate::gateway::waiting::turns::Turns;
 use crate::ids::ShardId;
-use crate::message::{Answer, Refusal};
+use crate::message::{Answer, Body, Refusal};
 
 impl Gateway {
     /// Sends held requests whose shards can be asked now.
@@ -22,8 +26,22 @@ impl Gateway {
         }
     }
 
-    /// Ends the transactions that had locks at a shard whose lead has ended.
-    pub(in crate::gateway) fn locks_lost(&mut self, shard: ShardId) {
+    /// Ends what rested on the lead of a shard, which has ended: lost requests are held for the next leader, or
+    /// answered without knowledge of their outcome; transactions that had locks there are aborted.
+    pub(in crate::gateway) fn lead_ended(&mut self, shard: ShardId, lost: LostRequests) {
+        for (token, again) in lost {
+            if let Some(body) = again {
+                take_back(&mut self.core, &self.turns, token, *body);
+            } else if let Some(pending) = self.core.mail.take(token) {
+                let answer = match pending {
+                    Pending::Access { .. } | Pending::Lease { .. } => {
+                        Answer::Refused(Refusal::LocksLost)
+                    }
+                    _ => Answer::Unknown,
+                };
+                self.answer(token, pending, answer);
+            }
+        }
         for token in self.core.mail.baseless(shard) {
             if let Some(pending) = self.core.mail.take(token) {
                 self.answer(token, pending, Answer::Refused(Refusal::LocksLost));
@@ -31,4 +49,16 @@ impl Gateway {
         }
         self.transactions.locks_lost(&mut self.core, shard);
     }
+}
+
+/// Holds a request that has come back without any effect. A request that waits for its turn is sent again with
+/// the rest of its time-out.
+pub(in crate::gateway) fn take_back(core: &mut Core, turns: &Turns, token: u64, mut body: Body) {
+    if let Body::Await { timeout_ms, .. } = &mut body
+        && let Some(Pending::Turn { job }) = core.mail.pending.get(token)
+        && let Some(left_ms) = turns.left_ms(core, *job)
+    {
+        *timeout_ms = left_ms;
+    }
+    core.mail.take_back(core.now, token, body);
 }

@@ -54,8 +54,7 @@ impl Gateway {
                 leaders.begin_rerouting(parent, child);
             }
             for job in self.snapshots.at(parent) {
-                let end = self.snapshots.give_up(job);
-                self.snapshot_ended(end);
+                self.snapshots.give_up(&mut self.core, &mut self.transactions, job);
             }
             for effect in self.lockless.shard_split(&mut self.core, parent) {
                 self.transaction_ended(Some(effect));
@@ -70,7 +69,9 @@ impl Gateway {
             self.core.mail.leaders.as_ref().and_then(|leaders| leaders.next_rerouting())
         {
             for token in gather_again(&mut self.core, &mut self.sessions, parent) {
-                self.refuse_held(token);
+                if let Some((pending, answer)) = refused(&mut self.core, token) {
+                    self.answer(token, pending, answer);
+                }
             }
             let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(parent));
             for token in held.into_iter().flatten() {
@@ -88,7 +89,11 @@ impl Gateway {
                     Destination::Several => {
                         match relaunch(&mut self.core, &mut self.sessions, parent, token) {
                             Relaunch::Launch(target, course) => self.take(target, course),
-                            Relaunch::Refuse => self.refuse_held(token),
+                            Relaunch::Refuse => {
+                                if let Some((pending, answer)) = refused(&mut self.core, token) {
+                                    self.answer(token, pending, answer);
+                                }
+                            }
                             Relaunch::Nothing => {}
                         }
                     }
@@ -98,16 +103,16 @@ impl Gateway {
             leaders.for_each(|leaders| leaders.end_rerouting(parent, child));
         }
     }
+}
 
-    /// Refuses a held request: it had no effect.
-    fn refuse_held(&mut self, token: u64) {
-        let Some(pending) = self.core.mail.take(token) else { return };
-        let answer = match pending {
-            Pending::Gather { .. } => Answer::Reply(moved().into()),
-            _ => Answer::Refused(Refusal::Moved),
-        };
-        self.answer(token, pending, answer);
-    }
+/// Takes a held request that is refused: it had no effect.
+fn refused(core: &mut Core, token: u64) -> Option<(Pending, Answer)> {
+    let pending = core.mail.take(token)?;
+    let answer = match pending {
+        Pending::Gather { .. } => Answer::Reply(moved().into()),
+        _ => Answer::Refused(Refusal::Moved),
+    };
+    Some((pending, answer))
 }
 
 /// Gathers the held requests of sessions again whose order holds across shards, if the requests relied on one

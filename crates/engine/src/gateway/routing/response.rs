@@ -1,6 +1,6 @@
 //! Answers and notices of shards, and the parts that they concern.
 
-use super::snapshot::SnapshotEnd;
+use super::leads::take_back;
 use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
@@ -8,7 +8,7 @@ use crate::gateway::errors::{answer_unread, indefinite, request_unread, unexpect
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::txn::transaction::repeated::answer_again;
-use crate::message::{Answer, Body, Notice, Refusal, Request, Response};
+use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
 use adt::Reply;
 
@@ -19,7 +19,8 @@ impl Gateway {
         let Some(token) = self.core.mail.answered(response.token) else { return };
         match response.answer {
             Answer::Notice(notice) => self.notice(token, notice),
-            Answer::NotTaken(body) => self.not_taken(token, *body),
+            // The leader is another machine now.
+            Answer::NotTaken(body) => take_back(&mut self.core, &self.turns, token, *body),
             Answer::Unread => self.not_read(token, Unread::Answer),
             Answer::Refused(Refusal::Unread) => self.not_read(token, Unread::Request),
             answer => {
@@ -91,8 +92,8 @@ impl Gateway {
                 self.transactions.loosely_answered(&mut self.core, job, index, answer);
             }
             Pending::Snapshot { job, part } => {
-                let end = self.snapshots.answered(&mut self.core, job, part, answer);
-                self.snapshot_ended(end);
+                let (core, transactions) = (&mut self.core, &mut self.transactions);
+                self.snapshots.answered(core, transactions, (job, part), answer);
             }
             Pending::Interval { job, query, part } => {
                 let effect = self.lockless.answered(&mut self.core, job, (query, part), answer);
@@ -146,18 +147,8 @@ impl Gateway {
     /// Handles a request that could not be delivered: the leader is unknown or has changed. The gateway is
     /// informed of that next.
     pub fn not_sent(&mut self, request: Request) {
-        self.not_taken(Mail::token_of(request.token), request.body);
-    }
-
-    /// Handles a request that a shard has sent back: its leader is another machine now.
-    pub(in crate::gateway) fn not_taken(&mut self, token: u64, mut body: Body) {
-        if let Body::Await { timeout_ms, .. } = &mut body
-            && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
-            && let Some(left_ms) = self.turns.left_ms(&self.core, *job)
-        {
-            *timeout_ms = left_ms;
-        }
-        self.core.mail.take_back(self.core.now, token, body);
+        let token = Mail::token_of(request.token);
+        take_back(&mut self.core, &self.turns, token, request.body);
     }
 
     /// Dispatches the commands that sessions have gathered.
@@ -166,19 +157,6 @@ impl Gateway {
             if let Some((target, course)) = self.sessions.dispatch(&mut self.core, id) {
                 self.take(target, course);
             }
-        }
-    }
-
-    /// Carries out the outcome of reads without locks, if they have ended.
-    pub(in crate::gateway) fn snapshot_ended(&mut self, end: Option<SnapshotEnd>) {
-        match end {
-            Some(SnapshotEnd::Read(target, finish, replies)) => {
-                self.complete_with(target, &finish, finish.items(replies.into_iter()));
-            }
-            Some(SnapshotEnd::Locks(program, finish)) => {
-                self.transactions.begin(&mut self.core, program, Some(finish));
-            }
-            None => {}
         }
     }
 

@@ -8,6 +8,7 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::slab::Slab;
 use crate::gateway::target::Target;
+use crate::gateway::txn::table::Transactions;
 use crate::gateway::txn::work::{Finish, Form, Program, ProgramStep};
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
@@ -28,14 +29,6 @@ struct Snapshot {
     round: u32,
     /// Number of parts without an answer.
     left: usize,
-}
-
-/// Outcome of a snapshot.
-pub(in crate::gateway) enum SnapshotEnd {
-    /// The values are those of one instant: the replies of the operations, in order.
-    Read(Target, Finish, Vec<Reply>),
-    /// The values change too fast, or belong to another shard now: they are to be read under locks.
-    Locks(Program, Finish),
 }
 
 /// Snapshots that are being read for clients of this gateway.
@@ -139,25 +132,25 @@ impl Snapshots {
         }
     }
 
-    /// Takes a shard's answer. Returns the outcome if the snapshot has ended.
+    /// Takes a shard's answer. Values that change too fast are read under locks, as a transaction.
     pub fn answered(
         &mut self,
         core: &mut Core,
-        job: u64,
-        index: u32,
+        transactions: &mut Transactions,
+        (job, index): (u64, u32),
         answer: Answer,
-    ) -> Option<SnapshotEnd> {
+    ) {
         if matches!(answer, Answer::Refused(_)) {
-            return self.give_up(job);
+            return self.give_up(core, transactions, job);
         }
-        let snapshot = self.open.get_mut(job)?;
+        let Some(snapshot) = self.open.get_mut(job) else { return };
         let part = &mut snapshot.parts[index as usize];
         if let Some(replies) = part.take(&core.mail, core.now, answer) {
             part.replies = replies;
         }
         snapshot.left -= 1;
         if snapshot.left > 0 {
-            return None;
+            return;
         }
         let instant = instant(&snapshot.parts);
         if snapshot.parts.iter().all(|part| instant <= part.until) {
@@ -165,24 +158,26 @@ impl Snapshots {
         }
         snapshot.round += 1;
         if snapshot.round >= SNAPSHOT_ROUNDS_MAX {
-            return self.give_up(job);
+            return self.give_up(core, transactions, job);
         }
         let at = later(instant, snapshot.round);
         self.read(core, job, at, |part| part.until < instant);
-        None
     }
 
-    fn complete(&mut self, core: &mut Core, job: u64) -> Option<SnapshotEnd> {
-        let Snapshot { target, finish, parts, order, .. } = self.open.remove(job)?;
+    fn complete(&mut self, core: &mut Core, job: u64) {
+        let Some(snapshot) = self.open.remove(job) else { return };
+        let Snapshot { target, finish, parts, order, .. } = snapshot;
         core.mail.stats.committed += 1;
         let mut replies: Vec<_> = parts.into_iter().map(|part| part.replies.into_iter()).collect();
         let in_order = order.iter().filter_map(|&part| replies[usize::from(part)].next());
-        Some(SnapshotEnd::Read(target, finish, in_order.collect()))
+        let items = finish.items(in_order);
+        core.complete(target, finish, items);
     }
 
-    /// Gives up the reads without locks.
-    pub fn give_up(&mut self, job: u64) -> Option<SnapshotEnd> {
-        let Snapshot { target, finish, parts, order, .. } = self.open.remove(job)?;
+    /// Gives up reads without locks: they are carried out under locks, as a transaction.
+    pub fn give_up(&mut self, core: &mut Core, transactions: &mut Transactions, job: u64) {
+        let Some(snapshot) = self.open.remove(job) else { return };
+        let Snapshot { target, finish, parts, order, .. } = snapshot;
         let mut ops: Vec<_> = parts.into_iter().map(|part| part.ops.into_iter()).collect();
         let in_order = order.iter().filter_map(|&part| ops[usize::from(part)].next()).collect();
         let program = Program {
@@ -193,7 +188,7 @@ impl Snapshots {
             fences: Vec::new(),
             request: None,
         };
-        Some(SnapshotEnd::Locks(program, finish))
+        transactions.begin(core, program, Some(finish));
     }
 
     /// Ends a snapshot that cannot be read, for this reason.

@@ -160,8 +160,7 @@ impl Gateway {
             }
             // The reads under locks are refused.
             Pending::Snapshot { job, .. } => {
-                let end = self.snapshots.give_up(job);
-                self.snapshot_ended(end);
+                self.snapshots.give_up(&mut self.core, &mut self.transactions, job);
             }
             Pending::Interval { job, .. } => {
                 let effect = self.lockless.abort(&mut self.core, job, cause);

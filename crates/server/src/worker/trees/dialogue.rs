@@ -129,7 +129,7 @@ impl Dialogue {
     /// Whether reading should wait for an answer.
     pub fn must_wait(&self, gateway: &Gateway) -> bool {
         let waits = self.window.is_full() && self.outstanding() > 0;
-        waits || gateway.client_is_busy(self.client)
+        waits || gateway.coordination_client(self.client).is_busy
     }
 
     /// Whether to close the connection once everything is sent.
@@ -239,7 +239,7 @@ impl Dialogue {
         let asked = match what {
             Ask::Write(write) => ClientRequest::Write(write),
             Ask::Read { read, watch } => {
-                let identities = gateway.client_identities(self.client).to_vec();
+                let identities = gateway.coordination_client(self.client).identities.to_vec();
                 ClientRequest::Of(OfSession::Read { identities, read, watch })
             }
             Ask::Ping | Ask::WhoAmI => ClientRequest::Of(OfSession::Ping),
@@ -313,7 +313,7 @@ impl Dialogue {
                         reply(&kind, xid, zxid, result, out);
                     }
                     Expected::Identities => {
-                        let who = gateway.client_identities(self.client).iter();
+                        let who = gateway.coordination_client(self.client).identities.iter();
                         let who: Vec<Identity> = who.map(without_secret).collect();
                         who_am_i(xid, zxid, &who, out);
                     }
