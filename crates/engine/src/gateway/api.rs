@@ -1,4 +1,4 @@
-//! What goes into a gateway and comes out of it, besides what shards say.
+//! Inputs and outputs of a gateway, besides the messages of shards.
 
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
@@ -9,12 +9,12 @@ use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// A connection, as gateway and server call it. Never used twice by one gateway.
+/// Number of a connection, for gateway and server. A gateway never uses a number twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A connection of a client of the coordination service, as gateway and server call it. Never used twice by
-/// one gateway.
+/// Number of a connection of a client of the coordination service, for gateway and server. A gateway never uses
+/// a number twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoordinationClient(pub u64);
 
@@ -37,77 +37,77 @@ pub enum ServerReply {
     Admin(Reply),
 }
 
-/// What a client of the coordination service is told.
+/// Message to a client of the coordination service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// It has a session.
+    /// The client has a session.
     Connected {
-        /// Which.
+        /// The session.
         session: coordination::TreeSessionId,
-        /// How long it may be silent.
+        /// Session time-out.
         timeout_ms: i32,
-        /// What proves that it is its own.
+        /// Password of the session.
         password: Password,
     },
-    /// The session that it comes back to has ended, or is not its own. [`Said::Close`] follows.
+    /// The session that the client resumes has ended, or belongs to another client. [`Said::Close`] follows.
     Expired,
     /// The answer to the oldest request that has none.
     Answered {
-        /// What came of it.
+        /// Outcome of the request.
         reply: Result<coordination::Reply, Code>,
-        /// The latest change up to which the client has been told of everything that it watches: from
-        /// there on it asks what it has missed, if it comes back.
+        /// The latest change up to which the client has been notified of all events that it watches. A client
+        /// that connects again asks for the events after it.
         zxid: Zxid,
-        /// The number of the change, or of the last one at the shard that has answered. The same, unless the
+        /// Number of the change, or of the last one at the shard that has answered. Equal to `zxid` unless the
         /// tree is spread.
         at: Zxid,
     },
-    /// Something that it watches has happened.
+    /// An event that the client watches has happened.
     Happened {
-        /// What.
+        /// The event.
         event: WatchedEvent,
         /// As in an answer.
         zxid: Zxid,
-        /// The number of the change. The same, unless the tree is spread.
+        /// Number of the change. Equal to `zxid` unless the tree is spread.
         at: Zxid,
     },
     /// Close the connection once everything before is sent. [`super::CoordinationInputs::left`] follows.
     Close,
 }
 
-/// How a gateway is set up.
+/// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of this gateway.
     pub id: GatewayId,
-    /// How many gateways the server has.
+    /// Number of gateways of the server.
     pub gateways: u16,
-    /// How many shards the server has.
+    /// Number of shards of the server.
     pub shards: u16,
-    /// The machines of the cluster, if there are others: they may lead shards, and nothing is sent
-    /// to a shard before [`super::Gateway::shard_led`] has said who does.
+    /// Machines of the cluster, if there are others. They may lead shards: no request is sent to a shard before
+    /// its leader is known ([`super::ClusterChange::Led`]).
     pub members: Option<ClusterConfig>,
-    /// How long a request waits for its shard to have a leader, in microseconds.
+    /// Longest time for which a request waits for a leader of its shard, in microseconds.
     pub leader_wait_us: u64,
-    /// Which parts of the concurrency control are on.
+    /// Parts of the concurrency control that are on.
     pub concurrency: Concurrency,
-    /// How pipelines keep their order across shards.
+    /// Order of pipelines across shards.
     pub order: Order,
-    /// How long interactive transactions may keep others waiting.
+    /// Longest times for which interactive transactions may keep others waiting.
     pub patience: Patience,
     /// Version of the product, for `INFO` and `HELLO`.
     pub version: &'static str,
-    /// Users. A server without authentication has one that is called `default` and has no password.
+    /// Users. A server without authentication has one user, which is called `default` and has no password.
     pub users: Vec<UserConfig>,
     /// Whether a connection must authenticate before anything else.
     pub require_auth: bool,
-    /// For how long sessions of the coordination service may be silent, in milliseconds.
+    /// Bounds of the session time-outs of the coordination service, in milliseconds.
     pub session_timeout_ms: RangeInclusive<i32>,
-    /// Over how many shards the tree of the coordination service is to be spread, if it was never used.
+    /// Number of shards over which the tree of the coordination service is spread if it was never used.
     pub tree_shards: u16,
     /// Settings for `CONFIG GET`, by name.
     pub settings: BTreeMap<String, String>,
-    /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).
+    /// Seed of choices that a client may not foresee (the key that `RANDOMKEY` returns).
     pub seed: u64,
 }
 
@@ -122,12 +122,13 @@ pub struct ClusterConfig {
     pub map: Option<ShardMap>,
 }
 
-/// How long an interactive transaction may keep others waiting, in microseconds; nought for no limit.
+/// Longest times for which an interactive transaction may keep others waiting, in microseconds; zero for no
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Since its client has sent something.
+    /// Since the last command of its client.
     pub idle_us: u64,
-    /// Since it has begun.
+    /// Since its begin.
     pub lasts_us: u64,
 }
 
@@ -137,13 +138,12 @@ impl Default for Patience {
     }
 }
 
-/// How commands that a session sends without waiting for replies keep their order, if they go to several
-/// shards.
+/// Order of commands on several shards that a session sends without waiting for replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// They do not.
+    /// No order across shards.
     None,
-    /// Each command is sent when the one before it is answered.
+    /// Each command is sent when the command before it is answered.
     Single,
     /// `chain` of `docs/internals/order.md`: the published protocol, to compare with.
     Chain,
@@ -153,10 +153,10 @@ pub enum Order {
 }
 
 impl Order {
-    /// The names that [`Order::named`] knows.
+    /// Names that [`Order::named`] knows.
     pub const NAMES: [&'static str; 4] = ["none", "single", "chain", "constant"];
 
-    /// The order with a name.
+    /// Order with a name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "none" => Self::None,
@@ -172,13 +172,13 @@ impl Order {
         self != Self::None
     }
 
-    /// Whether a command is sent when those before it are answered.
+    /// Whether a command is sent only when all commands before it are answered.
     pub(super) fn waits_for_answers(self) -> bool {
         self == Self::Single
     }
 
-    /// Whether the order of a stream is handed from shard to shard. All of such a stream is sent together:
-    /// a new leader asks the shards of all later units.
+    /// Whether the order of a stream is handed from shard to shard. All units of such a stream are sent
+    /// together: a new leader asks the shards of all later units.
     pub(super) fn is_handed_on(self) -> bool {
         self == Self::Chain
     }
@@ -189,106 +189,106 @@ impl Order {
     }
 }
 
-/// A user.
+/// Configuration of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserConfig {
     /// Name.
     pub name: String,
-    /// Rules in the words of Redis' `ACL SETUSER`: `on`, `nopass`, `~*`, `&*`, `+@all`, `-flushall`.
+    /// Rules in the syntax of Redis' `ACL SETUSER`: `on`, `nopass`, `~*`, `&*`, `+@all`, `-flushall`.
     pub rules: Vec<String>,
-    /// What a password is checked against (a salted hash with its parameters), or none if no
-    /// password fits. Not read by the gateway: it comes back in [`Output::Verify`].
+    /// Verifier of a password (a salted hash with its parameters), or none if no password fits. The gateway does
+    /// not read it and returns it in [`Output::Verify`].
     pub verifier: Option<String>,
 }
 
-/// What is known about a connection when it opens.
+/// Properties of a connection that are known when it opens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     /// Address of the client.
     pub peer: String,
-    /// Address that it connected to.
+    /// Address that the client connected to.
     pub local_address: String,
     /// Whether the connection is encrypted.
     pub tls: bool,
 }
 
-/// What a gateway wants done. Outputs are carried out in the order in which they are polled.
+/// Output of a gateway. The server carries outputs out in the order in which it polls them.
 #[derive(Debug)]
 pub enum Output {
     /// Send a reply (or an out-of-band message) to a client.
     Reply {
-        /// To whom.
+        /// Receiver.
         session: SessionId,
-        /// What.
+        /// The reply.
         reply: Reply,
         /// RESP version, 2 or 3.
         protocol: u8,
-        /// It says only that a command of a transaction was noted: if the client has sent more
-        /// already, it may travel with the next reply.
+        /// Whether the reply only acknowledges a command of a transaction: if the client has sent more commands
+        /// already, it may be sent with the next reply.
         lingers: bool,
     },
-    /// Say something to a client of the coordination service.
+    /// Send a message to a client of the coordination service.
     Coordination {
-        /// To whom.
+        /// Receiver.
         client: CoordinationClient,
-        /// What.
+        /// The message.
         said: Said,
     },
     /// Close the connection once everything before is sent. [`super::Gateway::close`] follows.
     Close {
-        /// Which.
+        /// Session of the connection.
         session: SessionId,
     },
-    /// Tell the operator that a client speaks another protocol, as a browser does that was tricked
-    /// into it. [`Output::Close`] follows.
+    /// Report to the operator that a client speaks another protocol, as a browser does that was tricked into it.
+    /// [`Output::Close`] follows.
     Foreign {
-        /// Which.
+        /// Session of the client.
         session: SessionId,
     },
     /// Send a request to a shard.
     Shard {
-        /// To which.
+        /// Receiver.
         shard: ShardId,
-        /// What.
+        /// The request.
         request: Request,
     },
     /// Send a message to another gateway of this server.
     Peer {
-        /// To which.
+        /// Receiver.
         to: GatewayId,
-        /// What.
+        /// The message.
         message: PeerMessage,
     },
-    /// Tell another gateway of this server something about a lock that one of the two keeps for clients.
-    /// [`super::Gateway::near_told`] is to have it there. Words to one gateway arrive in their order.
+    /// Send a message about a lock that one of two gateways of this server keeps for clients. The receiver takes
+    /// it by [`super::Gateway::near_told`]. Messages to one gateway arrive in their order.
     Near {
-        /// To which.
+        /// Receiver.
         to: GatewayId,
-        /// What.
+        /// The message.
         word: NearWord,
     },
-    /// Check a password away from the event loop; [`super::Gateway::verified`] brings the result.
+    /// Check a password away from the event loop. [`ServerReply::Verified`] follows.
     Verify {
-        /// For which session.
+        /// Session that gave the password.
         session: SessionId,
-        /// User.
+        /// Name of the user.
         user: String,
         /// Password that the client gave.
         password: Blob,
-        /// What to check against. Empty for a user that does not exist or has no password: take
-        /// the usual time and say no.
+        /// Verifier of the password. Empty for a user that does not exist or has no password: the verdict is
+        /// negative and takes the usual time.
         verifier: String,
     },
-    /// Do something to the server as a whole; [`super::Gateway::admin_done`] brings the reply.
+    /// Act on the server as a whole. [`ServerReply::Admin`] follows.
     Admin {
-        /// For which session.
+        /// Session that asked for it.
         session: SessionId,
-        /// What.
+        /// The action.
         action: Admin,
     },
 }
 
-/// Something that only the server as a whole can do.
+/// Action of the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
     /// `SHUTDOWN`: end the process. There is no reply unless it fails.
@@ -300,21 +300,21 @@ pub enum Admin {
     Save,
     /// `BGSAVE`: begin to write a snapshot of every shard.
     BackgroundSave,
-    /// `CONFIG SET`: change settings, all or none. Every gateway is told by
+    /// `CONFIG SET`: change settings, all or none. The server passes them to every gateway by
     /// [`super::Gateway::configure`].
     ConfigSet(Vec<(String, String)>),
     /// `CONFIG RESETSTAT`: set the counters to zero.
     ResetStats,
-    /// `FAILOVER`: hand the lead of all shards over and stand back, or end that.
+    /// `FAILOVER`: hand over the lead of all shards and stand back, or end that.
     StandBack(bool),
 }
 
-/// What gateways of one server say to each other.
+/// Message between gateways of one server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerMessage {
-    /// A question; exactly one [`PeerMessage::Tell`] answers it.
+    /// Question; exactly one [`PeerMessage::Tell`] answers it.
     Ask {
-        /// The asking gateway's number for the question.
+        /// Number of the question at the sender.
         ask: u64,
         /// The question.
         question: Question,
@@ -328,7 +328,7 @@ pub enum PeerMessage {
     },
 }
 
-/// What one gateway asks another.
+/// Question of one gateway to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// Deliver a message to the subscribers of a channel. Answer: [`Knowledge::Count`].
@@ -346,7 +346,7 @@ pub enum Question {
     Unblock {
         /// Number of the client.
         client: u64,
-        /// Let the blocked command answer an error rather than time out.
+        /// Whether the blocked command is answered with an error instead of a time-out.
         error: bool,
     },
     /// Channels with subscribers. Answer: [`Knowledge::Names`].
@@ -358,62 +358,63 @@ pub enum Question {
     Subscribers(Vec<Blob>),
     /// Patterns with subscribers. Answer: [`Knowledge::Names`].
     Patterns,
-    /// What the gateway has counted. Answer: [`Knowledge::Stats`].
+    /// Counters of the gateway. Answer: [`Knowledge::Stats`].
     Stats,
     /// Transactions by the names under which shards know them. Answer: [`Knowledge::Lines`].
     Transactions,
 }
 
-/// What the gateways of one server tell each other about locks that one of them keeps for the clients of all
+/// Message between gateways of one server about locks that one of them keeps for the clients of all
 /// (`LOCK.ACQUIRE key NEAR`). It never leaves the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NearWord {
-    /// A client wants to be let in. [`NearWord::Told`] follows, unless it leaves before.
+    /// A client asks for a stay. [`NearWord::Told`] follows, unless the client leaves before.
     Visit {
-        /// The sender's number for it.
+        /// Number of the request at the sender.
         errand: u64,
         /// The lock.
         key: Blob,
-        /// For how long at a time, in microseconds.
+        /// Lease of the stay, in microseconds.
         lease_us: u64,
-        /// Its request number.
+        /// Request number of the client.
         request: Option<RequestId>,
     },
-    /// The client does not want it any more. If it was let in, nobody has told it so.
+    /// The client does not wait any longer. If it was let in, it has not been informed of that.
     Leave {
-        /// The sender's number for it.
+        /// Number of the request at the sender.
         errand: u64,
         /// The lock.
         key: Blob,
     },
-    /// A client says something about a lock. [`NearWord::Told`] follows.
+    /// A client sends an operation on a lock. [`NearWord::Told`] follows.
     About {
-        /// The sender's number for it.
+        /// Number of the request at the sender.
         errand: u64,
         /// The lock.
         key: Blob,
-        /// What: a release, a renewal or a question.
+        /// The operation: a release, a renewal or a question.
         op: Op,
-        /// Its request number.
+        /// Request number of the client.
         request: Option<RequestId>,
     },
-    /// The answer for a client.
+    /// Answer to a client.
     Told {
-        /// The receiver's number for what it has asked.
+        /// Number of the request at the receiver.
         errand: u64,
-        /// The reply; none if it is not about a stay, and for the shard to answer.
+        /// The reply; none if the operation is about no stay, and the shard answers it.
         reply: Option<Reply>,
     },
-    /// The sender is about to keep a lock. [`NearWord::Heard`] follows: nobody is let in before all know.
+    /// The sender is about to keep a lock. [`NearWord::Heard`] follows: no client is let in before all gateways
+    /// know.
     Keeps {
         /// The lock.
         key: Blob,
-        /// The sender's number for it.
+        /// Number of the lock at the sender.
         lock: u64,
     },
     /// [`NearWord::Keeps`] has arrived.
     Heard {
-        /// The receiver's number for the lock.
+        /// Number of the lock at the receiver.
         lock: u64,
     },
     /// The sender does not keep the lock any more.
@@ -423,14 +424,14 @@ pub enum NearWord {
     },
 }
 
-/// What a gateway answers another.
+/// Answer of one gateway to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Knowledge {
-    /// A number.
+    /// Number.
     Count(i64),
-    /// A number for each thing asked about.
+    /// Number for each subject of the question.
     Counts(Vec<i64>),
-    /// Lines of text with the number of the client that each is about.
+    /// Lines of text, each with the number of its client.
     Lines(Vec<(u64, String)>),
     /// Names.
     Names(Vec<Blob>),
@@ -438,26 +439,26 @@ pub enum Knowledge {
     Stats(Box<GatewayStats>),
 }
 
-/// Which clients: those that match everything that is set.
+/// Filter of clients: all conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFilter {
-    /// One of these numbers.
+    /// Numbers of clients.
     pub ids: Vec<u64>,
-    /// This address.
+    /// Address of the client.
     pub address: Option<String>,
-    /// This address of ours.
+    /// Address that the client connected to.
     pub local_address: Option<String>,
-    /// This user.
+    /// Name of the user.
     pub user: Option<String>,
-    /// `normal` or `pubsub`.
+    /// Kind of the client: `normal` or `pubsub`.
     pub kind: Option<String>,
-    /// Connected for at least so many seconds.
+    /// Shortest time since the client connected, in seconds.
     pub age_s_min: Option<u64>,
-    /// Not this number (the client that asks).
+    /// Number of a client that does not match (the client that asks).
     pub except: Option<u64>,
 }
 
-/// What the server tells its gateways about itself, for `INFO` and for refusing to grow.
+/// Facts about the server, for `INFO` and for the refusal of commands that need memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Process number.
@@ -478,19 +479,19 @@ pub struct Facts {
     pub connections_refused: u64,
     /// Bytes of memory in use.
     pub memory_bytes: u64,
-    /// Most bytes that were in use.
+    /// Largest number of bytes that were in use.
     pub memory_peak_bytes: u64,
     /// Bytes of memory that logs take.
     pub memory_log_bytes: u64,
     /// Bytes of memory that logs may take.
     pub memory_log_limit_bytes: u64,
-    /// Bytes of memory in which something waits: for clients, other machines or the disk.
+    /// Bytes of memory of data that wait for clients, other machines or the disk.
     pub memory_buffer_bytes: u64,
     /// Bytes of memory that the data may take; 0 for no limit.
     pub memory_limit_bytes: u64,
-    /// Writes that may need memory are refused.
+    /// Whether writes that may need memory are refused.
     pub over_memory_limit: bool,
-    /// Writes are refused: logs grow, and no snapshot comes about that would shorten them.
+    /// Whether writes are refused because logs grow and snapshots, which would shorten them, fail.
     pub over_log_limit: bool,
     /// Whether the server still loads its data.
     pub loading: bool,
@@ -517,12 +518,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Bytes of memory that the data take: everything that is no log and does not wait.
+    /// Bytes of memory that the data take: all that is no log and does not wait.
     pub fn memory_data_bytes(&self) -> u64 {
         self.memory_bytes.saturating_sub(self.memory_log_bytes + self.memory_buffer_bytes)
     }
 
-    /// Seconds since 1970 of the last snapshot, or of the start, when everything was read from the disk.
+    /// Seconds since 1970 of the last snapshot, or of the start, when all data were read from the disk.
     pub fn saved_s(&self) -> u64 {
         if self.last_save_s > 0 { self.last_save_s } else { self.started_s }
     }
@@ -541,7 +542,7 @@ pub struct GatewayStats {
     pub committed: u64,
     /// Transactions that ended with `TXNABORT`.
     pub aborted: u64,
-    /// Attempts that were repeated without the client seeing it.
+    /// Attempts that were repeated unseen by the client.
     pub retried: u64,
     /// Transactions that a guard of `WATCH` stopped.
     pub guard_failures: u64,
@@ -551,7 +552,7 @@ pub struct GatewayStats {
     pub recoveries: u64,
     /// Locks joined without a message.
     pub combined: u64,
-    /// Hints that a transaction should give way.
+    /// Requests to a transaction to give way.
     pub wounds: u64,
     /// Messages published.
     pub published: u64,
@@ -563,28 +564,26 @@ pub struct GatewayStats {
     pub sessions: u64,
     /// Sessions that wait in a blocking command.
     pub blocked: u64,
-    /// Sessions that have subscribed to something.
+    /// Sessions with subscriptions.
     pub subscribers: u64,
     /// Interactive transactions in progress.
     pub interactive: u64,
-    /// Clients let in to locks that this server keeps (`LOCK.ACQUIRE ... NEAR`). Other machines are not
-    /// told.
+    /// Clients let in to locks that this server keeps (`LOCK.ACQUIRE ... NEAR`). Not sent to other machines.
     pub near_stays: u64,
-    /// What was counted of each command, by its position in the table of all commands. Other machines are
-    /// not told.
+    /// Counters of each command, by its position in the table of all commands. Not sent to other machines.
     pub by_command: Vec<CommandCount>,
 }
 
-/// What a gateway has counted of a command.
+/// Counters of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandCount {
-    /// How often it was carried out.
+    /// Number of times it was carried out.
     pub calls: u64,
-    /// Microseconds from looking at it to its reply, in all, waiting for the log included.
+    /// Sum of the microseconds from its begin to its reply, with the wait for the log.
     pub us: u64,
-    /// How often it was refused: too few or too many words, not permitted, no memory.
+    /// Number of times it was refused: too few or too many words, not permitted, no memory.
     pub rejected: u64,
-    /// How often it was carried out and answered with an error.
+    /// Number of times it was carried out and answered with an error.
     pub failed: u64,
 }
 
@@ -611,7 +610,7 @@ impl GatewayStats {
         }
     }
 
-    /// What is counted of the command at this position in the table.
+    /// Counters of the command at this position in the table.
     #[inline]
     pub fn of_command(&mut self, position: usize) -> &mut CommandCount {
         if position >= self.by_command.len() {

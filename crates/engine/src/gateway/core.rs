@@ -24,25 +24,25 @@ pub(super) struct Core {
     pub clock: Timestamp,
     /// State of the generator of random numbers.
     pub seed: u64,
-    /// Outbox: requests to shards, and what the server has to do.
+    /// Outbox: requests to shards, and other outputs.
     pub mail: Mail,
     /// Timers by the time at which they are due.
     pub timers: BTreeSet<(u64, Timer)>,
-    /// The machines of the cluster, and which of them leads which shard.
+    /// Machines of the cluster, and the members of shards.
     pub topology: Topology,
     /// Replies that parts have found, for [`super::Gateway::settle`] to put into their places.
     pub replies: VecDeque<(Target, Reply)>,
-    /// Replies of programs of which some items come from commands that the session carries out afterwards.
+    /// Replies of programs with items that come from commands that the session carries out afterwards.
     pub partial: VecDeque<(Target, Finish, Vec<Option<Reply>>)>,
 }
 
 impl Core {
-    /// Gives a place its reply, before the gateway takes its next input.
+    /// Gives a target its reply, before the gateway takes its next input.
     pub fn finish(&mut self, target: Target, reply: Reply) {
         self.replies.push_back((target, reply));
     }
 
-    /// Gives a place the reply of a program from those of its commands. Missing items come from commands that
+    /// Gives a target the reply of a program, made of those of its commands. Missing items come from commands that
     /// the session carries out afterwards.
     pub fn complete(&mut self, target: Target, finish: Finish, items: Vec<Option<Reply>>) {
         if items.iter().all(Option::is_some) {
@@ -73,18 +73,18 @@ impl Core {
         }
     }
 
-    /// Sends a session a message that is no reply to a command, or one of several, in the order of the
-    /// causes. `CLIENT REPLY` does not silence it.
+    /// Sends a session a message that is no reply to a command, or one of several replies, in the order of the
+    /// causes. `CLIENT REPLY` does not suppress it.
     pub fn push(&mut self, session: SessionId, protocol: u8, reply: Reply) {
         self.mail.outputs.push_back(Output::Reply { session, reply, protocol, lingers: false });
     }
 
-    /// Sets a timer that is due in so many microseconds.
+    /// Sets a timer that is due after a number of microseconds.
     pub fn set_timer(&mut self, in_us: u64, timer: Timer) {
         self.timers.insert((self.now.mono_us.saturating_add(in_us), timer));
     }
 
-    /// A random number (SplitMix64).
+    /// Random number (SplitMix64).
     pub fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         adt::random::mix(self.seed)
@@ -95,13 +95,13 @@ impl Core {
         self.topology.machines(self.config.id.machine, &self.facts)
     }
 
-    /// The level that the build of a machine understands, if the machine is this one or connected.
+    /// Level that the build of a machine understands, if the machine is this one or connected.
     pub fn level_of(&self, machine: MachineId) -> Option<Level> {
         let myself = machine == self.config.id.machine;
         if myself { Some(Level::NEWEST) } else { self.topology.level(machine) }
     }
 
-    /// The machine that leads a shard, as far as it is known.
+    /// Leader of a shard, if it is known.
     pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
         match &self.mail.leaders {
             None => Some(self.config.id.machine),
@@ -109,8 +109,8 @@ impl Core {
         }
     }
 
-    /// Term of the lead of a shard, or of the last one if the shard has no leader, and since when (wall
-    /// clock, microseconds).
+    /// Term of the lead of a shard, or of the last one if the shard has no leader, and the time at which it began
+    /// or ended (wall clock, microseconds).
     pub fn lead(&self, shard: ShardId) -> (u64, u64) {
         let lead = self.mail.leaders.as_ref();
         let (lead, since_us) = lead.map_or((0, 0), |leaders| leaders.lead_number(shard));
@@ -134,20 +134,19 @@ impl Core {
         Unled { shard, own, holders: count, missing }
     }
 
-    /// The redirection of a client to the machine that leads the shard of its command, unless that is
-    /// this one.
+    /// Redirection of a client to the leader of the shard of its command, unless that is this machine.
     pub fn moved(&self, shard: ShardId, slot: u16) -> Option<ErrorReply> {
         let address = self.topology.address(self.leader(shard)?)?;
         Some(ErrorReply::new("MOVED", format!("{slot} {address}")))
     }
 
-    /// A new age: larger than all earlier ones of this gateway, and unlike those of all others.
+    /// New age: larger than all earlier ones of this gateway, and different from those of all other gateways.
     pub fn new_age(&mut self) -> Age {
         self.clock = self.clock.next().max(Timestamp::from_micros(self.now.wall_us));
         Age { began: self.clock, gateway: self.config.id }
     }
 
-    /// Tells the shards of a stream that nothing more of it follows.
+    /// Notifies the shards of a stream that it has ended.
     pub fn end_stream(&mut self, stream: StreamId, shards: &[ShardId]) {
         for shard in shards {
             let shards = shards.to_vec();
@@ -155,7 +154,7 @@ impl Core {
         }
     }
 
-    /// The other gateways of this machine.
+    /// Other gateways of this machine.
     pub fn other_gateways(&self) -> impl Iterator<Item = GatewayId> + use<> {
         let own = self.config.id;
         (0..self.config.gateways)

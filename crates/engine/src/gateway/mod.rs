@@ -1,12 +1,13 @@
 //! Gateways: they own the sessions of clients, turn commands into requests to shards, coordinate
 //! transactions and put the replies back into the order of the commands.
 //!
-//! A command takes this route: [`Gateway::command`] finds it in the table, checks what the session
-//! may do (`dispatch`), and sends its operations (`data`). A command that needs more than one message
-//! is a *job*: a transaction (`txn`), a snapshot over several shards (`snapshot`), a
-//! blocking command (`blocking`), an operation that waits for its turn (`turns`), a question to all
-//! shards or gateways (`gather`). While a job runs, its session's further commands are held back, so
-//! that a pipeline is carried out in order.
+//! A command takes this route: [`Gateway::command`] finds it in the table and checks the rights of the session
+//! (`clients/dispatch.rs`); a program of operations takes a course (`routing/course.rs`), mostly as one request
+//! to one shard. A command that needs more than one message is a *job*: a transaction (`txn`), a snapshot over
+//! several shards (`snapshot`), a blocking command (`blocking`), an operation that waits for its turn (`turns`),
+//! a question to all shards or gateways (`gather`). While a job runs, its session's further commands are held,
+//! so that a pipeline is carried out in order. Answers of shards come to `routing/response.rs`, which hands them
+//! to the part that has sent the request; replies find their places in `clients/sessions.rs`.
 //!
 //! A gateway is made of *parts* (`sessions`, `transactions`, `turns`, `backups` ...): each owns its state, and
 //! its methods take inputs and give effects. All of them work with [`Core`]. Methods of [`Gateway`] wire
@@ -56,7 +57,7 @@ use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use timer::Timer;
 
-/// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
+/// Gateway. The server feeds it and carries out the outputs of [`Gateway::poll`].
 pub struct Gateway {
     core: Core,
     users: Users,
@@ -75,8 +76,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway without sessions. The users must be those that [`Users::from_config`] accepts:
-    /// otherwise no client can log in.
+    /// Creates a gateway without sessions. [`Users::from_config`] must accept the users: otherwise no client can
+    /// log in.
     pub fn new(config: Config, now: Now) -> Self {
         let mut routes = Routes::even(config.shards);
         if let Some(map) = config.members.as_ref().and_then(|members| members.map.as_ref()) {
@@ -124,19 +125,20 @@ impl Gateway {
         }
     }
 
-    /// A client has connected.
+    /// Opens a session for a client that has connected.
     pub fn open(&mut self, now: Now, opening: Opening) -> SessionId {
         self.core.now = now;
         self.sessions.open(&mut self.core, opening, &self.users)
     }
 
-    /// A connection is gone: its transaction is aborted, its waits and subscriptions end.
+    /// Closes the session of a connection that is gone: its transaction is aborted, its waits and subscriptions
+    /// end.
     pub fn close(&mut self, now: Now, id: SessionId) {
         self.core.now = now;
         if self.sessions.get(id.0).is_none() {
             return;
         }
-        // What the client has sent before it left is carried out.
+        // Commands that the client has sent before it left are carried out.
         self.dispatch_all();
         self.end_interactive(id);
         self.end_later(id);
@@ -149,12 +151,12 @@ impl Gateway {
         self.settle();
     }
 
-    /// A setting has a new value.
+    /// Changes a setting.
     pub fn configure(&mut self, name: &str, value: &str) {
         self.core.config.settings.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Sets what the server knows about itself.
+    /// Sets the facts about the server.
     pub fn set_facts(&mut self, facts: Facts) {
         self.core.facts = facts;
     }
@@ -167,7 +169,7 @@ impl Gateway {
         self.core.mail.stats = kept;
     }
 
-    /// The next thing to do.
+    /// Next output.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         let waits = self.sessions.are_dispatching() || self.coordination.have_requests();
@@ -179,7 +181,7 @@ impl Gateway {
         self.core.mail.outputs.pop_front()
     }
 
-    /// Time has passed.
+    /// Fires the timers that are due.
     pub fn tick(&mut self, now: Now) {
         self.core.now = now;
         while self.core.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
@@ -207,7 +209,7 @@ impl Gateway {
         self.settle();
     }
 
-    /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
+    /// Time at which [`Gateway::tick`] is to be called, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
         let unled = self.core.mail.unled_due_us();

@@ -1,13 +1,13 @@
-//! [`Slab`]: things that are found in O(1) by a handle, which stops working when the thing is gone.
+//! [`Slab`]: values that are found in O(1) by a handle, which is invalid once the value is removed.
 
 use crate::ids::Token;
 
-/// The bits that handles use.
+/// Number of bits of handles.
 pub(super) const HANDLE_BITS: u32 = Token::HANDLE_BITS;
-/// The generations that a place goes through before one comes again.
+/// Number of generations of a place before one comes again.
 const GENERATIONS: u32 = 1 << (HANDLE_BITS - 32);
 
-/// A table whose places are used again under new handles.
+/// Table whose places are used again under new handles.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     entries: Vec<Cell<T>>,
@@ -31,8 +31,8 @@ fn split(handle: u64) -> (usize, u32) {
 }
 
 impl<T> Slab<T> {
-    /// Keeps `value`; gives its handle, which is never 0 and never given twice within 2^24 uses of
-    /// one place.
+    /// Inserts a value; returns its handle, which is never 0 and never returned twice within 2^24 uses of one
+    /// place.
     #[inline]
     pub fn insert(&mut self, value: T) -> u64 {
         let index = match self.free.pop() {
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
         u64::from(index) | u64::from(entry.generation) << 32
     }
 
-    /// What a handle stands for.
+    /// Value of a handle.
     #[inline]
     pub fn get(&self, handle: u64) -> Option<&T> {
         let (index, generation) = split(handle);
@@ -56,7 +56,7 @@ impl<T> Slab<T> {
         if entry.generation == generation { entry.value.as_ref() } else { None }
     }
 
-    /// What a handle stands for.
+    /// Value of a handle.
     #[inline]
     pub fn get_mut(&mut self, handle: u64) -> Option<&mut T> {
         let (index, generation) = split(handle);
@@ -64,7 +64,7 @@ impl<T> Slab<T> {
         if entry.generation == generation { entry.value.as_mut() } else { None }
     }
 
-    /// Takes a thing out; its handle is worth nothing from now on.
+    /// Removes a value; its handle is invalid from now on.
     #[inline]
     pub fn remove(&mut self, handle: u64) -> Option<T> {
         let (index, generation) = split(handle);
@@ -77,7 +77,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// All things with their handles.
+    /// All values with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let handle = index as u64 | u64::from(entry.generation) << 32;
@@ -93,7 +93,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// How many things there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

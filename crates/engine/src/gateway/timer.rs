@@ -1,23 +1,22 @@
 //! Timers of a gateway.
 
-/// Something that is to happen at a moment. Its subject is found in the table of its kind: two tables may
-/// give out the same handle.
+/// Timer. Its subject is found in the table of its kind: handles of two tables may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A refused program is tried again.
+    /// Next attempt of a refused program.
     Again { job: u64 },
-    /// The time of a blocking command is over.
+    /// Time-out of a blocking command.
     Deadline { job: u64 },
-    /// A waiter has waited for so long that it may be in a deadlock cycle.
+    /// Search for a deadlock cycle that a waiter may be in.
     Deadlock { job: u64 },
-    /// The time of a client that waits for a lock of its server's gateways is over.
+    /// Time-out of a client that waits for a lock that gateways of its server keep.
     Visit { visit: u64 },
-    /// A lock that the gateway keeps is to be looked at.
+    /// Next look at a lock that the gateway keeps.
     Near { job: u64 },
-    /// A cut has not come about.
+    /// Time-out of a cut.
     Cut { job: u64 },
-    /// A session's commands that have failed are dispatched again.
+    /// Next dispatch of a session's failed commands.
     Dispatch { session: u64 },
-    /// A `multi` over several shards of a tree goes on.
+    /// Next step of a `multi` over several shards of a tree.
     Joint { job: u64 },
 }

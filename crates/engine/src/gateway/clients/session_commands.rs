@@ -1,8 +1,8 @@
-//! The commands that no data type owns: connection, server, transactions, pub/sub, cluster; and
-//! the table of all commands.
+//! Commands that no data type owns: connection, server, transactions, pub/sub, cluster; and the table of all
+//! commands.
 //!
-//! Shapes and names follow the Redis documentation; `TXN` is ours. The session carries these
-//! commands out by their names.
+//! Forms and names follow the Redis documentation; `TXN` is Claret's own. The session carries these commands out
+//! by their names.
 
 use adt::{CommandSpec, Flags, Handler, Keys};
 use foldhash::fast::FixedState;
@@ -42,7 +42,7 @@ const WIPE: Flags = Flags::WRITE.and(Flags::DANGEROUS).and(QUEUED);
 const TRANSACTION: Flags = Flags::TRANSACTION.and(FAST);
 const SUBSCRIBE: Flags = Flags::PUBSUB.and(ALONE);
 
-/// The commands that the session carries out.
+/// Commands that the session carries out.
 pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     "connection":
     ("auth", -2, OPENING.and(ALONE), Keys::None,
@@ -193,7 +193,8 @@ struct Table {
     positions: HashMap<&'static [u8], u16, FixedState>,
 }
 
-/// The table is built once. Its hash needs no secret key: nobody but us chooses the names in it.
+/// Table of all commands, which is built once. Its hash needs no secret key: clients do not choose the names in
+/// it.
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -210,7 +211,7 @@ pub fn all() -> &'static [&'static CommandSpec] {
     &table().all
 }
 
-/// Where the command called `name` (in any case) is in [`all`].
+/// Position of the command called `name` (in any case) in [`all`].
 #[inline]
 pub fn position(name: &[u8]) -> Option<usize> {
     let mut lower = [0; NAME_BYTES_MAX];
@@ -220,7 +221,7 @@ pub fn position(name: &[u8]) -> Option<usize> {
     table().positions.get(&*lower).map(|&i| usize::from(i))
 }
 
-/// The command called `name`, in any case.
+/// Command called `name`, in any case.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     position(name).map(|i| table().all[i])

@@ -1,5 +1,4 @@
-//! What commands do with their keys, in Redis' words: the flags of the key specifications that `COMMAND`
-//! tells.
+//! Flags of key specifications in `COMMAND`: the ways in which commands use their keys, in Redis' terms.
 
 use adt::{CommandSpec, Flags};
 

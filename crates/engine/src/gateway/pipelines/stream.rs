@@ -1,4 +1,4 @@
-//! A stream that is under way, at the gateway that has issued it: what was sent, and what became of it.
+//! Stream under way, at the gateway that has issued it: its units and their outcomes.
 
 use crate::ids::{ShardId, StreamId};
 use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
@@ -8,44 +8,46 @@ use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A stream whose units are requests of this kind.
+/// Stream whose units are requests of this kind.
 #[derive(Debug)]
 pub(in crate::gateway) struct Stream<P> {
-    /// Its name.
+    /// Name of the stream.
     pub id: StreamId,
-    /// The number of the first unit of `units`, and the last place before it.
+    /// Number of the first unit of `units`.
     base: u32,
+    /// Last place before that unit.
     floor: Timestamp,
     units: VecDeque<Issued<P>>,
-    /// Groups that are not answered.
+    /// Number of groups without an answer.
     open: usize,
-    /// Something of it had no effect, and nothing that was sent while that was open has one.
+    /// Whether a unit had no effect. No unit that was sent while that one was open has one.
     pub failed: bool,
-    /// What has failed is not sent once more, for this reason.
+    /// Reason why failed units are not sent once more.
     pub refused: Option<Reply>,
     shards: SmallVec<[ShardId; 8]>,
 }
 
+/// Unit that was issued.
 #[derive(Debug)]
 struct Issued<P> {
-    /// What it is, until it is answered.
+    /// The request, until it is answered.
     planned: Option<P>,
     shard: ShardId,
-    /// Its place, once it is answered.
+    /// Place of the unit, once it is answered.
     place: Option<Timestamp>,
 }
 
-/// What is known of the units of a group by its answer.
+/// Outcomes of the units of a group.
 #[derive(Debug)]
 pub(in crate::gateway) struct Settled<P> {
-    /// Those that took effect, with their replies.
+    /// Units that took effect, with their replies.
     pub done: Vec<(P, SmallVec<[Reply; 1]>)>,
-    /// Those of which nobody knows any more whether they did: they must not be sent once more.
+    /// Units with an unknown outcome, which must not be sent once more.
     pub lost: Vec<P>,
 }
 
 impl<P> Stream<P> {
-    /// Nothing is sent yet.
+    /// Stream without units.
     pub fn new(id: StreamId) -> Self {
         let (units, shards) = (VecDeque::new(), SmallVec::new());
         let floor = Timestamp::ZERO;
@@ -56,25 +58,24 @@ impl<P> Stream<P> {
         self.base + self.units.len() as u32
     }
 
-    /// How many more requests can be dispatched now.
+    /// Number of requests that can be dispatched now.
     pub fn room(&self) -> usize {
         let left = (STREAM_UNITS_MAX - self.next().min(STREAM_UNITS_MAX)) as usize;
         left.min(WINDOW_UNITS_MAX.saturating_sub(self.units.len()))
     }
 
-    /// The shards that have had units.
+    /// Shards that have had units.
     pub fn shards(&self) -> &[ShardId] {
         &self.shards
     }
 
-    /// The request that is this unit, if it is not answered.
+    /// Request of a unit without an answer.
     pub fn get_mut(&mut self, seq: u32) -> Option<&mut P> {
         let at = seq.checked_sub(self.base)?;
         self.units.get_mut(at as usize)?.planned.as_mut()
     }
 
-    /// Adds requests, which are these units but for their numbers; gives the groups that they make, whose
-    /// order may be handed from shard to shard.
+    /// Adds requests, which become units. Returns their groups, whose order may be handed from shard to shard.
     pub fn issue(
         &mut self,
         batch: Vec<(ShardId, P)>,
@@ -108,7 +109,7 @@ impl<P> Stream<P> {
         groups
     }
 
-    /// A shard says what became of a group, by its first unit and how many it has.
+    /// Takes the outcome of a group, which has this first unit and number of units.
     pub fn answered(
         &mut self,
         first: u32,
@@ -120,7 +121,7 @@ impl<P> Stream<P> {
             matches!(answer, Answer::Unknown | Answer::Unread | Answer::Refused(Refusal::Unread));
         let units: Vec<UnitOutcome> = match answer {
             Answer::Units(units) => units,
-            // It was given back before it got there.
+            // The group came back unread.
             _ => Vec::new(),
         };
         self.open -= 1;
@@ -146,17 +147,17 @@ impl<P> Stream<P> {
         Settled { done, lost }
     }
 
-    /// Whether everything that was sent is answered.
+    /// Whether all groups are answered and the stream ends.
     pub fn is_over(&self) -> bool {
         self.open == 0 && (self.failed || self.units.is_empty())
     }
 
-    /// What has had no effect, when the stream is over.
+    /// Requests without effect, when the stream is over.
     pub fn into_failed(self) -> Vec<P> {
         self.units.into_iter().filter_map(|unit| unit.planned).collect()
     }
 
-    /// Those in front that are answered are not waited for any more.
+    /// Removes the answered units at the front.
     fn move_base(&mut self) {
         while let Some(place) = self.units.front().and_then(|unit| unit.place) {
             self.floor = self.floor.max(place);

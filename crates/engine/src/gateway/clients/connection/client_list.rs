@@ -7,34 +7,34 @@ use crate::gateway::api::ClientFilter;
 use adt::{Args, ErrorReply};
 use std::fmt;
 
-/// What a line tells about a client.
+/// Content of a line about a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientLine {
     /// Number of the client.
     pub id: u64,
-    /// Its address.
+    /// Address of the client.
     pub address: String,
-    /// Our address that it is connected to.
+    /// Address that the client is connected to.
     pub local_address: String,
-    /// Its name, empty if it has none.
+    /// Name of the client; empty if it has none.
     pub name: String,
     /// Seconds since it connected.
     pub age_s: u64,
     /// Seconds since its last command.
     pub idle_s: u64,
-    /// Channels that it listens to.
+    /// Number of channels that the client is subscribed to.
     pub channels: usize,
-    /// Patterns that it listens to.
+    /// Number of patterns that the client is subscribed to.
     pub patterns: usize,
-    /// Commands queued since `MULTI`; `None` outside of it.
+    /// Number of commands queued since `MULTI`; `None` outside of a transaction.
     pub queued: Option<usize>,
-    /// Keys that it watches.
+    /// Number of keys that the client watches.
     pub watched: usize,
-    /// Whether it waits in a blocking command.
+    /// Whether the client waits in a blocking command.
     pub blocked: bool,
-    /// Whether it is in an interactive transaction.
+    /// Whether the client is in an interactive transaction.
     pub in_transaction: bool,
-    /// Bytes of commands that its transaction holds.
+    /// Bytes of commands that the transaction holds.
     pub transaction_bytes: usize,
     /// Bytes of replies that wait to be sent.
     pub output_bytes: usize,
@@ -44,14 +44,14 @@ pub struct ClientLine {
     pub user: String,
     /// RESP version.
     pub protocol: u8,
-    /// Library that it says it uses.
+    /// Name of the client's library, as the client reports it.
     pub lib_name: String,
     /// Version of that library.
     pub lib_ver: String,
 }
 
 impl ClientLine {
-    /// The kind that `TYPE` filters by: `normal` or `pubsub`.
+    /// Kind that `TYPE` filters by: `normal` or `pubsub`.
     pub fn kind(&self) -> &'static str {
         if self.channels + self.patterns > 0 { "pubsub" } else { "normal" }
     }
@@ -80,7 +80,7 @@ impl ClientLine {
     }
 }
 
-/// The line without its end.
+/// Writes the line without its end.
 impl fmt::Display for ClientLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, address, local_address, name, age_s, idle_s, .. } = self;
@@ -99,7 +99,7 @@ impl fmt::Display for ClientLine {
     }
 }
 
-/// The text of `CLIENT LIST` from the lines of all gateways, in the order of the numbers.
+/// Text of `CLIENT LIST` from the lines of all gateways, in the order of the numbers.
 pub fn text(mut lines: Vec<(u64, String)>) -> String {
     lines.sort();
     lines.into_iter().map(|(_, line)| line + "\n").collect()
@@ -121,23 +121,23 @@ pub fn parse_list(args: &Args<'_>) -> Result<ClientFilter, ErrorReply> {
     Ok(filter)
 }
 
-/// A parsed `CLIENT KILL`.
+/// Parsed `CLIENT KILL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// Whom to kill.
+    /// Filter of the clients to kill.
     pub filter: ClientFilter,
-    /// Old form `CLIENT KILL address`: it answers `OK`, or [`no_such_client`] if nobody matched.
-    /// The new form answers the number of killed clients.
+    /// Whether this is the old form `CLIENT KILL address`, which replies `OK`, or [`no_such_client`] if no
+    /// client matched. The new form replies the number of killed clients.
     pub by_address: bool,
 }
 
-/// The error of the old form of `CLIENT KILL` that matched nobody.
+/// Error of the old form of `CLIENT KILL` if no client matched.
 pub fn no_such_client() -> ErrorReply {
     ErrorReply::err("No such client")
 }
 
 /// Parses `CLIENT KILL address` and `CLIENT KILL filter value [filter value ...]`, sent by client
-/// number `own`. `known_user` tells which users there are.
+/// number `own`. `known_user` returns whether a user exists.
 pub fn parse_kill(
     args: &Args<'_>,
     own: u64,
@@ -199,7 +199,7 @@ pub fn parse_kill(
     Ok(Kill { filter, by_address: false })
 }
 
-/// A client type. The kinds of Redis that do not exist here are known and match nobody.
+/// Client type. The kinds of Redis that do not exist here are known and match no client.
 fn kind(word: &[u8]) -> Result<String, ErrorReply> {
     let lower = word.to_ascii_lowercase();
     match lower.as_slice() {

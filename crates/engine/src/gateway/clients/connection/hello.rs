@@ -1,10 +1,10 @@
-//! `HELLO`, `AUTH` and names of clients: the words, and the reply that greets a client.
+//! `HELLO`, `AUTH` and names of clients: the words, and the reply to `HELLO`.
 
 use adt::{Args, Blob, ErrorReply, Reply};
 use std::fmt;
 
-/// Version of Redis whose behaviour clients may expect. They compare it to choose features, so it
-/// is none whose new commands are absent.
+/// Version of Redis whose behaviour clients may expect. Clients compare it to choose features, so all commands
+/// of that version exist here.
 pub const REDIS_VERSION: &str = "7.2.0";
 /// Longest name or library attribute of a client, in bytes.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
@@ -40,7 +40,7 @@ impl Credentials {
     }
 }
 
-/// What a `HELLO` asks for.
+/// Content of a `HELLO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// RESP version, 2 or 3; `None` leaves it as it is.
