@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// Number of a connection of a client of the coordination service, for gateway and server. A gateway never uses
-/// a number twice.
+/// Number of a connection of a client of the coordination service, for gateway and server. A gateway
+/// never uses a number twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoordinationClient(pub u64);
 
@@ -58,8 +58,8 @@ pub enum Said {
         /// The latest change up to which the client has been notified of all events that it watches. A client
         /// that connects again asks for the events after it.
         zxid: Zxid,
-        /// Number of the change, or of the last one at the shard that has answered. Equal to `zxid` unless the
-        /// tree is spread.
+        /// Number of the change, or of the last one at the shard that has answered. Equal to `zxid`
+        /// unless the tree is spread.
         at: Zxid,
     },
     /// An event that the client watches has happened.
@@ -84,8 +84,8 @@ pub struct Config {
     pub gateways: u16,
     /// Number of shards of the server.
     pub shards: u16,
-    /// Machines of the cluster, if there are others. They may lead shards: no request is sent to a shard before
-    /// its leader is known ([`super::ClusterChange::Led`]).
+    /// Machines of the cluster, if there are others. They may lead shards: no request is sent to a shard
+    /// before its leader is known ([`super::ClusterChange::Led`]).
     pub members: Option<ClusterConfig>,
     /// Longest time for which a request waits for a leader of its shard, in microseconds.
     pub leader_wait_us: u64,
@@ -196,8 +196,8 @@ pub struct UserConfig {
     pub name: String,
     /// Rules in the syntax of Redis' `ACL SETUSER`: `on`, `nopass`, `~*`, `&*`, `+@all`, `-flushall`.
     pub rules: Vec<String>,
-    /// Verifier of a password (a salted hash with its parameters), or none if no password fits. The gateway does
-    /// not read it and returns it in [`Output::Verify`].
+    /// Verifier of a password (a salted hash with its parameters), or none if no password fits. The
+    /// gateway does not read it and returns it in [`Output::Verify`].
     pub verifier: Option<String>,
 }
 
@@ -223,8 +223,8 @@ pub enum Output {
         reply: Reply,
         /// RESP version, 2 or 3.
         protocol: u8,
-        /// Whether the reply only acknowledges a command of a transaction: if the client has sent more commands
-        /// already, it may be sent with the next reply.
+        /// Whether the reply only acknowledges a command of a transaction: if the client has sent more
+        /// commands already, it may be sent with the next reply.
         lingers: bool,
     },
     /// Send a message to a client of the coordination service.
@@ -239,8 +239,8 @@ pub enum Output {
         /// Session of the connection.
         session: SessionId,
     },
-    /// Report to the operator that a client speaks another protocol, as a browser does that was tricked into it.
-    /// [`Output::Close`] follows.
+    /// Report to the operator that a client speaks another protocol, as a browser does that was tricked
+    /// into it. [`Output::Close`] follows.
     Foreign {
         /// Session of the client.
         session: SessionId,
@@ -259,8 +259,8 @@ pub enum Output {
         /// The message.
         message: PeerMessage,
     },
-    /// Send a message about a lock that one of two gateways of this server keeps for clients. The receiver takes
-    /// it by [`super::Gateway::near_told`]. Messages to one gateway arrive in their order.
+    /// Send a message about a lock that one of two gateways of this server keeps for clients. The
+    /// receiver takes it by [`super::Gateway::near_told`]. Messages to one gateway arrive in their order.
     Near {
         /// Receiver.
         to: GatewayId,
@@ -404,8 +404,8 @@ pub enum NearWord {
         /// The reply; none if the operation is about no stay, and the shard answers it.
         reply: Option<Reply>,
     },
-    /// The sender is about to keep a lock. [`NearWord::Heard`] follows: no client is let in before all gateways
-    /// know.
+    /// The sender is about to keep a lock. [`NearWord::Heard`] follows: no client is let in before all
+    /// gateways know.
     Keeps {
         /// The lock.
         key: Blob,

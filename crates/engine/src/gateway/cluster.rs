@@ -16,13 +16,14 @@ pub enum ClusterChange {
     Linked(MachineId, (String, u16), Level),
     /// The connection to a machine is lost, and with it all answers to requests that it has.
     Lost(MachineId),
-    /// A machine leads a shard from now on, in the lead with this number (another one than before if it is the
-    /// same machine; see [`splits_of`]), or the shard has no leader. Requests of an earlier leader are answered
-    /// by that one, unless its machine is lost.
+    /// A machine leads a shard from now on, in the lead with this number (another one than before if it
+    /// is the same machine; see [`splits_of`]), or the shard has no leader. Requests of an earlier leader
+    /// are answered by that one, unless its machine is lost.
     Led(ShardId, Option<(MachineId, u64)>),
     /// There is a new shard map.
     Map(Box<ShardMap>),
-    /// A majority of a new shard's machines has its initial state: the map must record that the split is done.
+    /// A majority of a new shard's machines has its initial state: the map must record that the split is
+    /// done.
     SplitDone(ShardId),
     /// Members of a shard, as its leader reports them.
     Members(ShardId, Box<Members>),

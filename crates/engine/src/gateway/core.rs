@@ -42,8 +42,8 @@ impl Core {
         self.replies.push_back((target, reply));
     }
 
-    /// Gives a target the reply of a program, made of those of its commands. Missing items come from commands that
-    /// the session carries out afterwards.
+    /// Gives a target the reply of a program, made of those of its commands. Missing items come from
+    /// commands that the session carries out afterwards.
     pub fn complete(&mut self, target: Target, finish: Finish, items: Vec<Option<Reply>>) {
         if items.iter().all(Option::is_some) {
             let reply = finish.reply(items);
@@ -52,8 +52,8 @@ impl Core {
         self.partial.push_back((target, finish, items));
     }
 
-    /// Gives a command of a session its reply: its operations were carried out. Without a recipe, the reply of
-    /// its only operation is the reply.
+    /// Gives a command of a session its reply: its operations were carried out. Without a recipe, the
+    /// reply of its only operation is the reply.
     pub fn carried_out(
         &mut self,
         target: Target,
@@ -73,8 +73,8 @@ impl Core {
         }
     }
 
-    /// Sends a session a message that is no reply to a command, or one of several replies, in the order of the
-    /// causes. `CLIENT REPLY` does not suppress it.
+    /// Sends a session a message that is no reply to a command, or one of several replies, in the order
+    /// of the causes. `CLIENT REPLY` does not suppress it.
     pub fn push(&mut self, session: SessionId, protocol: u8, reply: Reply) {
         self.mail.outputs.push_back(Output::Reply { session, reply, protocol, lingers: false });
     }
@@ -109,8 +109,8 @@ impl Core {
         }
     }
 
-    /// Term of the lead of a shard, or of the last one if the shard has no leader, and the time at which it began
-    /// or ended (wall clock, microseconds).
+    /// Term of the lead of a shard, or of the last one if the shard has no leader, and the time at which
+    /// it began or ended (wall clock, microseconds).
     pub fn lead(&self, shard: ShardId) -> (u64, u64) {
         let lead = self.mail.leaders.as_ref();
         let (lead, since_us) = lead.map_or((0, 0), |leaders| leaders.lead_number(shard));

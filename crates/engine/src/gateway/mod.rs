@@ -1,17 +1,18 @@
 //! Gateways: they own the sessions of clients, turn commands into requests to shards, coordinate
 //! transactions and put the replies back into the order of the commands.
 //!
-//! A command takes this route: [`Gateway::command`] finds it in the table and checks the rights of the session
-//! (`clients/dispatch.rs`); a program of operations takes a course (`routing/course.rs`), mostly as one request
-//! to one shard. A command that needs more than one message is a *job*: a transaction (`txn`), a snapshot over
-//! several shards (`snapshot`), a blocking command (`blocking`), an operation that waits for its turn (`turns`),
-//! a question to all shards or gateways (`gather`). While a job runs, its session's further commands are held,
-//! so that a pipeline is carried out in order. Answers of shards come to `routing/response.rs`, which hands them
-//! to the part that has sent the request; replies find their places in `clients/sessions.rs`.
+//! A command takes this route: [`Gateway::command`] finds it in the table and checks the rights of the
+//! session (`clients/dispatch.rs`); a program of operations takes a course (`routing/course.rs`), mostly
+//! as one request to one shard. A command that needs more than one message is a *job*: a transaction
+//! (`txn`), a snapshot over several shards (`snapshot`), a blocking command (`blocking`), an operation
+//! that waits for its turn (`turns`), a question to all shards or gateways (`gather`). While a job runs,
+//! its session's further commands are held, so that a pipeline is carried out in order. Answers of shards
+//! come to `routing/response.rs`, which hands them to the part that has sent the request; replies find
+//! their places in `clients/sessions.rs`.
 //!
-//! A gateway is made of *parts* (`sessions`, `transactions`, `turns`, `backups` ...): each owns its state, and
-//! its methods take inputs and give effects. All of them work with [`Core`]. Methods of [`Gateway`] wire
-//! the parts.
+//! A gateway is made of *parts* (`sessions`, `transactions`, `turns`, `backups` ...): each owns its
+//! state, and its methods take inputs and give effects. All of them work with [`Core`]. Methods of
+//! [`Gateway`] wire the parts.
 
 pub mod acl;
 pub(crate) mod admin;
@@ -76,8 +77,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Creates a gateway without sessions. [`Users::from_config`] must accept the users: otherwise no client can
-    /// log in.
+    /// Creates a gateway without sessions. [`Users::from_config`] must accept the users: otherwise no
+    /// client can log in.
     pub fn new(config: Config, now: Now) -> Self {
         let mut routes = Routes::even(config.shards);
         if let Some(map) = config.members.as_ref().and_then(|members| members.map.as_ref()) {
@@ -131,8 +132,8 @@ impl Gateway {
         self.sessions.open(&mut self.core, opening, &self.users)
     }
 
-    /// Closes the session of a connection that is gone: its transaction is aborted, its waits and subscriptions
-    /// end.
+    /// Closes the session of a connection that is gone: its transaction is aborted, its waits and
+    /// subscriptions end.
     pub fn close(&mut self, now: Now, id: SessionId) {
         self.core.now = now;
         if self.sessions.get(id.0).is_none() {

@@ -2,7 +2,7 @@
 //! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
 
 use super::inquiry::{Combine, Inquiry};
-use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target};
@@ -39,10 +39,10 @@ pub(in crate::gateway) struct Backups {
 }
 
 /// `BACKUP READ` and `BACKUP END` ask shards; `BACKUP BEGIN` begins a cut.
-pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> CommandEffect {
     let number = |at: usize| args.int(at).ok().and_then(|number| u64::try_from(number).ok());
     if args.len() == 2 && args.is(1, "BEGIN") {
-        return Effect::Cut;
+        return CommandEffect::Cut;
     }
     if args.len() == 5 && args.is(1, "READ") {
         let shard = number(3).filter(|shard| *shard < u64::from(core.mail.routes.shards()));
@@ -52,14 +52,14 @@ pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> Effect {
         };
         let body = Body::Cut { cut, step: CutStep::Piece(piece) };
         let inquiry = Inquiry::of_shard(Combine::One, ShardId(shard as u16), body);
-        return Effect::Ask(Box::new(inquiry));
+        return CommandEffect::Ask(Box::new(inquiry));
     }
     if args.len() == 3 && args.is(1, "END") {
         let Some(cut) = number(2) else {
             return ErrorReply::err("the cut is a number, as BACKUP BEGIN told it").into();
         };
         let body = || Body::Cut { cut, step: CutStep::End };
-        return Effect::Ask(Box::new(Inquiry::of_all_shards(core, Combine::Ok, body)));
+        return CommandEffect::Ask(Box::new(Inquiry::of_all_shards(core, Combine::Ok, body)));
     }
     unknown_subcommand(args).into()
 }

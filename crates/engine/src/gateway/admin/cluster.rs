@@ -4,7 +4,7 @@
 use super::inquiry::{Combine, Inquiry};
 use super::topology::ClusterNode;
 use crate::gateway::api::Admin;
-use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session::Session;
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
@@ -15,7 +15,11 @@ use crate::slot::slot;
 use adt::{Args, ErrorReply, Reply};
 
 /// `CLUSTER` and its subcommands.
-pub(in crate::gateway) fn command(core: &Core, session: &mut Session, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(
+    core: &Core,
+    session: &mut Session,
+    args: &Args<'_>,
+) -> CommandEffect {
     let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (word.as_slice(), args.len()) {
         (b"keyslot", 3) => Reply::Int(i64::from(slot(args.get(2).unwrap_or_default()))).into(),
@@ -51,13 +55,13 @@ pub(in crate::gateway) fn command(core: &Core, session: &mut Session, args: &Arg
 
 /// `FAILOVER`: this machine hands all leads over and stands back; `ABORT` ends that; one shard goes to
 /// one machine with `SHARD shard TO machine`.
-pub(in crate::gateway) fn failover(core: &Core, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn failover(core: &Core, args: &Args<'_>) -> CommandEffect {
     if core.topology.is_alone() {
         return ErrorReply::err("FAILOVER needs another machine, and this one is alone").into();
     }
     match args.len() {
-        1 => Effect::Serve(Admin::StandBack(true)),
-        2 if args.is(1, "ABORT") => Effect::Serve(Admin::StandBack(false)),
+        1 => CommandEffect::Serve(Admin::StandBack(true)),
+        2 if args.is(1, "ABORT") => CommandEffect::Serve(Admin::StandBack(false)),
         5 if args.is(1, "SHARD") && args.is(3, "TO") => {
             let number = |at| args.int(at).ok().and_then(|number| u16::try_from(number).ok());
             let Some(shard) = number(2).filter(|shard| *shard < core.mail.routes.shards()) else {
@@ -74,7 +78,7 @@ pub(in crate::gateway) fn failover(core: &Core, args: &Args<'_>) -> Effect {
     }
 }
 
-fn keys_in_slot(core: &Core, args: &Args<'_>, count: Option<usize>) -> Effect {
+fn keys_in_slot(core: &Core, args: &Args<'_>, count: Option<usize>) -> CommandEffect {
     let slot = args.int(2).ok().and_then(|s| u16::try_from(s).ok()).filter(|s| *s < SLOTS);
     let Some(slot) = slot else {
         return ErrorReply::err("Invalid or out of range slot").into();

@@ -5,7 +5,7 @@
 
 use super::inquiry::{Combine, Inquiry};
 use super::scan::Page;
-use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session_commands;
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
@@ -30,7 +30,11 @@ fn concat(replies: Vec<Reply>) -> Reply {
 }
 
 /// Commands that look at all keys, or remove them, outside of transactions.
-pub(in crate::gateway) fn command(core: &Core, spec: &CommandSpec, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(
+    core: &Core,
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> CommandEffect {
     let everywhere =
         |combine, body: &dyn Fn() -> Body| Inquiry::of_all_shards(core, combine, body).into();
     match spec.name {

@@ -2,7 +2,7 @@
 
 use super::inquiry::{Combine, Inquiry};
 use crate::entry::Apply;
-use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
@@ -26,7 +26,7 @@ pub(in crate::gateway) fn split_done(core: &mut Core, child: ShardId) {
 }
 
 /// `SHARDMAP`: the map; `HOLDERS`, `LEADS`, `LEVELS`: the present state; `SET`: the next map.
-pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(core: &Core, args: &Args<'_>) -> CommandEffect {
     let Some(map) = core.topology.map() else {
         let text = "there is no shard map: this server is alone, or has not heard from its \
                     cluster yet";

@@ -1,6 +1,6 @@
 //! Commands that no data type owns: from the name to the part that carries it out, and the short ones.
 
-use super::effect::{Effect, Handled, View};
+use super::effect::{CommandEffect, Handled, View};
 use super::session::Session;
 use super::{connection, publish};
 use crate::gateway::acl::Users;
@@ -124,32 +124,38 @@ impl Gateway {
     }
 
     /// Carries out the effect of a command.
-    pub(in crate::gateway) fn carry_out(&mut self, id: SessionId, effect: Effect) -> Handled {
+    pub(in crate::gateway) fn carry_out(
+        &mut self,
+        id: SessionId,
+        effect: CommandEffect,
+    ) -> Handled {
         match effect {
-            Effect::Reply(reply) => Handled::Reply(reply),
-            Effect::Silent => Handled::Later,
-            Effect::Hold => Handled::Hold,
-            Effect::Ask(inquiry) => {
+            CommandEffect::Reply(reply) => Handled::Reply(reply),
+            CommandEffect::Silent => Handled::Later,
+            CommandEffect::Hold => Handled::Hold,
+            CommandEffect::Ask(inquiry) => {
                 let target = self.sessions.place(id, None);
                 self.gather(target, *inquiry);
                 Handled::Later
             }
-            Effect::Inquire(_) | Effect::Cut | Effect::Serve(_) if !self.sessions.is_idle(id) => {
+            CommandEffect::Inquire(_) | CommandEffect::Cut | CommandEffect::Serve(_)
+                if !self.sessions.is_idle(id) =>
+            {
                 Handled::Hold
             }
-            Effect::Inquire(inquiry) => {
+            CommandEffect::Inquire(inquiry) => {
                 let target = self.sessions.place(id, None);
                 self.sessions.bar(target);
                 self.gather(target, *inquiry);
                 Handled::Later
             }
-            Effect::Cut => {
+            CommandEffect::Cut => {
                 let target = self.sessions.place(id, None);
                 self.sessions.bar(target);
                 self.backups.begin(&mut self.core, target);
                 Handled::Later
             }
-            Effect::Serve(action) => {
+            CommandEffect::Serve(action) => {
                 let target = self.sessions.place(id, None);
                 self.sessions.bar(target);
                 if let Some(session) = self.sessions.get_mut(id.0) {
@@ -178,7 +184,7 @@ impl Gateway {
     }
 }
 
-fn select(args: &Args<'_>) -> Effect {
+fn select(args: &Args<'_>) -> CommandEffect {
     match args.int(1) {
         Ok(0) => Reply::Ok.into(),
         Ok(_) => ErrorReply::err("DB index is out of range").into(),
@@ -187,7 +193,7 @@ fn select(args: &Args<'_>) -> Effect {
 }
 
 /// The effect of a command that changes nothing but its session.
-fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
+fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect {
     let core = view.core;
     match spec.name {
         "multi" => multi::multi(view.session),
@@ -227,8 +233,8 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
         }
         "config" => config(core, args),
         "acl" => acl_command(view.users, view.session, args),
-        "save" => Effect::Serve(Admin::Save),
-        "bgsave" => Effect::Serve(Admin::BackgroundSave),
+        "save" => CommandEffect::Serve(Admin::Save),
+        "bgsave" => CommandEffect::Serve(Admin::BackgroundSave),
         "shutdown" => shutdown(args),
         "client" => connection::command(view, args),
         "wait" => wait(view.idle, args),
@@ -242,7 +248,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> Effect {
     }
 }
 
-fn ping(session: &Session, args: &Args<'_>) -> Effect {
+fn ping(session: &Session, args: &Args<'_>) -> CommandEffect {
     if args.len() > 2 {
         return ErrorReply::err("wrong number of arguments for 'ping' command").into();
     }
@@ -253,7 +259,7 @@ fn ping(session: &Session, args: &Args<'_>) -> Effect {
     args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
 }
 
-fn config(core: &Core, args: &Args<'_>) -> Effect {
+fn config(core: &Core, args: &Args<'_>) -> CommandEffect {
     if args.is(1, "GET") {
         if args.len() < 3 {
             return wrong_words("config", "get").into();
@@ -267,7 +273,7 @@ fn config(core: &Core, args: &Args<'_>) -> Effect {
             .into();
     }
     if args.is(1, "RESETSTAT") && args.len() == 2 {
-        return Effect::Serve(Admin::ResetStats);
+        return CommandEffect::Serve(Admin::ResetStats);
     }
     if args.is(1, "SET") {
         if args.len() < 4 || !args.len().is_multiple_of(2) {
@@ -289,12 +295,12 @@ fn config(core: &Core, args: &Args<'_>) -> Effect {
             );
             return ErrorReply::err(text).into();
         }
-        return Effect::Serve(Admin::ConfigSet(pairs));
+        return CommandEffect::Serve(Admin::ConfigSet(pairs));
     }
     unknown_subcommand(args).into()
 }
 
-fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> Effect {
+fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffect {
     let reply = match args.len() {
         2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
         2 if args.is(1, "LIST") => acl::list(users),
@@ -314,7 +320,7 @@ fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> Effect {
     reply.into()
 }
 
-fn shutdown(args: &Args<'_>) -> Effect {
+fn shutdown(args: &Args<'_>) -> CommandEffect {
     let mut save = false;
     for i in 1..args.len() {
         match () {
@@ -324,11 +330,11 @@ fn shutdown(args: &Args<'_>) -> Effect {
             () => return ErrorReply::syntax().into(),
         }
     }
-    Effect::Serve(Admin::Shutdown { save })
+    CommandEffect::Serve(Admin::Shutdown { save })
 }
 
 /// `WAIT`: a write that is answered is replicated already, and a single server has no replicas.
-fn wait(idle: bool, args: &Args<'_>) -> Effect {
+fn wait(idle: bool, args: &Args<'_>) -> CommandEffect {
     let timeout = || {
         let error = "timeout is not an integer or out of range";
         args.int(2).map_err(|_| ErrorReply::err(error))
@@ -337,7 +343,7 @@ fn wait(idle: bool, args: &Args<'_>) -> Effect {
     match numbers {
         Err(error) => error.into(),
         Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
-        Ok(_) if !idle => Effect::Hold,
+        Ok(_) if !idle => CommandEffect::Hold,
         Ok(_) => Reply::Int(0).into(),
     }
 }

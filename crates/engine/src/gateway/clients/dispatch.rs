@@ -1,8 +1,8 @@
-//! Dispatch: from the words of a command to the part that carries it out, by the table of commands, the number
-//! of words, access control, memory and the mode of the session.
+//! Dispatch: from the words of a command to the part that carries it out, by the table of commands, the
+//! number of words, access control, memory and the mode of the session.
 
 use super::foreign::is_http;
-use super::session::{Held, Mode, Replies};
+use super::session::{Held, Replies, SessionMode};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
@@ -31,8 +31,8 @@ impl Gateway {
         heavy
     }
 
-    /// Refuses a command that was not read, because it is too large or there is no room for it. The client gets
-    /// the error in turn, and may go on.
+    /// Refuses a command that was not read, because it is too large or there is no room for it. The
+    /// client gets the error in turn, and may go on.
     pub fn unread(&mut self, now: Now, id: SessionId, error: ErrorReply) {
         self.core.now = now;
         self.core.mail.stats.commands += 1;
@@ -128,7 +128,7 @@ impl Gateway {
         }
         let skip = session.replies == Replies::SkipNext;
         let done = match &session.mode {
-            Mode::Single => match spec.handler {
+            SessionMode::Single => match spec.handler {
                 Handler::Session => self.session_command(id, spec, args),
                 Handler::Data(parse) => match parse(args) {
                     Ok(Command::Single(key, op)) if plain && !self.near_locks.may_answer(&op) => {
@@ -142,12 +142,12 @@ impl Gateway {
                     }
                 },
             },
-            Mode::Multi(_) => self.run_in_multi(id, spec, args),
-            Mode::Interactive(txn) => {
+            SessionMode::Multi(_) => self.run_in_multi(id, spec, args),
+            SessionMode::Interactive(txn) => {
                 let txn = *txn;
                 self.run_in_transaction(id, txn, spec, args)
             }
-            Mode::Aborted(error) => {
+            SessionMode::Aborted(error) => {
                 let error = error.clone();
                 self.run_in_aborted(id, error, spec, args)
             }
@@ -165,16 +165,16 @@ impl Gateway {
             self.core.mail.stats.of_command(usize::from(position)).rejected += 1;
         }
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
-            Some(Mode::Multi(multi)) => multi.failed = true,
-            Some(&mut Mode::Interactive(txn)) => self.discard_open(txn),
+            Some(SessionMode::Multi(multi)) => multi.failed = true,
+            Some(&mut SessionMode::Interactive(txn)) => self.discard_open(txn),
             _ => {}
         }
         self.sessions.reply(&mut self.core, id, error.into());
     }
 }
 
-/// Whether the reply of a command may be large in comparison with the command. A connection should have few of
-/// these under way.
+/// Whether the reply of a command may be large in comparison with the command. A connection should have
+/// few of these under way.
 pub fn is_heavy(args: &Args<'_>) -> bool {
     find(args).is_ok_and(is_heavy_spec)
 }

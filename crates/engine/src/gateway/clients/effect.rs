@@ -18,8 +18,8 @@ pub(in crate::gateway) enum Handled {
     Hold,
 }
 
-/// Effect of a command that was worked out without changing more than its session.
-pub(in crate::gateway) enum Effect {
+/// CommandEffect of a command that was worked out without changing more than its session.
+pub(in crate::gateway) enum CommandEffect {
     /// The reply is known.
     Reply(Reply),
     /// There is no reply.
@@ -59,19 +59,19 @@ impl From<ErrorReply> for Handled {
     }
 }
 
-impl From<Reply> for Effect {
+impl From<Reply> for CommandEffect {
     fn from(reply: Reply) -> Self {
         Self::Reply(reply)
     }
 }
 
-impl From<ErrorReply> for Effect {
+impl From<ErrorReply> for CommandEffect {
     fn from(error: ErrorReply) -> Self {
         Self::Reply(error.into())
     }
 }
 
-impl From<Inquiry> for Effect {
+impl From<Inquiry> for CommandEffect {
     fn from(inquiry: Inquiry) -> Self {
         Self::Inquire(Box::new(inquiry))
     }

@@ -1,6 +1,6 @@
 //! Commands that publish, subscribe, and tell about subscriptions.
 
-use super::effect::{Effect, Handled};
+use super::effect::{CommandEffect, Handled};
 use super::pubsub::{Kind, PubSub};
 use super::sessions::Sessions;
 use crate::gateway::Gateway;
@@ -73,7 +73,7 @@ impl PubSub {
 }
 
 /// `PUBSUB CHANNELS | NUMSUB | NUMPAT`.
-pub(in crate::gateway) fn command(args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
     match args.len() {
         2 | 3 if args.is(1, "CHANNELS") => {
             let pattern = args.get(2).map(Blob::from);

@@ -48,7 +48,7 @@ pub(in crate::gateway) struct Session {
     pub counted: Option<u16>,
     /// Monotonic time at which the present command began, in microseconds.
     pub begun_us: u64,
-    pub mode: Mode,
+    pub mode: SessionMode,
     pub user: Option<Arc<User>>,
     pub replies: Replies,
     pub watched: Vec<Guard>,
@@ -119,8 +119,8 @@ pub(in crate::gateway) enum Held {
     Fault(ErrorReply),
 }
 
-/// Mode of a session.
-pub(in crate::gateway) enum Mode {
+/// SessionMode of a session.
+pub(in crate::gateway) enum SessionMode {
     /// Commands are carried out one by one.
     Single,
     /// Between `MULTI` and `EXEC`.
@@ -212,7 +212,7 @@ impl Session {
             heavy: false,
             counted: None,
             begun_us: 0,
-            mode: Mode::Single,
+            mode: SessionMode::Single,
             user,
             replies: Replies::On,
             watched: Vec::new(),
@@ -231,7 +231,7 @@ impl Session {
 
     /// Returns the session to the state of a new one, with the user of new sessions.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
-        self.mode = Mode::Single;
+        self.mode = SessionMode::Single;
         self.watched.clear();
         self.retry = None;
         self.request = None;
@@ -247,7 +247,7 @@ impl Session {
 
     /// Updates whether commands take the short path.
     pub fn refresh(&mut self) {
-        self.plain = matches!(self.mode, Mode::Single)
+        self.plain = matches!(self.mode, SessionMode::Single)
             && self.replies == Replies::On
             && self.request.is_none()
             && !self.redirects

@@ -1,8 +1,8 @@
 //! Commands that no data type owns: connection, server, transactions, pub/sub, cluster; and the table of all
 //! commands.
 //!
-//! Forms and names follow the Redis documentation; `TXN` is Claret's own. The session carries these commands out
-//! by their names.
+//! Forms and names follow the Redis documentation; `TXN` is Claret's own. The session carries these
+//! commands out by their names.
 
 use adt::{CommandSpec, Flags, Handler, Keys};
 use foldhash::fast::FixedState;
@@ -193,8 +193,8 @@ struct Table {
     positions: HashMap<&'static [u8], u16, FixedState>,
 }
 
-/// Table of all commands, which is built once. Its hash needs no secret key: clients do not choose the names in
-/// it.
+/// Table of all commands, which is built once. Its hash needs no secret key: clients do not choose the
+/// names in it.
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {

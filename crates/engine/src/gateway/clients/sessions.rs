@@ -1,7 +1,7 @@
 //! Sessions of all connections of a gateway, and the places of their replies: in the order of the commands,
 //! whatever the order of the answers.
 
-use super::session::{BlockedBy, Held, Mode, Session, Slot, SlotState};
+use super::session::{BlockedBy, Held, Session, SessionMode, Slot, SlotState};
 use crate::gateway::acl::Users;
 use crate::gateway::api::{Opening, Output, SessionId};
 use crate::gateway::core::Core;
@@ -348,7 +348,8 @@ fn flush(mail: &mut Mail, now_us: u64, id: SessionId, session: &mut Session) {
         if !silent {
             let protocol = session.protocol;
             let noted = matches!(reply, Reply::Ok | Reply::Status("QUEUED"));
-            let lingers = noted && matches!(session.mode, Mode::Multi(_) | Mode::Interactive(_));
+            let lingers = noted
+                && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
             mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });
         }
         if last {

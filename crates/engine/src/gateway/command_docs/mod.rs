@@ -1,7 +1,7 @@
 //! Documentation of commands: the replies of `COMMAND`, and the reference page.
 //!
-//! All of it comes from the command table. Forms are those of Redis 7, which clients parse to find keys and to
-//! print help.
+//! All of it comes from the command table. Forms are those of Redis 7, which clients parse to find keys
+//! and to print help.
 
 mod differences;
 mod docs;
@@ -64,8 +64,8 @@ pub fn reply(args: &Args<'_>) -> Result<Reply, ErrorReply> {
     }
 }
 
-/// Checks the subcommand of a command that is a container of subcommands. Returns the help that the client asks
-/// for, or nothing if the subcommand is to be carried out.
+/// Checks the subcommand of a command that is a container of subcommands. Returns the help that the
+/// client asks for, or nothing if the subcommand is to be carried out.
 pub fn check_subcommand(spec: &CommandSpec, args: &Args<'_>) -> Result<Option<Reply>, ErrorReply> {
     let Some(word) = args.get(1) else { return Ok(None) };
     let known = syntax::subcommands(spec.syntax);

@@ -75,7 +75,8 @@ impl<P> Stream<P> {
         self.units.get_mut(at as usize)?.planned.as_mut()
     }
 
-    /// Adds requests, which become units. Returns their groups, whose order may be handed from shard to shard.
+    /// Adds requests, which become units. Returns their groups, whose order may be handed from shard to
+    /// shard.
     pub fn issue(
         &mut self,
         batch: Vec<(ShardId, P)>,

@@ -26,8 +26,9 @@ impl Gateway {
         }
     }
 
-    /// Ends what rested on the lead of a shard, which has ended: lost requests are held for the next leader, or
-    /// answered without knowledge of their outcome; transactions that had locks there are aborted.
+    /// Ends what rested on the lead of a shard, which has ended: lost requests are held for the next
+    /// leader, or answered without knowledge of their outcome; transactions that had locks there are
+    /// aborted.
     pub(in crate::gateway) fn lead_ended(&mut self, shard: ShardId, lost: LostRequests) {
         for (token, again) in lost {
             if let Some(body) = again {
@@ -51,8 +52,8 @@ impl Gateway {
     }
 }
 
-/// Holds a request that has come back without any effect. A request that waits for its turn is sent again with
-/// the rest of its time-out.
+/// Holds a request that has come back without any effect. A request that waits for its turn is sent again
+/// with the rest of its time-out.
 pub(in crate::gateway) fn take_back(core: &mut Core, turns: &Turns, token: u64, mut body: Body) {
     if let Body::Await { timeout_ms, .. } = &mut body
         && let Some(Pending::Turn { job }) = core.mail.pending.get(token)

@@ -115,9 +115,9 @@ fn refused(core: &mut Core, token: u64) -> Option<(Pending, Answer)> {
     Some((pending, answer))
 }
 
-/// Gathers the held requests of sessions again whose order holds across shards, if the requests relied on one
-/// common shard and have none any more. They are dispatched anew, before all later ones. Returns requests that
-/// are to be refused.
+/// Gathers the held requests of sessions again whose order holds across shards, if the requests relied on
+/// one common shard and have none any more. They are dispatched anew, before all later ones. Returns
+/// requests that are to be refused.
 fn gather_again(core: &mut Core, sessions: &mut Sessions, parent: ShardId) -> Vec<u64> {
     let Some(leaders) = &core.mail.leaders else { return Vec::new() };
     // Requests by session, and whether one of them moves.
@@ -339,9 +339,9 @@ fn count_elsewhere(
     }
 }
 
-/// Outcome of a held request that concerns several shards now. If its session has no other request under way,
-/// the request is carried out as a transaction; otherwise a transaction might come after later requests of the
-/// session, and the request is refused.
+/// Outcome of a held request that concerns several shards now. If its session has no other request under
+/// way, the request is carried out as a transaction; otherwise a transaction might come after later
+/// requests of the session, and the request is refused.
 fn relaunch(core: &mut Core, sessions: &mut Sessions, parent: ShardId, token: u64) -> Relaunch {
     let Some(Pending::Work { target, .. }) = core.mail.pending.get(token) else {
         return Relaunch::Refuse;

@@ -1,8 +1,8 @@
 //! Shards without a leader: how long requests wait for one, and their answers when that is over.
 //!
-//! A held request that was never sent can be given up without effect: `CLUSTERDOWN`. A request that an earlier
-//! leader had, and that is held to be sent again, may have taken effect: `INDEFINITE`. A request that no
-//! client waits for, such as an inquiry about a transaction, waits on.
+//! A held request that was never sent can be given up without effect: `CLUSTERDOWN`. A request that an
+//! earlier leader had, and that is held to be sent again, may have taken effect: `INDEFINITE`. A request
+//! that no client waits for, such as an inquiry about a transaction, waits on.
 
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
@@ -36,15 +36,15 @@ fn waits_on(pending: &Pending) -> bool {
 }
 
 /// Held request that is given up.
-enum GivenUp {
-    /// The connection of a client of the coordination service, which is closed: this tells the client that the
-    /// outcome is unknown.
+enum UnledRequest {
+    /// The connection of a client of the coordination service, which is closed: this tells the client
+    /// that the outcome is unknown.
     Client(CoordinationClient),
     /// A request that is answered with this error, and whether it is certain that it had no effect.
     Request { pending: Pending, error: ErrorReply, certain: bool },
 }
 
-impl GivenUp {
+impl UnledRequest {
     /// Takes a held request, if a client waits for it.
     fn take(mail: &mut Mail, token: u64, unled: Unled) -> Option<Self> {
         let pending = mail.pending.get(token)?;
@@ -95,10 +95,10 @@ impl Gateway {
             let held = self.core.mail.leaders.as_ref().map(|leaders| leaders.held(shard));
             let mut left = BTreeSet::new();
             for token in held.into_iter().flatten() {
-                match GivenUp::take(&mut self.core.mail, token, unled) {
+                match UnledRequest::take(&mut self.core.mail, token, unled) {
                     None => {}
-                    Some(GivenUp::Client(client)) => drop(left.insert(client)),
-                    Some(GivenUp::Request { pending, error, certain }) => {
+                    Some(UnledRequest::Client(client)) => drop(left.insert(client)),
+                    Some(UnledRequest::Request { pending, error, certain }) => {
                         self.give_up_pending(token, pending, (certain, error), unled);
                     }
                 }

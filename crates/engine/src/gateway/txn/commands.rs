@@ -13,8 +13,8 @@ use crate::gateway::acl::KeyAccess;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::clients::connection::request_id;
-use crate::gateway::clients::effect::{Effect, Handled};
-use crate::gateway::clients::session::{Mode, Session};
+use crate::gateway::clients::effect::{CommandEffect, Handled};
+use crate::gateway::clients::session::{Session, SessionMode};
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target, WHOLE};
 use crate::gateway::routing::route::{key_too_long, long_key};
@@ -57,7 +57,7 @@ fn only_reads(spec: &CommandSpec, step: &ProgramStep) -> Result<(), ErrorReply> 
 
 /// `TXN HOLDERS key`: how many requests wait for the locks of transactions there, for how long, and which
 /// transactions hold them.
-fn holders(core: &Core, session: &Session, args: &Args<'_>) -> Effect {
+fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
     let key = match args.blob(2) {
         Ok(key) if args.len() == 3 => key,
         _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
@@ -78,7 +78,7 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> Effect {
 impl Session {
     /// Ends what the session is in the middle of. Its next transaction is as old as `retry`.
     fn leave_transaction(&mut self, retry: Option<TxnId>) {
-        self.mode = Mode::Single;
+        self.mode = SessionMode::Single;
         self.retry = retry;
         self.refresh();
     }
@@ -132,7 +132,7 @@ impl Gateway {
 
     fn begin_interactive(&mut self, id: SessionId, options: TxnOptions) -> Handled {
         let Some(session) = self.sessions.get(id.0) else { return Handled::Later };
-        if matches!(session.mode, Mode::Interactive(_)) {
+        if matches!(session.mode, SessionMode::Interactive(_)) {
             return ErrorReply::err("TXN calls can not be nested").into();
         }
         if !session.watched.is_empty() || session.watching > 0 {
@@ -159,7 +159,7 @@ impl Gateway {
             None => new_name(&mut self.core),
         };
         let core = &mut self.core;
-        session.mode = Mode::Interactive(if lockless {
+        session.mode = SessionMode::Interactive(if lockless {
             InteractiveTxn::Lockless(self.lockless.begin(core, id, txn))
         } else {
             let job = self.transactions.begin_interactive(core, id, txn, options, request);
@@ -172,10 +172,10 @@ impl Gateway {
     fn commit_interactive(&mut self, id: SessionId) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         let txn = match &session.mode {
-            Mode::Interactive(txn) => *txn,
-            Mode::Aborted(error) => {
+            SessionMode::Interactive(txn) => *txn,
+            SessionMode::Aborted(error) => {
                 let error = error.clone();
-                session.mode = Mode::Single;
+                session.mode = SessionMode::Single;
                 session.refresh();
                 return error.into();
             }
@@ -203,10 +203,10 @@ impl Gateway {
     fn abort_interactive(&mut self, id: SessionId) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         match session.mode {
-            Mode::Interactive(_) if !session.queue.is_empty() => return Handled::Hold,
-            Mode::Interactive(txn) => self.drop_interactive(txn),
-            Mode::Aborted(_) => {
-                session.mode = Mode::Single;
+            SessionMode::Interactive(_) if !session.queue.is_empty() => return Handled::Hold,
+            SessionMode::Interactive(txn) => self.drop_interactive(txn),
+            SessionMode::Aborted(_) => {
+                session.mode = SessionMode::Single;
                 session.refresh();
             }
             _ => return ErrorReply::err("TXN ABORT without TXN BEGIN").into(),
@@ -230,7 +230,7 @@ impl Gateway {
     /// Ends the interactive transaction of a session, unless it is being committed.
     pub(in crate::gateway) fn end_interactive(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id.0) else { return };
-        let Mode::Interactive(txn) = session.mode else { return };
+        let SessionMode::Interactive(txn) = session.mode else { return };
         let committing = match txn {
             InteractiveTxn::Locking(job) => self.transactions.is_committing(job),
             InteractiveTxn::Lockless(_) => false,
@@ -350,7 +350,7 @@ impl Gateway {
                 let Some(session) = self.sessions.get_mut(session.0) else { return };
                 session.leave_transaction(Some(txn));
                 if !over {
-                    session.mode = Mode::Aborted(error);
+                    session.mode = SessionMode::Aborted(error);
                     session.refresh();
                 }
             }

@@ -7,9 +7,9 @@ use crate::gateway::Gateway;
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
-use crate::gateway::clients::effect::{Effect, Handled};
+use crate::gateway::clients::effect::{CommandEffect, Handled};
 use crate::gateway::clients::publish::publication;
-use crate::gateway::clients::session::{Mode, Multi, Session, SlotState};
+use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
@@ -34,19 +34,19 @@ fn without_client(begun: bool) -> ErrorReply {
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 
 /// `MULTI`.
-pub(in crate::gateway) fn multi(session: &mut Session) -> Effect {
-    if matches!(session.mode, Mode::Multi(_)) {
+pub(in crate::gateway) fn multi(session: &mut Session) -> CommandEffect {
+    if matches!(session.mode, SessionMode::Multi(_)) {
         return ErrorReply::err("MULTI calls can not be nested").into();
     }
     let multi = Multi { request: session.request.take(), ..Multi::default() };
-    session.mode = Mode::Multi(Box::new(multi));
+    session.mode = SessionMode::Multi(Box::new(multi));
     session.refresh();
     Reply::Ok.into()
 }
 
 /// `DISCARD`.
-pub(in crate::gateway) fn discard(session: &mut Session) -> Effect {
-    if !matches!(session.mode, Mode::Multi(_)) {
+pub(in crate::gateway) fn discard(session: &mut Session) -> CommandEffect {
+    if !matches!(session.mode, SessionMode::Multi(_)) {
         return ErrorReply::err("DISCARD without MULTI").into();
     }
     session.end_multi();
@@ -54,9 +54,9 @@ pub(in crate::gateway) fn discard(session: &mut Session) -> Effect {
 }
 
 /// `UNWATCH`.
-pub(in crate::gateway) fn unwatch(session: &mut Session) -> Effect {
+pub(in crate::gateway) fn unwatch(session: &mut Session) -> CommandEffect {
     if session.watching > 0 {
-        return Effect::Hold;
+        return CommandEffect::Hold;
     }
     session.watched.clear();
     Reply::Ok.into()
@@ -64,7 +64,7 @@ pub(in crate::gateway) fn unwatch(session: &mut Session) -> Effect {
 
 /// Ends a transaction whose `EXEC` has words that it does not take, and returns the reply.
 pub(in crate::gateway) fn give_up(session: &mut Session, error: &ErrorReply) -> Reply {
-    if matches!(session.mode, Mode::Multi(_)) {
+    if matches!(session.mode, SessionMode::Multi(_)) {
         session.end_multi();
     }
     let text = format!("Transaction discarded because of: {}", error.text());
@@ -73,7 +73,7 @@ pub(in crate::gateway) fn give_up(session: &mut Session, error: &ErrorReply) -> 
 
 impl Session {
     fn end_multi(&mut self) {
-        self.mode = Mode::Single;
+        self.mode = SessionMode::Single;
         self.watched.clear();
         self.refresh();
     }
@@ -128,7 +128,9 @@ impl Gateway {
             })
         };
         let session = self.sessions.get_mut(id.0);
-        let Some(Session { mode: Mode::Multi(multi), counted, .. }) = session else { return true };
+        let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
+            return true;
+        };
         match step.and_then(|step| multi.add(step, args)) {
             Ok(()) => {
                 // It is counted when it is carried out.
@@ -154,7 +156,8 @@ impl Gateway {
             }
             _ => None,
         };
-        let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
+        let Some(Session { mode: SessionMode::Multi(multi), .. }) = self.sessions.get_mut(id.0)
+        else {
             return Ok(ProgramStep::Fixed(Reply::Ok));
         };
         let Some((fence, step)) = behind else {
@@ -176,7 +179,7 @@ impl Gateway {
         if session.watching > 0 {
             return Handled::Hold;
         }
-        let Mode::Multi(multi) = &mut session.mode else {
+        let SessionMode::Multi(multi) = &mut session.mode else {
             return ErrorReply::err("EXEC without MULTI").into();
         };
         let multi = std::mem::take(&mut **multi);
@@ -201,10 +204,10 @@ impl Gateway {
             let (steps, fences, request) = (program.steps, program.fences, program.request);
             let failed = false;
             let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
-            session.mode = Mode::Multi(Box::new(queued));
+            session.mode = SessionMode::Multi(Box::new(queued));
             return Handled::Hold;
         }
-        session.mode = Mode::Single;
+        session.mode = SessionMode::Single;
         session.refresh();
         for position in counted {
             self.core.mail.stats.of_command(usize::from(position)).calls += 1;
@@ -250,8 +253,8 @@ impl Gateway {
         }
     }
 
-    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are published all
-    /// the same; the other commands would be about the connection, or be answered to it.
+    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are
+    /// published all the same; the other commands would be about the connection, or be answered to it.
     pub(in crate::gateway) fn finish_without_client(
         &mut self,
         later: Vec<(Target, ArgBuf)>,
@@ -291,7 +294,7 @@ impl Gateway {
     /// `WATCH`: asks for the versions of keys.
     pub(in crate::gateway) fn watch(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if matches!(session.mode, Mode::Multi(_)) {
+        if matches!(session.mode, SessionMode::Multi(_)) {
             return ErrorReply::err("WATCH inside MULTI is not allowed").into();
         }
         // The session's own earlier writes must not look like changes by another client.

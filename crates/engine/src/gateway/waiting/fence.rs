@@ -5,7 +5,7 @@
 //! one shard: on keys of one hash slot, which no split takes apart.
 
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::clients::effect::Effect;
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::core::Core;
 use crate::gateway::routing::route::key_too_long;
 use crate::gateway::txn::work::ProgramStep;
@@ -90,7 +90,7 @@ pub(super) fn inner_step(
 }
 
 /// `LOCK.WAITERS` and `BARRIER.WAITING`.
-pub(in crate::gateway) fn waiters(core: &Core, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn waiters(core: &Core, args: &Args<'_>) -> CommandEffect {
     let key = match args.blob(1) {
         Ok(key) => key,
         Err(error) => return error.into(),

@@ -3,9 +3,9 @@
 pub mod client_list;
 pub mod hello;
 
-use super::effect::{Effect, View};
+use super::effect::{CommandEffect, View};
 use super::pubsub::PubSub;
-use super::session::{Mode, Replies, Session};
+use super::session::{Replies, Session, SessionMode};
 use super::sessions::Sessions;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
@@ -22,7 +22,7 @@ fn text(word: &[u8]) -> String {
 }
 
 /// `CLIENT` and its subcommands.
-pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> Effect {
+pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> CommandEffect {
     let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match word.as_slice() {
         b"list" | b"kill" | b"unblock" => others(&view, args, &word),
@@ -37,7 +37,7 @@ pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> Effect {
 }
 
 /// Subcommands that concern other clients.
-fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
+fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
     let inquiry = match word {
         b"list" => client_list::parse_list(args)
             .map(|filter| (Combine::Clients, Question::ClientList(filter))),
@@ -58,7 +58,7 @@ fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
 }
 
 /// Subcommands that concern the connection itself.
-fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
+fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
     let View { core, pubsub, id, session, .. } = view;
     let (now, counts) = (core.now, pubsub.counts(id));
     let about = &mut session.about;
@@ -103,7 +103,7 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> Effect {
 }
 
 /// `CLIENT REPLY ON | OFF | SKIP`.
-fn replies(session: &mut Session, args: &Args<'_>) -> Effect {
+fn replies(session: &mut Session, args: &Args<'_>) -> CommandEffect {
     if args.len() != 3 {
         return wrong_words("client", "reply").into();
     }
@@ -116,12 +116,12 @@ fn replies(session: &mut Session, args: &Args<'_>) -> Effect {
     };
     session.replies = replies;
     session.refresh();
-    if replies == Replies::On { Reply::Ok.into() } else { Effect::Silent }
+    if replies == Replies::On { Reply::Ok.into() } else { CommandEffect::Silent }
 }
 
 /// `CLIENT ORDER ON | OFF`: whether commands that are sent without waiting for replies keep their order
 /// across shards.
-fn order(view: View<'_>, args: &Args<'_>) -> Effect {
+fn order(view: View<'_>, args: &Args<'_>) -> CommandEffect {
     if args.len() != 3 {
         return wrong_words("client", "order").into();
     }
@@ -131,14 +131,14 @@ fn order(view: View<'_>, args: &Args<'_>) -> Effect {
         () => return ErrorReply::syntax().into(),
     };
     if !view.idle {
-        return Effect::Hold;
+        return CommandEffect::Hold;
     }
     view.session.pipeline.set_ordered(ordered);
     Reply::Ok.into()
 }
 
 /// `CLIENT REQUEST name number`: the next command or transaction has this request number.
-fn request(session: &mut Session, args: &Args<'_>) -> Effect {
+fn request(session: &mut Session, args: &Args<'_>) -> CommandEffect {
     if args.len() != 4 {
         return wrong_words("client", "request").into();
     }
@@ -215,7 +215,7 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
     let about = &session.about;
     let seconds_since = |us: u64| now.mono_us.saturating_sub(us) / 1_000_000;
     let (queued, multi_bytes) = match &session.mode {
-        Mode::Multi(multi) => (Some(multi.steps.len()), multi.bytes),
+        SessionMode::Multi(multi) => (Some(multi.steps.len()), multi.bytes),
         _ => (None, 0),
     };
     ClientLine {
@@ -230,7 +230,7 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
         queued,
         watched: session.watched.len(),
         blocked: session.blocked.is_some() && !session.about.arrives,
-        in_transaction: matches!(session.mode, Mode::Interactive(_)),
+        in_transaction: matches!(session.mode, SessionMode::Interactive(_)),
         transaction_bytes: multi_bytes + session.held_bytes,
         output_bytes: 0,
         command: session.command.to_owned(),

@@ -55,7 +55,7 @@ enum Wants {
     Answer(AnyOp, Option<RequestId>),
 }
 
-/// Effect on the session that has sent a request about a lock.
+/// CommandEffect on the session that has sent a request about a lock.
 pub(in crate::gateway) enum NearEffect {
     /// The session waits no longer.
     Unblock(SessionId),
