@@ -1,5 +1,5 @@
-//! Stories about one gateway whose shards are played by the test: which messages it sends, and
-//! what it makes of the answers.
+//! Stories about one gateway whose shards are played by the test: the messages that it sends, and the effects
+//! of the answers.
 
 mod ahead;
 mod attempts;
@@ -28,11 +28,11 @@ struct Story {
     client: SessionId,
 }
 
-/// What the gateway sent to a shard.
+/// Request to a shard: shard, token and message.
 type Sent = (ShardId, u64, Body);
 
 impl Gateway {
-    /// Number of transactions, reads and waits that are under way.
+    /// Number of transactions, reads and waits under way.
     fn jobs_under_way(&self) -> usize {
         self.blocked.len() + self.turns.len() + self.transactions.len() + self.lockless.len()
     }
@@ -47,7 +47,7 @@ impl Story {
         Self::of(None, order)
     }
 
-    /// In a cluster, where nobody is known to lead.
+    /// Gateway of a cluster in which no leader is known.
     fn clustered() -> Self {
         Self::clustered_with(Order::None)
     }
@@ -62,7 +62,7 @@ impl Story {
         Self::of_user(members, order, "on nopass ~* &* +@all")
     }
 
-    /// With rules for the only user.
+    /// Gateway with rules for the only user.
     fn of_user(members: Option<ClusterConfig>, order: Order, rules: &str) -> Self {
         let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
         let user = UserConfig { name: "default".into(), rules: words(rules), verifier: None };
@@ -104,7 +104,7 @@ impl Story {
         self.gateway.command(self.now, client, &words.args());
     }
 
-    /// Everything that comes out: requests and replies.
+    /// All outputs: requests and replies.
     fn out(&mut self) -> (Vec<Sent>, Vec<Reply>) {
         let (mut sent, mut replies) = (Vec::new(), Vec::new());
         while let Some(output) = self.gateway.poll() {
@@ -131,7 +131,7 @@ impl Story {
         replies
     }
 
-    /// A machine leads shard 1 from now on.
+    /// Lets a machine lead shard 1 from now on.
     fn leads(&mut self, machine: u16) {
         self.gateway.cluster_changed(
             self.now,
@@ -169,7 +169,7 @@ fn replies_come_in_the_order_of_the_commands() {
     story.answer(sent[0].1, Answer::Reply(Reply::Nil));
     assert_eq!(story.replies(), [Reply::Nil, Reply::Int(1), Reply::Status("PONG")]);
     assert_eq!(story.gateway.session(story.client).in_progress, 0);
-    // An answer to nobody.
+    // An answer to no request.
     story.answer(sent[0].1, Answer::Reply(Reply::Ok));
     assert!(story.replies().is_empty());
 }
@@ -192,7 +192,7 @@ fn what_was_not_sent_to_a_leader_of_before_goes_to_the_next_one_behind_what_was(
     story.says("INCR a");
     let sent = story.sent();
     story.says("INCR e");
-    // Nobody has taken it out yet.
+    // The server has not taken the request yet.
     story.leads(2);
     assert!(story.sent().is_empty(), "the first one has no answer");
     story.answer(sent[0].1, done(&[1]));
@@ -204,7 +204,7 @@ fn what_was_not_sent_to_a_leader_of_before_goes_to_the_next_one_behind_what_was(
         token: Token(again[0].1),
         body: again.into_iter().next().unwrap().2,
     };
-    // It cannot be handed to anybody: there is a third leader, of which the gateway hears next.
+    // The request cannot be delivered: there is a third leader, which the gateway does not know yet.
     story.gateway.not_sent(request);
     assert!(story.sent().is_empty());
     story.leads(1);
@@ -231,7 +231,7 @@ fn what_a_lost_leader_says_later_is_not_the_answer_of_the_next_one() {
     story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(1)));
     story.leads(2);
     let again = story.sent().remove(0);
-    // It has turned the question away when it was not lost yet, or is connected again.
+    // The machine refused the request before it was lost, or is connected again.
     story.answer(first.1, Answer::NotTaken(Box::new(first.2)));
     story.answer(first.1, Answer::Reply(Reply::Int(1)));
     assert!(story.replies().is_empty());
@@ -257,7 +257,7 @@ fn exec_on_one_shard_is_one_message() {
     assert_eq!(story.replies(), [Reply::Array(vec![Reply::Int(1), Reply::Int(2)])]);
 }
 
-/// Sends a transaction over both shards and gives the prepares.
+/// Sends a transaction over both shards and returns the prepares.
 fn exec_over_two(story: &mut Story) -> Vec<Sent> {
     for line in ["MULTI", "INCR a", "INCR b", "INCR e", "EXEC", "PING"] {
         story.says(line);
@@ -502,7 +502,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     assert_eq!(story.replies(), vec![Reply::Int(5); 4]);
     assert_eq!(story.gateway.stats().combined, 2);
 
-    // Somebody older waits: members that are running are spared, and nobody joins any more.
+    // An older transaction waits: members that run are spared, and no transaction joins any more.
     let wound = Notice::Wound { txn: *lease, idle_us: 0, by: Age::default() };
     story.answer(0, Answer::Notice(wound));
     story.says_as(clients[0], "TXN COMMIT");
@@ -539,7 +539,7 @@ fn a_transaction_leaves_its_leases_with_the_decision() {
     for (_, token, _) in &prepares {
         story.answer(*token, Answer::Prepared { bound: Timestamp(70) });
     }
-    // Before it is carried out: that may have to wait for somebody who waits for the lease.
+    // Before it is carried out: it may have to wait for a transaction that waits for the lease.
     let sent = story.sent();
     let released = sent.iter().any(|(_, _, body)| {
         matches!(body, Body::Release { txn, after: Timestamp(70) } if txn.is_lease())
@@ -570,7 +570,7 @@ fn a_blocking_pop_tries_waits_and_tries_again() {
     let (_, at_b, _) = waits[0];
     story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
     let sent = story.sent();
-    // What is kept for it lets it pass, and it is older than all that may wait for that.
+    // The kept key lets it pass, and it is older than all transactions that may wait for the key.
     let first = |body: &Body| match body {
         Body::Prepare { prepare, .. } => prepare.txn,
         other => panic!("a transaction of its own: {other:?}"),
@@ -600,7 +600,7 @@ fn a_wait_ends_with_its_time_or_its_connection() {
     assert_eq!(story.gateway.next_timeout(), Some(7_000_000));
     story.now.mono_us = 7_000_000;
     story.gateway.tick(story.now);
-    // The shard may have something in the log for it.
+    // The shard may have a log entry for it.
     let sent = story.sent();
     assert!(matches!(sent[..], [(_, token, Body::Unblock)] if token == wait));
     story.answer(wait, Answer::Replies(SmallVec::new()));

@@ -15,12 +15,12 @@ fn wrong_password() -> ErrorReply {
 }
 
 impl Users {
-    /// User of a new connection, if it may do something before it authenticates.
+    /// User of a new connection, if it may call commands before it authenticates.
     pub(in crate::gateway) fn first(&self, config: &Config) -> Option<Arc<User>> {
         if config.require_auth { None } else { self.unauthenticated().cloned() }
     }
 
-    /// `HELLO` and `AUTH`.
+    /// Carries out `HELLO` or `AUTH`.
     pub(in crate::gateway) fn authenticate(
         &self,
         core: &mut Core,
@@ -74,7 +74,7 @@ impl Users {
         core.finish(target, reply);
     }
 
-    /// The words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
+    /// Parses the words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
     /// `AUTH [username] password`.
     fn parse(&self, args: &Args<'_>) -> Result<(Option<Credentials>, Option<Hello>), ErrorReply> {
         if args.is(0, "HELLO") {
@@ -94,7 +94,7 @@ impl Users {
 }
 
 impl Session {
-    /// Follows a `HELLO`; gives the greeting.
+    /// Follows a `HELLO`; returns its reply.
     fn greet(&mut self, hello: Hello, version: &str) -> Reply {
         if let Some(protocol) = hello.protocol {
             self.protocol = protocol;
@@ -106,7 +106,7 @@ impl Session {
         hello::greeting(self.about.client, self.protocol, version)
     }
 
-    /// Gives the session its user, and the reply of the command that has authenticated it.
+    /// Gives the session its user; returns the reply to the command that has authenticated it.
     fn log_in(&mut self, user: Arc<User>, hello: Option<Hello>, version: &str) -> Reply {
         self.user = Some(user);
         self.refresh();

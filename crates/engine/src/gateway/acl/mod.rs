@@ -1,8 +1,8 @@
-//! Access control: which user may call which commands on which keys and channels.
+//! Access control: rights of users to call commands on keys and channels.
 //!
-//! Rules are the words of Redis' `ACL SETUSER`. A new user may nothing; rules are applied from left
-//! to right. Decisions come from the command table that also parses and executes, and a test
-//! checks for every data command that its operations touch no key that was not checked.
+//! Rules have the syntax of Redis' `ACL SETUSER`. A new user has no rights; rules are applied from left
+//! to right. Decisions come from the command table that also parses and executes, and a test checks for
+//! every data command that its operations touch no key that was not checked.
 
 mod access;
 mod login;
@@ -49,7 +49,7 @@ pub enum Login {
 }
 
 impl Users {
-    /// The users of a configuration, or what is wrong with it.
+    /// Users of a configuration, or the reason why it is wrong.
     pub fn from_config(configs: &[UserConfig]) -> Result<Self, String> {
         if configs.len() > USERS_MAX {
             return Err(format!("there can be at most {USERS_MAX} users"));
@@ -80,7 +80,7 @@ impl Users {
         Ok(Self { users })
     }
 
-    /// One user that may do everything without a password: a server without authentication.
+    /// Only user of a server without authentication, with all rights and without a password.
     pub fn open() -> Self {
         let mut user = User::new(DEFAULT_USER);
         for rule in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
@@ -89,12 +89,12 @@ impl Users {
         Self { users: BTreeMap::from([(DEFAULT_USER.to_owned(), Arc::new(user))]) }
     }
 
-    /// The user called `name`.
+    /// User called `name`.
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    /// The users in the order of their names.
+    /// Users in the order of their names.
     pub fn users(&self) -> impl Iterator<Item = &User> {
         self.users.values().map(|user| &**user)
     }
@@ -117,7 +117,7 @@ impl Users {
     }
 }
 
-/// Pattern of keys, and what may be done with them.
+/// Pattern of keys, and the permitted accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyRule {
     pattern: Blob,
@@ -125,7 +125,7 @@ struct KeyRule {
     write: bool,
 }
 
-/// One user and what it may do.
+/// User with its rights.
 #[derive(Clone)]
 pub struct User {
     name: String,
@@ -134,7 +134,7 @@ pub struct User {
     verifier: Option<String>,
     /// One bit per permission.
     allowed: Vec<u64>,
-    /// The command rules that led to `allowed`, for people.
+    /// Command rules that led to `allowed`, for display.
     commands: Vec<String>,
     keys: Vec<KeyRule>,
     all_keys: bool,
@@ -150,7 +150,7 @@ impl std::fmt::Debug for User {
 }
 
 impl User {
-    /// A user that is switched off and may call nothing.
+    /// User that is switched off and has no rights.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -183,7 +183,7 @@ impl User {
         self.everything
     }
 
-    /// Applies one rule. An error says what is wrong and changes nothing.
+    /// Applies a rule. A wrong rule changes nothing; the error is the reason.
     pub fn apply(&mut self, rule: &str) -> Result<(), String> {
         if rule.len() > RULE_BYTES_MAX {
             return Err(format!("a rule has at most {RULE_BYTES_MAX} bytes"));

@@ -1,4 +1,4 @@
-//! What a client of a tree that is spread sends ahead to two shards: `/a` is at shard 1, `/b` at shard 0.
+//! Requests that a client of a spread tree sends ahead to two shards: `/a` is at shard 1, `/b` at shard 0.
 
 use super::spread::{ANN, HOME, OTHER, Spread, set};
 use super::*;
@@ -17,11 +17,11 @@ fn watched(path: &str) -> ClientRequest {
     ClientRequest::Of(OfSession::Read { identities, read, watch: true })
 }
 
-/// A group that was sent: its shard, token, stream, and the numbers of its units.
+/// Group that was sent: its shard, token, stream, and the numbers of its units.
 type Sent = (ShardId, u64, StreamId, Vec<u32>);
 
 impl Spread {
-    /// What was sent ahead; nothing else was asked.
+    /// Groups that were sent ahead. There are no other requests.
     fn sent(&mut self) -> Vec<Sent> {
         assert_eq!(self.asked(), []);
         self.ahead()
@@ -37,7 +37,7 @@ impl Spread {
         units.collect()
     }
 
-    /// A shard has carried a unit out, having told so much before.
+    /// Lets a shard report a unit that it has carried out, after this number of notices.
     fn carries(&mut self, (shard, _, stream, _): &Sent, seq: u32, notices: u64) {
         self.zxid += 1;
         let answered =
@@ -56,7 +56,7 @@ impl Spread {
         self.story.answer(0, Answer::Notice(Notice::Session { shard, session: ANN, notice }));
     }
 
-    /// What became of a group: of each unit, whether it took effect.
+    /// Answers a group: for each unit, whether it took effect.
     fn settles(&mut self, (_, token, ..): &Sent, units: &[bool]) {
         let place =
             |done: &bool| done.then(|| (Timestamp(9), [Reply::Int(0)].into_iter().collect()));
@@ -64,7 +64,8 @@ impl Spread {
     }
 }
 
-/// `a` for an answer, `!` for something that has happened, `.` for the end of the connection.
+/// Letters for messages to the client: `a` for an answer, `!` for an event, `.` for the end of the
+/// connection.
 fn short(told: &[Said]) -> String {
     let short = |said: &Said| match said {
         Said::Answered { .. } => 'a',
@@ -91,7 +92,7 @@ fn three() -> (Spread, Sent, Sent) {
 #[test]
 fn what_goes_to_several_shards_is_sent_at_once_and_answered_in_its_order() {
     let (mut ann, home, other) = three();
-    // More of it can be added, and goes with what is open.
+    // More units can be added, and name the open ones.
     ann.asks(set("/a"));
     let more = ann.sent();
     assert_eq!((more[0].0, &more[0].3[..]), (OTHER, &[3][..]));
@@ -145,11 +146,11 @@ fn a_connection_ends_if_what_was_answered_is_lost() {
     for lost in 0..3 {
         let (mut ann, _, other) = three();
         match lost {
-            // The shard has another leader, which has carried it out.
+            // The shard has another leader, which has carried out the unit.
             0 => ann.settles(&other, &[true, true]),
-            // Nobody knows.
+            // The outcome is unknown.
             1 => ann.story.answer(other.1, Answer::Unknown),
-            // Something was told before, and has not arrived.
+            // A notice that was sent before has not arrived.
             _ => ann.carries(&other, 0, 1),
         }
         assert_eq!(short(&ann.told()), ".", "{lost}");

@@ -1,22 +1,22 @@
-//! Transactions that are tried again, and when they are given up.
+//! Repeated attempts of transactions, and their end.
 
 use super::*;
 use crate::gateway::txn::transaction::life::REFUSALS_MAX;
 use crate::limits::{REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
 
 impl Story {
-    /// A transaction of two shards: what is sent to prepare it.
+    /// Begins a transaction of two shards; returns its prepares.
     fn transfer(&mut self) -> Vec<Sent> {
         ["MULTI", "DECR a", "INCR b", "EXEC"].into_iter().for_each(|line| self.says(line));
         self.out().0
     }
 
-    /// One of two participants refuses; what is sent when the transaction is tried again.
+    /// Lets one of two participants refuse; returns the messages of the next attempt.
     fn refuses(&mut self, sent: &[Sent], refusal: Refusal) -> (Vec<Sent>, Vec<Reply>) {
         self.answers_after_a_while(sent, Answer::Refused(refusal))
     }
 
-    /// The first participant answers; what is sent after some time.
+    /// Lets the first participant answer; returns the messages that follow after some time.
     fn answers_after_a_while(&mut self, sent: &[Sent], answer: Answer) -> (Vec<Sent>, Vec<Reply>) {
         self.answer(sent[0].1, answer);
         self.now.mono_us += 200_000;
@@ -75,9 +75,9 @@ fn a_request_that_is_under_way_elsewhere_is_waited_for_and_then_in_doubt() {
 #[test]
 fn what_was_carried_out_behind_a_lost_transaction_is_asked_for_and_not_done_again() {
     let answers = [
-        // The machine that published was lost before it said so.
+        // The machine that published was lost before it answered.
         (None, "[Int(1), Error(ErrorReply { code: \"REPEATED\""),
-        // It has said so in the meantime.
+        // It has answered in the meantime.
         (Some(vec![Reply::Int(1), Reply::Int(7)]), "[Int(1), Int(7)"),
     ];
     for (whole, told) in answers {

@@ -1,4 +1,4 @@
-//! Clients of the coordination service: what is asked of the tree's shard, and what clients are told.
+//! Clients of the coordination service: requests to the tree's shard, and messages to clients.
 
 use super::*;
 use crate::coordination::acl::Rules;
@@ -14,8 +14,8 @@ use adt::Blob;
 const ANN: crate::coordination::TreeSessionId = crate::coordination::TreeSessionId(7);
 
 impl Story {
-    /// A client says who it is. The first one waits until it is known over how many shards the tree is.
-    /// What is asked of the shard then.
+    /// Lets a client send its first message. The first client waits until the number of the tree's shards is
+    /// known. Returns the request to the shard that follows.
     fn connects(&mut self, client: CoordinationClient, connect: Connect) -> Vec<(u64, Ask)> {
         self.gateway.coordination(self.now).connects(client, connect);
         let (asked, _) = self.heard();
@@ -34,7 +34,7 @@ impl Story {
         self.gateway.coordination(self.now).came(who)
     }
 
-    /// What is asked of the shard, and what clients are told.
+    /// Requests to the shard, and messages to clients.
     fn heard(&mut self) -> (Vec<(u64, Ask)>, Vec<Said>) {
         let (mut asked, mut told) = (Vec::new(), Vec::new());
         while let Some(output) = self.gateway.poll() {
@@ -55,7 +55,7 @@ impl Story {
         self.answer(token, Answer::Coordinated(Box::new(answered)));
     }
 
-    /// A client with a session.
+    /// Client with a session.
     fn connected(&mut self) -> CoordinationClient {
         let client = self.came();
         let asked = self.connects(client, Connect::default());
@@ -72,7 +72,7 @@ impl Story {
     }
 }
 
-/// A change of which a client hears, and the latest one that it knows of.
+/// Change of which a client is notified, and the latest change that it knows of.
 fn happened(event: WatchedEvent, at: i64, zxid: i64) -> Said {
     Said::Happened { event, zxid: Zxid(zxid), at: Zxid(at) }
 }

@@ -10,7 +10,7 @@ fn wait(number: u64, who: &str, lock: &str, holder: &str) -> LockWait {
 }
 
 impl Story {
-    /// Ann waits for `a`, and says that she is not to wait in a circle; her request.
+    /// Lets ann wait for `a`, unless she would wait in a deadlock cycle; returns her request.
     fn ann_waits(&mut self) -> u64 {
         self.says("LOCK.ACQUIRE a OWNER ann DETECT");
         match &self.sent()[..] {
@@ -24,7 +24,7 @@ impl Story {
         self.gateway.tick(self.now);
     }
 
-    /// The shards are asked about these owners, and say who waits for whom.
+    /// Checks that the shards are asked about these owners, and answers with their waits.
     fn shards_say(&mut self, about: &[&str], waits: [&[LockWait]; 2]) {
         let sent = self.sent();
         assert_eq!(sent.len(), 2, "every shard is asked: {sent:?}");
@@ -70,11 +70,11 @@ fn waits_that_were_not_there_together_are_no_circle() {
     let (ann, ben) = (wait(3, "ann", "a", "ben"), wait(9, "ben", "b", "ann"));
     story.shards_say(&["ann"], [&[], std::slice::from_ref(&ann)]);
     story.shards_say(&["ben"], [&[ben], &[]]);
-    // Ben has got what he wanted, and waits for it once more behind ann.
+    // Ben has got his lock, and waits for it once more behind ann.
     let again = wait(10, "ben", "b", "ann");
     story.shards_say(&["ann", "ben"], [&[again], std::slice::from_ref(&ann)]);
     assert!(story.sent().is_empty());
-    // It is looked for again, later and later.
+    // The search is repeated at growing intervals.
     story.after(199);
     assert!(story.sent().is_empty());
     story.after(1);

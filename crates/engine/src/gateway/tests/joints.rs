@@ -29,7 +29,7 @@ fn all(replies: &[Result<R, Code>]) -> Result<R, Code> {
     Ok(R::Multi(replies.to_vec()))
 }
 
-/// What a shard is told: which, under which token, and what.
+/// Request to a shard: shard, token and step.
 type Heard = (ShardId, u64, SpreadStep);
 
 impl Spread {
@@ -45,7 +45,7 @@ impl Spread {
         steps.collect()
     }
 
-    /// One shard is asked to prepare: its token, what, and of which.
+    /// Request to one shard to prepare its part: token, changes, and name of the `multi`.
     fn prepares(&mut self, at: ShardId) -> (u64, Vec<Change>, JointId) {
         match &self.steps()[..] {
             [(shard, token, SpreadStep::Prepare { id, shards, changes })] if *shard == at => {
@@ -56,7 +56,7 @@ impl Spread {
         }
     }
 
-    /// The tokens of what is said to these of a `multi`, beside what others ask.
+    /// Tokens of the steps of a `multi` that are sent to these shards, besides other requests.
     fn asked_steps(&mut self, shards: &[ShardId]) -> Vec<u64> {
         let asked = self.asked().into_iter();
         let steps = asked.filter(|(.., ask)| {
@@ -71,7 +71,7 @@ impl Spread {
         tokens
     }
 
-    /// These are told what becomes of it: their tokens.
+    /// Checks that these shards are told the decision; returns the tokens.
     fn decides(&mut self, shards: &[ShardId], is: bool) -> Vec<u64> {
         let steps = self.steps();
         let told: Vec<ShardId> = steps.iter().map(|(shard, ..)| *shard).collect();
@@ -170,13 +170,13 @@ fn who_has_not_answered_is_asked_whether_it_is_prepared() {
         let [(OTHER, token, SpreadStep::Inquire { .. })] = &asked[..] else { panic!("{asked:?}") };
         ann.says(*token, Ok(R::Number(known)));
         if known == 0 {
-            // It may have voted against it.
+            // The shard may have voted against the `multi`.
             ann.decides(&[HOME, OTHER], false);
             continue;
         }
         let told = ann.decides(&[HOME, OTHER], true);
         ann.says(told[0], all(&[Ok(R::Done)]));
-        // Another gateway may have told it, who has its answer then.
+        // Another gateway may have told the shard, and has its answer then.
         let is_first = known == 1;
         ann.says(told[1], if is_first { all(&[Ok(R::Done)]) } else { Ok(R::Done) });
         let said = ann.told();
@@ -296,7 +296,7 @@ fn a_connection_that_was_about_to_be_left_is_told_what_came_of_it_or_closed() {
             let (token, ..) = ann.prepares(OTHER);
             ann.says(token, all(&[Ok(R::Done)]));
         }
-        // Another connection comes for the session, and leaves before it has it.
+        // Another connection resumes the session, and leaves before it has it.
         let other = ann.story.came();
         let back = Connect { session: Some(ANN), ..Connect::default() };
         ann.story.gateway.coordination(ann.story.now).connects(other, back);
@@ -314,7 +314,7 @@ fn a_connection_that_was_about_to_be_left_is_told_what_came_of_it_or_closed() {
         ann.story.gateway.tick(ann.story.now);
         match decided {
             true => assert_eq!(ann.is_told()[0].0, all(&[Ok(R::Done), Ok(R::Done)])),
-            // It may go on, and tries it again.
+            // The client may go on, and the `multi` is tried again.
             false => drop(ann.prepares(HOME)),
         }
     }

@@ -6,7 +6,7 @@ use crate::message::Fence;
 use adt::Blob;
 use smallvec::SmallVec;
 
-/// The code of an error, or what else a reply is.
+/// Code of an error, or the text of another reply.
 pub(super) fn code(reply: &Reply) -> String {
     match reply {
         Reply::Error(error) => error.code().to_owned(),
@@ -22,7 +22,7 @@ pub(super) fn text(reply: &Reply) -> String {
 }
 
 impl Story {
-    /// In a cluster where machine 1 leads shard 1.
+    /// Gateway of a cluster in which machine 1 leads shard 1.
     fn with_locks() -> Self {
         let mut story = Self::clustered();
         let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
@@ -33,7 +33,7 @@ impl Story {
         story
     }
 
-    /// The only request that is sent.
+    /// Only request that is sent.
     fn asked(&mut self) -> (u64, Body) {
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1, "{sent:?}");
@@ -41,7 +41,7 @@ impl Story {
         (token, body)
     }
 
-    /// The only reply, which is there at once.
+    /// Only reply, which is there at once.
     pub(super) fn told(&mut self, line: &str) -> Reply {
         self.says(line);
         let mut replies = self.replies();
@@ -122,7 +122,7 @@ fn an_acquisition_under_a_request_number_is_asked_again_with_the_time_that_is_le
     story.leads(2);
     let (again, body) = story.asked();
     assert!(matches!(body, Body::Await { timeout_ms: 600, .. }) && again != *first, "{body:?}");
-    // What the lost one has granted is not the answer of the next one.
+    // A grant of the lost leader is not the answer of the next one.
     story.answer(*first, done(&[7]));
     assert!(story.replies().is_empty());
     story.gateway.close(story.now, story.client);
@@ -324,7 +324,7 @@ fn a_fence_does_not_let_anybody_do_what_is_not_allowed() {
     for line in [
         "FENCE lock 7 SET e 1",
         "FENCE lock 7 DEL a",
-        // Whoever could raise any lock's token could shut its holders out.
+        // A client that could raise any lock's token could shut its holders out.
         "FENCE other 7 SET a 1",
         "LOCK.ACQUIRE other",
         "LOCK.WAITERS other",

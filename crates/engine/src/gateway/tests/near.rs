@@ -16,14 +16,14 @@ impl Story {
         self.gateway.open(self.now, Opening::default())
     }
 
-    /// What was sent, as words, with the token under which it was; and the replies.
+    /// Requests, as words with their tokens, and replies.
     fn said(&mut self) -> (Vec<(String, u64)>, Vec<Reply>) {
         let (sent, replies) = self.out();
         let words = sent.into_iter().map(|(_, token, body)| (words_of(&body), token));
         (words.collect(), replies)
     }
 
-    /// The gateway has the lock, and the first client is in.
+    /// Lets the gateway get the lock, and the first client in.
     fn near() -> Self {
         let mut story = Self::new();
         story.says("LOCK.ACQUIRE a NEAR LEASE 5000");
@@ -63,12 +63,12 @@ fn clients_are_let_in_in_turn_and_the_shard_hears_nothing_of_it() {
     story.says_as(ben, "LOCK.HELD a 1000002");
     let told = [5_000, 1, FIRST + 2, 0, 3_000].map(Reply::Int);
     assert_eq!(story.said(), (vec![], told.to_vec()));
-    // What somebody else has, and what is not about who holds it, is for the shard.
+    // Operations on other tokens, and operations that are not about the holder, go to the shard.
     story.says("LOCK.RELEASE a 77");
     let cid = story.another();
     story.says_as(cid, "LOCK.HOLDERS a");
     assert_eq!(story.sent().len(), 2);
-    // When another one wants it, it is given back as soon as nobody is in.
+    // When another machine wants the lock, it is given back as soon as no client is in.
     story.answer(listens, done(&[1]));
     assert_eq!(story.said(), (vec![], vec![]));
     story.says_as(ben, "LOCK.RELEASE a 1000002");
@@ -114,7 +114,7 @@ fn nobody_is_promised_more_than_the_gateway_has() {
     assert_eq!((said[0].0.as_str(), said.len(), replies.len()), renews);
     story.answer(said[0].1, done(&[1]));
     assert_eq!(story.replies(), [Reply::Int(1)]);
-    // A stay ends with its lease, and the next one is let in.
+    // A stay ends with its lease, and the next client is let in.
     let ben = story.another();
     story.says_as(ben, "LOCK.ACQUIRE a NEAR LEASE 4000 TIMEOUT 60000");
     story.after_ms(5_000);
@@ -174,7 +174,7 @@ fn if_nobody_waits_any_more_the_lock_is_given_back_and_an_error_is_everybodys() 
     assert_eq!(story.said(), (vec![], vec![Reply::Nil]));
     story.answer(asks[0].1, done(&[FIRST]));
     assert_eq!(story.said().0[0].0, RETURNS);
-    // What was asked for is for whoever wants it then.
+    // A lock that was asked for serves any client that wants it when it is granted.
     story.says("LOCK.ACQUIRE a NEAR TIMEOUT 10");
     let asks = story.said().0[0].1;
     story.after_ms(10);
@@ -199,7 +199,7 @@ fn who_is_let_in_behind_time_is_renewed_for_first() {
     let words: Vec<_> = said.iter().map(|(words, _)| words.as_str()).collect();
     assert_eq!(words, ["lock.renew a 1000000 lease 11000", LISTENS], "the lease may be over");
     assert_eq!(replies, []);
-    // The answer is long on its way, and what of it is certain is too little.
+    // The answer takes long, and the certain rest of its lease is too short.
     story.after_ms(6_000);
     story.answer(said[0].1, done(&[1]));
     let (said, replies) = story.said();

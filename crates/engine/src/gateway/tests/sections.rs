@@ -1,4 +1,4 @@
-//! Sections: what is sent to a shard as one, and what clients are told.
+//! Sections: the requests to shards, and the replies to clients.
 
 use super::locks::{code, text};
 use super::*;
@@ -7,7 +7,7 @@ fn passes(apply: &Apply) -> bool {
     apply.ops[0].1.opens_section()
 }
 
-/// The only request that is sent, which waits.
+/// Only request that is sent, which waits.
 fn waiting(story: &mut Story) -> (u64, Apply, u64) {
     let mut sent = story.sent();
     match sent.pop() {

@@ -18,7 +18,7 @@ pub(super) const ANN: crate::coordination::TreeSessionId = crate::coordination::
 pub(super) const HOME: ShardId = ShardId(0);
 pub(super) const OTHER: ShardId = ShardId(1);
 
-/// What a shard was asked, and under which token.
+/// Request to a shard, with its token.
 type Heard = (ShardId, u64, Ask);
 
 pub(super) struct Spread {
@@ -26,7 +26,7 @@ pub(super) struct Spread {
     pub(super) client: CoordinationClient,
     said: Vec<Said>,
     pub(super) zxid: i64,
-    /// What was sent ahead, and shards that were told that a stream is over.
+    /// Groups that were sent ahead, and shards that were told that a stream is over.
     pub(super) groups: Vec<(ShardId, u64, Arc<Group>)>,
     pub(super) over: Vec<ShardId>,
 }
@@ -56,7 +56,7 @@ fn names(names: &[&str], pzxid: i64) -> Result<R, Code> {
 }
 
 impl Spread {
-    /// A client with a session at shard 0.
+    /// Client with a session at shard 0.
     pub(super) fn new() -> Self {
         Self::of(Order::Constant)
     }
@@ -75,12 +75,12 @@ impl Spread {
         spread
     }
 
-    /// One that has entered shard 1 as well.
+    /// Client whose session has entered shard 1 too.
     pub(super) fn entered() -> Self {
         Self::entered_with(Order::Constant)
     }
 
-    /// The same at a gateway that sends nothing ahead.
+    /// Such a client at a gateway that sends no requests ahead.
     fn waiting() -> Self {
         Self::entered_with(Order::None)
     }
@@ -102,7 +102,7 @@ impl Spread {
         self.story.gateway.coordination(self.story.now).asks(self.client, asked);
     }
 
-    /// What shards are asked.
+    /// Requests to shards.
     pub(super) fn asked(&mut self) -> Vec<Heard> {
         let mut asked = Vec::new();
         while let Some(output) = self.story.gateway.poll() {
@@ -124,13 +124,13 @@ impl Spread {
         self.asked().into_iter().map(|(shard, ..)| shard).collect()
     }
 
-    /// What the client is told.
+    /// Messages to the client.
     pub(super) fn told(&mut self) -> Vec<Said> {
         assert!(self.asked().is_empty(), "nothing more is asked");
         std::mem::take(&mut self.said)
     }
 
-    /// A shard answers, at the next change.
+    /// Answers a request for a shard, at the next change.
     pub(super) fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, notices: u64) {
         self.zxid += 1;
         let answered = CoordinationAnswer { reply, zxid: Zxid(self.zxid), notices };
@@ -214,7 +214,7 @@ fn the_root_is_what_all_shards_say_twice_without_a_change() {
         panic!("{told:?}")
     };
     assert_eq!(names[..], ["b", "zookeeper"].map(Blob::from));
-    // What each shard has of its own counts once.
+    // The own nodes of each shard count once.
     assert_eq!((stat.num_children, stat.cversion, stat.pzxid), (2, -1, Zxid(5)));
 }
 
@@ -234,13 +234,13 @@ fn whoever_watches_the_roots_children_is_told_once_by_whichever_shard_comes_firs
         &unwatched[..],
         [(HOME, _, Ask::Of(_, OfSession::Unwatch { which: WatcherType::Children, .. }))]
     ));
-    // The other one did not know that yet.
+    // The other shard did not know that yet.
     ann.hears(HOME, Happened::Children, "/");
     let told = ann.told();
     assert!(
         matches!(&told[..], [Said::Happened { event, .. }] if event.happened == Happened::Children)
     );
-    // It looks and watches again; what changes in between is told behind the answer.
+    // The client reads and watches again; changes in between are reported behind the answer.
     ann.asks(children("/", true));
     let asked = ann.asked();
     ann.answers(&asked[0], names(&["zookeeper"], 5), 1);
@@ -262,7 +262,7 @@ fn a_change_of_the_roots_children_that_an_answer_shows_is_told_to_who_watched_be
         let asked = ann.asked();
         ann.answers(&asked[0], names(&["zookeeper"], 3), 0);
         if told == 1 {
-            // It is told while the client looks again.
+            // The change is reported while the client reads again.
             ann.hears(OTHER, Happened::Children, "/");
         }
         ann.answers(&asked[1], names(&["zookeeper"], 4), told);
@@ -356,7 +356,7 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     assert_eq!(ann.said, []);
     ann.answers(&enter[0], Ok(R::Done), 0);
     assert!(matches!(ann.told()[..], [Said::Connected { timeout_ms: 6_000, .. }]));
-    // What it watches is told to whom it concerns.
+    // Each shard gets the watches of its nodes.
     let watches = ["/a", "/b", "/"].map(|path| (Blob::from(path), Watch::Child)).to_vec();
     ann.asks(ClientRequest::Of(OfSession::Watch { since: Zxid(3), watches }));
     let parts = ann.asked().into_iter().map(|(shard, _, ask)| match ask {

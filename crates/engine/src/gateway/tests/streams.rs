@@ -1,4 +1,4 @@
-//! Pipelines: what goes out as it is, what becomes a stream, and what becomes of a stream.
+//! Pipelines: commands that are sent as they are, commands that become streams, and the outcomes of streams.
 
 use super::*;
 use crate::limits::WINDOW_UNITS_MAX;
@@ -12,7 +12,7 @@ impl Story {
         self.sent()
     }
 
-    /// The requests that the next one must not overtake.
+    /// Requests that the next one must not overtake.
     fn afters(&mut self) -> Vec<Option<u64>> {
         let mut afters = Vec::new();
         while let Some(output) = self.gateway.poll() {
@@ -153,7 +153,7 @@ fn of_a_long_pipeline_only_so_much_is_in_flight() {
     assert_eq!((in_flight, replies.len()), (600, WINDOW_UNITS_MAX));
 }
 
-/// A gateway of machine 1 of two, with the map; machine 2 leads.
+/// Gateway of machine 1 of two, with the map; machine 2 leads.
 fn led_by_machine_2() -> (Story, ShardMap) {
     let mut story = Story::clustered_with(Order::Constant);
     let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
@@ -169,7 +169,7 @@ fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
     let first = story.all(&["INCR a"]);
     let second = story.all(&["INCR e", "INCR e"]);
     assert!(matches!((&first[..], &second[..]), ([_], [(ShardId(1), _, Body::Apply(_))])));
-    // The leader has given the slot of `a` away before they came, and sends them back.
+    // The leader has given away the slot of `a` before the requests came, and sends them back.
     let split = map.split(ShardId(1), Some(15_400)).unwrap();
     story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(split)));
     for (_, token, body) in first.into_iter().chain(second) {
@@ -198,7 +198,7 @@ fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() 
         sent.iter().map(of_one).collect::<Vec<_>>()
     };
     let before = numbers(&sent);
-    // The leader has carried the unit out, has given the slot of `a` away and leads no more.
+    // The leader has carried out the unit, has given away the slot of `a` and does not lead any more.
     let split = map.split(ShardId(1), Some(15_400)).unwrap();
     story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(split)));
     for (_, token, body) in sent {
@@ -227,7 +227,7 @@ fn two_timers_of_one_microsecond_both_go_off() {
     story.answer(attempt, Answer::Replies(SmallVec::from_elem(Reply::Nil, 1)));
     let (_, wait, body) = story.sent().remove(0);
     assert!(matches!(body, Body::Block { .. }));
-    // What waits and the first session have the same handle, each in a table of its own.
+    // The waiting request and the first session have the same handle, each in a table of its own.
     let sent = story.all(&["INCR a", "INCR b"]);
     story.now.mono_us = over_us - 1_000;
     for (_, token, body) in &sent {

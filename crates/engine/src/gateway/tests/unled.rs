@@ -1,4 +1,4 @@
-//! Shards that nobody leads: requests wait for a bounded time, and are told the truth then.
+//! Shards without a leader: requests wait for a bounded time, and then get a true answer.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Story {
         );
     }
 
-    /// Time passes, as far as the gateway wants to be told.
+    /// Lets time pass, with a tick at each time-out of the gateway.
     fn passes(&mut self, us: u64) {
         self.now.mono_us += us;
         self.now.wall_us += us;
@@ -44,14 +44,14 @@ fn a_request_waits_for_a_leader_and_is_told_what_is_missing() {
     assert_eq!(error.to_string(), text);
     assert_eq!(story.gateway.take_unled().len(), 1);
     assert!(story.gateway.take_unled().is_empty(), "said once");
-    // From then on nobody waits.
+    // From then on no request waits.
     for line in ["SET a 1", "GET a", "MGET a e"] {
         story.says(line);
     }
     story.passes(0);
     assert_eq!(codes(&story.replies()), ["CLUSTERDOWN"; 3]);
     assert_eq!(story.gateway.next_timeout(), None, "there is nothing to wait for");
-    // What was refused is not sent later.
+    // Refused requests are not sent later.
     story.leads(1);
     assert!(story.sent().is_empty());
     story.says("INCR a");

@@ -1,9 +1,9 @@
-//! Stories about requests and answers that another machine, or this one, could not read.
+//! Stories about requests and answers that another machine, or this one, could not decode.
 
 use super::*;
 use crate::gateway::errors::{answer_unread, request_unread};
 
-/// A story in which another machine leads both shards.
+/// Story in which another machine leads both shards.
 fn elsewhere() -> Story {
     let mut story = Story::clustered();
     story.leads(2);
@@ -31,7 +31,7 @@ fn what_cannot_be_read_fails_alone_and_is_not_asked_again() {
     story.answer(sent[2].1, done(&[3]));
     let replies = [error(request_unread()), error(answer_unread()), Reply::Int(3)];
     assert_eq!(story.replies(), replies);
-    // When the leader is lost, and with it whatever it was asked, nothing of it is asked again.
+    // When the leader is lost with all its requests, none of them is sent again.
     story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.leads(1);
     assert!(story.sent().is_empty());
