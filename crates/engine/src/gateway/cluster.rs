@@ -32,42 +32,42 @@ pub enum ClusterChange {
 impl Gateway {
     /// Follows a change of the cluster.
     pub fn cluster_changed(&mut self, now: Now, change: ClusterChange) {
-        self.core.now = now;
+        self.parts.core.now = now;
         match change {
             ClusterChange::Linked(machine, (host, port), level) => {
-                self.core.topology.linked(machine, (&host, port), level);
+                self.parts.core.topology.linked(machine, (&host, port), level);
             }
             ClusterChange::Lost(machine) => {
-                self.core.topology.lost(machine);
-                for shard in self.core.mail.machine_lost(now, machine) {
-                    let lost = self.core.mail.lose(now, shard);
-                    self.lead_ended(shard, lost);
+                self.parts.core.topology.lost(machine);
+                for shard in self.parts.core.mail.machine_lost(now, machine) {
+                    let lost = self.parts.core.mail.lose(now, shard);
+                    self.parts.lead_ended(shard, lost);
                 }
             }
-            ClusterChange::Led(shard, leader) if self.core.mail.is_clustered() => {
-                self.core.mail.lead_changed(now, shard, leader);
+            ClusterChange::Led(shard, leader) if self.parts.core.mail.is_clustered() => {
+                self.parts.core.mail.lead_changed(now, shard, leader);
                 let splits = leader.map(|(_, lead)| splits_of(lead));
-                if let (Some(splits), Some(map)) = (splits, self.core.topology.map())
-                    && splits > self.core.mail.routes.splits(shard)
+                if let (Some(splits), Some(map)) = (splits, self.parts.core.topology.map())
+                    && splits > self.parts.core.mail.routes.splits(shard)
                 {
-                    let before = self.core.mail.routes.all();
-                    self.core.mail.routes.carried_out(shard, splits, map);
-                    self.routes_changed(&before);
+                    let before = self.parts.core.mail.routes.all();
+                    self.parts.core.mail.routes.carried_out(shard, splits, map);
+                    self.parts.routes_changed(&before);
                 }
-                self.lead_ended(shard, Vec::new());
+                self.parts.lead_ended(shard, Vec::new());
             }
             ClusterChange::Led(..) => {}
             ClusterChange::Map(map) => {
-                let before = (!map.splits.is_empty()).then(|| self.core.mail.routes.all());
-                self.core.mail.routes.follow(&map);
-                self.core.topology.set_map(self.core.config.id.machine, *map);
+                let before = (!map.splits.is_empty()).then(|| self.parts.core.mail.routes.all());
+                self.parts.core.mail.routes.follow(&map);
+                self.parts.core.topology.set_map(self.parts.core.config.id.machine, *map);
                 if let Some(before) = before {
-                    self.routes_changed(&before);
+                    self.parts.routes_changed(&before);
                 }
             }
-            ClusterChange::SplitDone(child) => shardmap::split_done(&mut self.core, child),
+            ClusterChange::SplitDone(child) => shardmap::split_done(&mut self.parts.core, child),
             ClusterChange::Members(shard, members) => {
-                self.core.topology.set_members(shard, *members);
+                self.parts.core.topology.set_members(shard, *members);
             }
         }
         self.settle();
@@ -75,6 +75,6 @@ impl Gateway {
 
     /// The server, or the cluster, as this machine sees it.
     pub fn overview(&self) -> Overview {
-        Overview::of(&self.core)
+        Overview::of(&self.parts.core)
     }
 }

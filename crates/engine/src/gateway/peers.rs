@@ -5,6 +5,7 @@ use super::Gateway;
 use super::admin::inquiry::Inquiry;
 use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::clients::connection;
+use super::parts::Parts;
 use super::target::Target;
 use super::txn::holders::holder_lines;
 use crate::ids::GatewayId;
@@ -13,51 +14,44 @@ use crate::now::Now;
 impl Gateway {
     /// Takes a message of another gateway of the server.
     pub fn peer(&mut self, now: Now, from: GatewayId, message: PeerMessage) {
-        self.core.now = now;
+        self.parts.core.now = now;
         match message {
             PeerMessage::Ask { ask, question } => {
                 let knowledge = self.know(&question);
                 let message = PeerMessage::Tell { ask, knowledge };
-                self.core.mail.outputs.push_back(Output::Peer { to: from, message });
+                self.parts.core.mail.outputs.push_back(Output::Peer { to: from, message });
             }
             PeerMessage::Tell { ask, knowledge } => {
-                self.gathers.told(&mut self.core, ask, knowledge);
+                self.parts.gathers.told(&mut self.parts.core, ask, knowledge);
             }
         }
         self.settle();
     }
 
-    /// Begins an inquiry whose reply goes to `target`.
-    pub(super) fn gather(&mut self, target: Target, inquiry: Inquiry) {
-        if let Some((job, question)) = self.gathers.begin(&mut self.core, target, inquiry) {
-            let own = self.know(&question);
-            self.gathers.told(&mut self.core, job, own);
-        }
-    }
-
     /// Answers a question for this gateway.
-    fn know(&mut self, question: &Question) -> Knowledge {
+    pub(super) fn know(&mut self, question: &Question) -> Knowledge {
         match question {
             Question::Publish { channel, payload } => {
                 let messages = self.pubsub.publish(channel, payload);
                 let count = messages.len() as i64;
                 for (id, message) in messages {
-                    if let Some(session) = self.sessions.get(id.0) {
-                        self.core.push(id, session.protocol, message);
+                    if let Some(session) = self.parts.sessions.get(id.0) {
+                        self.parts.core.push(id, session.protocol, message);
                     }
                 }
                 Knowledge::Count(count)
             }
             Question::ClientList(filter) => {
-                let lines = connection::lines(&self.core, &self.pubsub, &self.sessions, filter);
+                let lines =
+                    connection::lines(&self.parts.core, &self.pubsub, &self.parts.sessions, filter);
                 Knowledge::Lines(lines.into_iter().map(|(_, l)| (l.id, l.to_string())).collect())
             }
             Question::ClientKill(filter) => {
-                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 Knowledge::Count(connection::kill(core, &self.pubsub, sessions, filter) as i64)
             }
             Question::Unblock { client, error } => {
-                Knowledge::Count(i64::from(self.unblock(*client, *error)))
+                Knowledge::Count(i64::from(self.parts.unblock(*client, *error)))
             }
             Question::Channels { pattern } => {
                 Knowledge::Names(self.pubsub.channels(pattern.as_deref()))
@@ -68,10 +62,17 @@ impl Gateway {
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
             Question::Transactions => {
-                let (transactions, sessions) = (&self.transactions, &self.sessions);
-                Knowledge::Lines(holder_lines(&self.core, transactions, sessions))
+                let (transactions, sessions) = (&self.parts.transactions, &self.parts.sessions);
+                Knowledge::Lines(holder_lines(&self.parts.core, transactions, sessions))
             }
             Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
         }
+    }
+}
+
+impl Parts {
+    /// Begins an inquiry whose reply goes to `target`. [`Gateway::settle`] answers for this gateway.
+    pub(super) fn gather(&mut self, target: Target, inquiry: Inquiry) {
+        self.questions.extend(self.gathers.begin(&mut self.core, target, inquiry));
     }
 }

@@ -18,7 +18,7 @@ use super::*;
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, MachineId, ShardId, Token, TxnId};
 use crate::message::{Answer, Body, Concurrency, Notice, Refusal, Request, Response, Version};
-use adt::{ArgBuf, Reply};
+use adt::{ArgBuf, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ type Sent = (ShardId, u64, Body);
 impl Gateway {
     /// Number of transactions, reads and waits under way.
     fn jobs_under_way(&self) -> usize {
-        self.blocked.len() + self.turns.len() + self.transactions.len() + self.lockless.len()
+        let parts = &self.parts;
+        parts.blocked.len() + parts.turns.len() + parts.transactions.len() + parts.lockless.len()
     }
 }
 
@@ -87,7 +88,7 @@ impl Story {
         let mut gateway = Gateway::new(config, now);
         let client = gateway.open(now, Opening::default());
         assert_eq!(
-            ["b", "a", "e"].map(|key| gateway.core.mail.shard_of(key.as_bytes()).0),
+            ["b", "a", "e"].map(|key| gateway.parts.core.mail.shard_of(key.as_bytes()).0),
             [0, 1, 1],
             "the keys are where the stories need them"
         );
@@ -290,7 +291,7 @@ fn exec_over_two_shards_prepares_and_decides() {
     let array = Reply::Array((1..=3).map(Reply::Int).collect());
     assert_eq!(story.replies(), [array, Reply::Status("PONG")]);
     assert_eq!(story.gateway.stats().committed, 1);
-    assert_eq!(story.gateway.core.mail.pending.len(), 0);
+    assert_eq!(story.gateway.parts.core.mail.pending.len(), 0);
 }
 
 #[test]
@@ -514,7 +515,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     story.gateway.close(story.now, clients[3]);
     let (sent, _) = story.out();
     assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
-    assert!(story.gateway.transactions.reads_nothing());
+    assert!(story.gateway.parts.transactions.reads_nothing());
 }
 
 #[test]
@@ -576,7 +577,7 @@ fn a_blocking_pop_tries_waits_and_tries_again() {
         other => panic!("a transaction of its own: {other:?}"),
     };
     let txn = first(&sent[0].2);
-    assert!(txn.is_taker() && txn.age.began < story.gateway.core.new_age().began);
+    assert!(txn.is_taker() && txn.age.began < story.gateway.parts.core.new_age().began);
     story.answer(sent[0].1, taken(Reply::Nil));
     let waits = story.sent();
     assert_eq!(waits.len(), 2, "somebody else was faster: it waits again");
@@ -614,7 +615,10 @@ fn a_wait_ends_with_its_time_or_its_connection() {
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(sent[..], [(_, _, Body::Unblock)]));
-    assert_eq!((story.gateway.jobs_under_way(), story.gateway.core.mail.pending.len()), (0, 0));
+    assert_eq!(
+        (story.gateway.jobs_under_way(), story.gateway.parts.core.mail.pending.len()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -635,7 +639,10 @@ fn a_shard_that_serves_a_wait_or_has_no_room_for_it_ends_it() {
     let wait = begin(&mut story);
     story.answer(wait, Answer::Refused(Refusal::Busy));
     assert!(matches!(&story.replies()[..], [reply] if busy(reply)));
-    assert_eq!((story.gateway.jobs_under_way(), story.gateway.core.mail.pending.len()), (0, 0));
+    assert_eq!(
+        (story.gateway.jobs_under_way(), story.gateway.parts.core.mail.pending.len()),
+        (0, 0)
+    );
 }
 
 #[test]

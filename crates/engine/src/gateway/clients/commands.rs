@@ -12,6 +12,7 @@ use crate::gateway::command_docs::{
 };
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
+use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::work::ProgramStep;
 use crate::gateway::waiting::fence;
@@ -44,7 +45,7 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         match self.handle(id, spec, args, None) {
-            Handled::Reply(reply) => self.sessions.reply(&mut self.core, id, reply),
+            Handled::Reply(reply) => self.parts.sessions.reply(&mut self.parts.core, id, reply),
             Handled::Later => {}
             Handled::Hold => return false,
         }
@@ -67,51 +68,73 @@ impl Gateway {
             }
         }
         match spec.name {
-            "exec" => self.exec(id),
-            "watch" => self.watch(id, args),
-            "txn" => self.txn_command(id, args),
-            "publish" => self.publish(id, args, place),
+            "exec" => self.parts.exec(id),
+            "watch" => self.parts.watch(id, args),
+            "txn" => self.parts.txn_command(id, args),
+            "publish" => self.parts.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
-                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 self.pubsub.command(core, sessions, id, (spec.name, args))
             }
             "hello" | "auth" => {
-                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 self.users.authenticate(core, sessions, id, args)
             }
             "quit" => {
-                self.sessions.reply(&mut self.core, id, Reply::Ok);
-                self.sessions.close_after_replies(&mut self.core, id);
+                self.parts.sessions.reply(&mut self.parts.core, id, Reply::Ok);
+                self.parts.sessions.close_after_replies(&mut self.parts.core, id);
                 Handled::Later
             }
-            "reset" if !self.sessions.is_idle(id) => Handled::Hold,
+            "reset" if !self.parts.sessions.is_idle(id) => Handled::Hold,
             "reset" => {
-                self.end_interactive(id);
+                self.parts.end_interactive(id);
                 self.pubsub.close(id);
-                let user = self.users.first(&self.core.config);
-                let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-                self.pubsub.count(&mut self.core.mail.stats, id, session);
+                let user = self.users.first(&self.parts.core.config);
+                let Some(session) = self.parts.sessions.get_mut(id.0) else {
+                    return Handled::Later;
+                };
+                self.pubsub.count(&mut self.parts.core.mail.stats, id, session);
                 session.reset(user);
                 Reply::Status("RESET").into()
             }
-            "fence" => self.fence(id, args),
-            "lock.section" => self.section(id, args),
+            "fence" => self.parts.fence(id, args),
+            "lock.section" => self.parts.section(id, args),
             "flushall" | "flushdb"
-                if self.sessions.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
+                if self.parts.sessions.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
             {
-                self.as_transaction(id, args)
+                self.parts.as_transaction(id, args)
             }
             _ => {
-                let idle = self.sessions.is_idle(id);
-                let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-                let (core, users, pubsub) = (&self.core, &self.users, &self.pubsub);
+                let idle = self.parts.sessions.is_idle(id);
+                let Some(session) = self.parts.sessions.get_mut(id.0) else {
+                    return Handled::Later;
+                };
+                let (core, users, pubsub) = (&self.parts.core, &self.users, &self.pubsub);
                 let view = View { core, users, pubsub, id, session, idle };
                 let effect = effect(view, spec, args);
-                self.carry_out(id, effect)
+                self.parts.carry_out(id, effect)
             }
         }
     }
 
+    /// Takes the server's reply to an output.
+    pub fn server_replied(&mut self, now: Now, id: SessionId, reply: ServerReply) {
+        self.parts.core.now = now;
+        if let Some(session) = self.parts.sessions.get_mut(id.0) {
+            match reply {
+                ServerReply::Verified(ok) => self.users.verified(&mut self.parts.core, session, ok),
+                ServerReply::Admin(reply) => {
+                    if let Some(target) = session.about.admin.take() {
+                        self.parts.core.finish(target, reply);
+                    }
+                }
+            }
+        }
+        self.settle();
+    }
+}
+
+impl Parts {
     /// Carries out a command of the session as a transaction that does nothing else, so that a shard
     /// remembers it under its request number.
     pub(in crate::gateway) fn as_transaction(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
@@ -165,22 +188,6 @@ impl Gateway {
                 Handled::Later
             }
         }
-    }
-
-    /// Takes the server's reply to an output.
-    pub fn server_replied(&mut self, now: Now, id: SessionId, reply: ServerReply) {
-        self.core.now = now;
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            match reply {
-                ServerReply::Verified(ok) => self.users.verified(&mut self.core, session, ok),
-                ServerReply::Admin(reply) => {
-                    if let Some(target) = session.about.admin.take() {
-                        self.core.finish(target, reply);
-                    }
-                }
-            }
-        }
-        self.settle();
     }
 }
 

@@ -6,6 +6,7 @@ use super::session::{Held, Replies, SessionMode};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
+use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
 use crate::now::Now;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
@@ -13,19 +14,19 @@ use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 impl Gateway {
     /// Takes a command of a client. Returns whether its reply may be large, as [`is_heavy`] does.
     pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) -> bool {
-        self.core.now = now;
-        self.core.mail.stats.commands += 1;
-        let Some(session) = self.sessions.get_mut(id.0) else { return false };
+        self.parts.core.now = now;
+        self.parts.core.mail.stats.commands += 1;
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return false };
         if session.closing {
             return false;
         }
         session.active_us = now.mono_us;
         let wait = session.barrier.is_some() || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
-        let session = self.sessions.get(id.0);
+        let session = self.parts.sessions.get(id.0);
         let heavy = if ran { session.is_some_and(|s| s.heavy) } else { is_heavy(args) };
         if !ran {
-            self.sessions.hold(id, args);
+            self.parts.sessions.hold(id, args);
         }
         self.settle();
         heavy
@@ -34,9 +35,9 @@ impl Gateway {
     /// Refuses a command that was not read, because it is too large or there is no room for it. The
     /// client gets the error in turn, and may go on.
     pub fn unread(&mut self, now: Now, id: SessionId, error: ErrorReply) {
-        self.core.now = now;
-        self.core.mail.stats.commands += 1;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        self.parts.core.now = now;
+        self.parts.core.mail.stats.commands += 1;
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return };
         if session.closing {
             return;
         }
@@ -44,26 +45,15 @@ impl Gateway {
         if session.barrier.is_some() || !session.held.is_empty() {
             session.held.push_back(Held::Refused(error));
         } else {
-            self.refuse_unread(id, error);
+            self.parts.refuse_unread(id, error);
         }
         self.settle();
     }
 
-    /// Gives the client the error for a command that was not read.
-    pub(in crate::gateway) fn refuse_unread(&mut self, id: SessionId, error: ErrorReply) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        session.counted = None;
-        let skip = session.replies == Replies::SkipNext;
-        self.refuse(id, error);
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.replied(skip);
-        }
-    }
-
     /// Ends the connection of a client that broke the protocol: the error is its last reply.
     pub fn protocol_error(&mut self, now: Now, id: SessionId, error: ErrorReply) {
-        self.core.now = now;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        self.parts.core.now = now;
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return };
         if session.closing {
             return;
         }
@@ -71,7 +61,7 @@ impl Gateway {
             session.held.push_back(Held::Fault(error));
             session.closing = true;
         } else {
-            self.sessions.end(&mut self.core, id, error);
+            self.parts.sessions.end(&mut self.parts.core, id, error);
             self.settle();
         }
     }
@@ -81,49 +71,49 @@ impl Gateway {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
             Err(error) if args.is(0, "EXEC") => {
-                let Some(session) = self.sessions.get_mut(id.0) else { return true };
+                let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
                 let reply = multi::give_up(session, &error);
-                self.sessions.reply(&mut self.core, id, reply);
+                self.parts.sessions.reply(&mut self.parts.core, id, reply);
                 return true;
             }
             Err(error) => {
                 let position = session_commands::position(args.get(0).unwrap_or_default());
-                if let Some(session) = self.sessions.get_mut(id.0) {
+                if let Some(session) = self.parts.sessions.get_mut(id.0) {
                     session.counted = position.and_then(|position| u16::try_from(position).ok());
                 }
                 if is_http(args) {
                     let text =
                         "Protocol error: this is no HTTP server, and the connection is closed";
-                    self.core.mail.outputs.push_back(Output::Foreign { session: id });
-                    self.sessions.end(&mut self.core, id, ErrorReply::err(text));
+                    self.parts.core.mail.outputs.push_back(Output::Foreign { session: id });
+                    self.parts.sessions.end(&mut self.parts.core, id, ErrorReply::err(text));
                 } else {
-                    self.refuse(id, error);
+                    self.parts.refuse(id, error);
                 }
                 return true;
             }
         };
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
         session.heavy = is_heavy_spec(spec);
         session.counted = u16::try_from(position).ok();
-        session.begun_us = self.core.now.mono_us;
+        session.begun_us = self.parts.core.now.mono_us;
         let ran = self.run_found(id, spec, args);
         // A command that waits is counted when it goes ahead; a refused command is not counted.
-        if ran && self.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
-            self.core.mail.stats.of_command(position).calls += 1;
+        if ran && self.parts.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
+            self.parts.core.mail.stats.of_command(position).calls += 1;
         }
         ran
     }
 
     /// Carries out a command that exists, in the mode of its session. False if it must wait.
     fn run_found(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let is_limited = spec.flags.has(Flags::COORDINATION)
-            || (self.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
-            || (self.core.facts.over_log_limit && spec.flags.has(Flags::WRITE));
+            || (self.parts.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
+            || (self.parts.core.facts.over_log_limit && spec.flags.has(Flags::WRITE));
         let plain = session.plain && !is_limited;
-        if !plain && let Err(error) = session.permit(&mut self.core, spec, args) {
-            self.refuse(id, error);
+        if !plain && let Err(error) = session.permit(&mut self.parts.core, spec, args) {
+            self.parts.refuse(id, error);
             return true;
         }
         let skip = session.replies == Replies::SkipNext;
@@ -131,13 +121,15 @@ impl Gateway {
             SessionMode::Single => match spec.handler {
                 Handler::Session => self.session_command(id, spec, args),
                 Handler::Data(parse) => match parse(args) {
-                    Ok(Command::Single(key, op)) if plain && !self.near_locks.may_answer(&op) => {
-                        self.sessions.single(&mut self.core, id, key, op);
+                    Ok(Command::Single(key, op))
+                        if plain && !self.parts.near_locks.may_answer(&op) =>
+                    {
+                        self.parts.sessions.single(&mut self.parts.core, id, key, op);
                         return true;
                     }
-                    Ok(command) => self.data(id, command),
+                    Ok(command) => self.parts.data(id, command),
                     Err(error) => {
-                        self.sessions.reply(&mut self.core, id, error.into());
+                        self.parts.sessions.reply(&mut self.parts.core, id, error.into());
                         true
                     }
                 },
@@ -152,10 +144,23 @@ impl Gateway {
                 self.run_in_aborted(id, error, spec, args)
             }
         };
-        if done && let Some(session) = self.sessions.get_mut(id.0) {
+        if done && let Some(session) = self.parts.sessions.get_mut(id.0) {
             session.replied(skip);
         }
         done
+    }
+}
+
+impl Parts {
+    /// Gives the client the error for a command that was not read.
+    pub(in crate::gateway) fn refuse_unread(&mut self, id: SessionId, error: ErrorReply) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.counted = None;
+        let skip = session.replies == Replies::SkipNext;
+        self.refuse(id, error);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.replied(skip);
+        }
     }
 
     /// Refuses a command. The transaction that the session is in fails.

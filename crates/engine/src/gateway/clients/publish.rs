@@ -3,15 +3,15 @@
 use super::effect::{CommandEffect, Handled};
 use super::pubsub::{Kind, PubSub};
 use super::sessions::Sessions;
-use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
+use crate::gateway::parts::Parts;
 use crate::gateway::target::Target;
 use adt::{Args, Blob};
 
-impl Gateway {
+impl Parts {
     /// `PUBLISH`. The session's writes before it are in effect when the message goes out.
     pub(in crate::gateway) fn publish(
         &mut self,

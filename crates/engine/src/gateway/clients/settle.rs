@@ -4,12 +4,72 @@ use super::session::Held;
 use super::sessions::Finished;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
+use crate::gateway::parts::Parts;
 use crate::gateway::target::Target;
 use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Finish;
 use adt::Reply;
 
 impl Gateway {
+    /// Puts the replies that parts have found into their places, and lets sessions go on with held commands
+    /// until none of them can.
+    #[inline]
+    pub(in crate::gateway) fn settle(&mut self) {
+        loop {
+            self.parts.send_held();
+            self.parts.settle_near();
+            self.parts.settle_transactions();
+            while let Some((job, question)) = self.parts.questions.pop_front() {
+                let own = self.know(&question);
+                self.parts.gathers.told(&mut self.parts.core, job, own);
+            }
+            while let Some((target, reply)) = self.parts.core.replies.pop_front() {
+                self.parts.finish(target, reply);
+            }
+            while let Some((target, finish, items)) = self.parts.core.partial.pop_front() {
+                self.parts.complete_with(target, &finish, items);
+            }
+            while let Some(id) = self.parts.sessions.next_finishing() {
+                self.run_later(id);
+            }
+            while let Some(id) = self.parts.sessions.next_resumable() {
+                self.resume(id);
+            }
+            // Held commands may have had effects at once.
+            if self.parts.sessions.are_finishing()
+                || !self.parts.core.replies.is_empty()
+                || !self.parts.core.partial.is_empty()
+                || self.parts.near_locks.have_effects()
+                || self.parts.transactions.have_effects()
+                || !self.parts.questions.is_empty()
+            {
+                continue;
+            }
+            if !self.parts.admit_next() && !self.parts.core.mail.is_ready() {
+                return;
+            }
+        }
+    }
+
+    /// Lets a session go on with its held commands.
+    fn resume(&mut self, id: SessionId) {
+        while let Some(held) = self.parts.sessions.next_held(id) {
+            match held {
+                Held::Fault(error) => {
+                    return self.parts.sessions.end(&mut self.parts.core, id, error);
+                }
+                Held::Refused(error) => self.parts.refuse_unread(id, error),
+                Held::Command(words, bytes) => {
+                    if !self.run(id, &words.args()) {
+                        return self.parts.sessions.hold_again(id, words, bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Parts {
     /// Puts a reply into its place.
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
         match self.sessions.finish(&mut self.core, target, reply) {
@@ -43,55 +103,5 @@ impl Gateway {
         };
         session.about.later.extend(later);
         self.sessions.finish_partly(target, items, finish.keep.clone());
-    }
-
-    /// Puts the replies that parts have found into their places, and lets sessions go on with held commands
-    /// until none of them can.
-    #[inline]
-    pub(in crate::gateway) fn settle(&mut self) {
-        loop {
-            self.send_held();
-            self.settle_near();
-            self.settle_transactions();
-            while let Some((target, reply)) = self.core.replies.pop_front() {
-                self.finish(target, reply);
-            }
-            while let Some((target, finish, items)) = self.core.partial.pop_front() {
-                self.complete_with(target, &finish, items);
-            }
-            while let Some(id) = self.sessions.next_finishing() {
-                self.run_later(id);
-            }
-            while let Some(id) = self.sessions.next_resumable() {
-                self.resume(id);
-            }
-            // Held commands may have had effects at once.
-            if self.sessions.are_finishing()
-                || !self.core.replies.is_empty()
-                || !self.core.partial.is_empty()
-                || self.near_locks.have_effects()
-                || self.transactions.have_effects()
-            {
-                continue;
-            }
-            if !self.admit_next() && !self.core.mail.is_ready() {
-                return;
-            }
-        }
-    }
-
-    /// Lets a session go on with its held commands.
-    fn resume(&mut self, id: SessionId) {
-        while let Some(held) = self.sessions.next_held(id) {
-            match held {
-                Held::Fault(error) => return self.sessions.end(&mut self.core, id, error),
-                Held::Refused(error) => self.refuse_unread(id, error),
-                Held::Command(words, bytes) => {
-                    if !self.run(id, &words.args()) {
-                        return self.sessions.hold_again(id, words, bytes);
-                    }
-                }
-            }
-        }
     }
 }

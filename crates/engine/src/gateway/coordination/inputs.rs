@@ -26,13 +26,13 @@ pub struct CoordinationStatus<'a> {
 impl Gateway {
     /// Opens the door for inputs from clients of the coordination service.
     pub fn coordination(&mut self, now: Now) -> CoordinationInputs<'_> {
-        self.core.now = now;
-        CoordinationInputs { core: &mut self.core, front: &mut self.coordination }
+        self.parts.core.now = now;
+        CoordinationInputs { core: &mut self.parts.core, front: &mut self.parts.coordination }
     }
 
     /// State of a client of the coordination service.
     pub fn coordination_client(&self, id: CoordinationClient) -> CoordinationStatus<'_> {
-        let clients = &self.coordination.clients;
+        let clients = &self.parts.coordination.clients;
         CoordinationStatus { identities: clients.identities(id), is_busy: clients.is_busy(id) }
     }
 }

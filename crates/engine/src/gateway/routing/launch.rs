@@ -3,8 +3,8 @@
 use super::course::Course;
 use super::route::{Route, long_key, redirection, route_of};
 use crate::entry::Apply;
-use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
+use crate::gateway::parts::Parts;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use crate::message::Fence;
@@ -16,7 +16,7 @@ fn numbered_wait() -> ErrorReply {
     ErrorReply::err(text)
 }
 
-impl Gateway {
+impl Parts {
     /// Carries out a data command outside of transactions. False if it must wait.
     pub(in crate::gateway) fn data(&mut self, id: SessionId, command: Command) -> bool {
         // A stay in a lock that this server keeps is known here, whichever machine leads the shard.

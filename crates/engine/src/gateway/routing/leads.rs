@@ -2,14 +2,14 @@
 //! answers to lost requests.
 
 use super::leaders::LostRequests;
-use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
+use crate::gateway::parts::Parts;
 use crate::gateway::waiting::turns::Turns;
 use crate::ids::ShardId;
 use crate::message::{Answer, Body, Refusal};
 
-impl Gateway {
+impl Parts {
     /// Sends held requests whose shards can be asked now.
     pub(in crate::gateway) fn send_held(&mut self) {
         self.reroute();

@@ -8,12 +8,12 @@
 //! requests that relied on one common shard, and have none any more, are dispatched anew.
 
 use super::course::Course;
-use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::moved;
 use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::target::Target;
 use crate::ids::{KeyedOp, ShardId};
@@ -42,7 +42,7 @@ enum Relaunch {
     Nothing,
 }
 
-impl Gateway {
+impl Parts {
     /// Follows new routes; `before` are the shards of all slots as they were.
     pub(in crate::gateway) fn routes_changed(&mut self, before: &[ShardId]) {
         let changed: BTreeSet<(ShardId, ShardId)> = (0..SLOTS)

@@ -6,6 +6,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, unexpected};
 use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::txn::transaction::repeated::answer_again;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
@@ -15,23 +16,34 @@ use adt::Reply;
 impl Gateway {
     /// Handles an answer or a notice of a shard.
     pub fn response(&mut self, now: Now, response: Response) {
-        self.core.now = now;
-        let Some(token) = self.core.mail.answered(response.token) else { return };
+        self.parts.core.now = now;
+        let Some(token) = self.parts.core.mail.answered(response.token) else { return };
         match response.answer {
-            Answer::Notice(notice) => self.notice(token, notice),
+            Answer::Notice(notice) => self.parts.notice(token, notice),
             // The leader is another machine now.
-            Answer::NotTaken(body) => take_back(&mut self.core, &self.turns, token, *body),
-            Answer::Unread => self.not_read(token, Unread::Answer),
-            Answer::Refused(Refusal::Unread) => self.not_read(token, Unread::Request),
+            Answer::NotTaken(body) => {
+                take_back(&mut self.parts.core, &self.parts.turns, token, *body)
+            }
+            Answer::Unread => self.parts.not_read(token, Unread::Answer),
+            Answer::Refused(Refusal::Unread) => self.parts.not_read(token, Unread::Request),
             answer => {
-                if let Some(pending) = self.core.mail.take(token) {
-                    self.answer(token, pending, answer);
+                if let Some(pending) = self.parts.core.mail.take(token) {
+                    self.parts.answer(token, pending, answer);
                 }
             }
         }
         self.settle();
     }
 
+    /// Handles a request that could not be delivered: the leader is unknown or has changed. The gateway is
+    /// informed of that next.
+    pub fn not_sent(&mut self, request: Request) {
+        let token = Mail::token_of(request.token);
+        take_back(&mut self.parts.core, &self.parts.turns, token, request.body);
+    }
+}
+
+impl Parts {
     /// Hands the answer to a request to the part that has sent it.
     #[inline]
     pub(in crate::gateway) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
@@ -142,13 +154,6 @@ impl Gateway {
             }
             Pending::Remembered => {}
         }
-    }
-
-    /// Handles a request that could not be delivered: the leader is unknown or has changed. The gateway is
-    /// informed of that next.
-    pub fn not_sent(&mut self, request: Request) {
-        let token = Mail::token_of(request.token);
-        take_back(&mut self.core, &self.turns, token, request.body);
     }
 
     /// Dispatches the commands that sessions have gathered.

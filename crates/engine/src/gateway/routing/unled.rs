@@ -8,6 +8,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{Cause, Unled, indefinite};
 use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::target::Target;
 use crate::gateway::txn::transaction::repeated::of_this_try;
@@ -83,11 +84,13 @@ impl Gateway {
     /// Takes the shards whose requests are given up because they have no leader, with the reason. Each is
     /// returned once, until it has had a leader.
     pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
-        let refused = self.core.mail.leaders.as_mut().map(|leaders| leaders.take_refused());
+        let refused = self.parts.core.mail.leaders.as_mut().map(|leaders| leaders.take_refused());
         let refused = refused.unwrap_or_default().into_iter();
-        refused.map(|shard| (shard, self.core.unled(shard).why())).collect()
+        refused.map(|shard| (shard, self.parts.core.unled(shard).why())).collect()
     }
+}
 
+impl Parts {
     /// Gives up requests that have waited long enough for a leader.
     pub(in crate::gateway) fn give_up_unled(&mut self) {
         for shard in self.core.mail.take_unled(self.core.now) {

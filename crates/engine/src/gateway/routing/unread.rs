@@ -1,9 +1,9 @@
 //! Messages that a machine could not decode: the request fails, at once and for good, and the connection goes
 //! on.
 
-use crate::gateway::Gateway;
 use crate::gateway::errors::{answer_unread, request_unread};
 use crate::gateway::mail::Pending;
+use crate::gateway::parts::Parts;
 use crate::message::{Answer, Refusal};
 
 /// Message that could not be decoded.
@@ -15,7 +15,7 @@ pub(in crate::gateway) enum Unread {
     Answer,
 }
 
-impl Gateway {
+impl Parts {
     /// Ends a request that could not be decoded, or whose answer could not. It is not sent again: it would
     /// fail again.
     pub(in crate::gateway) fn not_read(&mut self, token: u64, what: Unread) {

@@ -85,7 +85,10 @@ fn whoever_leaves_waits_no_more_and_a_later_grant_is_nobodys() {
     assert!(matches!(body, Body::Unblock) && under == token, "the shard takes the grant back");
     story.answer(token, done(&[9]));
     assert!(story.replies().is_empty());
-    assert_eq!((story.gateway.jobs_under_way(), story.gateway.core.mail.pending.len()), (0, 0));
+    assert_eq!(
+        (story.gateway.jobs_under_way(), story.gateway.parts.core.mail.pending.len()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -97,12 +100,12 @@ fn a_wait_for_a_lock_is_ended_by_others() {
         let Reply::Int(client) = story.replies()[0] else { panic!("a number") };
         story.says("LOCK.ACQUIRE a");
         let (token, _) = story.asked();
-        assert!(story.gateway.unblock(client as u64, how == " ERROR"), "{how}");
+        assert!(story.gateway.parts.unblock(client as u64, how == " ERROR"), "{how}");
         story.gateway.settle();
         let (sent, replies) = story.out();
         assert!(matches!(&sent[..], [(ShardId(1), under, Body::Unblock)] if *under == token));
         assert_eq!(replies.iter().map(code).collect::<Vec<_>>(), [reply], "{how}");
-        assert!(!story.gateway.unblock(client as u64, false), "it waits for nothing");
+        assert!(!story.gateway.parts.unblock(client as u64, false), "it waits for nothing");
         story.gateway.close(story.now, other);
     }
 }

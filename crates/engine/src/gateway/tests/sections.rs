@@ -115,11 +115,14 @@ fn a_section_is_not_unblocked_for_it_may_be_carried_out_already() {
     let Reply::Int(client) = story.replies()[0] else { panic!("a number") };
     story.says("LOCK.SECTION a GET a");
     let (token, ..) = waiting(&mut story);
-    assert!(!story.gateway.unblock(client as u64, true));
+    assert!(!story.gateway.parts.unblock(client as u64, true));
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(&sent[..], [(_, under, Body::Unblock)] if *under == token));
-    assert_eq!((story.gateway.jobs_under_way(), story.gateway.core.mail.pending.len()), (0, 0));
+    assert_eq!(
+        (story.gateway.jobs_under_way(), story.gateway.parts.core.mail.pending.len()),
+        (0, 0)
+    );
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_transaction_that_a_shard_cannot_read_ends_everywhere_and_is_not_tried_again
     assert_eq!(replies, [error(request_unread()), Reply::Status("PONG")]);
     let ends = |body: &Body| matches!(body, Body::Decide { commit: None, .. });
     assert_eq!(ended.iter().filter(|(_, _, body)| ends(body)).count(), 2, "{ended:?}");
-    assert_eq!(story.gateway.core.mail.pending.len(), 0);
+    assert_eq!(story.gateway.parts.core.mail.pending.len(), 0);
 }
 
 #[test]

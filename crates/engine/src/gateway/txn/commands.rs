@@ -17,6 +17,7 @@ use crate::gateway::clients::effect::{CommandEffect, Handled};
 use crate::gateway::clients::session::{Session, SessionMode};
 use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target, WHOLE};
+use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::{key_too_long, long_key};
 use crate::ids::TxnId;
 use crate::message::Body;
@@ -85,6 +86,70 @@ impl Session {
 }
 
 impl Gateway {
+    /// Carries out a command between `TXN BEGIN` and `TXN COMMIT`.
+    pub(in crate::gateway) fn run_in_transaction(
+        &mut self,
+        id: SessionId,
+        txn: InteractiveTxn,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        if let InteractiveTxn::Locking(job) = txn {
+            self.parts.transactions.counts_again(self.parts.core.now.mono_us, job);
+        }
+        let Handler::Data(parse) = spec.handler else {
+            match barred(spec) {
+                Some(error) => self.parts.refuse(id, error),
+                None => return self.session_command(id, spec, args),
+            }
+            return true;
+        };
+        let step = if spec.flags.has(Flags::NO_MULTI) {
+            Err(in_transaction(spec.name))
+        } else {
+            parse(args).map(ProgramStep::from)
+        };
+        let step = step.and_then(|step| {
+            if let Some(error) = long_key(std::slice::from_ref(&step)) {
+                return Err(error);
+            }
+            let bytes = args.iter_from(0).map(<[u8]>::len).sum();
+            let readonly = match txn {
+                InteractiveTxn::Locking(job) => self.parts.transactions.make_room(job, bytes)?,
+                InteractiveTxn::Lockless(job) => {
+                    self.parts.lockless.make_room(job, bytes)?;
+                    true
+                }
+            };
+            if readonly {
+                only_reads(spec, &step)?;
+            }
+            Ok(step)
+        });
+        match step {
+            Ok(step) => self.parts.run_step(id, txn, step),
+            Err(error) => self.parts.refuse(id, error),
+        }
+        true
+    }
+
+    /// Carries out a command after the transaction was aborted and before the client has ended it.
+    pub(in crate::gateway) fn run_in_aborted(
+        &mut self,
+        id: SessionId,
+        error: ErrorReply,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        if matches!(spec.handler, Handler::Session) && !REFUSED.contains(&spec.name) {
+            return self.session_command(id, spec, args);
+        }
+        self.parts.sessions.reply(&mut self.parts.core, id, error.into());
+        true
+    }
+}
+
+impl Parts {
     /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
     /// `TXN HOLDERS key`, `TXN RESOLVE name number`.
     pub(in crate::gateway) fn txn_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
@@ -240,53 +305,6 @@ impl Gateway {
         }
     }
 
-    /// Carries out a command between `TXN BEGIN` and `TXN COMMIT`.
-    pub(in crate::gateway) fn run_in_transaction(
-        &mut self,
-        id: SessionId,
-        txn: InteractiveTxn,
-        spec: &'static CommandSpec,
-        args: &Args<'_>,
-    ) -> bool {
-        if let InteractiveTxn::Locking(job) = txn {
-            self.transactions.counts_again(self.core.now.mono_us, job);
-        }
-        let Handler::Data(parse) = spec.handler else {
-            match barred(spec) {
-                Some(error) => self.refuse(id, error),
-                None => return self.session_command(id, spec, args),
-            }
-            return true;
-        };
-        let step = if spec.flags.has(Flags::NO_MULTI) {
-            Err(in_transaction(spec.name))
-        } else {
-            parse(args).map(ProgramStep::from)
-        };
-        let step = step.and_then(|step| {
-            if let Some(error) = long_key(std::slice::from_ref(&step)) {
-                return Err(error);
-            }
-            let bytes = args.iter_from(0).map(<[u8]>::len).sum();
-            let readonly = match txn {
-                InteractiveTxn::Locking(job) => self.transactions.make_room(job, bytes)?,
-                InteractiveTxn::Lockless(job) => {
-                    self.lockless.make_room(job, bytes)?;
-                    true
-                }
-            };
-            if readonly {
-                only_reads(spec, &step)?;
-            }
-            Ok(step)
-        });
-        match step {
-            Ok(step) => self.run_step(id, txn, step),
-            Err(error) => self.refuse(id, error),
-        }
-        true
-    }
-
     fn run_step(&mut self, id: SessionId, txn: InteractiveTxn, step: ProgramStep) {
         let seq = self.sessions.get_mut(id.0).map_or(0, Session::push);
         let target = Target { session: id, seq, item: WHOLE };
@@ -312,21 +330,6 @@ impl Gateway {
             self.transactions.discard(&mut self.core, job);
             self.settle_transactions();
         }
-    }
-
-    /// Carries out a command after the transaction was aborted and before the client has ended it.
-    pub(in crate::gateway) fn run_in_aborted(
-        &mut self,
-        id: SessionId,
-        error: ErrorReply,
-        spec: &'static CommandSpec,
-        args: &Args<'_>,
-    ) -> bool {
-        if matches!(spec.handler, Handler::Session) && !REFUSED.contains(&spec.name) {
-            return self.session_command(id, spec, args);
-        }
-        self.sessions.reply(&mut self.core, id, error.into());
-        true
     }
 
     /// Carries out the effects of transactions on their sessions.

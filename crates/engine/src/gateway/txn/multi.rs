@@ -13,6 +13,7 @@ use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::{discarded, moved};
 use crate::gateway::mail::{Pending, Target};
+use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::{key_too_long, long_key, route_of};
 use crate::gateway::waiting::{fence, section};
 use crate::limits::{
@@ -113,7 +114,7 @@ impl Gateway {
             return self.session_command(id, spec, args);
         }
         let step = if matches!(spec.name, "fence" | "lock.section") {
-            self.step_of_prefix(id, spec, args)
+            self.parts.step_of_prefix(id, spec, args)
         } else if spec.flags.has(Flags::NO_MULTI) {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else if let Some(error) = refused_early(spec, args) {
@@ -127,7 +128,7 @@ impl Gateway {
                 }
             })
         };
-        let session = self.sessions.get_mut(id.0);
+        let session = self.parts.sessions.get_mut(id.0);
         let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
             return true;
         };
@@ -135,13 +136,35 @@ impl Gateway {
             Ok(()) => {
                 // It is counted when it is carried out.
                 multi.counted.extend(counted.take());
-                self.sessions.reply(&mut self.core, id, Reply::Status("QUEUED"));
+                self.parts.sessions.reply(&mut self.parts.core, id, Reply::Status("QUEUED"));
             }
-            Err(error) => self.refuse(id, error),
+            Err(error) => self.parts.refuse(id, error),
         }
         true
     }
 
+    /// Carries out the next command of the session that was queued: after the operations on keys, and
+    /// after the commands of the session that were queued before it.
+    pub(in crate::gateway) fn run_later(&mut self, id: SessionId) {
+        let next = self.parts.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
+        let Some((target, words)) = next else { return };
+        let args = &words.args();
+        let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
+        self.parts.sessions.give(Some(target));
+        let handled = self.handle(id, spec, args, Some(target));
+        self.parts.sessions.give(None);
+        match handled {
+            Handled::Reply(reply) => self.parts.finish(target, reply),
+            Handled::Later => {}
+            Handled::Hold => {
+                let error = ErrorReply::err(format!("'{}' cannot be run by EXEC", spec.name));
+                self.parts.finish(target, error.into());
+            }
+        }
+    }
+}
+
+impl Parts {
     /// ProgramStep of a command that is about the whole transaction, and may carry out another command.
     fn step_of_prefix(
         &mut self,
@@ -231,26 +254,6 @@ impl Gateway {
         }
         self.launch(program, route);
         Handled::Later
-    }
-
-    /// Carries out the next command of the session that was queued: after the operations on keys, and
-    /// after the commands of the session that were queued before it.
-    pub(in crate::gateway) fn run_later(&mut self, id: SessionId) {
-        let next = self.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
-        let Some((target, words)) = next else { return };
-        let args = &words.args();
-        let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
-        self.sessions.give(Some(target));
-        let handled = self.handle(id, spec, args, Some(target));
-        self.sessions.give(None);
-        match handled {
-            Handled::Reply(reply) => self.finish(target, reply),
-            Handled::Later => {}
-            Handled::Hold => {
-                let error = ErrorReply::err(format!("'{}' cannot be run by EXEC", spec.name));
-                self.finish(target, error.into());
-            }
-        }
     }
 
     /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are

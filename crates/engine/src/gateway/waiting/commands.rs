@@ -9,6 +9,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::{NearWord, SessionId};
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::mail::Target;
+use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::{Route, key_too_long, long_key};
 use crate::gateway::txn::work::{Finish, Form, ProgramStep, Work};
 use crate::ids::GatewayId;
@@ -17,6 +18,15 @@ use adt::{Awaiting, Blob, Blocking, ErrorReply, Op};
 use smallvec::{SmallVec, smallvec};
 
 impl Gateway {
+    /// Handles a message of another gateway of this server about locks that are kept for clients.
+    pub fn near_told(&mut self, now: Now, from: GatewayId, word: NearWord) {
+        self.parts.core.now = now;
+        self.parts.near_locks.receive(&mut self.parts.core, from, word);
+        self.settle();
+    }
+}
+
+impl Parts {
     /// Begins a blocking command outside of a transaction.
     pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
         let steps = [ProgramStep::Attempts(blocking)];
@@ -157,13 +167,6 @@ impl Gateway {
         self.sessions.bar(target);
         self.near_locks.ask(&mut self.core, target, (key, op), request);
         Some(true)
-    }
-
-    /// Handles a message of another gateway of this server about locks that are kept for clients.
-    pub fn near_told(&mut self, now: Now, from: GatewayId, word: NearWord) {
-        self.core.now = now;
-        self.near_locks.receive(&mut self.core, from, word);
-        self.settle();
     }
 
     /// Carries out effects of requests about locks on the sessions that have sent them.

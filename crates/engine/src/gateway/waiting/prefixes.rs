@@ -1,15 +1,15 @@
 //! Commands that carry out another one: `FENCE` and `LOCK.SECTION`.
 
 use super::{fence, section};
-use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::dispatch::find;
 use crate::gateway::clients::effect::Handled;
+use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::long_key;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use adt::{Args, Awaiting, ErrorReply};
 
-impl Gateway {
+impl Parts {
     /// `FENCE` outside of `MULTI`.
     pub(in crate::gateway) fn fence(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let parsed = fence::fence_of(args).and_then(|fence| {
