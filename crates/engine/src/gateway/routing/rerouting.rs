@@ -35,7 +35,7 @@ enum Destination {
 /// Outcome of a held request that concerns several shards after a split.
 enum Relaunch {
     /// The program is carried out on this course, a transaction or reads without locks.
-    Launch(Target, Course),
+    Launch(Target, Box<Course>),
     /// The request is refused: it had no effect.
     Refuse,
     /// The request is gone.
@@ -88,7 +88,7 @@ impl Parts {
                     }
                     Destination::Several => {
                         match relaunch(&mut self.core, &mut self.sessions, parent, token) {
-                            Relaunch::Launch(target, course) => self.take(target, course),
+                            Relaunch::Launch(target, course) => self.take(target, *course),
                             Relaunch::Refuse => {
                                 if let Some((pending, answer)) = refused(&mut self.core, token) {
                                     self.answer(token, pending, answer);
@@ -362,7 +362,7 @@ fn relaunch(core: &mut Core, sessions: &mut Sessions, parent: ShardId, token: u6
         Body::Snapshot { ops, .. } => Course::Snapshot(ops, *finish),
         _ => Course::Refused(moved().into()),
     };
-    Relaunch::Launch(target, course)
+    Relaunch::Launch(target, Box::new(course))
 }
 
 /// Operations of a request that consists of nothing else.
