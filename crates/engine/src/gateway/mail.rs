@@ -3,7 +3,7 @@
 use super::api::{GatewayStats, Output, SessionId};
 use super::coordination::{Purpose, Sender};
 use super::slab::{HANDLE_BITS, Slab};
-pub(super) use super::target::{ATTEMPT, Target, WHOLE};
+pub(super) use super::target::{ATTEMPT, Target};
 use crate::gateway::routing::leaders::{Leaders, LostRequests};
 use crate::gateway::txn::work::Finish;
 use crate::gateway::waiting::near::NearPurpose;
@@ -56,7 +56,7 @@ pub(super) enum Pending {
     Wait { job: u64 },
     /// Answer of a shard to an inquiry.
     Gather { job: u64 },
-    /// ProgramStep of a cut at a shard.
+    /// Step of a cut at a shard.
     Cut { job: u64, shard: ShardId },
     /// Lock that several transactions share.
     Lease { lease: u64 },
@@ -68,9 +68,9 @@ pub(super) enum Pending {
     Ahead { sender: Sender, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// Number of shards of the coordination service's tree.
     Spread,
-    /// ProgramStep of the end of a session of the coordination service.
+    /// Step of the end of a session of the coordination service.
     Ending { job: u64 },
-    /// ProgramStep of a `multi` over several shards of the coordination service's tree.
+    /// Step of a `multi` over several shards of the coordination service's tree.
     Joint { job: u64, shard: ShardId },
     /// Write of a shard map that marks a split as done.
     SplitDone,

@@ -84,7 +84,7 @@ impl Gateway {
         }
         // Commands that the client has sent before it left are carried out.
         self.parts.dispatch_all();
-        self.parts.end_interactive(id);
+        self.parts.transactions.leave(&mut self.parts.core, &mut self.parts.sessions, id);
         self.parts.end_later(id);
         if let Some(by) = self.parts.sessions.get(id.0).and_then(|session| session.blocked) {
             self.parts.stop_waiting(by);
@@ -138,7 +138,7 @@ impl Gateway {
                 }
                 Timer::Deadline { job } => {
                     let effect = self.parts.blocked.timed_out(&mut self.parts.core, job);
-                    self.parts.blocked_goes_on(effect);
+                    self.parts.wait_goes_on(effect);
                 }
                 Timer::Deadlock { job } => self.parts.turns.search(&mut self.parts.core, job),
                 Timer::Visit { visit } => {

@@ -13,7 +13,6 @@ use super::mail::Mail;
 use super::routing::leaders::Leaders;
 use super::routing::snapshot::Snapshots;
 use super::slab::Slab;
-use super::txn::lockless::LocklessTransactions;
 use super::txn::recover::Orphans;
 use super::txn::table::Transactions;
 use super::waiting::blocking::BlockedCommands;
@@ -30,7 +29,6 @@ pub(super) struct Parts {
     pub sessions: Sessions,
     pub snapshots: Snapshots,
     pub transactions: Transactions,
-    pub lockless: LocklessTransactions,
     pub orphans: Orphans,
     pub turns: Turns,
     pub blocked: BlockedCommands,
@@ -75,7 +73,6 @@ impl Parts {
             sessions: Sessions::default(),
             snapshots: Snapshots::default(),
             transactions: Transactions::default(),
-            lockless: LocklessTransactions::default(),
             orphans: Orphans::default(),
             turns: Turns::default(),
             blocked: BlockedCommands::default(),

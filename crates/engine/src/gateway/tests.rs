@@ -35,7 +35,7 @@ impl Gateway {
     /// Number of transactions, reads and waits under way.
     fn jobs_under_way(&self) -> usize {
         let parts = &self.parts;
-        parts.blocked.len() + parts.turns.len() + parts.transactions.len() + parts.lockless.len()
+        parts.blocked.len() + parts.turns.len() + parts.transactions.len()
     }
 }
 

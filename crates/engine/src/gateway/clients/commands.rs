@@ -69,8 +69,12 @@ impl Gateway {
         }
         match spec.name {
             "exec" => self.parts.exec(id),
-            "watch" => self.parts.watch(id, args),
-            "txn" => self.parts.txn_command(id, args),
+            "watch" => multi::watch(&mut self.parts.core, &mut self.parts.sessions, id, args),
+            "txn" => {
+                let Parts { core, sessions, transactions, .. } = &mut self.parts;
+                let effect = transactions.command(core, sessions, id, args);
+                self.parts.carry_out(id, effect)
+            }
             "publish" => self.parts.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
@@ -87,7 +91,7 @@ impl Gateway {
             }
             "reset" if !self.parts.sessions.is_idle(id) => Handled::Hold,
             "reset" => {
-                self.parts.end_interactive(id);
+                self.parts.transactions.leave(&mut self.parts.core, &mut self.parts.sessions, id);
                 self.pubsub.close(id);
                 let user = self.users.first(&self.parts.core.config);
                 let Some(session) = self.parts.sessions.get_mut(id.0) else {

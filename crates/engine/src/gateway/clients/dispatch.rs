@@ -8,6 +8,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
+use crate::gateway::txn::options::is_allowed_in_aborted;
 use crate::now::Now;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler, known};
 
@@ -141,7 +142,12 @@ impl Gateway {
             }
             SessionMode::Aborted(error) => {
                 let error = error.clone();
-                self.run_in_aborted(id, error, spec, args)
+                if is_allowed_in_aborted(spec) {
+                    self.session_command(id, spec, args)
+                } else {
+                    self.parts.sessions.reply(&mut self.parts.core, id, error.into());
+                    true
+                }
             }
         };
         if done && let Some(session) = self.parts.sessions.get_mut(id.0) {
@@ -171,7 +177,10 @@ impl Parts {
         }
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
             Some(SessionMode::Multi(multi)) => multi.failed = true,
-            Some(&mut SessionMode::Interactive(txn)) => self.discard_open(txn),
+            Some(&mut SessionMode::Interactive(txn)) => {
+                self.transactions.discard(&mut self.core, txn);
+                self.transactions.settle(&mut self.sessions);
+            }
             _ => {}
         }
         self.sessions.reply(&mut self.core, id, error.into());

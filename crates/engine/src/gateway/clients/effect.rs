@@ -18,7 +18,7 @@ pub(in crate::gateway) enum Handled {
     Hold,
 }
 
-/// CommandEffect of a command that was worked out without changing more than its session.
+/// Effect of a command that was worked out without changing more than its session.
 pub(in crate::gateway) enum CommandEffect {
     /// The reply is known.
     Reply(Reply),

@@ -6,7 +6,7 @@ use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::target::Target;
-use crate::gateway::txn::admission::Standing;
+use crate::gateway::txn::admission::Admittance;
 use crate::gateway::txn::options::InteractiveTxn;
 use crate::gateway::txn::work::{Keep, ProgramStep};
 use crate::ids::{RequestId, ShardId, TxnId};
@@ -59,7 +59,7 @@ pub(in crate::gateway) struct Session {
     /// Transaction that was aborted: the next one has its age.
     pub retry: Option<TxnId>,
     /// Whether the beginning of a transaction is put off, or was put off and goes ahead now.
-    pub standing: Standing,
+    pub admittance: Admittance,
     /// Blocking command that the session waits in.
     pub blocked: Option<BlockedBy>,
     /// Whether the client has asked for the leaders of the slots, and is redirected.
@@ -180,6 +180,18 @@ pub(in crate::gateway) enum SlotState {
 }
 
 impl Session {
+    /// Blocks the session until a wait has ended.
+    pub fn block(&mut self, by: BlockedBy) {
+        self.blocked = Some(by);
+        self.about.arrives = matches!(by, BlockedBy::Command(_));
+    }
+
+    /// Lets the session go on after a wait.
+    pub fn unblock(&mut self) {
+        self.blocked = None;
+        self.about.arrives = false;
+    }
+
     pub fn new(opening: Opening, client: u64, user: Option<Arc<User>>) -> Self {
         let about = About {
             client,
@@ -219,7 +231,7 @@ impl Session {
             watching: 0,
             request: None,
             retry: None,
-            standing: Standing::default(),
+            admittance: Admittance::default(),
             blocked: None,
             redirects: false,
             subscriptions: 0,

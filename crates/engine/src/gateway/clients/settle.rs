@@ -17,8 +17,10 @@ impl Gateway {
     pub(in crate::gateway) fn settle(&mut self) {
         loop {
             self.parts.send_held();
-            self.parts.settle_near();
-            self.parts.settle_transactions();
+            while let Some(effect) = self.parts.near_locks.next_effect() {
+                self.parts.wait_goes_on(Some(effect));
+            }
+            self.parts.transactions.settle(&mut self.parts.sessions);
             while let Some((job, question)) = self.parts.questions.pop_front() {
                 let own = self.know(&question);
                 self.parts.gathers.told(&mut self.parts.core, job, own);
@@ -45,7 +47,9 @@ impl Gateway {
             {
                 continue;
             }
-            if !self.parts.admit_next() && !self.parts.core.mail.is_ready() {
+            if !self.parts.transactions.admit_next(&self.parts.core, &mut self.parts.sessions)
+                && !self.parts.core.mail.is_ready()
+            {
                 return;
             }
         }
@@ -76,7 +80,7 @@ impl Parts {
             Finished::Done => {}
             Finished::Attempt(job, reply) => {
                 let effect = self.blocked.attempted(&mut self.core, job, reply);
-                self.blocked_goes_on(effect);
+                self.wait_goes_on(effect);
             }
             Finished::Kept(keep, items) => {
                 keep_replies(&mut self.core, &keep.request, &keep.home, items);

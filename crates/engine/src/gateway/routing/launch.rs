@@ -22,7 +22,8 @@ impl Parts {
         // A stay in a lock that this server keeps is known here, whichever machine leads the shard.
         if let Command::Single(key, op) = &command
             && self.near_locks.may_answer(op)
-            && let Some(went_ahead) = self.about_stay(id, key, op)
+            && let Some(went_ahead) =
+                self.near_locks.ask_about(&mut self.core, &mut self.sessions, id, (key, op))
         {
             return went_ahead;
         }
@@ -45,7 +46,11 @@ impl Parts {
                 // The command looks at its keys repeatedly, and finds nothing each time but the last.
                 match self.sessions.take_request(id) {
                     Some(_) => self.sessions.reply(&mut self.core, id, numbered_wait().into()),
-                    None => self.begin_blocking(id, blocking),
+                    None => {
+                        let (core, sessions) = (&mut self.core, &mut self.sessions);
+                        let effect = self.blocked.begin(core, sessions, id, blocking);
+                        self.wait_goes_on(effect);
+                    }
                 }
                 return true;
             }
@@ -53,7 +58,12 @@ impl Parts {
                 if !session.queue.is_empty() {
                     return false;
                 }
-                self.begin_awaiting(id, awaiting);
+                let (core, sessions) = (&mut self.core, &mut self.sessions);
+                if awaiting.near {
+                    self.near_locks.begin(core, sessions, id, awaiting);
+                } else {
+                    self.turns.begin(core, sessions, id, awaiting);
+                }
                 return true;
             }
             other => other,

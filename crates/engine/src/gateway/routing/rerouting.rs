@@ -56,9 +56,7 @@ impl Parts {
             for job in self.snapshots.at(parent) {
                 self.snapshots.give_up(&mut self.core, &mut self.transactions, job);
             }
-            for effect in self.lockless.shard_split(&mut self.core, parent) {
-                self.transaction_ended(Some(effect));
-            }
+            self.transactions.shard_split(&mut self.core, parent);
             self.blocked.move_from(&mut self.core, parent);
         }
     }

@@ -8,6 +8,7 @@ use crate::gateway::errors::{answer_unread, indefinite, request_unread, unexpect
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
+use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::answer_again;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
@@ -108,17 +109,19 @@ impl Parts {
                 self.snapshots.answered(core, transactions, (job, part), answer);
             }
             Pending::Interval { job, query, part } => {
-                let effect = self.lockless.answered(&mut self.core, job, (query, part), answer);
-                self.transaction_ended(effect);
+                let read = (job, query, part);
+                self.transactions.interval_answered(&mut self.core, read, answer);
             }
-            Pending::Version { target, key } => self.watched(target, key, answer),
+            Pending::Version { target, key } => {
+                multi::watched(&mut self.core, &mut self.sessions, target, key, answer);
+            }
             Pending::Attempt { job } => {
                 let effect = self.blocked.answered(&mut self.core, job, answer);
-                self.blocked_goes_on(effect);
+                self.wait_goes_on(effect);
             }
             Pending::Turn { job } => {
                 let ended = self.turns.answered(&mut self.core, job, answer);
-                self.waits_no_longer(ended);
+                self.wait_goes_on(ended);
             }
             Pending::Near { lock, purpose } => {
                 self.near_locks.answered(&mut self.core, lock, purpose, answer);
@@ -150,7 +153,7 @@ impl Parts {
             Pending::SplitDone => self.core.topology.split_told(),
             Pending::Wait { job } => {
                 let effect = self.blocked.wait_ended(&mut self.core, token, job, answer);
-                self.blocked_goes_on(effect);
+                self.wait_goes_on(effect);
             }
             Pending::Remembered => {}
         }
@@ -169,7 +172,9 @@ impl Parts {
     fn notice(&mut self, token: u64, notice: Notice) {
         match notice {
             Notice::Wound { txn, by, .. } => self.transactions.wound(&mut self.core, txn, by),
-            Notice::Wanted { txn } => self.wanted(txn),
+            Notice::Wanted { txn } => {
+                self.transactions.wanted(&mut self.core, &self.sessions, txn);
+            }
             Notice::Probe { txn, shard } => {
                 self.transactions.probed(&mut self.core, txn, shard);
             }
@@ -186,7 +191,7 @@ impl Parts {
                 Some(Pending::Wait { job }) => {
                     let job = *job;
                     let effect = self.blocked.arrived(&mut self.core, job);
-                    self.blocked_goes_on(effect);
+                    self.wait_goes_on(effect);
                 }
                 // None of these gives way while it waits.
                 Some(
@@ -236,7 +241,7 @@ impl Parts {
                 if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {
                     let job = *job;
                     let effect = self.blocked.ready(&mut self.core, job, &key);
-                    self.blocked_goes_on(effect);
+                    self.wait_goes_on(effect);
                 }
             }
         }

@@ -11,6 +11,7 @@ use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::target::Target;
+use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::of_this_try;
 use crate::ids::ShardId;
 use crate::message::{Answer, Body};
@@ -166,17 +167,19 @@ impl Parts {
                 self.snapshots.give_up(&mut self.core, &mut self.transactions, job);
             }
             Pending::Interval { job, .. } => {
-                let effect = self.lockless.abort(&mut self.core, job, cause);
-                self.transaction_ended(effect);
+                self.transactions.interval_given_up(&mut self.core, job, cause);
             }
-            Pending::Version { target, .. } => self.watch_failed(target, reply),
+            Pending::Version { target, key } => {
+                let answer = Answer::Reply(reply);
+                multi::watched(&mut self.core, &mut self.sessions, target, key, answer);
+            }
             Pending::Attempt { job } => {
                 let effect = self.blocked.attempted(&mut self.core, job, reply);
-                self.blocked_goes_on(effect);
+                self.wait_goes_on(effect);
             }
             Pending::Turn { job } => {
                 let ended = self.turns.refused(&mut self.core, job, reply);
-                self.waits_no_longer(ended);
+                self.wait_goes_on(ended);
             }
             Pending::Gather { job } => self.gathers.unanswered(&mut self.core, job, reply),
             // These are not given up.

@@ -32,7 +32,7 @@ impl Parts {
             }
             (Pending::Wait { job }, _) => {
                 let effect = self.blocked.stop(&mut self.core, *job, error().into());
-                return self.blocked_goes_on(effect);
+                return self.wait_goes_on(effect);
             }
             (Pending::Gather { .. }, _) => Answer::Reply(error().into()),
             // A lock is worth nothing without the reply.

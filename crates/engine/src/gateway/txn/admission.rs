@@ -22,16 +22,16 @@ const ABORT_WAITS: u32 = 2;
 /// Limit before anything is known.
 const BEGINNING: usize = 128;
 
-/// Standing of a session with the admission.
+/// Admittance of a session to a transaction of its own.
 #[derive(Debug, Default)]
-pub(in crate::gateway) struct Standing {
+pub(in crate::gateway) struct Admittance {
     /// Whether the session is held back.
     parked: bool,
     /// Whether the session may begin its transaction now.
     admitted: bool,
 }
 
-impl Standing {
+impl Admittance {
     /// Lets the session begin its transaction, since its turn has come.
     pub fn let_in(&mut self) {
         (self.parked, self.admitted) = (false, true);
@@ -133,13 +133,13 @@ impl Admission {
     pub fn admit(
         &mut self,
         now_us: u64,
-        (id, standing): (SessionId, &mut Standing),
+        (id, admittance): (SessionId, &mut Admittance),
         again: bool,
     ) -> bool {
-        if std::mem::take(&mut standing.admitted) || self.parked() == 0 && self.is_open() {
+        if std::mem::take(&mut admittance.admitted) || self.parked() == 0 && self.is_open() {
             return true;
         }
-        if !std::mem::replace(&mut standing.parked, true) {
+        if !std::mem::replace(&mut admittance.parked, true) {
             self.park(now_us + PARKED_US_MAX, id, again);
         }
         false

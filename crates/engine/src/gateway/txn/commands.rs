@@ -5,7 +5,7 @@
 //! replies come with the commit.
 
 use super::options::{InteractiveTxn, TxnOptions};
-use super::table::new_name;
+use super::table::{Transactions, new_name};
 use super::transaction::context::TxnEffect;
 use super::work::ProgramStep;
 use crate::gateway::Gateway;
@@ -13,18 +13,16 @@ use crate::gateway::acl::KeyAccess;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::clients::connection::request_id;
-use crate::gateway::clients::effect::{CommandEffect, Handled};
+use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session::{Session, SessionMode};
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
-use crate::gateway::mail::{Pending, Target, WHOLE};
+use crate::gateway::mail::Pending;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::{key_too_long, long_key};
 use crate::ids::TxnId;
 use crate::message::Body;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
-
-/// Commands of the session that an aborted transaction answers as those on keys.
-const REFUSED: [&str; 5] = ["multi", "watch", "publish", "fence", "lock.section"];
 
 /// Error for a command that a transaction does not take.
 fn in_transaction(name: &str) -> ErrorReply {
@@ -77,11 +75,185 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
 }
 
 impl Session {
-    /// Ends what the session is in the middle of. Its next transaction is as old as `retry`.
-    fn leave_transaction(&mut self, retry: Option<TxnId>) {
-        self.mode = SessionMode::Single;
-        self.retry = retry;
+    /// Ends the interactive transaction that the session is in the middle of.
+    fn leave_transaction(&mut self, mode: SessionMode) {
+        self.mode = mode;
         self.refresh();
+    }
+}
+
+/// `TXN RESOLVE name number`: 1 if the transaction that was begun under this request number
+/// took effect; otherwise 0, and it never will.
+fn resolve(
+    core: &mut Core,
+    sessions: &mut Sessions,
+    id: SessionId,
+    args: &Args<'_>,
+) -> CommandEffect {
+    if args.len() != 4 {
+        return ErrorReply::err("TXN RESOLVE takes a name and a number").into();
+    }
+    let request = match request_id(args, 2) {
+        Ok(request) => request,
+        Err(error) => return error.into(),
+    };
+    if !sessions.is_idle(id) {
+        return CommandEffect::Hold;
+    }
+    let target = sessions.place(id, None);
+    let shard = core.mail.shard_of(&request.client);
+    let pending = Pending::Single { target, wrote: None, after: None };
+    sessions.ask(core, target.session, shard, pending, Body::Resolve(request));
+    CommandEffect::Silent
+}
+
+impl Transactions {
+    /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
+    /// `TXN HOLDERS key`, `TXN RESOLVE name number`.
+    pub fn command(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        args: &Args<'_>,
+    ) -> CommandEffect {
+        let one_word = args.len() == 2;
+        match () {
+            () if args.is(1, "BEGIN") => match TxnOptions::parse(args, core.config.patience) {
+                Ok(options) => self.begin_by_client(core, sessions, id, options),
+                Err(error) => error.into(),
+            },
+            () if args.is(1, "HOLDERS") => {
+                let Some(session) = sessions.get(id.0) else { return CommandEffect::Silent };
+                holders(core, session, args)
+            }
+            () if args.is(1, "RESOLVE") => resolve(core, sessions, id, args),
+            () if args.is(1, "COMMIT") && one_word => self.end_by_client(core, sessions, id, true),
+            () if args.is(1, "ABORT") && one_word => self.end_by_client(core, sessions, id, false),
+            () => {
+                let text = "unknown subcommand or wrong number of words; try TXN BEGIN, TXN COMMIT, \
+                            TXN ABORT, TXN HOLDERS key or TXN RESOLVE name number";
+                ErrorReply::err(text).into()
+            }
+        }
+    }
+
+    fn begin_by_client(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        options: TxnOptions,
+    ) -> CommandEffect {
+        let Some(session) = sessions.get(id.0) else { return CommandEffect::Silent };
+        if matches!(session.mode, SessionMode::Interactive(_)) {
+            return ErrorReply::err("TXN calls can not be nested").into();
+        }
+        if !session.watched.is_empty() || session.watching > 0 {
+            return ErrorReply::err("TXN BEGIN after WATCH: EXEC or UNWATCH first").into();
+        }
+        if !session.queue.is_empty() {
+            return CommandEffect::Hold;
+        }
+        let (cc, now_us) = (core.config.concurrency, core.now.mono_us);
+        let lockless = options.is_lockless(cc);
+        if !lockless {
+            self.discount_idle(now_us, sessions);
+        }
+        let Some(session) = sessions.get_mut(id.0) else { return CommandEffect::Silent };
+        let again = session.retry.is_some();
+        let applicant = (id, &mut session.admittance);
+        if !lockless && cc.admits_a_few() && !self.admit(now_us, applicant, again) {
+            return CommandEffect::Hold;
+        }
+        let (retry, request) = (session.retry.take(), session.request.take());
+        let name = match retry {
+            Some(old) => TxnId { attempt: old.attempt + 1, ..old },
+            None => new_name(core),
+        };
+        session.mode =
+            SessionMode::Interactive(self.begin_interactive(core, id, name, options, request));
+        session.refresh();
+        Reply::Ok.into()
+    }
+
+    /// `TXN COMMIT` or `TXN ABORT`.
+    fn end_by_client(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        commits: bool,
+    ) -> CommandEffect {
+        let Some(session) = sessions.get_mut(id.0) else { return CommandEffect::Silent };
+        let txn = match &session.mode {
+            SessionMode::Interactive(_) if !session.queue.is_empty() => return CommandEffect::Hold,
+            SessionMode::Interactive(txn) => *txn,
+            SessionMode::Aborted(error) => {
+                let reply = if commits { error.clone().into() } else { Reply::Ok };
+                session.leave_transaction(SessionMode::Single);
+                return reply.into();
+            }
+            SessionMode::Single | SessionMode::Multi(_) => {
+                let name = if commits { "COMMIT" } else { "ABORT" };
+                return ErrorReply::err(format!("TXN {name} without TXN BEGIN")).into();
+            }
+        };
+        if !commits {
+            self.give_up(core, txn);
+            self.settle(sessions);
+            return Reply::Ok.into();
+        }
+        let target = sessions.place(id, None);
+        sessions.bar(target);
+        self.commit(core, txn, target);
+        self.settle(sessions);
+        CommandEffect::Silent
+    }
+
+    /// Ends the interactive transaction of a session, unless it is being committed.
+    pub fn leave(&mut self, core: &mut Core, sessions: &mut Sessions, id: SessionId) {
+        let Some(session) = sessions.get(id.0) else { return };
+        if let SessionMode::Interactive(txn) = session.mode
+            && !self.is_committing(txn)
+        {
+            self.give_up(core, txn);
+            self.settle(sessions);
+        }
+    }
+
+    /// Carries out the effects of transactions on their sessions.
+    #[inline]
+    pub fn settle(&mut self, sessions: &mut Sessions) {
+        while let Some(effect) = self.next_effect() {
+            let (id, retry, mode) = match effect {
+                TxnEffect::Left(id) => (id, None, SessionMode::Single),
+                TxnEffect::Aborted { session, txn, over: true, .. } => {
+                    (session, Some(txn), SessionMode::Single)
+                }
+                TxnEffect::Aborted { session, txn, error, over: false } => {
+                    (session, Some(txn), SessionMode::Aborted(error))
+                }
+            };
+            if let Some(session) = sessions.get_mut(id.0) {
+                session.retry = retry;
+                session.leave_transaction(mode);
+            }
+        }
+    }
+
+    /// Lets the next session that is held back begin its transaction, if there is one and room for it.
+    pub fn admit_next(&mut self, core: &Core, sessions: &mut Sessions) -> bool {
+        if !self.holds_back() {
+            return false;
+        }
+        self.discount_idle(core.now.mono_us, sessions);
+        let Some(id) = self.next_admitted(core.now.mono_us) else { return false };
+        if let Some(session) = sessions.get_mut(id.0) {
+            session.admittance.let_in();
+            sessions.resume(id);
+        }
+        true
     }
 }
 
@@ -94,9 +266,7 @@ impl Gateway {
         spec: &'static CommandSpec,
         args: &Args<'_>,
     ) -> bool {
-        if let InteractiveTxn::Locking(job) = txn {
-            self.parts.transactions.counts_again(self.parts.core.now.mono_us, job);
-        }
+        self.parts.transactions.counts_again(self.parts.core.now.mono_us, txn);
         let Handler::Data(parse) = spec.handler else {
             match barred(spec) {
                 Some(error) => self.parts.refuse(id, error),
@@ -114,280 +284,21 @@ impl Gateway {
                 return Err(error);
             }
             let bytes = args.iter_from(0).map(<[u8]>::len).sum();
-            let readonly = match txn {
-                InteractiveTxn::Locking(job) => self.parts.transactions.make_room(job, bytes)?,
-                InteractiveTxn::Lockless(job) => {
-                    self.parts.lockless.make_room(job, bytes)?;
-                    true
-                }
-            };
-            if readonly {
+            if self.parts.transactions.make_room(txn, bytes)? {
                 only_reads(spec, &step)?;
             }
             Ok(step)
         });
         match step {
-            Ok(step) => self.parts.run_step(id, txn, step),
+            Ok(step) => {
+                let Parts { core, sessions, transactions, .. } = &mut self.parts;
+                let target = sessions.place(id, None);
+                if transactions.run(core, txn, step, target) {
+                    sessions.bar(target);
+                }
+                transactions.settle(sessions);
+            }
             Err(error) => self.parts.refuse(id, error),
-        }
-        true
-    }
-
-    /// Carries out a command after the transaction was aborted and before the client has ended it.
-    pub(in crate::gateway) fn run_in_aborted(
-        &mut self,
-        id: SessionId,
-        error: ErrorReply,
-        spec: &'static CommandSpec,
-        args: &Args<'_>,
-    ) -> bool {
-        if matches!(spec.handler, Handler::Session) && !REFUSED.contains(&spec.name) {
-            return self.session_command(id, spec, args);
-        }
-        self.parts.sessions.reply(&mut self.parts.core, id, error.into());
-        true
-    }
-}
-
-impl Parts {
-    /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
-    /// `TXN HOLDERS key`, `TXN RESOLVE name number`.
-    pub(in crate::gateway) fn txn_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let one_word = args.len() == 2;
-        match () {
-            () if args.is(1, "BEGIN") => match TxnOptions::parse(args, self.core.config.patience) {
-                Ok(options) => self.begin_interactive(id, options),
-                Err(error) => error.into(),
-            },
-            () if args.is(1, "HOLDERS") => {
-                let Some(session) = self.sessions.get(id.0) else { return Handled::Later };
-                let effect = holders(&self.core, session, args);
-                self.carry_out(id, effect)
-            }
-            () if args.is(1, "RESOLVE") => self.resolve(id, args),
-            () if args.is(1, "COMMIT") && one_word => self.commit_interactive(id),
-            () if args.is(1, "ABORT") && one_word => self.abort_interactive(id),
-            () => {
-                let text = "unknown subcommand or wrong number of words; try TXN BEGIN, TXN COMMIT, \
-                            TXN ABORT, TXN HOLDERS key or TXN RESOLVE name number";
-                ErrorReply::err(text).into()
-            }
-        }
-    }
-
-    /// `TXN RESOLVE name number`: 1 if the transaction that was begun under this request number
-    /// took effect; otherwise 0, and it never will.
-    fn resolve(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        if args.len() != 4 {
-            return ErrorReply::err("TXN RESOLVE takes a name and a number").into();
-        }
-        let request = match request_id(args, 2) {
-            Ok(request) => request,
-            Err(error) => return error.into(),
-        };
-        if !self.sessions.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.sessions.place(id, None);
-        let shard = self.core.mail.shard_of(&request.client);
-        let pending = Pending::Single { target, wrote: None, after: None };
-        self.sessions.ask(&mut self.core, target.session, shard, pending, Body::Resolve(request));
-        Handled::Later
-    }
-
-    fn begin_interactive(&mut self, id: SessionId, options: TxnOptions) -> Handled {
-        let Some(session) = self.sessions.get(id.0) else { return Handled::Later };
-        if matches!(session.mode, SessionMode::Interactive(_)) {
-            return ErrorReply::err("TXN calls can not be nested").into();
-        }
-        if !session.watched.is_empty() || session.watching > 0 {
-            return ErrorReply::err("TXN BEGIN after WATCH: EXEC or UNWATCH first").into();
-        }
-        if !session.queue.is_empty() {
-            return Handled::Hold;
-        }
-        let cc = self.core.config.concurrency;
-        let lockless = options.readonly && cc.reads_without_locks();
-        if !lockless {
-            self.discount_idle();
-        }
-        let now_us = self.core.now.mono_us;
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let again = session.retry.is_some();
-        let standing = (id, &mut session.standing);
-        if !lockless && cc.admits_a_few() && !self.transactions.admit(now_us, standing, again) {
-            return Handled::Hold;
-        }
-        let (retry, request) = (session.retry.take(), session.request.take());
-        let txn = match retry {
-            Some(old) => TxnId { attempt: old.attempt + 1, ..old },
-            None => new_name(&mut self.core),
-        };
-        let core = &mut self.core;
-        session.mode = SessionMode::Interactive(if lockless {
-            InteractiveTxn::Lockless(self.lockless.begin(core, id, txn))
-        } else {
-            let job = self.transactions.begin_interactive(core, id, txn, options, request);
-            InteractiveTxn::Locking(job)
-        });
-        session.refresh();
-        Reply::Ok.into()
-    }
-
-    fn commit_interactive(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        let txn = match &session.mode {
-            SessionMode::Interactive(txn) => *txn,
-            SessionMode::Aborted(error) => {
-                let error = error.clone();
-                session.mode = SessionMode::Single;
-                session.refresh();
-                return error.into();
-            }
-            _ => return ErrorReply::err("TXN COMMIT without TXN BEGIN").into(),
-        };
-        if !session.queue.is_empty() {
-            return Handled::Hold;
-        }
-        match txn {
-            InteractiveTxn::Lockless(job) => {
-                let effect = self.lockless.end(&mut self.core, job, true);
-                self.transaction_ended(effect);
-                Reply::Array(Vec::new()).into()
-            }
-            InteractiveTxn::Locking(job) => {
-                let target = self.sessions.place(id, None);
-                self.sessions.bar(target);
-                self.transactions.commit(&mut self.core, job, target);
-                self.settle_transactions();
-                Handled::Later
-            }
-        }
-    }
-
-    fn abort_interactive(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        match session.mode {
-            SessionMode::Interactive(_) if !session.queue.is_empty() => return Handled::Hold,
-            SessionMode::Interactive(txn) => self.drop_interactive(txn),
-            SessionMode::Aborted(_) => {
-                session.mode = SessionMode::Single;
-                session.refresh();
-            }
-            _ => return ErrorReply::err("TXN ABORT without TXN BEGIN").into(),
-        }
-        Reply::Ok.into()
-    }
-
-    fn drop_interactive(&mut self, txn: InteractiveTxn) {
-        match txn {
-            InteractiveTxn::Lockless(job) => {
-                let effect = self.lockless.end(&mut self.core, job, false);
-                self.transaction_ended(effect);
-            }
-            InteractiveTxn::Locking(job) => {
-                self.transactions.give_up(&mut self.core, job);
-                self.settle_transactions();
-            }
-        }
-    }
-
-    /// Ends the interactive transaction of a session, unless it is being committed.
-    pub(in crate::gateway) fn end_interactive(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(id.0) else { return };
-        let SessionMode::Interactive(txn) = session.mode else { return };
-        let committing = match txn {
-            InteractiveTxn::Locking(job) => self.transactions.is_committing(job),
-            InteractiveTxn::Lockless(_) => false,
-        };
-        if !committing {
-            self.drop_interactive(txn);
-        }
-    }
-
-    fn run_step(&mut self, id: SessionId, txn: InteractiveTxn, step: ProgramStep) {
-        let seq = self.sessions.get_mut(id.0).map_or(0, Session::push);
-        let target = Target { session: id, seq, item: WHOLE };
-        match txn {
-            InteractiveTxn::Locking(job) => {
-                if self.transactions.run(&mut self.core, job, step, target) {
-                    self.sessions.bar(target);
-                }
-                self.settle_transactions();
-            }
-            InteractiveTxn::Lockless(job) => {
-                if let ProgramStep::Ops(ops, merge) = step {
-                    let effect = self.lockless.read(&mut self.core, job, ops, merge, target);
-                    self.transaction_ended(effect);
-                }
-            }
-        }
-    }
-
-    /// Notes that a command for an interactive transaction was refused.
-    pub(in crate::gateway) fn discard_open(&mut self, txn: InteractiveTxn) {
-        if let InteractiveTxn::Locking(job) = txn {
-            self.transactions.discard(&mut self.core, job);
-            self.settle_transactions();
-        }
-    }
-
-    /// Carries out the effects of transactions on their sessions.
-    #[inline]
-    pub(in crate::gateway) fn settle_transactions(&mut self) {
-        while let Some(effect) = self.transactions.next_effect() {
-            self.transaction_ended(Some(effect));
-        }
-    }
-
-    /// Lets a session go on without its transaction, if one has ended.
-    pub(in crate::gateway) fn transaction_ended(&mut self, effect: Option<TxnEffect>) {
-        match effect {
-            None => {}
-            Some(TxnEffect::Left(id)) => {
-                if let Some(session) = self.sessions.get_mut(id.0) {
-                    session.leave_transaction(None);
-                }
-            }
-            Some(TxnEffect::Aborted { session, txn, error, over }) => {
-                let Some(session) = self.sessions.get_mut(session.0) else { return };
-                session.leave_transaction(Some(txn));
-                if !over {
-                    session.mode = SessionMode::Aborted(error);
-                    session.refresh();
-                }
-            }
-        }
-    }
-
-    /// Ends transactions for whose locks other clients have waited for too long.
-    pub(in crate::gateway) fn wanted(&mut self, id: TxnId) {
-        for (job, session) in self.transactions.holders_of(id) {
-            let now_us = self.core.now.mono_us;
-            let active_us = self.sessions.get(session.0).map_or(now_us, |s| s.active_us);
-            self.transactions.wanted(&mut self.core, job, active_us);
-        }
-    }
-
-    /// Ceases to count transactions that are silent, and that no other client waits for.
-    fn discount_idle(&mut self) {
-        let now_us = self.core.now.mono_us;
-        while let Some((job, session)) = self.transactions.next_to_look_at(now_us) {
-            let active_us = self.sessions.get(session.0).map_or(0, |s| s.active_us);
-            self.transactions.looked_at(now_us, job, active_us);
-        }
-    }
-
-    /// Lets the next session that is held back begin its transaction, if there is one and room for it.
-    pub(in crate::gateway) fn admit_next(&mut self) -> bool {
-        if !self.transactions.holds_back() {
-            return false;
-        }
-        self.discount_idle();
-        let Some(id) = self.transactions.next_admitted(self.core.now.mono_us) else { return false };
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            session.standing.let_in();
-            self.sessions.resume(id);
         }
         true
     }

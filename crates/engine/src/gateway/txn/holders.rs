@@ -1,6 +1,6 @@
 //! `TXN HOLDERS`: which transactions hold locks that other clients wait for.
 
-use super::table::{Holder, Transactions};
+use super::table::{Transactions, TxnHolder};
 use crate::gateway::clients::session::Session;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
@@ -20,7 +20,7 @@ pub(in crate::gateway) fn holder_lines(
     lines.collect()
 }
 
-fn describe(core: &Core, holder: &Holder, session: &Session) -> (u64, String) {
+fn describe(core: &Core, holder: &TxnHolder, session: &Session) -> (u64, String) {
     let since_ms = |us: u64| core.now.mono_us.saturating_sub(us) / 1000;
     let about = &session.about;
     let kind = if holder.began_us.is_some() { "txn" } else { "command" };

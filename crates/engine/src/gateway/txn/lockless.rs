@@ -50,15 +50,14 @@ struct Query {
 
 /// Transactions of a gateway that only read, without locks.
 #[derive(Default)]
-pub(in crate::gateway) struct LocklessTransactions {
+pub(super) struct LocklessTransactions {
     open: Slab<Box<LocklessTxn>>,
 }
 
 /// Methods return the effect of a transaction that ends on its session.
 impl LocklessTransactions {
     /// Begins a transaction. Returns its number.
-    pub(super) fn begin(&mut self, core: &mut Core, session: SessionId, id: TxnId) -> u64 {
-        core.mail.stats.interactive += 1;
+    pub fn begin(&mut self, session: SessionId, id: TxnId) -> u64 {
         self.open.insert(Box::new(LocklessTxn {
             id,
             session,
@@ -74,7 +73,7 @@ impl LocklessTransactions {
     }
 
     /// Makes room for a command with so many bytes.
-    pub(super) fn make_room(&mut self, job: u64, bytes: usize) -> Result<(), ErrorReply> {
+    pub fn make_room(&mut self, job: u64, bytes: usize) -> Result<(), ErrorReply> {
         let Some(txn) = self.open.get_mut(job) else { return Ok(()) };
         txn.bytes += bytes;
         if txn.reads >= TRANSACTION_COMMANDS_MAX || txn.bytes > TRANSACTION_BYTES_MAX {
@@ -84,7 +83,7 @@ impl LocklessTransactions {
     }
 
     /// Carries out the reads of one command.
-    pub(super) fn read(
+    pub fn read(
         &mut self,
         core: &mut Core,
         job: u64,
@@ -257,7 +256,7 @@ impl LocklessTransactions {
     }
 
     /// Ends a transaction by `TXN COMMIT` or otherwise. The shards hold nothing for it.
-    pub(super) fn end(&mut self, core: &mut Core, job: u64, committed: bool) -> Option<TxnEffect> {
+    pub fn end(&mut self, core: &mut Core, job: u64, committed: bool) -> Option<TxnEffect> {
         let txn = self.open.remove(job)?;
         core.mail.stats.interactive -= 1;
         core.mail.stats.committed += u64::from(committed);

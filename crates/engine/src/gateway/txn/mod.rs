@@ -7,13 +7,14 @@
 //!
 //! [`table::Transactions`] has the transactions that are under way; each is a [`transaction::Txn`]. Reads
 //! without locks are in [`lockless::LocklessTransactions`], transactions of lost coordinators in
-//! [`recover::Orphans`]. `commands` and `multi` have the commands of clients.
+//! [`recover::Orphans`]. `commands` and `exec` have the commands of clients.
 
 pub(in crate::gateway) mod admission;
 mod commands;
+mod exec;
 pub(in crate::gateway) mod holders;
 mod lease;
-pub(in crate::gateway) mod lockless;
+mod lockless;
 pub(in crate::gateway) mod multi;
 pub(in crate::gateway) mod options;
 pub(in crate::gateway) mod recover;

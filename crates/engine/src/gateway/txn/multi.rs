@@ -1,38 +1,21 @@
-//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
-//! them, over any keys of any shards.
+//! Commands between `MULTI` and `EXEC`, and watched keys: the state in the session.
 
-use super::transaction::repeated::keep_replies;
-use super::work::{Form, Keep, Program, ProgramStep};
-use crate::gateway::Gateway;
-use crate::gateway::admin::keyspace::with_all_keys;
+use super::work::ProgramStep;
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::effect::{CommandEffect, Handled};
-use crate::gateway::clients::publish::publication;
-use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
-use crate::gateway::clients::session_commands;
-use crate::gateway::errors::{discarded, moved};
-use crate::gateway::mail::{Pending, Target};
-use crate::gateway::parts::Parts;
-use crate::gateway::routing::route::{key_too_long, long_key, route_of};
-use crate::gateway::waiting::{fence, section};
+use crate::gateway::clients::session::{Multi, Session, SessionMode};
+use crate::gateway::clients::sessions::Sessions;
+use crate::gateway::core::Core;
+use crate::gateway::errors::{moved, unexpected};
+use crate::gateway::mail::Pending;
+use crate::gateway::routing::route::{key_too_long, long_key};
+use crate::gateway::target::Target;
+use crate::gateway::waiting::section;
 use crate::limits::{
     FENCES_PER_REQUEST_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX,
 };
-use crate::message::{Answer, Body, Guard};
-use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};
-
-/// Answer that is kept for a command behind a transaction whose client was gone by then.
-fn without_client(begun: bool) -> ErrorReply {
-    let text = match begun {
-        true => "this was carried out, and its answer was lost with the connection",
-        false => "this was not carried out: the connection was gone",
-    };
-    ErrorReply::new("REPEATED", text)
-}
-
-/// Commands that are carried out at once although `EXEC` has not come.
-const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+use crate::message::{Answer, Body, Fence, Guard, Version};
+use adt::{Args, Blob, ErrorReply, Reply};
 
 /// `MULTI`.
 pub(in crate::gateway) fn multi(session: &mut Session) -> CommandEffect {
@@ -72,17 +55,103 @@ pub(in crate::gateway) fn give_up(session: &mut Session, error: &ErrorReply) -> 
     ErrorReply::new("EXECABORT", text).into()
 }
 
+/// `WATCH`: asks for the versions of keys.
+pub(in crate::gateway) fn watch(
+    core: &mut Core,
+    sessions: &mut Sessions,
+    id: SessionId,
+    args: &Args<'_>,
+) -> Handled {
+    let Some(session) = sessions.get_mut(id.0) else { return Handled::Later };
+    let keys = match session.begin_watch(args) {
+        Ok(keys) => keys,
+        Err(handled) => return handled,
+    };
+    let target = sessions.place(id, None);
+    for key in keys {
+        let shard = core.mail.shard_of(&key);
+        let pending = Pending::Version { target, key: key.clone() };
+        core.mail.ask(shard, pending, Body::Version { key });
+    }
+    Handled::Later
+}
+
+/// Takes the version of a watched key, or the error that it cannot be read.
+pub(in crate::gateway) fn watched(
+    core: &mut Core,
+    sessions: &mut Sessions,
+    target: Target,
+    key: Blob,
+    answer: Answer,
+) {
+    let version = match answer {
+        Answer::Version(version) => Ok(version),
+        Answer::Reply(error) => Err(error),
+        Answer::Refused(_) => Err(moved().into()),
+        other => Err(unexpected(&other)),
+    };
+    let session = sessions.get_mut(target.session.0);
+    if let Some(reply) = session.and_then(|session| session.watched(key, version)) {
+        core.finish(target, reply);
+    }
+}
+
 impl Session {
-    fn end_multi(&mut self) {
+    /// Ends the transaction between `MULTI` and `EXEC`.
+    pub(super) fn end_multi(&mut self) {
         self.mode = SessionMode::Single;
         self.watched.clear();
         self.refresh();
+    }
+
+    /// Keys to be watched, whose versions are to be asked for.
+    fn begin_watch(&mut self, args: &Args<'_>) -> Result<Vec<Blob>, Handled> {
+        if matches!(self.mode, SessionMode::Multi(_)) {
+            return Err(ErrorReply::err("WATCH inside MULTI is not allowed").into());
+        }
+        // The session's own earlier writes must not look like changes by another client.
+        if !self.queue.is_empty() {
+            return Err(Handled::Hold);
+        }
+        let keys: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
+        if let Some(error) = keys.iter().find_map(key_too_long) {
+            return Err(error.into());
+        }
+        if self.watched.len() + keys.len() > WATCHED_KEYS_MAX {
+            let text = format!("a connection can watch at most {WATCHED_KEYS_MAX} keys");
+            return Err(ErrorReply::err(text).into());
+        }
+        self.watching = keys.len() as u32;
+        Ok(keys)
+    }
+
+    /// Takes the version of a watched key, or the error that it cannot be read. Returns the reply to `WATCH`
+    /// if it is complete.
+    fn watched(&mut self, key: Blob, version: Result<Version, Reply>) -> Option<Reply> {
+        if self.watching == 0 {
+            return None;
+        }
+        match version {
+            Ok(version) => {
+                self.watching -= 1;
+                // The first version that was seen counts.
+                if !self.watched.iter().any(|guard| guard.key == key) {
+                    self.watched.push(Guard { key, version });
+                }
+                (self.watching == 0).then_some(Reply::Ok)
+            }
+            Err(error) => {
+                self.watching = 0;
+                self.watched.clear();
+                Some(error)
+            }
+        }
     }
 }
 
 impl Multi {
     /// Adds a command, if there is room for it.
-    fn add(&mut self, step: ProgramStep, args: &Args<'_>) -> Result<(), ErrorReply> {
+    pub(super) fn add(&mut self, step: ProgramStep, args: &Args<'_>) -> Result<(), ErrorReply> {
         let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
         let full = self.steps.len() >= TRANSACTION_COMMANDS_MAX
             || self.bytes + bytes > TRANSACTION_BYTES_MAX;
@@ -99,255 +168,21 @@ impl Multi {
         self.steps.push(step);
         Ok(())
     }
-}
 
-impl Gateway {
-    /// Queues a command between `MULTI` and `EXEC`, or carries it out if it is one of the few for which that
-    /// is to happen at once.
-    pub(in crate::gateway) fn run_in_multi(
-        &mut self,
-        id: SessionId,
-        spec: &'static CommandSpec,
-        args: &Args<'_>,
-    ) -> bool {
-        if AT_ONCE.contains(&spec.name) {
-            return self.session_command(id, spec, args);
-        }
-        let step = if matches!(spec.name, "fence" | "lock.section") {
-            self.parts.step_of_prefix(id, spec, args)
-        } else if spec.flags.has(Flags::NO_MULTI) {
-            Err(ErrorReply::err("Command not allowed inside a transaction"))
-        } else if let Some(error) = refused_early(spec, args) {
-            Err(error)
-        } else {
-            Ok(match spec.handler {
-                Handler::Session => ProgramStep::Later(ArgBuf::of(args.iter_from(0))),
-                // A command whose words are wrong fails alone, when its turn comes.
-                Handler::Data(parse) => {
-                    parse(args).map_or_else(|e| ProgramStep::Fixed(e.into()), ProgramStep::from)
-                }
-            })
-        };
-        let session = self.parts.sessions.get_mut(id.0);
-        let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
-            return true;
-        };
-        match step.and_then(|step| multi.add(step, args)) {
-            Ok(()) => {
-                // It is counted when it is carried out.
-                multi.counted.extend(counted.take());
-                self.parts.sessions.reply(&mut self.parts.core, id, Reply::Status("QUEUED"));
-            }
-            Err(error) => self.parts.refuse(id, error),
-        }
-        true
-    }
-
-    /// Carries out the next command of the session that was queued: after the operations on keys, and
-    /// after the commands of the session that were queued before it.
-    pub(in crate::gateway) fn run_later(&mut self, id: SessionId) {
-        let next = self.parts.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
-        let Some((target, words)) = next else { return };
-        let args = &words.args();
-        let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
-        self.parts.sessions.give(Some(target));
-        let handled = self.handle(id, spec, args, Some(target));
-        self.parts.sessions.give(None);
-        match handled {
-            Handled::Reply(reply) => self.parts.finish(target, reply),
-            Handled::Later => {}
-            Handled::Hold => {
-                let error = ErrorReply::err(format!("'{}' cannot be run by EXEC", spec.name));
-                self.parts.finish(target, error.into());
-            }
-        }
-    }
-}
-
-impl Parts {
-    /// ProgramStep of a command that is about the whole transaction, and may carry out another command.
-    fn step_of_prefix(
-        &mut self,
-        id: SessionId,
-        spec: &CommandSpec,
-        args: &Args<'_>,
-    ) -> Result<ProgramStep, ErrorReply> {
-        let behind = match spec.name {
-            "fence" => {
-                let fence = fence::fence_of(args)?;
-                Some((fence, self.step_behind(id, args, fence::PREFIX, fence::NAME)?))
-            }
-            _ => None,
-        };
-        let Some(Session { mode: SessionMode::Multi(multi), .. }) = self.sessions.get_mut(id.0)
-        else {
-            return Ok(ProgramStep::Fixed(Reply::Ok));
-        };
-        let Some((fence, step)) = behind else {
-            let (step, timeout_ms) = section::first_of_multi(args, multi.steps.is_empty())?;
-            multi.section_ms = Some(timeout_ms);
-            return Ok(step);
-        };
-        if multi.fences.len() >= FENCES_PER_REQUEST_MAX {
+    /// Adds a fencing token under which the whole transaction is carried out.
+    pub(super) fn fence(&mut self, fence: Fence) -> Result<(), ErrorReply> {
+        if self.fences.len() >= FENCES_PER_REQUEST_MAX {
             let text = format!("a transaction comes with at most {FENCES_PER_REQUEST_MAX} tokens");
             return Err(ErrorReply::err(text));
         }
-        multi.fences.push(fence);
-        Ok(step.unwrap_or(ProgramStep::Fixed(Reply::Ok)))
+        self.fences.push(fence);
+        Ok(())
     }
 
-    /// `EXEC`: carries out the queued commands, or holds itself back until that is possible.
-    pub(in crate::gateway) fn exec(&mut self, id: SessionId) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if session.watching > 0 {
-            return Handled::Hold;
-        }
-        let SessionMode::Multi(multi) = &mut session.mode else {
-            return ErrorReply::err("EXEC without MULTI").into();
-        };
-        let multi = std::mem::take(&mut **multi);
-        if multi.failed {
-            session.end_multi();
-            return discarded().into();
-        }
-        let guards = std::mem::take(&mut session.watched);
-        let target = Target { session: id, seq: 0, item: crate::gateway::mail::WHOLE };
-        let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
-        let steps: Vec<ProgramStep> =
-            steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
-        let route = route_of(&self.core, &steps, &guards);
-        let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
-        let may_launch = self.sessions.may_launch(&self.core, id, &program.steps, route);
-        let may_launch = may_launch && !self.sessions.loses_order(&self.core, &program, route);
-        // A session that waits for a lock has nothing else under way.
-        let may_launch = may_launch && (section_ms.is_none() || self.sessions.is_idle(id));
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if !may_launch {
-            session.watched = program.guards;
-            let (steps, fences, request) = (program.steps, program.fences, program.request);
-            let failed = false;
-            let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
-            session.mode = SessionMode::Multi(Box::new(queued));
-            return Handled::Hold;
-        }
-        session.mode = SessionMode::Single;
-        session.refresh();
-        for position in counted {
-            self.core.mail.stats.of_command(usize::from(position)).calls += 1;
-        }
-        program.target = self.sessions.place(id, None);
-        if !program.fences.is_empty()
-            && let Err(error) = fence::of_one_slot(&program.steps)
-        {
-            self.finish(program.target, error.into());
-            return Handled::Later;
-        }
-        if let Some(timeout_ms) = section_ms {
-            match section::check(&program) {
-                Ok(()) => self.begin_section(program, timeout_ms),
-                Err(error) => self.finish(program.target, error.into()),
-            }
-            return Handled::Later;
-        }
-        if program.steps.iter().any(|step| matches!(step, ProgramStep::Later(_))) {
-            self.sessions.bar(program.target);
-        }
-        self.launch(program, route);
-        Handled::Later
-    }
-
-    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are
-    /// published all the same; the other commands would be about the connection, or be answered to it.
-    pub(in crate::gateway) fn finish_without_client(
-        &mut self,
-        later: Vec<(Target, ArgBuf)>,
-        mut items: Vec<Option<Reply>>,
-        keep: Option<&Keep>,
-    ) {
-        for (target, words) in later {
-            let args = &words.args();
-            let publishes = args.is(0, "PUBLISH");
-            if publishes {
-                let inquiry = publication(&mut self.core, args);
-                self.gather(target, inquiry);
-            }
-            if let Some(item) = items.get_mut(target.item as usize) {
-                *item = Some(without_client(publishes).into());
-            }
-        }
-        if let Some(Keep { request, home, .. }) = keep {
-            // A command without a reply was begun.
-            let items = items.into_iter().map(|item| item.unwrap_or(without_client(true).into()));
-            keep_replies(&mut self.core, request, home, items.collect());
-        }
-    }
-
-    /// Finishes the commands behind a transaction of a session that ends.
-    pub(in crate::gateway) fn end_later(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let mut later = std::mem::take(&mut session.about.later);
-        let partial = session.queue.iter_mut().find_map(|slot| match &mut slot.state {
-            SlotState::Partial(items, _, keep) => Some((std::mem::take(items), keep.take())),
-            SlotState::Waiting | SlotState::Done(_) => None,
-        });
-        let Some((items, keep)) = partial else { return };
-        self.finish_without_client(later.drain(..).collect(), items, keep.as_deref());
-    }
-
-    /// `WATCH`: asks for the versions of keys.
-    pub(in crate::gateway) fn watch(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if matches!(session.mode, SessionMode::Multi(_)) {
-            return ErrorReply::err("WATCH inside MULTI is not allowed").into();
-        }
-        // The session's own earlier writes must not look like changes by another client.
-        if !session.queue.is_empty() {
-            return Handled::Hold;
-        }
-        let keys: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
-        if let Some(error) = keys.iter().find_map(key_too_long) {
-            return error.into();
-        }
-        if session.watched.len() + keys.len() > WATCHED_KEYS_MAX {
-            let text = format!("a connection can watch at most {WATCHED_KEYS_MAX} keys");
-            return ErrorReply::err(text).into();
-        }
-        session.watching = keys.len() as u32;
-        let target = self.sessions.place(id, None);
-        for key in keys {
-            let shard = self.core.mail.shard_of(&key);
-            let pending = Pending::Version { target, key: key.clone() };
-            self.core.mail.ask(shard, pending, Body::Version { key });
-        }
-        Handled::Later
-    }
-
-    /// Takes the version of a watched key.
-    pub(in crate::gateway) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
-        if matches!(answer, Answer::Refused(_)) {
-            return self.watch_failed(target, moved().into());
-        }
-        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
-        let Answer::Version(version) = answer else { return };
-        if session.watching == 0 {
-            return;
-        }
-        session.watching -= 1;
-        // The first version that was seen counts.
-        if !session.watched.iter().any(|guard| guard.key == key) {
-            session.watched.push(Guard { key, version });
-        }
-        if session.watching == 0 {
-            self.finish(target, Reply::Ok);
-        }
-    }
-
-    /// Fails a `WATCH` of which a key cannot be read.
-    pub(in crate::gateway) fn watch_failed(&mut self, target: Target, error: Reply) {
-        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
-        if std::mem::take(&mut session.watching) > 0 {
-            session.watched.clear();
-            self.finish(target, error);
-        }
+    /// Makes a section of the whole transaction, of which this is the first step.
+    pub(super) fn section(&mut self, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+        let (step, timeout_ms) = section::first_of_multi(args, self.steps.is_empty())?;
+        self.section_ms = Some(timeout_ms);
+        Ok(step)
     }
 }

@@ -1,11 +1,12 @@
 //! Options of `TXN BEGIN`, and how long an interactive transaction may keep other clients waiting.
 
+use crate::concurrency::Concurrency;
 use crate::gateway::api::Patience;
 use crate::gateway::errors::Cause;
 use crate::limits::{
     TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, TRANSACTION_TIMEOUT_MS_MAX, WANTED_US,
 };
-use adt::{Args, ErrorReply};
+use adt::{Args, CommandSpec, ErrorReply, Handler};
 
 /// Options of `TXN BEGIN`.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,15 @@ pub(super) struct TxnOptions {
     pub blind: bool,
     pub strict: bool,
     pub patience: Patience,
+}
+
+/// Commands of the session that an aborted transaction answers as those on keys.
+const REFUSED: [&str; 5] = ["multi", "watch", "publish", "fence", "lock.section"];
+
+/// Whether a command is carried out between the abort of an interactive transaction and its end by the
+/// client.
+pub(in crate::gateway) fn is_allowed_in_aborted(spec: &CommandSpec) -> bool {
+    matches!(spec.handler, Handler::Session) && !REFUSED.contains(&spec.name)
 }
 
 /// State of an interactive transaction.
@@ -54,6 +64,13 @@ impl TxnOptions {
             i += 1;
         }
         Ok(options)
+    }
+}
+
+impl TxnOptions {
+    /// Whether the transaction takes no locks.
+    pub fn is_lockless(&self, cc: Concurrency) -> bool {
+        self.readonly && cc.reads_without_locks()
     }
 }
 

@@ -1,14 +1,16 @@
 //! Table of the transactions that are under way: inputs find their transaction here, and transactions that
 //! are over leave it.
 
-use super::admission::{Admission, Standing};
+use super::admission::{Admission, Admittance};
 use super::lease::{EarlyAccess, LeaseOutcome, Leases};
-use super::options::{Open, TxnOptions};
+use super::lockless::LocklessTransactions;
+use super::options::{InteractiveTxn, Open, TxnOptions};
 use super::transaction::context::{TxnContext, TxnEffect};
 use super::transaction::repeated::{home_of, home_of_steps};
 use super::transaction::{Role, Stage, Txn};
 use super::work::{Finish, Keep, Program, ProgramStep};
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten};
 use crate::gateway::mail::Target;
@@ -20,18 +22,19 @@ use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Transactions of a gateway, but for those that only read without locks.
+/// Transactions of a gateway.
 #[derive(Default)]
 pub(in crate::gateway) struct Transactions {
     open: Slab<Box<Txn>>,
     names: Map<TxnId, u64>,
     leases: Leases,
     admission: Admission,
+    lockless: LocklessTransactions,
     effects: VecDeque<TxnEffect>,
 }
 
 /// Transaction as it is described to clients that wait for its locks.
-pub(super) struct Holder {
+pub(super) struct TxnHolder {
     pub session: SessionId,
     /// Names under which shards know the locks.
     pub names: SmallVec<[TxnId; 2]>,
@@ -183,7 +186,11 @@ impl Transactions {
         id: TxnId,
         options: TxnOptions,
         request: Option<RequestId>,
-    ) -> u64 {
+    ) -> InteractiveTxn {
+        core.mail.stats.interactive += 1;
+        if options.is_lockless(core.config.concurrency) {
+            return InteractiveTxn::Lockless(self.lockless.begin(session, id));
+        }
         let TxnOptions { readonly, blind, .. } = options;
         let role = Role::Interactive { blind, readonly, commit: None };
         let mut txn = Txn::new(id, session, role);
@@ -191,51 +198,88 @@ impl Transactions {
         txn.open = Some(Open::new(options, core.now.mono_us));
         let job = self.add(txn);
         self.admission.begun(core.now.mono_us, job);
-        core.mail.stats.interactive += 1;
-        job
+        InteractiveTxn::Locking(job)
     }
 }
 
 /// Commands of interactive transactions.
 impl Transactions {
     /// Makes room for a command with so many bytes. Tells whether the transaction is `READONLY`.
-    pub(super) fn make_room(&mut self, job: u64, bytes: usize) -> Result<bool, ErrorReply> {
-        self.open.get_mut(job).map_or(Ok(false), |txn| txn.make_room(bytes))
+    pub(super) fn make_room(
+        &mut self,
+        txn: InteractiveTxn,
+        bytes: usize,
+    ) -> Result<bool, ErrorReply> {
+        match txn {
+            InteractiveTxn::Lockless(job) => self.lockless.make_room(job, bytes).map(|()| true),
+            InteractiveTxn::Locking(job) => {
+                self.open.get_mut(job).map_or(Ok(false), |txn| txn.make_room(bytes))
+            }
+        }
     }
 
     /// Carries out a command. Tells whether later ones must wait for its reply.
     pub(super) fn run(
         &mut self,
         core: &mut Core,
-        job: u64,
+        txn: InteractiveTxn,
         step: ProgramStep,
         target: Target,
     ) -> bool {
         let mut bars = false;
-        self.with(core, job, |txn, cx| bars = txn.run(cx, step, target));
+        match (txn, step) {
+            (InteractiveTxn::Locking(job), step) => {
+                self.with(core, job, |txn, cx| bars = txn.run(cx, step, target));
+            }
+            (InteractiveTxn::Lockless(job), ProgramStep::Ops(ops, merge)) => {
+                self.effects.extend(self.lockless.read(core, job, ops, merge, target));
+            }
+            // Only reads are allowed there.
+            (InteractiveTxn::Lockless(_), _) => {}
+        }
         bars
     }
 
     /// Begins the commit, whose reply goes to `target`.
-    pub(super) fn commit(&mut self, core: &mut Core, job: u64, target: Target) {
-        self.with(core, job, |txn, cx| txn.commit_for(cx, target));
+    pub(super) fn commit(&mut self, core: &mut Core, txn: InteractiveTxn, target: Target) {
+        match txn {
+            InteractiveTxn::Locking(job) => {
+                self.with(core, job, |txn, cx| txn.commit_for(cx, target));
+            }
+            InteractiveTxn::Lockless(job) => {
+                self.effects.extend(self.lockless.end(core, job, true));
+                core.finish(target, Reply::Array(Vec::new()));
+            }
+        }
     }
 
     /// Ends a transaction without effect, because its client wants that or is gone.
-    pub(super) fn give_up(&mut self, core: &mut Core, job: u64) {
-        self.with(core, job, |txn, cx| {
-            txn.give_up(cx);
-        });
+    pub(super) fn give_up(&mut self, core: &mut Core, txn: InteractiveTxn) {
+        match txn {
+            InteractiveTxn::Locking(job) => self.with(core, job, |txn, cx| {
+                txn.give_up(cx);
+            }),
+            InteractiveTxn::Lockless(job) => {
+                self.effects.extend(self.lockless.end(core, job, false));
+            }
+        }
     }
 
     /// Whether the client has asked for the commit.
-    pub(super) fn is_committing(&self, job: u64) -> bool {
-        self.open.get(job).is_some_and(|txn| txn.is_committing())
+    pub(super) fn is_committing(&self, txn: InteractiveTxn) -> bool {
+        match txn {
+            InteractiveTxn::Locking(job) => {
+                self.open.get(job).is_some_and(|txn| txn.is_committing())
+            }
+            InteractiveTxn::Lockless(_) => false,
+        }
     }
 
     /// Notes that a command was refused.
-    pub(super) fn discard(&mut self, core: &mut Core, job: u64) {
-        self.with(core, job, Txn::discard);
+    pub fn discard(&mut self, core: &mut Core, txn: InteractiveTxn) {
+        if let InteractiveTxn::Locking(job) = txn {
+            self.with(core, job, Txn::discard);
+        }
     }
 }
 
@@ -305,6 +349,21 @@ impl Transactions {
     /// Takes the answer to one operation without transactions.
     pub fn loosely_answered(&mut self, core: &mut Core, job: u64, index: u32, answer: Answer) {
         self.with(core, job, |txn, cx| txn.loosely_answered(cx, index, answer));
+    }
+
+    /// Takes a shard's answer to a read without locks, or to reads that were asked again (without a query).
+    pub fn interval_answered(
+        &mut self,
+        core: &mut Core,
+        (job, query, part): (u64, Option<u64>, u32),
+        answer: Answer,
+    ) {
+        self.effects.extend(self.lockless.answered(core, job, (query, part), answer));
+    }
+
+    /// Ends a transaction without locks of which a read has no leader.
+    pub fn interval_given_up(&mut self, core: &mut Core, job: u64, cause: Cause) {
+        self.effects.extend(self.lockless.abort(core, job, cause));
     }
 
     /// Takes the shard's answer to the request of a lease.
@@ -400,18 +459,23 @@ impl Transactions {
         }
     }
 
-    /// Transactions for whose locks other clients have waited for a while, by number, with their sessions.
-    /// [`Transactions::wanted`] follows for each.
-    pub fn holders_of(&self, id: TxnId) -> SmallVec<[(u64, SessionId); 4]> {
-        let alone = self.names.get(&id);
-        let jobs = alone.into_iter().chain(self.leases.members(id)).copied();
-        jobs.filter_map(|job| Some((job, self.open.get(job)?.session))).collect()
+    /// Ends the transactions without locks that have read at a shard that was split.
+    pub fn shard_split(&mut self, core: &mut Core, shard: ShardId) {
+        self.effects.extend(self.lockless.shard_split(core, shard));
     }
 
-    /// Ends a transaction for whose locks other clients wait, if it has kept them waiting for too long. Its
-    /// client has sent something last at `active_us`.
-    pub fn wanted(&mut self, core: &mut Core, job: u64, active_us: u64) {
-        self.with(core, job, |txn, cx| txn.wanted(cx, active_us));
+    /// Ends transactions for whose locks other clients have waited for a while, if they have kept them
+    /// waiting for too long.
+    pub fn wanted(&mut self, core: &mut Core, sessions: &Sessions, id: TxnId) {
+        let alone = self.names.get(&id);
+        let jobs = alone.into_iter().chain(self.leases.members(id)).copied();
+        for job in jobs.collect::<SmallVec<[u64; 4]>>() {
+            self.with(core, job, |txn, cx| {
+                let now_us = cx.core.now.mono_us;
+                let active_us = sessions.get(txn.session.0).map_or(now_us, |s| s.active_us);
+                txn.wanted(cx, active_us);
+            });
+        }
     }
 }
 
@@ -422,37 +486,31 @@ impl Transactions {
     pub(super) fn admit(
         &mut self,
         now_us: u64,
-        session: (SessionId, &mut Standing),
+        session: (SessionId, &mut Admittance),
         again: bool,
     ) -> bool {
         self.admission.admit(now_us, session, again)
     }
 
     /// Lets a transaction count as load again, because its client has sent something.
-    pub(super) fn counts_again(&mut self, now_us: u64, job: u64) {
+    pub(super) fn counts_again(&mut self, now_us: u64, txn: InteractiveTxn) {
+        let InteractiveTxn::Locking(job) = txn else { return };
         let open = self.open.get_mut(job).and_then(|txn| txn.open.as_mut());
         if open.is_some_and(|open| open.counts_again()) {
             self.admission.begun(now_us, job);
         }
     }
 
-    /// The transaction that is to be looked at, because it may be idle, with its session.
-    /// [`Transactions::looked_at`] follows.
-    pub(super) fn next_to_look_at(&mut self, now_us: u64) -> Option<(u64, SessionId)> {
-        loop {
-            let job = self.admission.oldest(now_us)?;
-            if let Some(txn) = self.open.get(job) {
-                return Some((job, txn.session));
+    /// Ceases to count transactions that are silent, and for which no other client waits.
+    pub(super) fn discount_idle(&mut self, now_us: u64, sessions: &Sessions) {
+        while let Some(job) = self.admission.oldest(now_us) {
+            let Some(txn) = self.open.get_mut(job) else { continue };
+            let active_us = sessions.get(txn.session.0).map_or(0, |s| s.active_us);
+            match txn.is_load(now_us, active_us) {
+                Some(true) => self.admission.stays(now_us, job),
+                Some(false) => self.admission.discounted(),
+                None => {}
             }
-        }
-    }
-
-    /// Ceases to count a transaction that is silent since `active_us`, and for which no other client waits.
-    pub(super) fn looked_at(&mut self, now_us: u64, job: u64, active_us: u64) {
-        match self.open.get_mut(job).and_then(|txn| txn.is_load(now_us, active_us)) {
-            Some(true) => self.admission.stays(now_us, job),
-            Some(false) => self.admission.discounted(),
-            None => {}
         }
     }
 
@@ -484,8 +542,8 @@ impl Transactions {
     }
 
     /// All transactions, as they are described to clients that wait for their locks.
-    pub(super) fn holders(&self) -> impl Iterator<Item = Holder> {
-        self.open.iter().map(|(_, txn)| Holder {
+    pub(super) fn holders(&self) -> impl Iterator<Item = TxnHolder> {
+        self.open.iter().map(|(_, txn)| TxnHolder {
             session: txn.session,
             names: std::iter::once(txn.id).chain(self.leases.names(txn)).collect(),
             began_us: txn.open.as_ref().map(|open| open.began_us),
@@ -495,7 +553,7 @@ impl Transactions {
     /// Number of transactions.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.lockless.len()
     }
 
     /// Whether no key is read under a lock that is known here.

@@ -208,7 +208,7 @@ pub(in crate::gateway) struct Work {
 /// Operations up to which looking through all of them is quicker than an index.
 const UNINDEXED_MAX: usize = 64;
 
-/// CommandEffect of an operation of a transaction on a key, if it has one.
+/// Effect of an operation of a transaction on a key, if it has one.
 fn own((at, op): &KeyedOp, key: &Blob) -> Option<Op> {
     match op.whole() {
         Some(Whole::Flush) => Some(Op::Key(KeyOp::Del)),

@@ -6,16 +6,20 @@
 //! A shard that has all that a session waits for may serve it by itself: then the end of the wait is asked
 //! for, and the answer of the shard is the reply.
 
+use super::effect::WaitEffect;
 use super::turns::unblocked;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::session::BlockedBy;
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
+use crate::gateway::routing::route::long_key;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, found_nothing};
-use crate::ids::{KeyedOp, ShardId};
+use crate::ids::ShardId;
 use crate::message::{Answer, Body, Takes};
 use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
 use smallvec::smallvec;
@@ -43,20 +47,6 @@ struct BlockedCommand {
     missing: usize,
     /// All shards have confirmed: the command counts as blocked.
     counted: bool,
-}
-
-/// ProgramStep that a blocked command needs from outside of its part.
-pub(in crate::gateway) enum BlockingEffect {
-    /// The command has its reply: the session is blocked no longer.
-    Ended(SessionId),
-    /// All shards have the session in their queues.
-    Arrived(SessionId),
-    /// A program is to make the first attempt of a move.
-    Launch(Program),
-    /// A transaction is to take what a shard keeps for the session.
-    Take { target: Target, ops: Vec<KeyedOp>, finish: Finish },
-    /// A transaction is to move what a shard keeps for the session.
-    Move(Program),
 }
 
 /// Blocking commands that sessions of this gateway wait in.
@@ -89,8 +79,29 @@ fn is_of_one_shard(blocking: &Blocking, mail: &Mail) -> bool {
 }
 
 impl BlockedCommands {
-    /// Adds a command, and returns its number. [`BlockedCommands::advance`] follows.
-    pub fn add(&mut self, core: &Core, target: Target, blocking: Blocking) -> u64 {
+    /// Begins a command of a session, outside of a transaction.
+    pub fn begin(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        blocking: Blocking,
+    ) -> Option<WaitEffect> {
+        let steps = [ProgramStep::Attempts(blocking)];
+        if let Some(error) = long_key(&steps) {
+            sessions.reply(core, id, error.into());
+            return None;
+        }
+        let [ProgramStep::Attempts(blocking)] = steps else { return None };
+        let target = sessions.place(id, None);
+        sessions.bar(target);
+        let job = self.add(core, target, blocking);
+        sessions.get_mut(id.0)?.block(BlockedBy::Command(job));
+        self.advance(core, job)
+    }
+
+    /// Adds a command, and returns its number.
+    fn add(&mut self, core: &Core, target: Target, blocking: Blocking) -> u64 {
         let deadline_us = (blocking.timeout_ms > 0)
             .then(|| core.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000)));
         let to_try = (0..blocking.attempts.len()).collect();
@@ -110,7 +121,7 @@ impl BlockedCommands {
     }
 
     /// Makes the next attempt, or waits.
-    pub fn advance(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+    fn advance(&mut self, core: &mut Core, job: u64) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         if command.trying.is_some() {
             return None;
@@ -128,7 +139,7 @@ impl BlockedCommands {
         match command.blocking.attempts[number].clone() {
             (key, Attempt::Take { op, .. }) if again && core.config.concurrency.takes_locks() => {
                 let finish = Finish { outcomes: vec![Outcome::Op(0)], form: Form::One, keep: None };
-                Some(BlockingEffect::Take { target, ops: vec![(key, op)], finish })
+                Some(WaitEffect::Take { target, ops: vec![(key, op)], finish })
             }
             (key, Attempt::Take { op, .. }) => {
                 let shard = core.mail.shard_of(&key);
@@ -145,22 +156,13 @@ impl BlockedCommands {
                 let steps = vec![ProgramStep::Compound(compound)];
                 let (guards, fences, request) = (Vec::new(), Vec::new(), None);
                 let program = Program { target, steps, form: Form::One, guards, fences, request };
-                Some(if again {
-                    BlockingEffect::Move(program)
-                } else {
-                    BlockingEffect::Launch(program)
-                })
+                Some(if again { WaitEffect::Move(program) } else { WaitEffect::Launch(program) })
             }
         }
     }
 
     /// Takes the shard's answer to the present attempt.
-    pub fn answered(
-        &mut self,
-        core: &mut Core,
-        job: u64,
-        answer: Answer,
-    ) -> Option<BlockingEffect> {
+    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<WaitEffect> {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
@@ -170,7 +172,7 @@ impl BlockedCommands {
     }
 
     /// Takes the reply of the present attempt.
-    pub fn attempted(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+    pub fn attempted(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         let number = command.trying.take()?;
         let wrong = !command.waits.is_empty() && reply == ErrorReply::wrong_type().into();
@@ -246,7 +248,7 @@ impl BlockedCommands {
 
     /// Notes that a shard has a command in its queues. Once all shards have, a client that is informed of
     /// the wait may rely on coming after it.
-    pub fn arrived(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+    pub fn arrived(&mut self, core: &mut Core, job: u64) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         command.missing = command.missing.saturating_sub(1);
         if command.missing > 0 || command.counted {
@@ -254,11 +256,11 @@ impl BlockedCommands {
         }
         command.counted = true;
         core.mail.stats.blocked += 1;
-        Some(BlockingEffect::Arrived(command.target.session))
+        Some(WaitEffect::Arrived(command.target.session))
     }
 
     /// Makes the attempts on a key again, since it holds something and it is this command's turn.
-    pub fn ready(&mut self, core: &mut Core, job: u64, key: &Blob) -> Option<BlockingEffect> {
+    pub fn ready(&mut self, core: &mut Core, job: u64, key: &Blob) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         for (number, (k, _)) in command.blocking.attempts.iter().enumerate() {
             if k == key && !command.to_try.contains(&number) {
@@ -269,7 +271,7 @@ impl BlockedCommands {
     }
 
     /// Ends a wait with this reply, unless the present attempt finds something.
-    pub fn stop(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+    pub fn stop(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         command.over = Some(reply);
         command.to_try.clear();
@@ -277,18 +279,18 @@ impl BlockedCommands {
     }
 
     /// Ends a wait because its time is over.
-    pub fn timed_out(&mut self, core: &mut Core, job: u64) -> Option<BlockingEffect> {
+    pub fn timed_out(&mut self, core: &mut Core, job: u64) -> Option<WaitEffect> {
         let reply = self.commands.get(job)?.blocking.on_timeout.clone();
         self.stop(core, job, reply)
     }
 
     /// Ends a wait by `CLIENT UNBLOCK`.
-    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<BlockingEffect> {
+    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<WaitEffect> {
         if error { self.stop(core, job, unblocked()) } else { self.timed_out(core, job) }
     }
 
     /// Ends a wait with this reply, unless the shard has served it by then.
-    fn leave(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+    fn leave(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         let [(shard, token, _)] = &command.waits[..] else { return self.end(core, job, reply) };
         if !command.served {
@@ -308,7 +310,7 @@ impl BlockedCommands {
         token: u64,
         job: u64,
         answer: Answer,
-    ) -> Option<BlockingEffect> {
+    ) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         command.waits.retain(|(_, waits, _)| *waits != token);
         match answer {
@@ -322,10 +324,10 @@ impl BlockedCommands {
         }
     }
 
-    fn end(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<BlockingEffect> {
+    fn end(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<WaitEffect> {
         let target = self.give_up(core, job)?;
         core.finish(target, reply);
-        Some(BlockingEffect::Ended(target.session))
+        Some(WaitEffect::Ended(target.session))
     }
 
     /// Ends a wait without a reply. Returns the place that the reply would have had.

@@ -4,6 +4,7 @@
 pub(in crate::gateway) mod blocking;
 mod commands;
 pub(in crate::gateway) mod deadlocks;
+pub(in crate::gateway) mod effect;
 pub(in crate::gateway) mod fence;
 pub(in crate::gateway) mod near;
 mod prefixes;

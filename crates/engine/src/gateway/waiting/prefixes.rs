@@ -52,19 +52,13 @@ impl Parts {
         let target = self.sessions.place(id, None);
         let (guards, fences) = (Vec::new(), Vec::new());
         let program = Program { target, steps, form: Form::One, guards, fences, request };
-        self.begin_section(program, timeout_ms);
+        let (apply, finish) = section::operations(program);
+        let (core, sessions) = (&mut self.core, &mut self.sessions);
+        self.turns.wait(core, sessions, target, (apply, timeout_ms), Some(Box::new(finish)));
         Handled::Later
     }
 
-    /// Begins a section, whose first step passes through the lock.
-    pub(in crate::gateway) fn begin_section(&mut self, program: Program, timeout_ms: u64) {
-        let target = program.target;
-        self.sessions.bar(target);
-        let (apply, finish) = section::operations(program);
-        self.await_turn(target, apply, timeout_ms, Some(Box::new(finish)));
-    }
-
-    /// ProgramStep of the command that begins at a word of another command, which is called `what`.
+    /// Step of the command that begins at a word of another command, which is called `what`.
     pub(in crate::gateway) fn step_behind(
         &mut self,
         id: SessionId,

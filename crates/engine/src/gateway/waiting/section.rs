@@ -64,7 +64,7 @@ pub(in crate::gateway) fn check(program: &Program) -> Result<(), ErrorReply> {
 }
 
 /// Operations of a section, whose first step passes through the lock, and the recipe for its reply.
-pub(super) fn operations(program: Program) -> (Apply, Finish) {
+pub(in crate::gateway) fn operations(program: Program) -> (Apply, Finish) {
     let Program { steps, form, guards, fences, request, .. } = program;
     let mut work = Work::default();
     for step in steps {

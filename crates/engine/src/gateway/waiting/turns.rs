@@ -3,17 +3,22 @@
 //! together.
 
 use super::deadlocks::{DeadlockSearches, Searched, Suspect};
+use super::effect::WaitEffect;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
+use crate::gateway::clients::session::BlockedBy;
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
+use crate::gateway::routing::route::key_too_long;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
 use crate::ids::{Age, GatewayId, RequestId, ShardId};
 use crate::message::{Answer, Body};
-use adt::{Blob, ErrorReply, Reply};
+use adt::{Awaiting, Blob, ErrorReply, Reply};
+use smallvec::smallvec;
 
 /// Turn that a session waits for.
 struct AwaitedTurn {
@@ -37,7 +42,7 @@ pub(in crate::gateway) struct Turns {
 }
 
 /// Ticket of a request: the same however often it is asked, and unlike that of any other request.
-pub(super) fn ticket(core: &mut Core, request: Option<&RequestId>) -> Blob {
+fn ticket(core: &mut Core, request: Option<&RequestId>) -> Blob {
     Blob::from(match request {
         Some(RequestId { client, number }) => {
             [b"r", &client[..], format!(" {number}").as_bytes()].concat()
@@ -55,17 +60,38 @@ pub(super) fn unblocked() -> Reply {
     ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
 }
 
-/// Methods that end a turn return its session, which is blocked no longer.
 impl Turns {
-    /// Sends operations that wait for their turn, on one shard. Returns the number of the turn.
+    /// Begins an operation of a session that waits for its turn, outside of a transaction.
     pub fn begin(
         &mut self,
         core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        awaiting: Awaiting,
+    ) {
+        let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
+        if let Some(error) = key_too_long(&key) {
+            return sessions.reply(core, id, error.into());
+        }
+        let request = sessions.take_request(id);
+        if op.ticket().is_some() {
+            op.give_ticket(ticket(core, request.as_ref()));
+        }
+        let target = sessions.place(id, None);
+        let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
+        self.wait(core, sessions, target, (apply, timeout_ms), None);
+    }
+
+    /// Blocks a session until operations on one shard have had their turn.
+    pub fn wait(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
         target: Target,
-        apply: Apply,
-        timeout_ms: u64,
+        (apply, timeout_ms): (Apply, u64),
         section: Option<Box<Finish>>,
-    ) -> u64 {
+    ) {
+        sessions.bar(target);
         let shard = core.mail.shard_of(&apply.ops[0].0);
         let since_us = core.now.mono_us;
         let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
@@ -77,18 +103,20 @@ impl Turns {
             turn.token = token;
         }
         core.mail.stats.blocked += 1;
+        if let Some(session) = sessions.get_mut(target.session.0) {
+            session.block(BlockedBy::Turn(job));
+        }
         self.suspect(core, job);
-        job
     }
 
     /// Takes the shard's answer, which is the reply to the session.
-    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<SessionId> {
+    pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<WaitEffect> {
         let AwaitedTurn { target, section, .. } = self.end(core, job)?;
         let replies = match answer {
             Answer::Replies(replies) | Answer::Repeated(replies) => replies,
             other => {
                 core.finish(target, unexpected(&other));
-                return Some(target.session);
+                return Some(WaitEffect::Ended(target.session));
             }
         };
         match (section, &replies[..]) {
@@ -105,14 +133,14 @@ impl Turns {
             }
             (None, _) => core.finish(target, unexpected(&Answer::Replies(replies))),
         }
-        Some(target.session)
+        Some(WaitEffect::Ended(target.session))
     }
 
     /// Ends a wait with this error, because no leader can be asked for the turn.
-    pub fn refused(&mut self, core: &mut Core, job: u64, error: Reply) -> Option<SessionId> {
+    pub fn refused(&mut self, core: &mut Core, job: u64, error: Reply) -> Option<WaitEffect> {
         let target = self.end(core, job)?.target;
         core.finish(target, error);
-        Some(target.session)
+        Some(WaitEffect::Ended(target.session))
     }
 
     fn end(&mut self, core: &mut Core, job: u64) -> Option<AwaitedTurn> {
@@ -138,13 +166,13 @@ impl Turns {
 
     /// Ends a wait by `CLIENT UNBLOCK`. A section goes on, since the shard may have carried it out already
     /// and cannot take that back.
-    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<SessionId> {
+    pub fn unblock(&mut self, core: &mut Core, job: u64, error: bool) -> Option<WaitEffect> {
         if self.turns.get(job).is_some_and(|turn| turn.section.is_some()) {
             return None;
         }
         let target = self.give_up(core, job)?;
         core.finish(target, if error { unblocked() } else { Reply::Nil });
-        Some(target.session)
+        Some(WaitEffect::Ended(target.session))
     }
 
     /// Sets the timer for the next search of a deadlock cycle that a session may wait in.

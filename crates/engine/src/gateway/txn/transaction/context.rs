@@ -9,7 +9,7 @@ use adt::ErrorReply;
 use adt::collections::Map;
 use std::collections::VecDeque;
 
-/// CommandEffect of a transaction on its session.
+/// Effect of a transaction on its session.
 pub(in crate::gateway) enum TxnEffect {
     /// The session is outside of a transaction again.
     Left(SessionId),

@@ -2,7 +2,7 @@
 
 use super::context::{TxnContext, TxnEffect};
 use super::repeated::of_this_try;
-use super::{Role, Stage, Txn};
+use super::{BACKOFF_US, Role, Stage, Txn};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::Target;
 use crate::gateway::timer::Timer;
@@ -14,9 +14,6 @@ use adt::{ErrorReply, Reply, Timestamp};
 /// requests wait, their ages let every transaction through in the end). Refusals that only say "not now"
 /// do not count: see [`Cause::passes`].
 pub(in crate::gateway) const REFUSALS_MAX: u32 = 80;
-
-/// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
-pub(super) const BACKOFF_US: u64 = 100;
 
 impl Txn {
     /// Carries out the steps of a program up to the next one that has to read something.

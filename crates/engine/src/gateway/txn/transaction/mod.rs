@@ -21,6 +21,9 @@ use crate::message::{Body, Guard};
 use adt::{Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
 use smallvec::SmallVec;
 
+/// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
+const BACKOFF_US: u64 = 100;
+
 /// A transaction.
 pub(in crate::gateway) struct Txn {
     pub(super) id: TxnId,
@@ -139,7 +142,7 @@ enum Then {
     Attempt(Box<Blocking>, usize),
     /// The transaction has locks of its own for what it shared, and leaves the leases.
     Upgrade(Vec<(u64, Option<Reply>)>),
-    /// It is known whether deferred writes are allowed: if so, the transaction commits.
+    /// The deferred writes are checked: if they are allowed, the transaction commits.
     Checked,
 }
 

@@ -9,8 +9,7 @@
 
 use super::commit::{home_key, is_direct};
 use super::context::TxnContext;
-use super::life::BACKOFF_US;
-use super::{Role, Stage, Txn};
+use super::{BACKOFF_US, Role, Stage, Txn};
 use crate::entry::Dropped;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, replies_lost, under_way};

@@ -21,11 +21,15 @@
 mod lock;
 mod purpose;
 
+use super::effect::WaitEffect;
 use super::turns::unblocked;
 use crate::gateway::api::{NearWord, SessionId};
+use crate::gateway::clients::session::BlockedBy;
+use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Target;
+use crate::gateway::routing::route::key_too_long;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::ids::{GatewayId, RequestId};
@@ -34,7 +38,7 @@ use crate::message::Answer;
 use crate::slot::slot;
 use adt::collections::{Map, Set};
 use adt::kinds::lock::Op;
-use adt::{Blob, ErrorReply, Op as AnyOp, Reply};
+use adt::{Awaiting, Blob, ErrorReply, Op as AnyOp, Reply};
 use lock::{NearContext, NearLock, Visit};
 use purpose::Caller;
 pub(in crate::gateway) use purpose::NearPurpose;
@@ -55,14 +59,6 @@ enum Wants {
     Answer(AnyOp, Option<RequestId>),
 }
 
-/// CommandEffect on the session that has sent a request about a lock.
-pub(in crate::gateway) enum NearEffect {
-    /// The session waits no longer.
-    Unblock(SessionId),
-    /// The shard is to carry out an operation, because it is about no stay.
-    Forward { target: Target, key: Blob, op: AnyOp, request: Option<RequestId> },
-}
-
 /// Locks that this gateway keeps for clients, and requests of its clients about locks that gateways of this
 /// server keep.
 #[derive(Default)]
@@ -74,14 +70,14 @@ pub(in crate::gateway) struct NearLocks {
     requests: Slab<NearRequest>,
     /// Messages of this gateway to itself.
     own: VecDeque<NearWord>,
-    effects: VecDeque<NearEffect>,
+    effects: VecDeque<WaitEffect>,
 }
 
 /// Requests of this gateway's clients.
 impl NearLocks {
     /// Removes the next effect on a session that has sent a request.
     #[inline]
-    pub fn next_effect(&mut self) -> Option<NearEffect> {
+    pub fn next_effect(&mut self) -> Option<WaitEffect> {
         self.effects.pop_front()
     }
 
@@ -104,13 +100,61 @@ impl NearLocks {
     }
 
     /// Whether the gateway that keeps a lock is to be asked about an operation.
-    pub fn answers(&self, key: &Blob, op: &AnyOp) -> bool {
+    fn answers(&self, key: &Blob, op: &AnyOp) -> bool {
         matches!(op, AnyOp::Lock(Op::Release(_) | Op::Renew(..) | Op::Held(_)))
             && (self.by_key.contains_key(key) || self.kept_elsewhere.contains(key))
     }
 
+    /// Begins a command of a session that wants a lock its server is to keep for all of its clients.
+    pub fn begin(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        awaiting: Awaiting,
+    ) {
+        let Awaiting { key, op, timeout_ms, .. } = awaiting;
+        if let Some(error) = key_too_long(&key) {
+            return sessions.reply(core, id, error.into());
+        }
+        let AnyOp::Lock(Op::Acquire(grant)) = op else {
+            return sessions.reply(core, id, ErrorReply::syntax().into());
+        };
+        let request = sessions.take_request(id);
+        let target = sessions.place(id, None);
+        sessions.bar(target);
+        let lock = (key, grant.lease_ms * 1000);
+        let visit = self.visit(core, target, lock, request, timeout_ms);
+        if let Some(session) = sessions.get_mut(id.0) {
+            session.block(BlockedBy::Near(visit));
+        }
+    }
+
+    /// Asks the gateway that keeps the lock about an operation. None if no gateway does, or the operation is
+    /// about no stay; false if it must wait until all commands of the client before it are answered: their
+    /// effects under the lock come before those of the next client that is let in.
+    pub fn ask_about(
+        &mut self,
+        core: &mut Core,
+        sessions: &mut Sessions,
+        id: SessionId,
+        (key, op): (&Blob, &AnyOp),
+    ) -> Option<bool> {
+        if !self.answers(key, op) {
+            return None;
+        }
+        if !sessions.get(id.0)?.queue.is_empty() {
+            return Some(false);
+        }
+        let request = sessions.take_request(id);
+        let target = sessions.place(id, None);
+        sessions.bar(target);
+        self.ask(core, target, (key, op), request);
+        Some(true)
+    }
+
     /// Asks for a stay in a lock; returns the number of the request.
-    pub fn visit(
+    fn visit(
         &mut self,
         core: &mut Core,
         target: Target,
@@ -131,7 +175,7 @@ impl NearLocks {
     }
 
     /// Asks about an operation.
-    pub fn ask(
+    fn ask(
         &mut self,
         core: &mut Core,
         target: Target,
@@ -150,7 +194,7 @@ impl NearLocks {
         let ended = self.requests.remove(errand)?;
         if matches!(ended.wants, Wants::Visit) {
             core.mail.stats.blocked -= 1;
-            self.effects.push_back(NearEffect::Unblock(ended.target.session));
+            self.effects.push_back(WaitEffect::Ended(ended.target.session));
         }
         Some(ended)
     }
@@ -184,7 +228,7 @@ impl NearLocks {
         match (reply, wants) {
             (Some(reply), _) => core.finish(target, reply),
             (None, Wants::Answer(op, request)) => {
-                self.effects.push_back(NearEffect::Forward { target, key, op, request });
+                self.effects.push_back(WaitEffect::Forward { target, key, op, request });
             }
             (None, Wants::Visit) => core.finish(target, Reply::Nil),
         }

@@ -1,0 +1,223 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
+//! them, over any keys of any shards. The state between the commands is in the session (`multi`).
+
+use super::transaction::repeated::keep_replies;
+use super::work::{Form, Keep, Program, ProgramStep};
+use crate::gateway::Gateway;
+use crate::gateway::admin::keyspace::with_all_keys;
+use crate::gateway::api::SessionId;
+use crate::gateway::clients::commands::refused_early;
+use crate::gateway::clients::effect::Handled;
+use crate::gateway::clients::publish::publication;
+use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
+use crate::gateway::clients::session_commands;
+use crate::gateway::errors::discarded;
+use crate::gateway::parts::Parts;
+use crate::gateway::routing::route::route_of;
+use crate::gateway::target::{Target, WHOLE};
+use crate::gateway::waiting::{fence, section};
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
+
+/// Answer that is kept for a command behind a transaction whose client was gone by then.
+fn without_client(begun: bool) -> ErrorReply {
+    let text = match begun {
+        true => "this was carried out, and its answer was lost with the connection",
+        false => "this was not carried out: the connection was gone",
+    };
+    ErrorReply::new("REPEATED", text)
+}
+
+/// Commands that are carried out at once although `EXEC` has not come.
+const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+
+impl Gateway {
+    /// Queues a command between `MULTI` and `EXEC`, or carries it out if it is one of the few for which that
+    /// is to happen at once.
+    pub(in crate::gateway) fn run_in_multi(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        if AT_ONCE.contains(&spec.name) {
+            return self.session_command(id, spec, args);
+        }
+        let step = if matches!(spec.name, "fence" | "lock.section") {
+            self.parts.step_of_prefix(id, spec, args)
+        } else if spec.flags.has(Flags::NO_MULTI) {
+            Err(ErrorReply::err("Command not allowed inside a transaction"))
+        } else if let Some(error) = refused_early(spec, args) {
+            Err(error)
+        } else {
+            Ok(match spec.handler {
+                Handler::Session => ProgramStep::Later(ArgBuf::of(args.iter_from(0))),
+                // A command whose words are wrong fails alone, when its turn comes.
+                Handler::Data(parse) => {
+                    parse(args).map_or_else(|e| ProgramStep::Fixed(e.into()), ProgramStep::from)
+                }
+            })
+        };
+        let session = self.parts.sessions.get_mut(id.0);
+        let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
+            return true;
+        };
+        match step.and_then(|step| multi.add(step, args)) {
+            Ok(()) => {
+                // It is counted when it is carried out.
+                multi.counted.extend(counted.take());
+                self.parts.sessions.reply(&mut self.parts.core, id, Reply::Status("QUEUED"));
+            }
+            Err(error) => self.parts.refuse(id, error),
+        }
+        true
+    }
+
+    /// Carries out the next command of the session that was queued: after the operations on keys, and
+    /// after the commands of the session that were queued before it.
+    pub(in crate::gateway) fn run_later(&mut self, id: SessionId) {
+        let next = self.parts.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
+        let Some((target, words)) = next else { return };
+        let args = &words.args();
+        let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
+        self.parts.sessions.give(Some(target));
+        let handled = self.handle(id, spec, args, Some(target));
+        self.parts.sessions.give(None);
+        match handled {
+            Handled::Reply(reply) => self.parts.finish(target, reply),
+            Handled::Later => {}
+            Handled::Hold => {
+                let error = ErrorReply::err(format!("'{}' cannot be run by EXEC", spec.name));
+                self.parts.finish(target, error.into());
+            }
+        }
+    }
+}
+
+impl Parts {
+    /// Step of a command that is about the whole transaction, and may carry out another command.
+    fn step_of_prefix(
+        &mut self,
+        id: SessionId,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<ProgramStep, ErrorReply> {
+        let behind = if spec.name == "fence" {
+            let fence = fence::fence_of(args)?;
+            Some((fence, self.step_behind(id, args, fence::PREFIX, fence::NAME)?))
+        } else {
+            None
+        };
+        let done = ProgramStep::Fixed(Reply::Ok);
+        let Some(Session { mode: SessionMode::Multi(multi), .. }) = self.sessions.get_mut(id.0)
+        else {
+            return Ok(done);
+        };
+        let Some((fence, step)) = behind else { return multi.section(args) };
+        multi.fence(fence)?;
+        Ok(step.unwrap_or(done))
+    }
+
+    /// `EXEC`: carries out the queued commands, or holds itself back until that is possible.
+    pub(in crate::gateway) fn exec(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if session.watching > 0 {
+            return Handled::Hold;
+        }
+        let SessionMode::Multi(multi) = &mut session.mode else {
+            return ErrorReply::err("EXEC without MULTI").into();
+        };
+        let multi = std::mem::take(&mut **multi);
+        if multi.failed {
+            session.end_multi();
+            return discarded().into();
+        }
+        let guards = std::mem::take(&mut session.watched);
+        let target = Target { session: id, seq: 0, item: WHOLE };
+        let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
+        let steps: Vec<ProgramStep> =
+            steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
+        let route = route_of(&self.core, &steps, &guards);
+        let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
+        let may_launch = self.sessions.may_launch(&self.core, id, &program.steps, route);
+        let may_launch = may_launch && !self.sessions.loses_order(&self.core, &program, route);
+        // A session that waits for a lock has nothing else under way.
+        let may_launch = may_launch && (section_ms.is_none() || self.sessions.is_idle(id));
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if !may_launch {
+            session.watched = program.guards;
+            let (steps, fences, request) = (program.steps, program.fences, program.request);
+            let failed = false;
+            let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
+            session.mode = SessionMode::Multi(Box::new(queued));
+            return Handled::Hold;
+        }
+        session.mode = SessionMode::Single;
+        session.refresh();
+        for position in counted {
+            self.core.mail.stats.of_command(usize::from(position)).calls += 1;
+        }
+        program.target = self.sessions.place(id, None);
+        if !program.fences.is_empty()
+            && let Err(error) = fence::of_one_slot(&program.steps)
+        {
+            self.finish(program.target, error.into());
+            return Handled::Later;
+        }
+        if let Some(timeout_ms) = section_ms {
+            match section::check(&program) {
+                Ok(()) => {
+                    let target = program.target;
+                    let (apply, finish) = section::operations(program);
+                    let (core, sessions) = (&mut self.core, &mut self.sessions);
+                    let section = Some(Box::new(finish));
+                    self.turns.wait(core, sessions, target, (apply, timeout_ms), section);
+                }
+                Err(error) => self.finish(program.target, error.into()),
+            }
+            return Handled::Later;
+        }
+        if program.steps.iter().any(|step| matches!(step, ProgramStep::Later(_))) {
+            self.sessions.bar(program.target);
+        }
+        self.launch(program, route);
+        Handled::Later
+    }
+
+    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are published all
+    /// the same; the other commands would be about the connection, or be answered to it.
+    pub(in crate::gateway) fn finish_without_client(
+        &mut self,
+        later: Vec<(Target, ArgBuf)>,
+        mut items: Vec<Option<Reply>>,
+        keep: Option<&Keep>,
+    ) {
+        for (target, words) in later {
+            let args = &words.args();
+            let publishes = args.is(0, "PUBLISH");
+            if publishes {
+                let inquiry = publication(&mut self.core, args);
+                self.gather(target, inquiry);
+            }
+            if let Some(item) = items.get_mut(target.item as usize) {
+                *item = Some(without_client(publishes).into());
+            }
+        }
+        if let Some(Keep { request, home, .. }) = keep {
+            // A command without a reply was begun.
+            let items = items.into_iter().map(|item| item.unwrap_or(without_client(true).into()));
+            keep_replies(&mut self.core, request, home, items.collect());
+        }
+    }
+
+    /// Finishes the commands behind a transaction of a session that ends.
+    pub(in crate::gateway) fn end_later(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let mut later = std::mem::take(&mut session.about.later);
+        let partial = session.queue.iter_mut().find_map(|slot| match &mut slot.state {
+            SlotState::Partial(items, _, keep) => Some((std::mem::take(items), keep.take())),
+            SlotState::Waiting | SlotState::Done(_) => None,
+        });
+        let Some((items, keep)) = partial else { return };
+        self.finish_without_client(later.drain(..).collect(), items, keep.as_deref());
+    }
+}
