@@ -269,7 +269,8 @@ impl Transactions {
     pub(super) fn is_committing(&self, txn: InteractiveTxn) -> bool {
         match txn {
             InteractiveTxn::Locking(job) => {
-                self.open.get(job).is_some_and(|txn| txn.is_committing())
+                let role = self.open.get(job).map(|txn| &txn.role);
+                matches!(role, Some(Role::Interactive { commit: Some(_), .. }))
             }
             InteractiveTxn::Lockless(_) => false,
         }

@@ -10,7 +10,7 @@ use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Body, Refusal};
-use adt::{Attempt, Blob, Blocking, Compound, Merge, Op, Plan, Reply, Timestamp};
+use adt::{Attempt, Blob, Blocking, Merge, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
 impl Txn {
@@ -43,29 +43,8 @@ impl Txn {
         self.tokens.push(token);
     }
 
-    /// Reads under locks.
-    pub(super) fn call_reads(
-        &mut self,
-        cx: &mut TxnContext<'_>,
-        ops: Vec<KeyedOp>,
-        merge: Option<Merge>,
-        target: Option<Target>,
-    ) {
-        self.call_observed(cx, ops, target, Then::Merge(merge));
-    }
-
-    /// Reads for a compound command, under locks.
-    pub(super) fn call_compound(
-        &mut self,
-        cx: &mut TxnContext<'_>,
-        compound: Compound,
-        target: Target,
-    ) {
-        let Compound { reads, plan } = compound;
-        self.call_observed(cx, reads, Some(target), Then::Plan(plan));
-    }
-
-    fn call_observed(
+    /// Reads under locks, for a command that may depend on the replies.
+    pub(super) fn call_observed(
         &mut self,
         cx: &mut TxnContext<'_>,
         ops: Vec<KeyedOp>,

@@ -1,6 +1,7 @@
 //! Commit of a transaction: votes, the decision, the replies.
 
 use super::context::TxnContext;
+use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
 use crate::gateway::errors::{Cause, forgotten, indefinite, unexpected, voided};
@@ -187,7 +188,7 @@ impl Txn {
         }
         // Participants that have voted find out the outcome, as if this gateway was lost. Nothing must be
         // decided here any more.
-        self.leave_undecided(&mut cx.core.mail);
+        self.touched.clear();
         self.end_without_effect(cx, indefinite().into());
     }
 
@@ -284,7 +285,7 @@ impl Txn {
         let finish = Finish::new(outcomes, self.form, request, self.home.as_ref());
         let items = finish.items(replies.into_iter());
         if finish.keep.is_none() {
-            self.remember(cx, &items);
+            remember(self, cx.core, &items);
         }
         if let Some(target) = self.leave_session(cx) {
             cx.core.complete(target, finish, items);

@@ -2,7 +2,7 @@
 //! not at all.
 
 use super::context::TxnContext;
-use super::{Role, Stage, Txn};
+use super::{Role, Stage, Then, Txn};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::Target;
 use crate::gateway::txn::options::transaction_is_full;
@@ -47,12 +47,12 @@ impl Txn {
     ) -> bool {
         match step {
             ProgramStep::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
-                self.call_reads(cx, ops, merge, Some(target));
+                self.call_observed(cx, ops, Some(target), Then::Merge(merge));
                 false
             }
             ProgramStep::Ops(ops, merge) => self.write(cx, ops, merge, target),
-            ProgramStep::Compound(compound) => {
-                self.call_compound(cx, compound, target);
+            ProgramStep::Compound(Compound { reads, plan }) => {
+                self.call_observed(cx, reads, Some(target), Then::Plan(plan));
                 true
             }
             ProgramStep::Attempts(blocking) => {
@@ -89,8 +89,8 @@ impl Txn {
                 false
             }
             _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
-                Some(compound) => {
-                    self.call_compound(cx, compound, target);
+                Some(Compound { reads, plan }) => {
+                    self.call_observed(cx, reads, Some(target), Then::Plan(plan));
                     true
                 }
                 None => {
@@ -109,13 +109,8 @@ impl Txn {
         self.commit(cx);
     }
 
-    /// Whether the client has asked for the commit.
-    pub(in crate::gateway::txn) fn is_committing(&self) -> bool {
-        matches!(self.role, Role::Interactive { commit: Some(_), .. })
-    }
-
     /// Notes that a command was refused. A blind transaction cannot go on without it: its client may have
-    /// sent the commit already, without looking at the replies. A strict one does not.
+    /// sent the commit already, without looking at the replies. Neither can a strict one.
     pub(in crate::gateway::txn) fn discard(&mut self, cx: &mut TxnContext<'_>) {
         if matches!(self.role, Role::Interactive { blind: true, .. }) {
             return self.abort(cx, Cause::Discarded);

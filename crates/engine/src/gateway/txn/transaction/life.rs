@@ -2,18 +2,24 @@
 
 use super::context::{TxnContext, TxnEffect};
 use super::repeated::of_this_try;
-use super::{BACKOFF_US, Role, Stage, Txn};
+use super::{BACKOFF_US, Role, Stage, Then, Txn};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::Target;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Outcome, ProgramStep, Work};
 use crate::message::Body;
-use adt::{ErrorReply, Reply, Timestamp};
+use adt::{Compound, ErrorReply, Reply, Timestamp};
 
 /// Number of refusals after which a program gives up (conditions without waiting only: where conflicting
 /// requests wait, their ages let every transaction through in the end). Refusals that only say "not now"
 /// do not count: see [`Cause::passes`].
 pub(in crate::gateway) const REFUSALS_MAX: u32 = 80;
+
+/// Error for the client of a transaction whose attempts have come to an end for this reason.
+fn final_error(txn: &Txn, cause: Cause) -> ErrorReply {
+    let error = cause.error();
+    if txn.request.is_some() { of_this_try(&error) } else { error }
+}
 
 impl Txn {
     /// Carries out the steps of a program up to the next one that has to read something.
@@ -31,11 +37,12 @@ impl Txn {
                     self.work.add_without_ops(Outcome::Later(words));
                 }
                 Some(ProgramStep::Ops(ops, merge)) if *reads => {
-                    return self.call_reads(cx, ops, merge, None);
+                    return self.call_observed(cx, ops, None, Then::Merge(merge));
                 }
                 Some(ProgramStep::Ops(ops, merge)) => self.work.add(ops, merge),
                 Some(ProgramStep::Compound(compound)) => {
-                    return self.call_compound(cx, compound, target);
+                    let Compound { reads, plan } = compound;
+                    return self.call_observed(cx, reads, Some(target), Then::Plan(plan));
                 }
                 Some(ProgramStep::Attempts(blocking)) => {
                     return self.call_attempt(cx, blocking, 0, target);
@@ -70,7 +77,7 @@ impl Txn {
             self.withdraw(&mut cx.core.mail);
             cx.core.mail.stats.aborted += 1;
             self.end(cx);
-            return cx.core.finish(target, self.error(cause).into());
+            return cx.core.finish(target, final_error(self, cause).into());
         }
         // At once the first time; later only when there is reason to hope that the transaction
         // which needed what this one held has got it.
@@ -83,7 +90,7 @@ impl Txn {
         self.end(cx);
         cx.core.mail.stats.aborted += 1;
         cx.admission.aborted();
-        let error = self.error(cause);
+        let error = final_error(self, cause);
         let waiting = self.calls.iter().filter_map(|(_, call)| call.target).chain(commit);
         for target in waiting {
             cx.core.finish(target, error.clone().into());
@@ -91,12 +98,6 @@ impl Txn {
         self.withdraw(&mut cx.core.mail);
         let (session, txn, over) = (self.session, self.id, commit.is_some());
         cx.effects.push_back(TxnEffect::Aborted { session, txn, error, over });
-    }
-
-    /// Error for the client when the attempts have come to an end for this reason.
-    fn error(&self, cause: Cause) -> ErrorReply {
-        let error = cause.error();
-        if self.request.is_some() { of_this_try(&error) } else { error }
     }
 
     /// Gives up what an attempt has at the shards, and begins the next one after about so many

@@ -210,14 +210,6 @@ impl Txn {
         self.blocked -= u32::from(blocked);
     }
 
-    /// Leaves it to the shards to find out the outcome.
-    fn leave_undecided(&mut self, mail: &mut Mail) {
-        self.touched.clear();
-        for token in self.tokens.drain(..) {
-            mail.forget(token);
-        }
-    }
-
     /// Gives up everything at the shards: nothing of this attempt takes effect.
     fn withdraw(&mut self, mail: &mut Mail) {
         let txn = self.id;

@@ -107,19 +107,19 @@ pub(in crate::gateway) fn answer_again(
     core.complete(target, finish, replies.into_iter().map(Some).collect());
 }
 
-impl Txn {
-    /// Keeps the replies of the commands of a transaction that is over, if it has a request number and they
-    /// differ from the replies of its operations at the shard that remembers it.
-    pub(super) fn remember(&self, cx: &mut TxnContext<'_>, items: &[Option<Reply>]) {
-        let Some(request) = &self.request else { return };
-        let values = matches!(self.role, Role::Interactive { blind: false, .. });
-        if values || self.whole_there || self.replies_lost {
-            return;
-        }
-        let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
-        keep_replies(cx.core, request, home_key(self, request), replies);
+/// Keeps the replies of the commands of a transaction that is over, if it has a request number and they
+/// differ from the replies of its operations at the shard that remembers it.
+pub(super) fn remember(txn: &Txn, core: &mut Core, items: &[Option<Reply>]) {
+    let Some(request) = &txn.request else { return };
+    let values = matches!(txn.role, Role::Interactive { blind: false, .. });
+    if values || txn.whole_there || txn.replies_lost {
+        return;
     }
+    let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
+    keep_replies(core, request, home_key(txn, request), replies);
+}
 
+impl Txn {
     /// Takes a participant's answer that the request took effect before, with the replies that it
     /// remembers: those of the commands if they are `whole`, and otherwise those of its own operations.
     pub(super) fn repeats(
