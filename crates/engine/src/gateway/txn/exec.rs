@@ -183,8 +183,8 @@ impl Parts {
         Handled::Later
     }
 
-    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are published all
-    /// the same; the other commands would be about the connection, or be answered to it.
+    /// Finishes a transaction that took effect, and whose client is gone. Behind it messages are published
+    /// all the same; the other commands would be about the connection, or be answered to it.
     pub(in crate::gateway) fn finish_without_client(
         &mut self,
         later: Vec<(Target, ArgBuf)>,

@@ -38,14 +38,14 @@ struct BlockedCommand {
     waits: Vec<(ShardId, u64, Vec<Blob>)>,
     /// Reply to give when the present attempt finds nothing, because the wait is over.
     over: Option<Reply>,
-    /// The only shard that the command waits at can serve it.
+    /// Whether the command waits at one shard alone, which can serve it.
     served: bool,
-    /// That shard was asked to end the wait; this is the reply unless it has served the command by then.
+    /// Reply to give when that shard has ended the wait, as it was asked to, without serving the command.
     leaves: Option<Reply>,
     deadline_us: Option<u64>,
     /// Number of shards that have not confirmed the place in their queue.
     missing: usize,
-    /// All shards have confirmed: the command counts as blocked.
+    /// Whether all shards have confirmed: then the command counts as blocked.
     counted: bool,
 }
 
@@ -177,8 +177,8 @@ impl BlockedCommands {
         let number = command.trying.take()?;
         let wrong = !command.waits.is_empty() && reply == ErrorReply::wrong_type().into();
         let reply = match &command.blocking.attempts[number] {
-            // A session that waits already goes on waiting for a value of the right type. A move has
-            // seen to that.
+            // A session that waits already goes on waiting for a value of the right type. `patient` does
+            // the same for a move.
             (_, Attempt::Take { .. }) if wrong => Reply::Nil,
             (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
                 wrap(key, reply)
