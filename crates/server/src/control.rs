@@ -400,17 +400,17 @@ impl Runner {
         if tls.is_none() && peer_tls.is_none() {
             tracing::info!("there are no certificates to reload");
         }
-        let tell = |whose: &str, reloaded: Result<(), TlsError>| match reloaded {
+        let log = |whose: &str, reloaded: Result<(), TlsError>| match reloaded {
             Ok(()) => {
                 tracing::info!("certificates for {whose} were reloaded; new connections use them")
             }
             Err(error) => tracing::error!("{error}; the old certificates for {whose} stay in use"),
         };
         if let Some(tls) = tls {
-            tell("clients", tls.reload());
+            log("clients", tls.reload());
         }
         if let Some(tls) = peer_tls {
-            tell("the machines of the cluster", tls.reload());
+            log("the machines of the cluster", tls.reload());
         }
     }
 

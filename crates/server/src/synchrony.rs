@@ -219,8 +219,8 @@ impl Synchrony {
         let now = self.around.clock.now();
         let (own, figures) = (self.around.own.0, self.asker.figures(now.mono_us));
         let appends = self.asker.appends(now.mono_us);
-        self.tell_all(&Timing::Figures(figures.clone()));
-        self.tell_all(&Timing::Appends(appends.clone()));
+        self.send_all(&Timing::Figures(figures.clone()));
+        self.send_all(&Timing::Appends(appends.clone()));
         self.judge.hear(now.mono_us, own, figures);
         self.judge.hear_appends(now.mono_us, own, appends);
         for event in self.judge.close(now.mono_us, now.wall_us / 1000) {
@@ -235,7 +235,7 @@ impl Synchrony {
         self.agree(now.mono_us);
     }
 
-    fn tell_all(&self, timing: &Timing) {
+    fn send_all(&self, timing: &Timing) {
         for machine in self.around.linked.machines() {
             let parcel = Box::new(Parcel::Timing(timing.clone()));
             self.holder(machine).send(Mail::Tell(machine, parcel));

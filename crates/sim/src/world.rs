@@ -181,7 +181,7 @@ pub struct World {
     /// Time at which faults end, and from which clients begin nothing new.
     faults_end_us: u64,
     /// Maps that operators have sent to machines.
-    told_maps: Vec<ShardMap>,
+    sent_maps: Vec<ShardMap>,
     /// Whether the clients have finished and the machines are agreeing.
     ending: bool,
     sequence: u64,
@@ -517,7 +517,7 @@ impl World {
             Event::ToClient { client, connection, reply }
                 if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
             {
-                self.told(client, reply)?;
+                self.deliver_reply(client, reply)?;
             }
             Event::WakeGuest { guest } => self.wake_guest(guest),
             Event::ToGuest { guest, connection, said }

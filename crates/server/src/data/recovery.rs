@@ -71,7 +71,7 @@ pub fn recover(
     }
     if identity.is_clustered() {
         replicas.iter().for_each(|replica| clock.raise(replica.shard().clock()));
-        tell_loaded(parts, entries, began);
+        log_loaded(parts, entries, began);
         return Ok(replicas);
     }
     // Without durability nothing is written, whatever an earlier run has left behind.
@@ -80,7 +80,7 @@ pub fn recover(
     let (committed, aborted) = resolve_open(&mut replicas, clock.now());
     settle(&mut replicas, store, clock)?;
     replicas.iter().for_each(|replica| clock.raise(replica.shard().clock()));
-    tell_loaded(parts, entries, began);
+    log_loaded(parts, entries, began);
     if committed + aborted > 0 {
         tracing::info!(
             "transactions that were open at the last stop: {committed} committed, {aborted} aborted"
@@ -89,7 +89,7 @@ pub fn recover(
     Ok(replicas)
 }
 
-fn tell_loaded(parts: usize, entries: usize, began: Instant) {
+fn log_loaded(parts: usize, entries: usize, began: Instant) {
     if parts + entries > 0 {
         tracing::info!(
             "loaded {parts} parts of snapshots and {entries} log entries in {:.1} s",

@@ -25,12 +25,12 @@ impl LogMemory {
     }
 
     /// Replaces a worker's part: its logs took `before` bytes and now take `now`.
-    pub fn tell(&self, before: u64, now: u64) {
+    pub fn update(&self, before: u64, now: u64) {
         self.taken.change(before as usize, now as usize);
     }
 
     /// Replaces a worker's part: it was writing `before` snapshots and now writes `now`.
-    pub fn tell_under_way(&self, before: usize, now: usize) {
+    pub fn update_under_way(&self, before: usize, now: usize) {
         self.under_way.change(before, now);
     }
 
@@ -125,22 +125,22 @@ mod tests {
     #[test]
     fn logs_are_bounded_all_together_and_sooner_when_memory_is_short() {
         let memory = LogMemory::new(1_000);
-        memory.tell(0, 700);
+        memory.update(0, 700);
         assert!(!memory.is_near() && !memory.is_full() && !memory.is_beyond());
         memory.set_short(true);
         assert!(memory.is_near());
         memory.set_short(false);
-        memory.tell(0, 51);
+        memory.update(0, 51);
         assert!(memory.is_near() && !memory.is_full());
-        memory.tell(51, 301);
+        memory.update(51, 301);
         assert!(!memory.is_full(), "without a snapshot in progress no client waits for one");
-        memory.tell_under_way(0, 2);
+        memory.update_under_way(0, 2);
         assert!(memory.is_full() && !memory.is_beyond());
-        memory.tell_under_way(2, 0);
-        memory.tell(700, 1_700);
+        memory.update_under_way(2, 0);
+        memory.update(700, 1_700);
         assert!(!memory.is_full() && memory.is_beyond());
-        memory.tell(1_700, 0);
-        memory.tell(301, 0);
+        memory.update(1_700, 0);
+        memory.update(301, 0);
         assert_eq!(memory.taken(), 0);
     }
 

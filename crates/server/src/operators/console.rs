@@ -247,14 +247,14 @@ fn shard(seen: &ShardSeen, here: &BTreeMap<ShardId, &ShardStats>) -> Shard {
 }
 
 /// Key with two numbers, as shards report them.
-type Told = (Blob, u64, u64);
+type Reported = (Blob, u64, u64);
 
 /// Entries of all shards with the largest numbers, as many as are shown.
 fn largest<'a>(
     here: &BTreeMap<ShardId, &'a ShardStats>,
-    of: fn(&ShardStats) -> &[Told],
-    numbers: fn(&Told) -> (u64, u64),
-) -> impl Iterator<Item = (ShardId, &'a Told)> {
+    of: fn(&ShardStats) -> &[Reported],
+    numbers: fn(&Reported) -> (u64, u64),
+) -> impl Iterator<Item = (ShardId, &'a Reported)> {
     let all = here.iter().flat_map(|(shard, stats)| of(stats).iter().map(|told| (*shard, told)));
     let mut all: Vec<_> = all.collect();
     all.sort_by(|(_, a), (_, b)| (numbers(b), &a.0).cmp(&(numbers(a), &b.0)));

@@ -58,7 +58,7 @@ impl Synchrony {
         if let Some(change) = self.agreement.close(&scene) {
             self.use_time_out(&change);
         }
-        self.tell_all(&Timing::Wish(self.agreement.wish()));
+        self.send_all(&Timing::Wish(self.agreement.wish()));
     }
 
     /// Proposes the calibrated time-out. If it relies on a fitted law, proposes the upper end of

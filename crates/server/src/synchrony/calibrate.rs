@@ -52,7 +52,7 @@ pub struct Calibration {
     running: Option<Receiver<Option<Timers>>>,
     found: Option<Timers>,
     /// Time-out that the last event reported.
-    told_ms: Option<f64>,
+    reported_ms: Option<f64>,
 }
 
 impl Calibration {
@@ -129,11 +129,12 @@ impl Synchrony {
 
     fn take_timers(&mut self, found: Option<Timers>) {
         let Some(timers) = found else { return };
-        let told = self.calibration.told_ms;
+        let reported = self.calibration.reported_ms;
         if let Some(election_ms) = timers.election_ms
-            && told.is_none_or(|told| election_ms.max(told) >= election_ms.min(told) * NEWS_FACTOR)
+            && reported
+                .is_none_or(|last| election_ms.max(last) >= election_ms.min(last) * NEWS_FACTOR)
         {
-            self.calibration.told_ms = Some(election_ms);
+            self.calibration.reported_ms = Some(election_ms);
             let Timers { questions, observed_node_days, needed_node_days, .. } = &timers;
             let how = if timers.extrapolated { "extrapolated" } else { "observed" };
             let evidence = format!(

@@ -17,7 +17,7 @@ impl Worker {
     /// Records a change of leaders.
     pub(super) fn note_leads(&mut self, event: &Event) {
         match event {
-            Event::Led(shard, led) if self.tells_of(*shard) => {
+            Event::Led(shard, led) if self.reports(*shard) => {
                 self.leads.changed.insert(*shard, *led);
             }
             Event::Lost(machine) => {
@@ -30,12 +30,12 @@ impl Worker {
     }
 
     /// Whether this worker reports the shard; one worker of each machine does.
-    fn tells_of(&self, shard: ShardId) -> bool {
+    fn reports(&self, shard: ShardId) -> bool {
         usize::from(shard.0) % self.peers.workers.len() == usize::from(self.id.worker)
     }
 
     /// Logs the changes of this turn.
-    pub(super) fn tell_leads(&mut self) {
+    pub(super) fn log_leads(&mut self) {
         for (shard, why) in self.gateway.take_unled() {
             tracing::error!("{} has no leader: {why}; requests for it are refused", name(shard));
         }

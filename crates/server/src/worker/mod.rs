@@ -386,7 +386,7 @@ impl Worker {
         self.send_batches();
         self.flush_links(now);
         self.count_traffic();
-        self.tell_leads();
+        self.log_leads();
         self.drain(now);
     }
 
@@ -491,7 +491,7 @@ impl Worker {
                 Mail::Details(with_lists, reply) => {
                     let _ = reply.send(self.details(with_lists));
                 }
-                Mail::Word(client, text) => self.say_word(client, &text),
+                Mail::Word(client, text) => self.answer_word(client, &text),
                 Mail::ResetTalk { all } => self.reset_talk(all),
                 Mail::Drain => {
                     self.node.stand_back(now, true);

@@ -295,7 +295,7 @@ impl Worker {
         }
         let how = if socket.transport.is_encrypted() { ", encrypted" } else { "" };
         tracing::info!("connected with machine {} ({}){how}", machine.0, socket.hello.address);
-        self.tell_control(Notice::Connected(machine));
+        self.notify_control(Notice::Connected(machine));
         let hello = Arc::new(socket.hello.clone());
         self.links.held.insert(machine, Link::new(socket, now));
         // The machine was admitted by a map that may have changed since.
@@ -391,7 +391,7 @@ impl Worker {
         while let Some((parcel, used)) = self.next_frame(machine, &input[at..]) {
             at += used;
             match parcel {
-                Some(Parcel::Timing(timing)) => self.hear_timing(now, machine, timing),
+                Some(Parcel::Timing(timing)) => self.handle_timing(now, machine, timing),
                 Some(Parcel::LeadElsewhere { shard, to }) if !self.may_obey(machine, shard, to) => {
                 }
                 Some(parcel) => self.take_parcel(now, machine, parcel),
@@ -457,7 +457,7 @@ impl Worker {
         if self.links.held.is_empty() {
             return;
         }
-        self.tell_appended();
+        self.report_appends();
         let links = &mut self.links;
         self.again |= !links.refused.is_empty();
         for link in links.held.values_mut() {

@@ -94,7 +94,7 @@ impl Worker {
         if self.connections.get(slot).is_some_and(|c| c.broken && !c.deaf) {
             return self.leave(now, slot);
         }
-        self.ask_word(slot);
+        self.forward_word(slot);
         self.look_for_http(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.closing {

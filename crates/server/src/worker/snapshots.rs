@@ -60,7 +60,7 @@ pub(super) struct Snapshots {
     memory: Arc<LogMemory>,
     count: u64,
     /// Last reported memory of this worker's logs, and number of its snapshots being written.
-    told: (u64, usize),
+    reported: (u64, usize),
 }
 
 impl Snapshots {
@@ -69,8 +69,8 @@ impl Snapshots {
         let shards = usize::from(count.max(ShardId::MAP.0 + 1));
         let mut states = Vec::new();
         states.resize_with(shards, ShardState::default);
-        let (count, told) = (u64::from(count) + 1, (0, 0));
-        Self { shards: states, log_bytes, logged, memory, count, told }
+        let (count, reported) = (u64::from(count) + 1, (0, 0));
+        Self { shards: states, log_bytes, logged, memory, count, reported }
     }
 
     fn of(&mut self, shard: ShardId) -> &mut ShardState {
@@ -109,16 +109,16 @@ impl Snapshots {
     }
 
     /// Reports the memory of this worker's logs.
-    fn tell(&mut self, bytes: u64) {
-        let (old_bytes, old_count) = self.told;
+    fn report(&mut self, bytes: u64) {
+        let (old_bytes, old_count) = self.reported;
         if old_bytes != bytes {
-            self.memory.tell(old_bytes, bytes);
+            self.memory.update(old_bytes, bytes);
         }
         let count = self.under_way();
         if old_count != count {
-            self.memory.tell_under_way(old_count, count);
+            self.memory.update_under_way(old_count, count);
         }
-        self.told = (bytes, count);
+        self.reported = (bytes, count);
     }
 
     /// Number of snapshots that are being written.
@@ -154,7 +154,7 @@ impl Worker {
                 self.forget_log(shard);
             }
         }
-        self.snapshots.tell(log_bytes);
+        self.snapshots.report(log_bytes);
     }
 
     /// Truncates the log of a shard whose snapshot already contains everything, including entries

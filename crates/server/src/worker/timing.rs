@@ -39,7 +39,7 @@ fn micros(us: u64) -> u32 {
 
 impl Worker {
     /// Handles a timing message of another machine.
-    pub(super) fn hear_timing(&mut self, now: Now, machine: MachineId, timing: Timing) {
+    pub(super) fn handle_timing(&mut self, now: Now, machine: MachineId, timing: Timing) {
         match timing {
             Timing::Question { number, sent_us } => {
                 let came_us = now.mono_us;
@@ -47,33 +47,33 @@ impl Worker {
             }
             Timing::Answer { number, sent_us, service_us } => {
                 let rtt_us = micros(now.mono_us.saturating_sub(sent_us));
-                self.tell_control(Notice::Answered { machine, number, rtt_us, service_us });
+                self.notify_control(Notice::Answered { machine, number, rtt_us, service_us });
             }
             Timing::Figures(figures) => {
-                self.tell_control(Notice::Figures(machine, Box::new(figures)));
+                self.notify_control(Notice::Figures(machine, Box::new(figures)));
             }
-            Timing::Wish(wish) => self.tell_control(Notice::Wish(machine, wish)),
-            Timing::Appends(rows) => self.tell_control(Notice::Appends(machine, rows)),
+            Timing::Wish(wish) => self.notify_control(Notice::Wish(machine, wish)),
+            Timing::Appends(rows) => self.notify_control(Notice::Appends(machine, rows)),
         }
     }
 
     /// Handles another machine's request to move the leadership of a shard. Returns whether this
     /// machine complies.
     pub(super) fn may_obey(&self, from: MachineId, shard: ShardId, to: MachineId) -> bool {
-        self.tell_control(Notice::LeadElsewhere { from, shard, to });
+        self.notify_control(Notice::LeadElsewhere { from, shard, to });
         self.peers.obeys.load(Ordering::Relaxed)
     }
 
     /// Reports how long appends took on other machines.
-    pub(super) fn tell_appended(&mut self) {
+    pub(super) fn report_appends(&mut self) {
         for (machine, us) in self.node.take_appended() {
-            // As in `tell_control`.
+            // As in `notify_control`.
             let _ = self.peers.control.send(Notice::Appended(machine, us));
         }
     }
 
     /// Sends a message to the control thread, which is gone only when the process ends.
-    pub(super) fn tell_control(&self, notice: Notice) {
+    pub(super) fn notify_control(&self, notice: Notice) {
         let _ = self.peers.control.send(notice);
     }
 }

@@ -51,7 +51,7 @@ impl Manners {
 
 /// Action that a client requests.
 #[derive(Debug)]
-pub enum Wish {
+pub enum Action {
     /// Send a command.
     Send(Vec<String>),
     /// Continue after some microseconds.
@@ -150,7 +150,7 @@ impl Client {
 
     /// Begins the next transaction, resends the one that a crash has interrupted, or continues
     /// after a delay.
-    pub fn go_on(&mut self, now_us: u64) -> Vec<Wish> {
+    pub fn go_on(&mut self, now_us: u64) -> Vec<Action> {
         let running = match self.running.take() {
             Some(running) if running.dawdles => Running { dawdles: false, ..running },
             Some(mut running) => {
@@ -241,26 +241,26 @@ impl Client {
         self.running.as_ref().map_or(0, |running| now_us - running.sent_us)
     }
 
-    fn send_next(&mut self, now_us: u64) -> Vec<Wish> {
+    fn send_next(&mut self, now_us: u64) -> Vec<Action> {
         let Some(running) = &mut self.running else { return Vec::new() };
         running.sent_us = now_us;
         let at_once = !waits_for_replies(running.script.form);
         let alone = matches!(running.script.form, Form::Single | Form::Pipeline);
-        let mut wishes = Vec::new();
+        let mut actions = Vec::new();
         while let Some(command) = running.unsent.pop_front() {
             let name = command[0].as_str();
             let ends = name == "exec" || (name == "txn" && command[1] == "commit");
             running.committing |= ends || alone;
-            wishes.push(Wish::Send(command));
+            actions.push(Action::Send(command));
             if !at_once {
                 break;
             }
         }
-        wishes
+        actions
     }
 
     /// Handles a reply.
-    pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Wish> {
+    pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Action> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let form = running.script.form;
         if form == Form::Pipeline {
@@ -302,31 +302,31 @@ impl Client {
     }
 
     /// Delays or abandons an interactive transaction, which keeps its locks.
-    fn dawdle(&mut self) -> Option<Vec<Wish>> {
+    fn dawdle(&mut self) -> Option<Vec<Action>> {
         let running = self.running.as_mut().filter(|r| waits_for_replies(r.script.form))?;
         if self.random.percent(self.manners.abandons_percent) {
             self.mark("transactions_abandoned");
             // The client is silent until before idle holders lose their locks, or until long after.
             let us = self.random.below(2 * self.manners.dawdles_us + 1);
-            return Some(vec![Wish::Leave(us)]);
+            return Some(vec![Action::Leave(us)]);
         }
         if !self.random.percent(self.manners.dawdles_percent) {
             return None;
         }
         (running.dawdles, running.dawdled) = (true, true);
-        Some(vec![Wish::Sleep(self.random.below(self.manners.dawdles_us))])
+        Some(vec![Action::Sleep(self.random.below(self.manners.dawdles_us))])
     }
 
     /// Resends a request under the same number, so that it takes effect once.
-    fn again(&mut self) -> Vec<Wish> {
+    fn again(&mut self) -> Vec<Action> {
         if let Some(running) = &mut self.running {
             (running.idle, running.in_doubt) = (true, true);
         }
-        vec![Wish::Sleep(self.random.tail(RETRY_US))]
+        vec![Action::Sleep(self.random.tail(RETRY_US))]
     }
 
     /// Handles the reply to the next command of a pipeline.
-    fn pipelined(&mut self, now_us: u64, reply: &Reply) -> Vec<Wish> {
+    fn pipelined(&mut self, now_us: u64, reply: &Reply) -> Vec<Action> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let (first, at) = (running.first, running.replies.len() as u64);
         running.replies.push(Reply::Nil);
@@ -354,7 +354,7 @@ impl Client {
         }
         if last {
             self.running = None;
-            return vec![Wish::Sleep(self.random.tail(self.manners.think_us))];
+            return vec![Action::Sleep(self.random.tail(self.manners.think_us))];
         }
         Vec::new()
     }
@@ -394,14 +394,14 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, now_us: u64, kind: EventKind, replies: Vec<Option<Value>>) -> Vec<Wish> {
+    fn finish(&mut self, now_us: u64, kind: EventKind, replies: Vec<Option<Value>>) -> Vec<Action> {
         if let Some(running) = &mut self.running
             && running.in_doubt
             && kind == EventKind::Fail
         {
             // This attempt had no effect; an earlier one may have had, or may still take effect.
             running.idle = true;
-            return vec![Wish::Sleep(self.random.tail(RETRY_US))];
+            return vec![Action::Sleep(self.random.tail(RETRY_US))];
         }
         let Some(running) = self.running.take() else { return Vec::new() };
         assert!(now_us >= running.invoked_us);
@@ -419,7 +419,7 @@ impl Client {
             events.push(event);
         }
         self.events.extend(events);
-        vec![Wish::Sleep(self.random.tail(self.manners.think_us))]
+        vec![Action::Sleep(self.random.tail(self.manners.think_us))]
     }
 
     fn mark_end(&mut self, running: &Running, kind: EventKind) {

@@ -45,7 +45,7 @@ impl Habits {
 
 /// Action that a client requests.
 #[derive(Debug)]
-pub enum Wish {
+pub enum Action {
     /// Connect to some machine with this request.
     Connect(Connect),
     /// Send a request.
@@ -141,11 +141,11 @@ impl Guest {
 
     /// Actions of the client now, and the microseconds after which it continues, if ever. When the
     /// run is `over` it finishes what it has begun.
-    pub fn go_on(&mut self, now_us: u64, over: bool) -> (Vec<Wish>, Option<u64>) {
+    pub fn go_on(&mut self, now_us: u64, over: bool) -> (Vec<Action>, Option<u64>) {
         if over {
             self.silent_until_us = 0;
         }
-        let wishes = if now_us < self.silent_until_us {
+        let actions = if now_us < self.silent_until_us {
             Vec::new()
         } else {
             match self.line {
@@ -157,10 +157,10 @@ impl Guest {
         };
         let longest_us = if over { 50_000 } else { 1_000_000 };
         let pause_us = self.random.tail(self.habits.think_us).min(longest_us);
-        (wishes, self.is_busy().then_some(pause_us))
+        (actions, self.is_busy().then_some(pause_us))
     }
 
-    fn connect(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
+    fn connect(&mut self, now_us: u64, over: bool) -> Vec<Action> {
         let Some(own) = &self.own else {
             if over {
                 self.done = true;
@@ -172,21 +172,21 @@ impl Guest {
             self.line = Line::Asking(now_us);
             let timeout_ms = self.habits.timeout_ms;
             let (session, seen) = (None, Zxid(0));
-            return vec![Wish::Connect(Connect { session, password, timeout_ms, seen })];
+            return vec![Action::Connect(Connect { session, password, timeout_ms, seen })];
         };
         self.line = Line::Asking(now_us);
         let (session, password) = (Some(own.id), own.password);
         let (timeout_ms, seen) = (self.habits.timeout_ms, Zxid(own.last));
-        vec![Wish::Connect(Connect { session, password, timeout_ms, seen })]
+        vec![Action::Connect(Connect { session, password, timeout_ms, seen })]
     }
 
     /// Closes the connection, to reconnect later.
-    fn leave(&mut self) -> Vec<Wish> {
+    fn leave(&mut self) -> Vec<Action> {
         self.broken();
-        vec![Wish::Leave]
+        vec![Action::Leave]
     }
 
-    fn act(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
+    fn act(&mut self, now_us: u64, over: bool) -> Vec<Action> {
         let timeout_us = self.own.as_ref().map_or(0, |own| own.timeout_us);
         if !self.open.is_empty() && now_us > self.heard_us + timeout_us * 2 / 3 {
             self.mark("guests_heard_nothing");
@@ -203,9 +203,9 @@ impl Guest {
         let Habits { leaves, falls_silent, closes, .. } = self.habits;
         if moment < leaves {
             // Requests in progress are lost, or arrive late.
-            let mut wishes = self.requests(now_us);
-            wishes.extend(self.leave());
-            return wishes;
+            let mut actions = self.requests(now_us);
+            actions.extend(self.leave());
+            return actions;
         }
         if moment < leaves + falls_silent {
             self.mark("guests_fell_silent");
@@ -215,9 +215,9 @@ impl Guest {
         if moment < leaves + falls_silent + closes {
             return vec![self.ask(now_us, Request::Close)];
         }
-        let wishes = self.requests(now_us);
-        if !wishes.is_empty() {
-            return wishes;
+        let actions = self.requests(now_us);
+        if !actions.is_empty() {
+            return actions;
         }
         if now_us > self.asked_us + timeout_us / 3 {
             return vec![self.ask(now_us, Request::Ping)];
@@ -226,7 +226,7 @@ impl Guest {
     }
 
     /// Ends or abandons the session at the end of the run.
-    fn finish(&mut self, now_us: u64) -> Vec<Wish> {
+    fn finish(&mut self, now_us: u64) -> Vec<Action> {
         if !self.open.is_empty() {
             return Vec::new();
         }
@@ -238,19 +238,19 @@ impl Guest {
     }
 
     /// Sends some requests, unless too many are in progress.
-    fn requests(&mut self, now_us: u64) -> Vec<Wish> {
+    fn requests(&mut self, now_us: u64) -> Vec<Action> {
         let count = self.random.between(0, self.habits.pipelined);
-        let mut wishes = Vec::new();
+        let mut actions = Vec::new();
         for _ in 0..count.min(self.habits.pipelined.saturating_sub(self.open.len() as u64)) {
             self.number += 1;
             let unique = format!("{}-{}", self.id, self.number);
             let request = self.habits.taste.next(&mut self.random, &unique, self.spread);
-            wishes.push(self.ask(now_us, request));
+            actions.push(self.ask(now_us, request));
         }
-        wishes
+        actions
     }
 
-    fn ask(&mut self, now_us: u64, request: Request) -> Wish {
+    fn ask(&mut self, now_us: u64, request: Request) -> Action {
         let asked = as_asked(&request, &[Self::identity()]);
         if let Some(connection) = self.connection() {
             let request = request.clone();
@@ -263,7 +263,7 @@ impl Guest {
         }
         self.open.push_back(request);
         self.asked_us = now_us;
-        Wish::Ask(asked)
+        Action::Ask(asked)
     }
 
     fn connection(&mut self) -> Option<&mut Connection> {
@@ -277,7 +277,7 @@ impl Guest {
     }
 
     /// Handles a message of the server. Returns the immediate actions.
-    pub fn said(&mut self, now_us: u64, said: Said) -> Vec<Wish> {
+    pub fn said(&mut self, now_us: u64, said: Said) -> Vec<Action> {
         self.heard_us = now_us;
         match said {
             Said::Connected { session, timeout_ms, password } => {
@@ -331,7 +331,7 @@ impl Guest {
         session: TreeSessionId,
         timeout_ms: u64,
         password: [u8; 16],
-    ) -> Vec<Wish> {
+    ) -> Vec<Action> {
         self.line = Line::On;
         self.asked_us = now_us;
         let connection = Connection { time_us: now_us, ..Connection::default() };
@@ -363,7 +363,12 @@ impl Guest {
 
     /// Restores the watches. Each shard of a tree over several shards is asked separately, so that
     /// each answer has a number.
-    fn watch_again(&mut self, now_us: u64, since: i64, watches: Vec<(String, Kind)>) -> Vec<Wish> {
+    fn watch_again(
+        &mut self,
+        now_us: u64,
+        since: i64,
+        watches: Vec<(String, Kind)>,
+    ) -> Vec<Action> {
         let mut parts: Vec<(Location, Vec<(String, Kind)>)> = Vec::new();
         for watch in watches {
             let place = self.spread.place(watch.0.as_bytes());

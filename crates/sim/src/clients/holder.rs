@@ -6,7 +6,7 @@ mod habits;
 mod open;
 mod others;
 
-use super::client::Wish;
+use super::client::Action;
 use crate::random::Random;
 use adt::Reply;
 use check::locks::{Act, Outcome, What};
@@ -100,20 +100,20 @@ impl Holder {
 
     /// Actions of the client now. When the run is `over` it begins nothing new, and waits for no
     /// lock.
-    pub fn go_on(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
+    pub fn go_on(&mut self, now_us: u64, over: bool) -> Vec<Action> {
         if over {
             self.rests_until_us = 0;
             self.plan.clear();
         }
         if let (true, Stage::Asking(..)) = (over, &self.stage) {
             (self.stage, self.open) = (Stage::Idle, VecDeque::new());
-            return vec![Wish::Leave(0)];
+            return vec![Action::Leave(0)];
         }
         if !self.open.is_empty() {
             return Vec::new();
         }
         if now_us < self.rests_until_us {
-            return vec![Wish::Sleep(self.rests_until_us - now_us)];
+            return vec![Action::Sleep(self.rests_until_us - now_us)];
         }
         match self.stage {
             Stage::Idle if over => Vec::new(),
@@ -132,7 +132,7 @@ impl Holder {
     }
 
     /// Begins an observation or an acquisition.
-    fn begin(&mut self, now_us: u64) -> Vec<Wish> {
+    fn begin(&mut self, now_us: u64) -> Vec<Action> {
         let lock = self.random.below(self.habits.locks);
         if self.random.percent(30) {
             return match self.elects() {
@@ -151,7 +151,7 @@ impl Holder {
         if self.habits.meets_percent > 0 && self.random.percent(self.habits.meets_percent) {
             return self.meet(now_us, number);
         }
-        let value = (!shared && self.elects()).then(|| self.says("elected"));
+        let value = (!shared && self.elects()).then(|| self.unique_value("elected"));
         let blocks = value.is_none() && self.random.percent(self.habits.blocks_percent);
         let tokens = if blocks { self.random.between(2, 2_000) } else { 1 };
         let lock = lock_name(lock);
@@ -184,7 +184,7 @@ impl Holder {
         lock: u64,
         shared: bool,
         number: Option<u64>,
-    ) -> Vec<Wish> {
+    ) -> Vec<Action> {
         let value = format!("section.{}.{}", self.id, self.acts.len());
         // The register is on the shard of the lock; a journal may be elsewhere.
         let journal = !self.habits.requires && self.random.percent(50);
@@ -203,37 +203,37 @@ impl Holder {
         self.acts.len() - 1
     }
 
-    fn send(&mut self, act: usize, commands: Vec<Vec<String>>) -> Vec<Wish> {
+    fn send(&mut self, act: usize, commands: Vec<Vec<String>>) -> Vec<Action> {
         let (left, unsent, asks) = (commands.len(), VecDeque::new(), Asks::Nothing);
         self.open.push_back(Open { act, left, unsent, asks });
-        commands.into_iter().map(Wish::Send).collect()
+        commands.into_iter().map(Action::Send).collect()
     }
 
     /// Begins a transaction that continues as long as the lock is held.
-    fn transact(&mut self, act: usize, held: String, writes: Vec<String>) -> Vec<Wish> {
+    fn transact(&mut self, act: usize, held: String, writes: Vec<String>) -> Vec<Action> {
         let commands = [held].into_iter().chain(writes).chain(["txn commit".to_owned()]);
         let unsent: VecDeque<_> = commands.map(|command| words(&command)).collect();
         let left = unsent.len() + 1;
         self.open.push_back(Open { act, left, unsent, asks: Asks::Next });
-        vec![Wish::Send(words("txn begin"))]
+        vec![Action::Send(words("txn begin"))]
     }
 
-    fn ask(&mut self, act: usize, number: Option<u64>) -> Vec<Wish> {
+    fn ask(&mut self, act: usize, number: Option<u64>) -> Vec<Action> {
         let Habits { lease_ms, timeout_ms, .. } = self.habits;
         let share = |shared: &bool, limit: &usize| match (shared, limit) {
             (false, _) => String::new(),
             (true, 0) => " shared".to_owned(),
             (true, limit) => format!(" limit {limit}"),
         };
-        let wish = |share: String| format!("timeout {timeout_ms} owner {}{share}", self.id);
+        let options = |share: String| format!("timeout {timeout_ms} owner {}{share}", self.id);
         let alone = String::new;
         let asked = match &self.acts[act].what {
             What::Acquire { lock, value: Some(value), .. } => {
-                let rest = format!("lease {lease_ms} {}", wish(alone()));
+                let rest = format!("lease {lease_ms} {}", options(alone()));
                 vec![format!("election.campaign {lock} {value} {rest}")]
             }
             What::Meet { barrier, parties, .. } => {
-                vec![format!("barrier.wait {barrier} {parties} {}", wish(alone()))]
+                vec![format!("barrier.wait {barrier} {parties} {}", options(alone()))]
             }
             What::Acquire { lock, shared, limit, tries: true, .. } => {
                 let share = share(shared, limit);
@@ -248,11 +248,11 @@ impl Holder {
                 };
                 vec![format!(
                     "lock.acquire {lock} lease {lease_ms} {}{more}",
-                    wish(share(shared, limit))
+                    options(share(shared, limit))
                 )]
             }
             What::Section { lock, shared, limit, place, value, register, journal, .. } => {
-                let section = format!("lock.section {lock} {}", wish(share(shared, limit)));
+                let section = format!("lock.section {lock} {}", options(share(shared, limit)));
                 let (register_key, journal_key) = self.habits.keys(place);
                 let set = format!("set {register_key} {value}");
                 let push = format!("rpush {journal_key} {value}");
@@ -273,7 +273,7 @@ impl Holder {
     }
 
     /// Next step of the client with a lock, with the token of the grant and the one it uses.
-    fn step(&mut self, now_us: u64, lock: u64, token: u64, own: u64) -> Vec<Wish> {
+    fn step(&mut self, now_us: u64, lock: u64, token: u64, own: u64) -> Vec<Action> {
         let name = lock_name(lock);
         match self.plan.pop_front() {
             None => {
@@ -282,7 +282,7 @@ impl Holder {
             }
             Some(Step::Rest(us)) => {
                 self.rests_until_us = now_us + us;
-                vec![Wish::Sleep(us)]
+                vec![Action::Sleep(us)]
             }
             Some(Step::Write(count)) => {
                 let count = if self.habits.requires { 1 } else { count };
@@ -309,20 +309,20 @@ impl Holder {
             }
             Some(Step::Leave) => {
                 self.mark("holders_left");
-                vec![Wish::Leave(self.random.below(2 * self.habits.lease_ms * 1000))]
+                vec![Action::Leave(self.random.below(2 * self.habits.lease_ms * 1000))]
             }
         }
     }
 
-    fn rest(&mut self, now_us: u64, us: u64) -> Vec<Wish> {
+    fn rest(&mut self, now_us: u64, us: u64) -> Vec<Action> {
         // Longer than some leases, and shorter than a run.
         let us = self.random.tail(us).min(4_000_000);
         self.rests_until_us = now_us + us;
-        vec![Wish::Sleep(us)]
+        vec![Action::Sleep(us)]
     }
 
     /// Writes a value into the register or the journal of a place, or both, fenced.
-    fn write(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Wish> {
+    fn write(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Action> {
         let place = place(lock, self.random.below(self.habits.places));
         let (lock, (register_key, journal_key)) = (lock_name(lock), self.habits.keys(&place));
         let value = format!("{token}.{}.{}", self.id, self.acts.len());
@@ -347,7 +347,7 @@ impl Holder {
         self.send(act, commands.iter().map(|command| words(command)).collect())
     }
 
-    fn read(&mut self, now_us: u64, lock: u64, token: Option<u64>) -> Vec<Wish> {
+    fn read(&mut self, now_us: u64, lock: u64, token: Option<u64>) -> Vec<Action> {
         let place = place(lock, self.random.below(self.habits.places));
         let (register_key, journal_key) = self.habits.keys(&place);
         let journal = self.random.percent(50);
@@ -365,10 +365,10 @@ impl Holder {
     }
 
     /// Handles a reply. Returns the immediate actions.
-    pub fn reply(&mut self, now_us: u64, reply: &Reply, over: bool) -> Vec<Wish> {
+    pub fn reply(&mut self, now_us: u64, reply: &Reply, over: bool) -> Vec<Action> {
         let Some(open) = self.open.front_mut() else { return Vec::new() };
         if let Some(command) = open.next(reply) {
-            return vec![Wish::Send(command)];
+            return vec![Action::Send(command)];
         }
         if open.left > 0 {
             return Vec::new();
@@ -390,7 +390,7 @@ impl Holder {
     }
 
     /// Resends a numbered request, which takes effect once.
-    fn again(&mut self, now_us: u64) -> Vec<Wish> {
+    fn again(&mut self, now_us: u64) -> Vec<Action> {
         if let Stage::Asking(act, _) = self.stage
             && let What::Acquire { again, .. }
             | What::Section { again, .. }

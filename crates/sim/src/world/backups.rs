@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Handles a reply to the client that takes a backup.
-    pub(super) fn keeper_told(&mut self, reply: Reply) -> Result<(), String> {
+    pub(super) fn keeper_reply(&mut self, reply: Reply) -> Result<(), String> {
         let Some(mut keeping) = self.keeping.take() else { return Ok(()) };
         match (reply, keeping.cut) {
             (Reply::Array(parts), 0) => {
@@ -80,7 +80,7 @@ impl World {
             self.keeping = Some(keeping);
             return Ok(());
         }
-        self.tell_backup(&keeping)?;
+        self.report_backup(&keeping)?;
         self.send(KEEPER, vec!["backup".into(), "end".into(), keeping.cut.to_string()]);
         self.mark("backups");
         Ok(())
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Reports the contents of a backup to the checkers.
-    fn tell_backup(&mut self, keeping: &Keeping) -> Result<(), String> {
+    fn report_backup(&mut self, keeping: &Keeping) -> Result<(), String> {
         let mut reads: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
         let seen = self.clients.iter().flat_map(|client| &client.events);
         for op in self.outcome.events.iter().chain(seen).flat_map(|event| &event.txn) {

@@ -37,7 +37,7 @@ impl World {
             plant,
             now_us: 0,
             faults_end_us: u64::MAX,
-            told_maps: Vec::new(),
+            sent_maps: Vec::new(),
             ending: false,
             sequence: 0,
             queue: BTreeMap::new(),

@@ -98,8 +98,8 @@ impl World {
         let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
         // Maps that an operator has sent and that no machine uses yet.
         let epoch = self.newest_map().epoch;
-        let told = self.told_maps.iter().filter(|map| map.epoch > epoch);
-        known.chain(kept).chain(told).cloned().chain([self.shape.founded()]).collect()
+        let sent = self.sent_maps.iter().filter(|map| map.epoch > epoch);
+        known.chain(kept).chain(sent).cloned().chain([self.shape.founded()]).collect()
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica<Build>> {
@@ -135,7 +135,7 @@ impl World {
         let newcomer = self.machines.iter().rfind(up).map(|machine| machine.id);
         let newcomer = newcomer.filter(|machine| !map.machines.contains_key(machine));
         // A map that lists a machine which is lost by now may still be on its way.
-        let on_its_way = self.told_maps.iter().any(|told| told.epoch > map.epoch);
+        let on_its_way = self.sent_maps.iter().any(|sent| sent.epoch > map.epoch);
         let over = self.now_us > self.faults_end_us + 10 * REPAIR_US && !on_its_way;
         let next = match (lost.first(), newcomer) {
             (None, _) if over => return,
@@ -155,7 +155,7 @@ impl World {
     /// Sends a new map to any machine.
     pub(super) fn operate(&mut self, map: &ShardMap) {
         let machine = self.any_machine();
-        self.told_maps.push(map.clone());
+        self.sent_maps.push(map.clone());
         let words = vec!["shardmap".to_owned(), "set".to_owned(), map.to_string()];
         self.hand_in(machine, 0, Input::Operate(words));
     }

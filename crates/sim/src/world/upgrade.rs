@@ -88,7 +88,7 @@ impl World {
         self.raises = true;
         self.mark(if early { "levels_raised_early" } else { "levels_raised" });
         let machine = *self.builds.pick(newer);
-        self.told_maps.push(next.clone());
+        self.sent_maps.push(next.clone());
         let words = vec!["shardmap".to_owned(), "set".to_owned(), next.to_string()];
         self.hand_in(machine, 0, Input::Operate(words));
     }

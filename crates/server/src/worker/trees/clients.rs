@@ -79,7 +79,7 @@ impl Worker {
     }
 
     /// Forwards a four-letter command to the control thread if it needs answers of all workers.
-    pub(in crate::worker) fn ask_word(&mut self, slot: usize) {
+    pub(in crate::worker) fn forward_word(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Connection { dialogue: Some(dialogue), .. } = connection else { return };
         let Some(word) = dialogue.take_word() else { return };
@@ -89,11 +89,11 @@ impl Worker {
     }
 
     /// Sends the answer to a four-letter command.
-    pub(in crate::worker) fn say_word(&mut self, client: CoordinationClient, text: &str) {
+    pub(in crate::worker) fn answer_word(&mut self, client: CoordinationClient, text: &str) {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(dialogue) = &mut connection.dialogue else { return };
-        dialogue.say_word(text, &mut connection.output);
+        dialogue.answer_word(text, &mut connection.output);
         connection.closing = true;
         self.mark_dirty(slot);
     }

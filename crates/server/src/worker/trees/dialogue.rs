@@ -94,7 +94,7 @@ impl Dialogue {
     }
 
     /// Sends the answer to a four-letter command.
-    pub fn say_word(&mut self, text: &str, out: &mut Vec<u8>) {
+    pub fn answer_word(&mut self, text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(text.as_bytes());
         self.state = State::Ended;
     }
@@ -151,8 +151,8 @@ impl Dialogue {
         {
             self.count(|talk| talk.received += 1);
             match word {
-                FourLetterWord::Ruok => self.say_word("imok", out),
-                FourLetterWord::Isro => self.say_word("rw", out),
+                FourLetterWord::Ruok => self.answer_word("imok", out),
+                FourLetterWord::Isro => self.answer_word("rw", out),
                 _ => {
                     self.word = Some(word);
                     self.state = State::Asking;

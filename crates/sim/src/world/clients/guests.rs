@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::clients::errand::text;
-use crate::clients::guest::{Guest, Wish};
+use crate::clients::guest::{Action, Guest};
 use crate::machine::server::Input;
 use crate::machine::visits::Visit;
 use crate::world::{Event, World};
@@ -18,20 +18,20 @@ const UNNOTICED_US: u64 = 3_000_000;
 impl World {
     pub(in crate::world) fn wake_guest(&mut self, guest: u64) {
         let over = self.ending || self.now_us > self.faults_end_us;
-        let (wishes, pause_us) = self.guests[guest as usize].go_on(self.now_us, over);
-        self.grant_guest(guest, wishes);
+        let (actions, pause_us) = self.guests[guest as usize].go_on(self.now_us, over);
+        self.grant_guest(guest, actions);
         if let Some(pause_us) = pause_us {
             self.at(self.now_us + pause_us, Event::WakeGuest { guest });
         }
     }
 
-    fn grant_guest(&mut self, guest: u64, wishes: Vec<Wish>) {
-        for wish in wishes {
-            match wish {
-                Wish::Connect(connect) => {
+    fn grant_guest(&mut self, guest: u64, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Connect(connect) => {
                     if self.connect_guest(guest) {
                         let number = self.lines[&guest].number;
-                        self.guest_says(
+                        self.guest_sends(
                             guest,
                             Input::Guest(number, Visit::Connects(Box::new(connect))),
                         );
@@ -39,12 +39,12 @@ impl World {
                         self.guests[guest as usize].broken();
                     }
                 }
-                Wish::Ask(asked) => {
+                Action::Ask(asked) => {
                     let Some(line) = self.lines.get(&guest) else { return };
                     let input = Input::Guest(line.number, Visit::Asks(Box::new(asked)));
-                    self.guest_says(guest, input);
+                    self.guest_sends(guest, input);
                 }
-                Wish::Leave => self.guest_leaves(guest),
+                Action::Leave => self.guest_leaves(guest),
             }
         }
     }
@@ -73,12 +73,12 @@ impl World {
         let (last_out_us, last_in_us) = (self.now_us, 0);
         let line = Connection { number, machine, worker, delay_us, last_out_us, last_in_us };
         self.lines.insert(guest, line);
-        self.guest_says(guest, Input::Guest(number, Visit::Came));
+        self.guest_sends(guest, Input::Guest(number, Visit::Came));
         true
     }
 
     /// Sends an input in order, with a random delay.
-    fn guest_says(&mut self, guest: u64, input: Input) {
+    fn guest_sends(&mut self, guest: u64, input: Input) {
         let Some(line) = self.lines.get_mut(&guest) else { return };
         let time = (self.now_us + self.visits.tail(line.delay_us)).max(line.last_out_us + 1);
         line.last_out_us = time;
@@ -101,8 +101,8 @@ impl World {
         if said == Said::Close {
             self.lines.remove(&guest);
         }
-        let wishes = self.guests[guest as usize].said(self.now_us, said);
-        self.grant_guest(guest, wishes);
+        let actions = self.guests[guest as usize].said(self.now_us, said);
+        self.grant_guest(guest, actions);
     }
 
     /// Breaks the connections of the clients at a machine that has stopped.

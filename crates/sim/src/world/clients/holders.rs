@@ -22,16 +22,16 @@ impl World {
         let over = self.ending || self.now_us > self.faults_end_us;
         let now_us = self.now_us;
         let Some(holder) = self.holder(client) else { return };
-        let wishes = holder.go_on(now_us, over);
-        self.grant(client, wishes);
+        let actions = holder.go_on(now_us, over);
+        self.grant(client, actions);
     }
 
     pub(in crate::world) fn tell_holder(&mut self, client: u64, reply: &Reply) {
         let over = self.ending || self.now_us > self.faults_end_us;
         let now_us = self.now_us;
         let Some(holder) = self.holder(client) else { return };
-        let wishes = holder.reply(now_us, reply, over);
-        self.grant(client, wishes);
+        let actions = holder.reply(now_us, reply, over);
+        self.grant(client, actions);
     }
 
     /// Records the deviation of wall clocks from true time.

@@ -5,7 +5,7 @@ pub(in crate::world) mod holders;
 
 use super::backups::KEEPER;
 use super::{Event, WAIT_US_MAX, World};
-use crate::clients::client::{Client, Wish};
+use crate::clients::client::{Action, Client};
 use crate::machine::Machine;
 use crate::machine::server::Input;
 use adt::Reply;
@@ -111,19 +111,19 @@ impl World {
         if (HOLDERS..KEEPER).contains(&client) {
             return self.holder_goes_on(client);
         }
-        let wishes = self.clients[client as usize].go_on(self.now_us);
-        self.grant(client, wishes);
+        let actions = self.clients[client as usize].go_on(self.now_us);
+        self.grant(client, actions);
     }
 
-    pub(super) fn grant(&mut self, client: u64, wishes: Vec<Wish>) {
-        for wish in wishes {
-            match wish {
-                Wish::Send(words) => self.send(client, words),
-                Wish::Sleep(us) => {
+    pub(super) fn grant(&mut self, client: u64, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(words) => self.send(client, words),
+                Action::Sleep(us) => {
                     let time = self.now_us + us;
                     self.at(time, Event::Wake { client });
                 }
-                Wish::Leave(us) => {
+                Action::Leave(us) => {
                     self.leave(client, us);
                     self.forsake(client, 100_000);
                 }
@@ -132,9 +132,9 @@ impl World {
     }
 
     /// Delivers a reply to a client.
-    pub(super) fn told(&mut self, client: u64, reply: Reply) -> Result<(), String> {
+    pub(super) fn deliver_reply(&mut self, client: u64, reply: Reply) -> Result<(), String> {
         if client == KEEPER {
-            return self.keeper_told(reply);
+            return self.keeper_reply(reply);
         }
         if client >= HOLDERS {
             self.tell_holder(client, &reply);
@@ -146,8 +146,8 @@ impl World {
         if at_once && waited_us > WAIT_US_MAX {
             return Err(format!("client {client} waited for a reply for {waited_us} us"));
         }
-        let wishes = self.clients[client as usize].reply(self.now_us, reply);
-        self.grant(client, wishes);
+        let actions = self.clients[client as usize].reply(self.now_us, reply);
+        self.grant(client, actions);
         Ok(())
     }
 
