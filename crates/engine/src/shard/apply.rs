@@ -249,9 +249,10 @@ impl Shard {
             self.core.land(&batch);
         }
         self.lead_is_certain = certain;
-        self.tell_named(now);
+        let certain = self.may_tell_early();
+        self.waits.turns.tell_named(&mut self.core, now, certain);
         self.wake_blocked(now);
-        self.end_coming(now);
+        self.waits.blocked.end_coming(&mut self.core, now);
         self.resume_delayed(now);
         self.settle(now);
     }
@@ -319,7 +320,7 @@ impl Shard {
         self.core.stats.operations += apply.ops.len() as u64;
         self.core.recent.iter_mut().for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
         if target.kind == RecipientKind::Named {
-            self.turns.is_named(target);
+            self.waits.turns.is_named(target);
         }
         if target.kind != RecipientKind::Silent {
             self.core.stats.locks.count_outcome(apply, &outcome, ctx);

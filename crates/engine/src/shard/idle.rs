@@ -72,7 +72,7 @@ impl Shard {
         }
         if self.core.tail.skip_if_empty() {
             // Nothing is left to wait for.
-            self.end_coming(now);
+            self.waits.blocked.end_coming(&mut self.core, now);
             self.resume_delayed(now);
         }
         self.settle(now);

@@ -16,7 +16,6 @@ use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::tail::{Abandoned, Batch, Recipient, RecipientKind};
-use crate::shard::waiting::blocked::Blocked;
 use adt::Timestamp;
 
 /// What a batch that was given up means for those who wait for it.
@@ -56,7 +55,7 @@ impl Shard {
         for inherited in prepared {
             self.locking.inherit(&mut self.core, now, inherited);
         }
-        self.begin_turns(now);
+        self.waits.turns.begin_lead(now);
         let executed = self.streams.inherit(&mut self.core, now);
         self.finish(now, executed);
         self.service.begin_lead(&mut self.core, now);
@@ -70,13 +69,8 @@ impl Shard {
         self.core.delayed.forget(machine);
         self.service.count_waiting(&self.core);
         self.cuts.forget(machine);
-        self.newcomers.forget(machine);
         self.service.forget(machine);
-        let freed = self.blocked.forget(machine);
-        self.freed(now, freed);
-        self.forget_turns(now, machine);
-        self.observers.forget(machine);
-        self.report_changes();
+        self.waits.forget(&mut self.core, now, machine);
         self.settle(now);
     }
 
@@ -100,24 +94,16 @@ impl Shard {
         self.core.give_up_delayed();
         self.locking.whole.give_up(&mut self.core);
         self.locking.give_up_inquiries(&mut self.core);
-        self.turn_all_away();
-        self.turn_observers_away();
+        self.waits.end_lead(&mut self.core);
         self.cuts.give_up(&mut self.core);
         self.locking.give_up(&mut self.core);
         for ((gateway, token), group) in self.streams.end_lead() {
             self.core.turn_away(gateway, token, Body::Pipeline(group));
         }
-        for request in self.newcomers.take() {
-            if !is_own(&request.body) {
-                self.core.turn_away(request.gateway, request.token, request.body);
-            }
-        }
         self.core.state.renounce(std::mem::take(&mut self.core.ahead));
         self.splitting.give_up();
         self.core.locks = LockTable::new(self.core.config.concurrency);
         self.expiry = Expiry::default();
-        self.blocked = Blocked::default();
-        self.core.foreseen.clear();
         self.service.give_up(&mut self.core);
         self.service = ServiceLeader::default();
     }
@@ -127,14 +113,14 @@ impl Shard {
             let (gateway, token) = (target.gateway, target.token);
             let body = match (record, target.kind) {
                 (_, RecipientKind::Silent | RecipientKind::Named) => continue,
-                (_, RecipientKind::Turn) if self.turns.was_told(target) => continue,
+                (_, RecipientKind::Turn) if self.waits.turns.was_told(target) => continue,
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
                 (LogRecord::Answered(told), _) => Body::Remember(told),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },
                 // The ticket says that it is the same request, whatever becomes of this copy.
                 (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_successor() => {
-                    self.turn_again(gateway, token, apply)
+                    self.waits.turns.again(gateway, token, apply)
                 }
                 _ if how == GivenUp::After => {
                     self.core.answer(gateway, token, Answer::Unknown);
@@ -142,7 +128,7 @@ impl Shard {
                 }
                 (LogRecord::Apply(apply), RecipientKind::Replies) => Body::Apply(apply),
                 (LogRecord::Apply(apply), RecipientKind::Turn) => {
-                    self.turn_again(gateway, token, apply)
+                    self.waits.turns.again(gateway, token, apply)
                 }
                 (LogRecord::Flush, _) => Body::Flush,
                 (LogRecord::Coordinate(command), _) => {

@@ -51,10 +51,7 @@ use state::State;
 use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
 use transfer::split::Splitting;
-use waiting::blocked::Blocked;
-use waiting::newcomers::Newcomers;
-use waiting::observers::Observers;
-use waiting::turns::TurnQueues;
+use waiting::{WaitingRoom, Waits};
 
 /// One shard at its leader.
 #[derive(Debug)]
@@ -63,12 +60,10 @@ pub struct Shard {
     /// Transactions and requests that wait for locks.
     locking: LockManager,
     expiry: Expiry,
-    blocked: Blocked,
-    turns: TurnQueues,
-    observers: Observers,
+    /// Requests that wait for changes of records, or for places of units.
+    waits: Waits,
     cuts: Cuts,
     splitting: Splitting,
-    newcomers: Newcomers,
     streams: Streams,
     /// The coordination service's sessions.
     service: ServiceLeader,
@@ -89,12 +84,9 @@ impl Shard {
             core: Core::new(config, state, clock),
             locking: LockManager::default(),
             expiry: Expiry::default(),
-            blocked: Blocked::default(),
-            turns: TurnQueues::default(),
-            observers: Observers::default(),
+            waits: Waits::default(),
             cuts: Cuts::default(),
             splitting: Splitting::default(),
-            newcomers: Newcomers::default(),
             streams: Streams::default(),
             service: ServiceLeader::default(),
             lead_is_certain: false,
@@ -130,9 +122,8 @@ impl Shard {
             self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
         open && !self.cuts.is_open()
             && self.locking.has_no_waiters()
-            && self.turns.is_empty()
+            && self.waits.is_quiet()
             && self.streams.is_quiet()
-            && self.newcomers.is_empty()
             && self.core.state.coordination().is_quiet()
             && !self.core.tail.has_work()
             && self.core.outbox.is_empty()
@@ -198,9 +189,7 @@ impl Shard {
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams.next_us(now);
         let sessions = self.service.next_us(self.core.state.coordination());
-        let waits = self.turns.next_us(now).into_iter().chain(self.observers.next_us(now));
-        let sessions = sessions.into_iter().chain(waits);
-        let sessions = sessions.chain(self.kept_until_us());
+        let sessions = sessions.into_iter().chain(self.waits.next_us(now));
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cuts.next_us()).min()
     }
@@ -220,11 +209,9 @@ impl Shard {
         self.service.end_silent_sessions(&mut self.core, now);
         self.service.remind_of_ends(&mut self.core, now);
         self.service.remind_of_joints(&mut self.core, now);
-        self.tick_turns(now);
-        self.tick_observers(now);
-        self.tick_kept(now);
+        self.waits.tick(&mut self.core, now);
         self.service.reap_nodes(&mut self.core, now);
-        let needless = self.blocked.is_empty() && !self.core.locks.in_use();
+        let needless = self.waits.blocked.is_empty() && !self.core.locks.in_use();
         if needless {
             self.core.tail.end_tracking(now);
         }
@@ -338,6 +325,7 @@ impl Shard {
             }
         }
         self.look_at_turns(now);
+        self.waits.report_changes(&mut self.core);
         if self.cuts.is_open() {
             let is_recovering = self.streams.is_recovering();
             self.cuts.go_on(&mut self.core, &self.locking, is_recovering);
@@ -354,7 +342,9 @@ impl Shard {
             }
             Body::Read { .. } => self.reader().read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
-            Body::Await { ref apply, .. } if apply.observes() => self.observe(now, request),
+            Body::Await { ref apply, .. } if apply.observes() => {
+                self.waits.observers.observe(&mut self.core, now, request)
+            }
             Body::Await { .. } => self.take_turn(now, request),
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
@@ -363,7 +353,7 @@ impl Shard {
             }
             Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
             Body::Cancel { txn } => {
-                self.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
+                self.waits.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
                 self.locking.cancel(&mut self.core, txn, Refusal::LocksLost);
             }
             Body::Release { txn, after } => {
@@ -376,15 +366,16 @@ impl Shard {
                 self.pass_probes();
             }
             Body::Block { ref keys, takes } => {
-                self.block(now, (request.gateway, request.token), keys, takes);
+                let sender = (request.gateway, request.token);
+                self.waits.blocked.block(&mut self.core, now, sender, (keys, takes));
             }
             Body::Unblock => {
-                self.give_up_turn(now, request.gateway, request.token);
-                self.observers.end((request.gateway, request.token));
-                self.unblock(now, (request.gateway, request.token));
+                let sender = (request.gateway, request.token);
+                self.waits.leave(&mut self.core, now, sender);
             }
             Body::EndDeadlock { ref description } => {
-                self.end_deadlock(now, request.gateway, request.token, description)
+                let sender = (request.gateway, request.token);
+                self.waits.turns.end_deadlock(&mut self.core, now, sender, description);
             }
             Body::Flush => {
                 let kind = RecipientKind::Flushed;
@@ -401,7 +392,7 @@ impl Shard {
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             Body::Version { .. } => self.reader().version(now, request),
             Body::Waiting { ref key } => {
-                let reply = self.told_waiting(now, key);
+                let reply = self.waits.turns.described(now, key);
                 self.core.reply(&request, reply);
             }
             Body::Holders { ref key } => {
@@ -409,7 +400,7 @@ impl Shard {
                 self.core.reply(&request, reply);
             }
             Body::Waits { ref names } => {
-                let reply = self.told_waits(now, names);
+                let reply = self.waits.turns.waits(&self.core, now, names);
                 self.core.reply(&request, reply);
             }
             Body::Stats => {
@@ -516,7 +507,7 @@ impl Shard {
         stats.keys = self.core.state.records().len() as u64;
         stats.keys_with_expiry = self.core.state.records().expiring() as u64;
         stats.prepared = self.core.state.prepared().len() as u64;
-        stats.locks = self.core.stats.locks.with_queues(self.turns.queues(now_us));
+        stats.locks = self.core.stats.locks.with_queues(self.waits.turns.queues(now_us));
         self.locking.count(&mut stats);
         stats
     }

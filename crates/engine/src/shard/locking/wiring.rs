@@ -81,17 +81,22 @@ impl Shard {
             return self.core.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
         }
         self.core.renew_guards(&mut apply.guards, true);
-        let awaited = self.awaited(&apply);
-        let keys = self.awaited_keys(&apply);
-        let serving = if keys.is_empty() { None } else { self.will_serve(now, &apply, kind) };
+        let awaited = self.waits.turns.awaited(&apply);
+        let keys = self.waits.blocked.awaited_keys(&self.core, &apply);
+        let serving = if keys.is_empty() {
+            None
+        } else {
+            let units = self.streams.hold_records();
+            self.waits.blocked.will_serve(&mut self.core, now, (&apply, kind), units)
+        };
         self.core.tail.reserve(&apply);
         self.core.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
         if kind == RecipientKind::Turn {
-            self.turns.has_place(gateway, token);
+            self.waits.turns.has_place(gateway, token);
         }
         self.let_in_behind(now, &awaited);
         if !keys.is_empty() {
-            self.serve_behind(now, &keys, serving);
+            self.waits.blocked.serve_behind(&mut self.core, now, &keys, serving);
         }
     }
 
@@ -106,7 +111,7 @@ impl Shard {
         // it in the ordinary way.
         self.expiry.reap_all(&mut self.core, now, claims.iter().map(|(key, _)| key));
         if self.streams.keeps_out(&self.core, &request.body, &claims) {
-            return self.newcomers.hold(request);
+            return self.waits.newcomers.hold(request);
         }
         let Some(barrier) = self.locking.barrier(&self.core, now, &request, &claims) else {
             self.core.stats.granted += 1;
@@ -214,7 +219,8 @@ impl Shard {
             RecipientKind::Silent | RecipientKind::Named => return,
             RecipientKind::Turn => return self.turn_taken(now, target, answer),
             RecipientKind::Taken => {
-                return self.taken(now, (target.gateway, target.token), &answer);
+                let waiter = (target.gateway, target.token);
+                return self.waits.blocked.taken(&mut self.core, now, waiter, &answer);
             }
             RecipientKind::Commit(txn) => {
                 self.locking.end(&mut self.core, txn);
@@ -270,9 +276,7 @@ impl Shard {
     /// Lets requests that wait for changes of records know which have changed.
     pub(in crate::shard) fn wake_blocked(&mut self, now: Now) {
         for key in self.core.ahead.take_changed() {
-            self.turn_may_come(&key);
-            self.show(now, &key);
-            self.tell_blocked(now, &key);
+            self.waits.changed(&mut self.core, now, &key);
         }
         self.look_at_turns(now);
     }
@@ -287,7 +291,7 @@ impl Shard {
             }
             FateAnswer::Void => {
                 if self.locking.knows(txn) {
-                    self.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
+                    self.waits.newcomers.refuse(&mut self.core, txn, Refusal::LocksLost);
                 }
                 self.locking.void(&mut self.core, (gateway, token), txn);
                 self.pass_probes();

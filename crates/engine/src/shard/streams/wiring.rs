@@ -97,7 +97,7 @@ impl Shard {
     pub(in crate::shard) fn drop_refused(&mut self) {
         while let Some(id) = self.streams.take_refused() {
             let is_of = |request: &Request| is_of(id, request) && !is_own(&request.body);
-            let mut dropped = self.newcomers.take_if(is_of);
+            let mut dropped = self.waits.newcomers.take_if(is_of);
             dropped.extend(self.locking.take_waiting(&mut self.core, |w| is_of(&w.request)));
             for Request { gateway, token, body, .. } in dropped {
                 if let Body::Pipeline(group) = body {
@@ -135,7 +135,7 @@ impl Shard {
 
     /// Lets requests in that waited for the places of units of an earlier leader.
     fn let_newcomers_in(&mut self, now: Now) {
-        for request in self.newcomers.take() {
+        for request in self.waits.newcomers.take() {
             let ended = match &request.body {
                 Body::Prepare { prepare, .. } => !self.locking.knows(prepare.txn),
                 _ => false,

@@ -348,7 +348,7 @@ impl Shard {
         };
         let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
         for txn in waiting {
-            self.newcomers.refuse(&mut self.core, txn, Refusal::Frozen);
+            self.waits.newcomers.refuse(&mut self.core, txn, Refusal::Frozen);
             self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
         }
         self.refuse_waiting_groups(now);

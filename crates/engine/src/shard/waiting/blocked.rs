@@ -6,113 +6,91 @@
 //! for another type, is notified then, and the first one again when the key has changed. If the shard
 //! knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
 
-use crate::ids::{GatewayId, MachineId, Token};
+use super::WaitingRoom;
+use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::BLOCKED_MAX;
-use crate::message::Takes;
+use crate::message::{Answer, Notice, Refusal, Takes};
+use crate::now::Now;
+use crate::shard::core::Core;
 use crate::shard::state::State;
 use adt::{Attempt, Blob, Reply};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-pub(in crate::shard) type Who = (GatewayId, Token);
+pub(super) type Who = (GatewayId, Token);
 
-/// What a waiter knows of the key.
+/// Knowledge of a waiter about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knows {
-    /// Not how it is now.
+    /// None about the present value.
     Nothing,
-    /// It was told that there is something, and tries to take it; whether the key has changed since.
+    /// The notification was sent, and the waiter tries to take something; whether the key has changed since.
     Told { changed: bool },
     /// There was nothing for it.
     Enough,
 }
 
-/// What is in the log for a waiter, and how its reply comes of what that answers.
+/// How the reply of a waiter follows from the answer to the record that is in the log for it.
 #[derive(Debug)]
-pub enum Gets {
+pub(super) enum Gets {
     /// An element of this key.
     Taken(Blob, fn(&Blob, Reply) -> Reply),
-    /// What was moved: the last operation answers it.
+    /// The moved element: the last operation answers it.
     Moved,
-    /// The error of the last operation: it cannot be moved to where it belongs.
+    /// The error of the last operation: the element cannot be moved to its target.
     Refused,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct ElementWaiter {
     keys: Vec<Blob>,
     takes: Option<Takes>,
     gets: Option<Gets>,
-    /// It ends as soon as it is known whether it gets what is in the log for it.
+    /// The wait ends as soon as the result of the record in the log is known.
     leaves: bool,
 }
 
-/// A key that is kept for the waiter that was told of it.
+/// A key that is kept for a notified waiter.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Kept {
-    /// The waiter; none while what the first one will be told of is in the log.
+pub(super) struct KeptKey {
+    /// The waiter; none while the element that the first one will be notified of is in the log.
     pub who: Option<Who>,
-    /// The entry in which that is.
+    /// The entry with that element.
     pub entry: u64,
     /// Until when, in monotonic microseconds; not any more, if there is none.
     pub until_us: Option<u64>,
 }
 
-/// What becomes of a wait that is to end.
-#[derive(Debug, PartialEq)]
-pub(in crate::shard) enum Left {
-    /// It has ended.
-    Now,
-    /// It has ended, and that is to be answered.
-    Answered,
-    /// Something is in the log for it.
-    Later,
-}
-
 /// Waiters by key, in order of arrival.
 #[derive(Debug, Default)]
-pub struct Blocked {
+pub(in crate::shard) struct Blocked {
     queues: BTreeMap<Blob, VecDeque<(Who, Knows)>>,
-    waiters: BTreeMap<Who, Waiter>,
-    /// The waiters that were told, and have not come back.
+    waiters: BTreeMap<Who, ElementWaiter>,
+    /// Notified waiters that have not come back.
     told: BTreeMap<Blob, Who>,
-    pub(in crate::shard) kept: BTreeMap<Blob, Kept>,
+    pub(super) kept: BTreeMap<Blob, KeptKey>,
 }
 
 impl Blocked {
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
-    }
-
-    /// Whether a wait is registered.
-    pub fn knows(&self, gateway: GatewayId, token: Token) -> bool {
-        self.waiters.contains_key(&(gateway, token))
-    }
-
-    /// Whether another one can wait.
-    pub fn has_room(&self) -> bool {
-        self.waiters.len() < BLOCKED_MAX
-    }
-
     /// Whether a request waits for a key.
-    pub fn waits_for(&self, key: &Blob) -> bool {
+    pub(super) fn waits_for(&self, key: &Blob) -> bool {
         self.queues.contains_key(key)
     }
 
-    /// The waiter that was told that a key holds something.
-    pub fn told(&self, key: &Blob) -> Option<Who> {
+    /// The waiter that was notified that a key holds something.
+    pub(super) fn told(&self, key: &Blob) -> Option<Who> {
         self.told.get(key).copied()
     }
 
-    /// The one at a place in the queue of a key, if it can be served there, with how it takes from the key.
-    /// None can be, as long as one was told.
-    pub fn in_line(&self, key: &Blob, place: usize) -> Option<(Who, Option<&Attempt>)> {
+    /// The waiter at a position in the queue of a key, if it can be served there, with how it takes from the
+    /// key. None can be served while a notified one has not come back.
+    pub(super) fn in_line(&self, key: &Blob, position: usize) -> Option<(Who, Option<&Attempt>)> {
         if self.told(key).is_some() {
             return None;
         }
-        let (who, _) = self.queues.get(key)?.get(place)?;
+        let (who, _) = self.queues.get(key)?.get(position)?;
         let waiter = self.waiters.get(who)?;
-        // It is told of another key, or has something in the log.
+        // It was notified of another key, or has something in the log.
         let tries = waiter.keys.iter().any(|k| self.told(k) == Some(*who));
         if tries || waiter.gets.is_some() {
             return Some((*who, None));
@@ -122,41 +100,58 @@ impl Blocked {
         Some((*who, takes.and_then(|takes| takes.0.get(number))))
     }
 
-    /// Whether one that waits for a key has nothing in the log.
-    pub fn has_free(&self, key: &Blob) -> bool {
+    /// Whether a waiter for a key has nothing in the log.
+    pub(super) fn has_free(&self, key: &Blob) -> bool {
         let mut queue = self.queues.get(key).into_iter().flatten();
         queue.any(|(who, _)| !self.has_got(*who))
     }
 
-    /// Whether something is in the log for a waiter.
-    pub fn has_got(&self, who: Who) -> bool {
+    /// Whether a record for a waiter is in the log.
+    pub(super) fn has_got(&self, who: Who) -> bool {
         self.waiters.get(&who).is_some_and(|waiter| waiter.gets.is_some())
     }
 
-    /// Something is in the log for a waiter.
-    pub fn gets(&mut self, who: Who, gets: Gets) {
+    /// Notes a record in the log for a waiter.
+    pub(super) fn gets(&mut self, who: Who, gets: Gets) {
         if let Some(waiter) = self.waiters.get_mut(&who) {
             waiter.gets = Some(gets);
         }
     }
 
-    /// What was in the log for a waiter is carried out; also tells whether it is to end in any case.
-    pub fn got(&mut self, who: Who) -> Option<(Gets, bool)> {
+    /// Takes the note out: the record is carried out. Also tells whether the wait is to end in any case.
+    pub(super) fn got(&mut self, who: Who) -> Option<(Gets, bool)> {
         let waiter = self.waiters.get_mut(&who)?;
         Some((waiter.gets.take()?, waiter.leaves))
     }
 
-    /// Registers a wait for which there is room, or revives one whose attempt found nothing. Tells whom to
-    /// notify at once.
+    /// Registers a request that waits for something to take, or revives one whose attempt found nothing.
     pub fn block(
         &mut self,
-        gateway: GatewayId,
-        token: Token,
+        core: &mut Core,
+        now: Now,
+        who: Who,
         (keys, takes): (&[Blob], Option<Takes>),
-        state: &State,
-    ) -> Vec<(GatewayId, Token, Blob)> {
-        let who = (gateway, token);
-        let waiter = || Waiter { keys: keys.to_vec(), takes, gets: None, leaves: false };
+    ) {
+        if !self.waiters.contains_key(&who) {
+            if self.is_full() {
+                core.stats.refused += 1;
+                return core.answer(who.0, who.1, Answer::Refused(Refusal::Busy));
+            }
+            core.notice(who.0, who.1, Notice::Blocked { txn: TxnId::default() });
+        }
+        if takes.is_some() {
+            // What waiters take rests on operations on their way.
+            core.track(now);
+        }
+        self.enqueue(who, keys, takes);
+        for key in keys {
+            self.notify_ready(core, key);
+        }
+        keys.iter().for_each(|key| self.keep_for_told(core, now, key, true));
+    }
+
+    fn enqueue(&mut self, who: Who, keys: &[Blob], takes: Option<Takes>) {
+        let waiter = || ElementWaiter { keys: keys.to_vec(), takes, gets: None, leaves: false };
         self.waiters.entry(who).or_insert_with(waiter);
         for key in keys {
             if self.told.get(key) == Some(&who) {
@@ -170,12 +165,32 @@ impl Blocked {
                 None => queue.push_back((who, Knows::Nothing)),
             }
         }
-        keys.iter().filter_map(|key| self.ready(key, state)).collect()
     }
 
-    /// Ends a wait; gives the keys whose next waiter may now have a turn.
-    pub fn unblock(&mut self, gateway: GatewayId, token: Token) -> Vec<Blob> {
-        let who = (gateway, token);
+    /// Ends the wait of a client that has left, or lets it end as soon as the result of the record in the
+    /// log for it is known.
+    pub fn leave(&mut self, core: &mut Core, now: Now, who: Who) {
+        match self.waiters.get_mut(&who) {
+            Some(waiter) if waiter.gets.is_some() => {
+                waiter.leaves = true;
+                return;
+            }
+            Some(ElementWaiter { takes: Some(_), .. }) => {
+                core.answer(who.0, who.1, Answer::Replies(SmallVec::new()));
+            }
+            _ => {}
+        }
+        self.end(core, now, who);
+    }
+
+    /// Ends a wait: the next waiters of its keys may have a turn.
+    pub(super) fn end(&mut self, core: &mut Core, now: Now, who: Who) {
+        let keys = self.remove(who);
+        self.freed(core, now, keys);
+    }
+
+    /// Removes a waiter. Gives its keys.
+    fn remove(&mut self, who: Who) -> Vec<Blob> {
         let keys = self.waiters.remove(&who).map(|waiter| waiter.keys).unwrap_or_default();
         for key in &keys {
             if self.told.get(key) == Some(&who) {
@@ -191,49 +206,74 @@ impl Blocked {
         keys
     }
 
-    /// What becomes of a wait that is to end: [`Blocked::unblock`] ends it, unless it ends later.
-    pub fn leave(&mut self, who: Who) -> Left {
-        match self.waiters.get_mut(&who) {
-            Some(waiter) if waiter.gets.is_some() => {
-                waiter.leaves = true;
-                Left::Later
+    /// Gives the next waiters of keys a turn: waits for these have ended.
+    fn freed(&mut self, core: &mut Core, now: Now, keys: Vec<Blob>) {
+        for key in keys {
+            self.notify_ready(core, &key);
+            self.keep_for_told(core, now, &key, false);
+        }
+    }
+
+    /// Notifies a waiter of a key that has changed.
+    pub fn changed(&mut self, core: &mut Core, now: Now, key: &Blob) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            for (_, knows) in queue {
+                *knows = match knows {
+                    Knows::Told { .. } => Knows::Told { changed: true },
+                    Knows::Nothing | Knows::Enough => Knows::Nothing,
+                };
             }
-            Some(Waiter { takes: Some(_), .. }) => Left::Answered,
-            _ => Left::Now,
+            self.notify_ready(core, key);
+        }
+        self.keep_for_told(core, now, key, false);
+    }
+
+    /// Notifies the next waiter if a key holds something.
+    fn notify_ready(&mut self, core: &mut Core, key: &Blob) {
+        if let Some((gateway, token)) = self.ready(key, &core.state) {
+            core.notice(gateway, token, Notice::Ready { key: key.clone() });
         }
     }
 
-    /// Ends the waits of a machine's gateways; gives the keys whose next waiter may have a turn.
-    pub fn forget(&mut self, machine: MachineId) -> Vec<Blob> {
-        let gone: Vec<Who> =
-            self.waiters.keys().filter(|(g, _)| g.machine == machine).copied().collect();
-        gone.into_iter().flat_map(|(gateway, token)| self.unblock(gateway, token)).collect()
-    }
-
-    /// `key` has changed. Tells whom to notify.
-    pub fn changed(&mut self, key: &Blob, state: &State) -> Option<(GatewayId, Token, Blob)> {
-        for (_, knows) in self.queues.get_mut(key)? {
-            *knows = match knows {
-                Knows::Told { .. } => Knows::Told { changed: true },
-                Knows::Nothing | Knows::Enough => Knows::Nothing,
-            };
-        }
-        self.ready(key, state)
-    }
-
-    /// Whom to tell that `key` holds something: the first in line who does not know it, unless
-    /// somebody is trying already.
-    pub fn ready(&mut self, key: &Blob, state: &State) -> Option<(GatewayId, Token, Blob)> {
+    /// The waiter to notify that `key` holds something: the first in line that does not know it, unless
+    /// another one is trying already.
+    fn ready(&mut self, key: &Blob, state: &State) -> Option<Who> {
         state.get(key)?;
         let queue = self.queues.get_mut(key)?;
         if self.told.contains_key(key) {
             return None;
         }
         let free = |who: &Who| self.waiters.get(who).is_some_and(|waiter| waiter.gets.is_none());
-        let ((gateway, token), knows) =
+        let (who, knows) =
             queue.iter_mut().find(|(who, knows)| *knows == Knows::Nothing && free(who))?;
         *knows = Knows::Told { changed: false };
-        self.told.insert(key.clone(), (*gateway, *token));
-        Some((*gateway, *token, key.clone()))
+        self.told.insert(key.clone(), *who);
+        Some(*who)
+    }
+}
+
+impl WaitingRoom for Blocked {
+    const LIMIT: usize = BLOCKED_MAX;
+
+    fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// When the first kept key is let go.
+    fn next_us(&self, _now: Now) -> Option<u64> {
+        self.kept.values().filter_map(|kept| kept.until_us).min()
+    }
+
+    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+        let gone = self.waiters.keys().filter(|(gateway, _)| gateway.machine == machine);
+        let gone: Vec<Who> = gone.copied().collect();
+        let keys: Vec<Blob> = gone.into_iter().flat_map(|who| self.remove(who)).collect();
+        self.freed(core, now, keys);
+    }
+
+    /// Forgets the waiters: their gateways register them again at the next leader.
+    fn end_lead(&mut self, core: &mut Core) {
+        *self = Self::default();
+        core.foreseen.clear();
     }
 }

@@ -1,55 +1,55 @@
-//! Deadlocks: whoever would close a circle of those who wait for each other's locks is refused at once.
+//! Deadlock cycles: a request that would close a cycle of waits for locks is refused at once.
 //!
-//! A circle closes when somebody begins to wait, so that this is when it is looked for. A shard sees the
-//! locks that it has. What it sees it tells gateways, which look for circles over several shards and
-//! have whoever closes one refused, if it waits when they say so.
+//! A cycle closes when a request begins to wait, so the search is made then. A shard sees the locks that it
+//! has. It reports its waits to gateways, which search for cycles over several shards and have the request
+//! refused that closes one, if it waits when they say so.
 
-use super::turns::Number;
+use super::turns::{Number, TurnQueues};
 use crate::deadlock::{self as cycles, LockWait};
 use crate::ids::{GatewayId, Token};
 use crate::limits::DEADLOCK_STEPS_MAX;
 use crate::now::Now;
-use crate::shard::Shard;
+use crate::shard::core::Core;
 use adt::{Blob, ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
-impl Shard {
-    /// The error for a turn that waits in a circle and is to be refused then.
-    pub(in crate::shard) fn deadlock_of(&self, now: Now, number: Number) -> Option<ErrorReply> {
-        let (.., op) = self.turns.what(number)?;
+impl TurnQueues {
+    /// The error for a turn that waits in a cycle and is to be refused then.
+    pub(super) fn deadlock_of(&self, core: &Core, now: Now, number: Number) -> Option<ErrorReply> {
+        let (.., op) = self.what(number)?;
         if !op.detects() {
             return None;
         }
-        let first = self.wait(now, number)?;
-        let cycle = cycles::find(first, |name| self.waits_of(now, name))?;
+        let first = self.wait(core, now, number)?;
+        let cycle = cycles::find(first, |name| self.waits_of(core, now, name))?;
         Some(deadlock(cycles::text(&cycle)))
     }
 
-    fn wait(&self, now: Now, number: Number) -> Option<LockWait> {
-        let (_, lock, op) = self.turns.what(number)?;
+    fn wait(&self, core: &Core, now: Now, number: Number) -> Option<LockWait> {
+        let (_, lock, op) = self.what(number)?;
         Some(LockWait {
             number,
-            since_us: self.turns.since_us(number)?,
+            since_us: self.since_us(number)?,
             who: op.waiter()?.clone(),
             lock: lock.clone(),
-            holders: adt::in_the_way(self.core.state.get(lock), op, now.wall_ms()),
-            ahead: self.turns.ahead(lock, number).cloned().collect(),
+            holders: adt::in_the_way(core.state.get(lock), op, now.wall_ms()),
+            ahead: self.ahead(lock, number).cloned().collect(),
         })
     }
 
-    /// What somebody waits for here, who is first in turn first among several of the same name.
-    fn waits_of(&self, now: Now, name: &Blob) -> Vec<LockWait> {
-        let numbers = self.turns.of_name(name).map(|(number, ..)| number);
-        numbers.filter_map(|number| self.wait(now, number)).collect()
+    /// Waits of an owner here, the first in turn first.
+    fn waits_of(&self, core: &Core, now: Now, name: &Blob) -> Vec<LockWait> {
+        let numbers = self.of_name(name).map(|(number, ..)| number);
+        numbers.filter_map(|number| self.wait(core, now, number)).collect()
     }
 
-    /// What some wait for here, and whoever they wait for, and so on: nil if that is too much.
-    pub(in crate::shard) fn told_waits(&self, now: Now, names: &[Blob]) -> Reply {
+    /// Waits of owners here, of the owners that they wait for, and so on: nil if that is too much.
+    pub fn waits(&self, core: &Core, now: Now, names: &[Blob]) -> Reply {
         let mut met: BTreeSet<Blob> = names.iter().cloned().collect();
         let mut next: VecDeque<Blob> = names.iter().cloned().collect();
         let (mut waits, mut steps) = (Vec::new(), 0);
         while let Some(name) = next.pop_front() {
-            for wait in self.waits_of(now, &name) {
+            for wait in self.waits_of(core, now, &name) {
                 steps += 1 + wait.behind().count();
                 if steps > DEADLOCK_STEPS_MAX {
                     return Reply::Nil;
@@ -65,19 +65,19 @@ impl Shard {
         cycles::encode(&waits)
     }
 
-    /// A gateway has found that one of its waits is in a circle over several shards: it is refused, unless it
-    /// has set out meanwhile.
-    pub(in crate::shard) fn end_deadlock(
+    /// Refuses a wait in which a gateway has found a cycle over several shards, unless it has set out
+    /// meanwhile.
+    pub fn end_deadlock(
         &mut self,
+        core: &mut Core,
         now: Now,
-        gateway: GatewayId,
-        token: Token,
-        told: &Blob,
+        (gateway, token): (GatewayId, Token),
+        text: &Blob,
     ) {
-        if let Some(number) = self.turns.waiting_as(gateway, token) {
-            self.core.stats.locks.deadlocks += 1;
-            let error = deadlock(String::from_utf8_lossy(told).into_owned());
-            self.end_turn_with(now, number, error.into());
+        if let Some(number) = self.waiting_as(gateway, token) {
+            core.stats.locks.deadlocks += 1;
+            let error = deadlock(String::from_utf8_lossy(text).into_owned());
+            self.end_with(core, now, number, error.into());
         }
     }
 }

@@ -1,8 +1,125 @@
-//! Queues of requests that wait for a record: for elements, for locks, at barriers, for an election.
+//! Requests that wait at a shard's leader for a change of a record, or for places of units.
+//!
+//! Each kind of wait is a part of [`Waits`]. As a [`WaitingRoom`] it says what bounds it, and what becomes
+//! of its requests when a machine is gone and when the lead ends. (`docs/internals/life-of-a-request.md`
+//! has a table of all waits.)
 
 pub(in crate::shard) mod blocked;
-pub(in crate::shard) mod deadlocks;
-pub(in crate::shard) mod newcomers;
-pub(in crate::shard) mod observers;
+mod deadlocks;
+mod newcomers;
+mod observers;
 pub(in crate::shard) mod serving;
 pub(in crate::shard) mod turns;
+mod wiring;
+
+use crate::ids::{GatewayId, MachineId, Token};
+use crate::now::Now;
+use crate::shard::core::Core;
+use adt::Blob;
+use blocked::Blocked;
+use newcomers::Newcomers;
+use observers::Observers;
+use turns::TurnQueues;
+
+/// One kind of wait.
+pub(in crate::shard) trait WaitingRoom {
+    /// The largest number of requests that wait.
+    const LIMIT: usize;
+
+    /// Number of requests that wait.
+    fn len(&self) -> usize;
+
+    /// Whether no request waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no further request can wait.
+    fn is_full(&self) -> bool {
+        self.len() >= Self::LIMIT
+    }
+
+    /// When to look at the waits next, on the monotonic clock in microseconds.
+    fn next_us(&self, now: Now) -> Option<u64>;
+
+    /// Ends the waits of clients of a machine that is gone.
+    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId);
+
+    /// Ends all waits: the lead has ended.
+    fn end_lead(&mut self, core: &mut Core);
+}
+
+/// All waits of a shard for changes of records, or for places of units.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Waits {
+    /// `BLPOP` and its family. Woken when a key has something to take.
+    pub blocked: Blocked,
+    /// Locks, barriers and sections. Woken by a release, or by the last party that comes.
+    pub turns: TurnQueues,
+    /// `ELECTION.OBSERVE`. Woken by every change of the record.
+    pub observers: Observers,
+    /// Transactions and units. Woken when units of an earlier leader have their places.
+    pub newcomers: Newcomers,
+}
+
+impl Waits {
+    /// Whether nothing must be looked after: no client waits for a turn, and no request for places.
+    pub fn is_quiet(&self) -> bool {
+        self.turns.is_empty() && self.newcomers.is_empty()
+    }
+
+    /// When to look at the waits next, on the monotonic clock in microseconds.
+    pub fn next_us(&self, now: Now) -> Option<u64> {
+        let next = [
+            self.blocked.next_us(now),
+            self.turns.next_us(now),
+            self.observers.next_us(now),
+            self.newcomers.next_us(now),
+        ];
+        next.into_iter().flatten().min()
+    }
+
+    /// Does what is due by time.
+    pub fn tick(&mut self, core: &mut Core, now: Now) {
+        self.turns.tick(core, now);
+        self.observers.tick(core, now);
+        self.blocked.tick(core, now);
+    }
+
+    /// Lets the state report changes of records as long as a request waits for one.
+    #[inline]
+    pub fn report_changes(&self, core: &mut Core) {
+        let none = self.blocked.is_empty() && self.turns.is_empty() && self.observers.is_empty();
+        core.ahead.report_changes(!none);
+    }
+
+    /// Lets requests know that a record has changed.
+    pub fn changed(&mut self, core: &mut Core, now: Now, key: &Blob) {
+        self.turns.may_come(key);
+        self.observers.show(core, now, key);
+        self.blocked.changed(core, now, key);
+    }
+
+    /// Ends the wait of a client that has left.
+    pub fn leave(&mut self, core: &mut Core, now: Now, (gateway, token): (GatewayId, Token)) {
+        self.turns.give_up(core, now, gateway, token);
+        self.observers.end((gateway, token));
+        self.blocked.leave(core, now, (gateway, token));
+    }
+
+    /// Ends the waits of clients of a machine that is gone.
+    pub fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+        self.newcomers.forget(core, now, machine);
+        self.blocked.forget(core, now, machine);
+        self.turns.forget(core, now, machine);
+        self.observers.forget(core, now, machine);
+    }
+
+    /// Ends all waits: the lead has ended.
+    pub fn end_lead(&mut self, core: &mut Core) {
+        self.turns.end_lead(core);
+        self.observers.end_lead(core);
+        self.blocked.end_lead(core);
+        self.newcomers.end_lead(core);
+    }
+}

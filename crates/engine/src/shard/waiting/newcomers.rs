@@ -2,20 +2,18 @@
 //!
 //! [`Streams::keeps_out`]: crate::shard::streams::Streams::keeps_out
 
+use super::WaitingRoom;
 use crate::ids::{MachineId, TxnId};
 use crate::message::{Answer, Body, Refusal, Request};
+use crate::now::Now;
 use crate::shard::core::Core;
+use crate::shard::streams::is_own;
 
 /// Requests that wait until units of an earlier leader have their places.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Newcomers(Vec<Request>);
 
 impl Newcomers {
-    /// Whether no request waits.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Holds a request.
     pub fn hold(&mut self, request: Request) {
         self.0.push(request);
@@ -43,9 +41,30 @@ impl Newcomers {
             core.answer(request.gateway, request.token, Answer::Refused(why));
         }
     }
+}
 
-    /// Forgets the requests of a machine that is gone.
-    pub fn forget(&mut self, machine: MachineId) {
+impl WaitingRoom for Newcomers {
+    /// The requests of the connections, which have bounds of their own.
+    const LIMIT: usize = usize::MAX;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn next_us(&self, _now: Now) -> Option<u64> {
+        None
+    }
+
+    fn forget(&mut self, _core: &mut Core, _now: Now, machine: MachineId) {
         self.0.retain(|request| request.gateway.machine != machine);
+    }
+
+    /// Sends the requests to the next leader, but for those of the shard itself.
+    fn end_lead(&mut self, core: &mut Core) {
+        for request in self.take() {
+            if !is_own(&request.body) {
+                core.turn_away(request.gateway, request.token, request.body);
+            }
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! Reads that wait until they have something to show (`ELECTION.OBSERVE`).
 //!
-//! Who observes is the leader's memory. An observer stands in nobody's way and waits for nobody: it is
-//! looked for it when its record has changed, which costs no message and no write. What it is shown was the
-//! newest at some moment of its wait. For the first look that takes what every read takes: the certainty
-//! of leading the shard, which the request has waited for, and that no transaction which may have been
-//! answered already is about to change the record. What is carried out later is later in any case.
+//! Observers are in the leader's memory only. They block no other request and wait for none: an observer's
+//! read is tried when its record has changed, which costs no message and no write. It shows what was newest
+//! at some moment of its wait. For the first try that takes what every read takes: the certainty of leading
+//! the shard, which the request has waited for, and that no transaction which may have been answered already
+//! is about to change the record. Whatever is carried out later is later in any case.
 
+use super::WaitingRoom;
 use crate::entry::Apply;
 use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::OBSERVERS_MAX;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
-use crate::shard::Shard;
+use crate::shard::core::Core;
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type ObserverId = (GatewayId, Token);
 
-/// How often it is tried to look for the first time, in microseconds.
+/// How often the first read is tried, in microseconds.
 const LOOK_US: u64 = 100_000;
 
 #[derive(Debug)]
@@ -46,116 +47,112 @@ pub(in crate::shard) struct Observers {
     all: BTreeMap<ObserverId, Observer>,
     of: Map<Blob, BTreeSet<ObserverId>>,
     deadlines: BTreeSet<(u64, ObserverId)>,
-    /// Those who could not look yet.
+    /// Observers whose first read was not possible yet.
     barred: BTreeSet<ObserverId>,
 }
 
 impl Observers {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    /// Adds a read that waits until it has something to show, and tries it.
+    pub fn observe(&mut self, core: &mut Core, now: Now, request: Request) {
+        let Request { gateway, token, body, .. } = request;
+        let Body::Await { apply, timeout_ms } = body else { return };
+        if apply.ops.len() != 1 || self.is_full() {
+            core.stats.refused += 1;
+            return core.answer(gateway, token, Answer::Refused(Refusal::Busy));
+        }
+        let end_us = now.mono_us.saturating_add(timeout_ms.saturating_mul(1000));
+        let end_us = (timeout_ms > 0).then_some(end_us);
+        self.add((gateway, token), Observer { apply, timeout_ms, end_us });
+        self.look_for(core, now, (gateway, token));
     }
 
-    fn add(&mut self, who: ObserverId, observer: Observer) {
-        self.of.entry(observer.key().clone()).or_default().insert(who);
-        self.deadlines.extend(observer.end_us.map(|end_us| (end_us, who)));
-        self.barred.insert(who);
-        self.all.insert(who, observer);
+    fn add(&mut self, id: ObserverId, observer: Observer) {
+        self.of.entry(observer.key().clone()).or_default().insert(id);
+        self.deadlines.extend(observer.end_us.map(|end_us| (end_us, id)));
+        self.barred.insert(id);
+        self.all.insert(id, observer);
     }
 
-    /// Somebody observes no more.
-    pub fn end(&mut self, who: ObserverId) {
-        let Some(observer) = self.all.remove(&who) else { return };
-        self.barred.remove(&who);
+    /// Ends an observation without an answer.
+    pub fn end(&mut self, id: ObserverId) {
+        let Some(observer) = self.all.remove(&id) else { return };
+        self.barred.remove(&id);
         if let Some(end_us) = observer.end_us {
-            self.deadlines.remove(&(end_us, who));
+            self.deadlines.remove(&(end_us, id));
         }
         if let Some(others) = self.of.get_mut(observer.key()) {
-            others.remove(&who);
+            others.remove(&id);
             if others.is_empty() {
                 self.of.swap_remove(observer.key());
             }
         }
     }
 
-    /// The connections of a machine are gone. Its gateways ask again, if they are there.
-    pub fn forget(&mut self, machine: MachineId) {
-        let gone = self.all.keys().filter(|(gateway, _)| gateway.machine == machine);
-        gone.copied().collect::<Vec<_>>().into_iter().for_each(|who| self.end(who));
+    /// Tries the read of an observer, which is answered if there is something to show.
+    fn look_for(&mut self, core: &mut Core, now: Now, id: ObserverId) {
+        let Some(observer) = self.all.get(&id) else { return };
+        if self.barred.contains(&id) {
+            if !core.may_look(observer.key(), observer.op()) {
+                return;
+            }
+            self.barred.remove(&id);
+        }
+        let ctx = core.ctx(now);
+        let reply = record::query(core.state.get(observer.key()), observer.op(), &ctx);
+        if reply != Reply::Nil {
+            self.end_with(core, id, reply);
+        }
     }
 
-    /// When to look next, in monotonic microseconds.
-    pub fn next_us(&self, now: Now) -> Option<u64> {
-        let barred = (!self.barred.is_empty()).then_some(now.mono_us + LOOK_US);
-        barred.into_iter().chain(self.deadlines.first().map(|(at_us, _)| *at_us)).min()
+    fn end_with(&mut self, core: &mut Core, id: ObserverId, reply: Reply) {
+        self.end(id);
+        core.answer(id.0, id.1, Answer::Replies(SmallVec::from_iter([reply])));
+    }
+
+    /// Shows the observers of a record that it has changed.
+    pub fn show(&mut self, core: &mut Core, now: Now, key: &Blob) {
+        let Some(observers) = self.of.get(key) else { return };
+        for id in observers.iter().copied().collect::<Vec<_>>() {
+            self.look_for(core, now, id);
+        }
+    }
+
+    /// Ends observations whose time is over, and tries first reads again.
+    pub fn tick(&mut self, core: &mut Core, now: Now) {
+        while let Some((at_us, id)) = self.deadlines.first().copied()
+            && at_us <= now.mono_us
+        {
+            self.end_with(core, id, Reply::Nil);
+        }
+        for id in self.barred.iter().copied().collect::<Vec<_>>() {
+            self.look_for(core, now, id);
+        }
     }
 }
 
-impl Shard {
-    /// A read that waits until it has something to show.
-    pub(in crate::shard) fn observe(&mut self, now: Now, request: Request) {
-        let Request { gateway, token, body, .. } = request;
-        let Body::Await { apply, timeout_ms } = body else { return };
-        if apply.ops.len() != 1 || self.observers.all.len() >= OBSERVERS_MAX {
-            self.core.stats.refused += 1;
-            return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
-        }
-        let end_us = now.mono_us.saturating_add(timeout_ms.saturating_mul(1000));
-        let end_us = (timeout_ms > 0).then_some(end_us);
-        self.observers.add((gateway, token), Observer { apply, timeout_ms, end_us });
-        self.report_changes();
-        self.look_for(now, (gateway, token));
+impl WaitingRoom for Observers {
+    const LIMIT: usize = OBSERVERS_MAX;
+
+    fn len(&self) -> usize {
+        self.all.len()
     }
 
-    /// Looks for somebody, who is answered if there is something to show.
-    fn look_for(&mut self, now: Now, who: ObserverId) {
-        let Some(observer) = self.observers.all.get(&who) else { return };
-        if self.observers.barred.contains(&who) {
-            if !self.core.may_look(observer.key(), observer.op()) {
-                return;
-            }
-            self.observers.barred.remove(&who);
-        }
-        let ctx = self.core.ctx(now);
-        let Some(observer) = self.observers.all.get(&who) else { return };
-        let reply = record::query(self.core.state.get(observer.key()), observer.op(), &ctx);
-        if reply != Reply::Nil {
-            self.end_observation(who, reply);
-        }
+    fn next_us(&self, now: Now) -> Option<u64> {
+        let barred = (!self.barred.is_empty()).then_some(now.mono_us + LOOK_US);
+        barred.into_iter().chain(self.deadlines.first().map(|(at_us, _)| *at_us)).min()
     }
 
-    fn end_observation(&mut self, who: ObserverId, reply: Reply) {
-        self.observers.end(who);
-        self.core.answer(who.0, who.1, Answer::Replies(SmallVec::from_iter([reply])));
-        self.report_changes();
+    /// Ends the observations of the machine's clients. Its gateways ask again, if they are there.
+    fn forget(&mut self, _core: &mut Core, _now: Now, machine: MachineId) {
+        let gone = self.all.keys().filter(|(gateway, _)| gateway.machine == machine);
+        gone.copied().collect::<Vec<_>>().into_iter().for_each(|id| self.end(id));
     }
 
-    /// A record has changed.
-    pub(in crate::shard) fn show(&mut self, now: Now, key: &Blob) {
-        let Some(those) = self.observers.of.get(key) else { return };
-        for who in those.iter().copied().collect::<Vec<_>>() {
-            self.look_for(now, who);
-        }
-    }
-
-    /// Time has passed: some have observed for long enough, and some may look now.
-    pub(in crate::shard) fn tick_observers(&mut self, now: Now) {
-        while let Some((at_us, who)) = self.observers.deadlines.first().copied()
-            && at_us <= now.mono_us
-        {
-            self.end_observation(who, Reply::Nil);
-        }
-        for who in self.observers.barred.iter().copied().collect::<Vec<_>>() {
-            self.look_for(now, who);
-        }
-    }
-
-    /// The lead ends: those who observe are sent to the next leader, by gateways who know how long they
-    /// have waited.
-    pub(in crate::shard) fn turn_observers_away(&mut self) {
-        for ((gateway, token), observer) in std::mem::take(&mut self.observers).all {
+    /// Sends observers to the next leader: their gateways know how long they have waited.
+    fn end_lead(&mut self, core: &mut Core) {
+        for ((gateway, token), observer) in std::mem::take(self).all {
             let Observer { apply, timeout_ms, .. } = observer;
-            self.core.turn_away(gateway, token, Body::Await { apply, timeout_ms });
+            core.turn_away(gateway, token, Body::Await { apply, timeout_ms });
         }
     }
 }

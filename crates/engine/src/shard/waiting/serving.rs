@@ -1,63 +1,65 @@
-//! Requests that wait for something to take get it before others see that it is there.
+//! Requests that wait for something to take get it before other requests see that it is there.
 //!
-//! Behind an operation that puts something into the log comes what the first in line takes of it, in the
-//! same entry: nothing is read in between. A move may serve waiters of its target, and so on. That
-//! needs a shard that knows what a waiter takes, and what will be in the records: nothing else is on its way
-//! to them. Where it does not (a waiter of several shards, a move to another shard, a transaction over
-//! several shards, a cluster), the waiter is told when its key has something, and until it has tried, the
-//! key is *kept* for it: all others wait. Outside of clusters, that is so from the moment on when what it is
-//! told of goes into the log. What is kept is let go when its time is over, so that no request waits for
-//! a waiter that does not come.
+//! Behind an operation that puts an element into the log comes the operation with which the first waiter
+//! in line takes it, in the same entry: nothing is read in between. A move may serve waiters of its target,
+//! and so on. That needs a shard that knows what a waiter takes and what will be in the records: nothing
+//! else is on its way to them. Where it does not (a waiter of several shards, a move to another shard, a
+//! transaction over several shards, a cluster), the waiter is notified when its key has something, and until
+//! it has tried, the key is *kept* for it: all others wait. Outside of clusters, the key is kept from the
+//! moment when the element goes into the log. A kept key is let go when its time is over, so that no request
+//! waits for a waiter that does not come.
 
 use crate::entry::{Apply, LogRecord};
-use crate::ids::{Age, GatewayId, KeyedOp, Token, TxnId};
+use crate::ids::{Age, KeyedOp, TxnId};
 use crate::limits::{KEPT_US_MAX, SERVED_MAX};
-use crate::message::{Answer, Notice, Refusal, Takes};
+use crate::message::Answer;
 use crate::now::Now;
+use crate::shard::core::Core;
 use crate::shard::locking::locks::{Claim, Class};
-use crate::shard::waiting::blocked::{Gets, Kept, Left, Who};
-use crate::shard::{Recipient, RecipientKind, Shard};
+use crate::shard::tail::{Recipient, RecipientKind};
+use crate::shard::waiting::WaitingRoom;
+use crate::shard::waiting::blocked::{Blocked, Gets, KeptKey, Who};
 use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{Attempt, Blob, Compound, Ctx, Op, Plan, Record, Reply, record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Holds what is kept.
+/// Holder of kept keys.
 const KEPT: TxnId = TxnId { age: Age::OLDEST, attempt: 2 };
 
-/// What a record will be when everything in the log is applied.
+/// Prediction of a record: its value when everything in the log is applied.
 enum Scratch {
-    /// This.
+    /// This value.
     Known(Option<Record>),
-    /// Of the type that it has now.
+    /// A value of the present type.
     Typed,
-    /// It depends on what is on its way.
+    /// The value depends on operations on their way.
     Unknown,
 }
 
-/// Records that will be so when everything in the log is applied, with the entry up to which they are known.
+/// Predicted records, with the entry up to which they are known.
 pub(in crate::shard) type Foreseen = Map<Blob, (u64, Option<Record>)>;
 
 /// Serving waiters behind one record of the log.
 pub(in crate::shard) struct Serving {
     ctx: Ctx,
-    /// The transaction that brings it, whose locks end with it.
+    /// The transaction that brings the elements, whose locks end with it.
     txn: Option<TxnId>,
-    /// How many were served.
+    /// Number of served waiters.
     served: usize,
     records: BTreeMap<Blob, Scratch>,
-    /// Keys that have got something.
+    /// Keys that have got elements.
     full: VecDeque<Blob>,
 }
 
-/// What is tried for a waiter.
+/// Result of an attempt for a waiter.
 enum Tried {
-    /// Nothing is there for it.
+    /// There is nothing for it.
     Nothing,
-    /// It is in the log.
+    /// The waiter's operation is in the log.
     Logged,
-    /// What it would get is not known.
+    /// The result cannot be predicted.
     Unknown,
 }
 
@@ -65,71 +67,18 @@ fn is_nothing(reply: &Reply) -> bool {
     matches!(reply, Reply::Nil | Reply::NilArray)
 }
 
-impl Shard {
-    /// A request waits for something to take.
-    pub(in crate::shard) fn block(
-        &mut self,
-        now: Now,
-        (gateway, token): Who,
-        keys: &[Blob],
-        takes: Option<Takes>,
-    ) {
-        if !self.blocked.knows(gateway, token) {
-            if !self.blocked.has_room() {
-                self.core.stats.refused += 1;
-                return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
-            }
-            self.core.notice(gateway, token, Notice::Blocked { txn: TxnId::default() });
-        }
-        if takes.is_some() {
-            // What waiters take rests on what is on its way.
-            self.core.track(now);
-        }
-        let ready = self.blocked.block(gateway, token, (keys, takes), &self.core.state);
-        self.report_changes();
-        self.notify_ready(ready);
-        keys.iter().for_each(|key| self.keep_for_told(now, key, true));
-    }
-
-    /// A request does not wait any more.
-    pub(in crate::shard) fn unblock(&mut self, now: Now, (gateway, token): Who) {
-        match self.blocked.leave((gateway, token)) {
-            Left::Later => return,
-            Left::Answered => self.core.answer(gateway, token, Answer::Replies(SmallVec::new())),
-            Left::Now => {}
-        }
-        let freed = self.blocked.unblock(gateway, token);
-        self.freed(now, freed);
-        self.report_changes();
-    }
-
-    /// Waits for these keys have ended: others may have a turn.
-    pub(in crate::shard) fn freed(&mut self, now: Now, keys: Vec<Blob>) {
-        for key in keys {
-            let ready = self.blocked.ready(&key, &self.core.state);
-            self.notify_ready(ready);
-            self.keep_for_told(now, &key, false);
-        }
-    }
-
-    /// A key has changed that others may wait for.
-    pub(in crate::shard) fn tell_blocked(&mut self, now: Now, key: &Blob) {
-        let ready = self.blocked.changed(key, &self.core.state);
-        self.notify_ready(ready);
-        self.keep_for_told(now, key, false);
-    }
-
-    /// A key is kept for the waiter that was told of it, and not at all if none was. If the one before it
-    /// has found nothing, it is so `again`, for no longer than it was for that one.
-    fn keep_for_told(&mut self, now: Now, key: &Blob, again: bool) {
-        if !self.core.config.concurrency.takes_locks() {
+impl Blocked {
+    /// Keeps a key for its notified waiter, and not at all if there is none. If the waiter before has found
+    /// nothing, the key is kept `again`, for no longer than it was for that one.
+    pub(super) fn keep_for_told(&mut self, core: &mut Core, now: Now, key: &Blob, again: bool) {
+        if !core.config.concurrency.takes_locks() {
             return;
         }
-        let kept = self.blocked.kept.get(key).copied();
-        let Some(who) = self.blocked.told(key) else {
-            let coming = kept.is_some_and(|kept| kept.entry > self.core.tail.applied());
-            if !coming && self.blocked.kept.remove(key).is_some() {
-                self.keep_no_more(key);
+        let kept = self.kept.get(key).copied();
+        let Some(who) = self.told(key) else {
+            let coming = kept.is_some_and(|kept| kept.entry > core.tail.applied());
+            if !coming && self.kept.remove(key).is_some() {
+                release(core, key);
             }
             return;
         };
@@ -140,96 +89,90 @@ impl Shard {
             Some(kept) if again => kept.until_us,
             _ => Some(now.mono_us + KEPT_US_MAX),
         };
-        self.hold_kept(key, Kept { who: Some(who), entry: 0, until_us });
+        self.hold_kept(core, key, KeptKey { who: Some(who), entry: 0, until_us });
     }
 
-    fn hold_kept(&mut self, key: &Blob, kept: Kept) {
-        let before = self.blocked.kept.insert(key.clone(), kept);
+    fn hold_kept(&mut self, core: &mut Core, key: &Blob, kept: KeptKey) {
+        let before = self.kept.insert(key.clone(), kept);
         let held = before.is_some_and(|kept| kept.until_us.is_some());
         if kept.until_us.is_some() && !held {
             let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Kept);
-            self.core.locks.hold(key, KEPT, claim);
+            core.locks.hold(key, KEPT, claim);
         }
     }
 
-    /// Keys are kept for waiters that will be told of what has gone into the log.
-    fn keep_coming(&mut self, now: Now, keys: &[Blob], serving: Option<&Serving>) {
-        if !self.core.config.concurrency.takes_locks() {
+    /// Keeps keys for waiters that will be notified of elements which are in the log.
+    fn keep_coming(&mut self, core: &mut Core, now: Now, keys: &[Blob], serving: Option<&Serving>) {
+        if !core.config.concurrency.takes_locks() {
             return;
         }
         for key in keys {
             let record = serving.and_then(|serving| serving.records.get(key));
             let emptied = matches!(record, Some(Scratch::Known(None)));
-            let kept = self.blocked.kept.get(key);
-            if emptied || !self.blocked.has_free(key) || kept.is_some_and(|k| k.who.is_some()) {
+            let kept = self.kept.get(key);
+            if emptied || !self.has_free(key) || kept.is_some_and(|k| k.who.is_some()) {
                 continue;
             }
             let until_us = Some(now.mono_us + KEPT_US_MAX);
-            self.hold_kept(key, Kept { who: None, entry: self.core.tail.newest(), until_us });
+            self.hold_kept(core, key, KeptKey { who: None, entry: core.tail.newest(), until_us });
         }
     }
 
-    /// What keys were kept for has come, or will not.
-    pub(in crate::shard) fn end_coming(&mut self, now: Now) {
-        self.core.foreseen.retain(|_, (entry, _)| *entry > self.core.tail.applied());
-        let over = |kept: &Kept| kept.who.is_none() && kept.entry <= self.core.tail.applied();
-        let over = self.blocked.kept.iter().filter(|(_, kept)| over(kept));
+    /// Ends the keeping of keys whose elements have come or will not, and drops predictions for applied
+    /// entries.
+    pub fn end_coming(&mut self, core: &mut Core, now: Now) {
+        core.foreseen.retain(|_, (entry, _)| *entry > core.tail.applied());
+        let over = |kept: &KeptKey| kept.who.is_none() && kept.entry <= core.tail.applied();
+        let over = self.kept.iter().filter(|(_, kept)| over(kept));
         let over: Vec<Blob> = over.map(|(key, _)| key.clone()).collect();
-        over.iter().for_each(|key| self.keep_for_told(now, key, false));
+        over.iter().for_each(|key| self.keep_for_told(core, now, key, false));
     }
 
-    fn keep_no_more(&mut self, key: &Blob) {
-        self.core.locks.release(key, KEPT);
-    }
-
-    /// When the first key is let go that is kept for a waiter.
-    pub(in crate::shard) fn kept_until_us(&self) -> Option<u64> {
-        self.blocked.kept.values().filter_map(|kept| kept.until_us).min()
-    }
-
-    /// Lets go what was kept for too long.
-    pub(in crate::shard) fn tick_kept(&mut self, now: Now) {
+    /// Lets go of keys that were kept for too long.
+    pub fn tick(&mut self, core: &mut Core, now: Now) {
         let mut late = Vec::new();
-        for (key, kept) in &mut self.blocked.kept {
+        for (key, kept) in &mut self.kept {
             if kept.until_us.is_some_and(|until_us| until_us <= now.mono_us) {
                 kept.until_us = None;
                 late.push(key.clone());
             }
         }
-        late.iter().for_each(|key| self.keep_no_more(key));
+        late.iter().for_each(|key| release(core, key));
     }
 
-    /// Keys that operations which are about to be logged write and that others wait for.
-    pub(in crate::shard) fn awaited_keys(&self, apply: &Apply) -> SmallVec<[Blob; 1]> {
-        if self.blocked.is_empty() || self.core.config.clustered {
+    /// Awaited keys among those that operations which are about to be logged write.
+    pub fn awaited_keys(&self, core: &Core, apply: &Apply) -> SmallVec<[Blob; 1]> {
+        if self.is_empty() || core.config.clustered {
             return SmallVec::new();
         }
-        let awaited = |(key, op): &&KeyedOp| op.is_write() && self.blocked.waits_for(key);
+        let awaited = |(key, op): &&KeyedOp| op.is_write() && self.waits_for(key);
         apply.ops.iter().filter(awaited).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether waiters can be served behind operations that are about to be logged.
-    pub(in crate::shard) fn will_serve(
-        &mut self,
+    /// Prepares to serve waiters behind operations that are about to be logged, if that is possible: not
+    /// while `units` of pipelines hold records.
+    pub fn will_serve(
+        &self,
+        core: &mut Core,
         now: Now,
-        apply: &Apply,
-        kind: RecipientKind,
+        (apply, kind): (&Apply, RecipientKind),
+        units: bool,
     ) -> Option<Serving> {
-        // It may be that nothing of it takes effect.
+        // The operations may have no effect.
         let certain = apply.guards.is_empty() && apply.fences.is_empty() && apply.request.is_none();
         let simple = |(_, op): &KeyedOp| op.whole().is_none() && !op.opens_section();
-        if !certain || !apply.ops.iter().all(simple) || self.streams.hold_records() {
+        if !certain || !apply.ops.iter().all(simple) || units {
             return None;
         }
-        // What they take is in the entry that brings it.
-        self.core.tail.make_room(SERVED_MAX + 1);
+        // The operations of the waiters belong into the entry that brings the elements.
+        core.tail.make_room(SERVED_MAX + 1);
         let txn = if let RecipientKind::Commit(txn) = kind { Some(txn) } else { None };
         let (records, full) = Default::default();
-        let mut serving = Serving { ctx: self.core.ctx(now), txn, served: 0, records, full };
+        let mut serving = Serving { ctx: core.ctx(now), txn, served: 0, records, full };
         for (key, op) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
             if !serving.records.contains_key(key) {
-                let scratch = match self.foreseen(now, key, txn) {
-                    // What it is behind the operation is not known.
+                let scratch = match foresee(core, now, key, txn) {
+                    // The value behind the operation cannot be predicted.
                     Scratch::Typed => Scratch::Unknown,
                     scratch => scratch,
                 };
@@ -240,70 +183,49 @@ impl Shard {
         Some(serving)
     }
 
-    /// What a record will be, if that can be said.
-    fn foreseen(&mut self, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch {
-        // It is kept again when this is done.
-        if let Some((_, record)) = self.core.foreseen.swap_remove(key) {
-            return Scratch::Known(record);
-        }
-        let record = self.core.state.get(key);
-        let expired = |at_ms: u64| at_ms <= now.wall_ms();
-        if record.is_some_and(|r| r.expire_at_ms.is_some_and(expired)) {
-            return Scratch::Unknown;
-        }
-        // Nothing is on its way that changes it.
-        let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Early { observed: true });
-        match record {
-            _ if self.core.locks.barrier(key, &claim, txn, None, record).is_some() => {
-                Scratch::Unknown
-            }
-            None => Scratch::Known(None),
-            Some(_) => Scratch::Typed,
-        }
-    }
-
-    /// An operation is in the log, or about to be.
+    /// Applies an operation that is in the log, or about to be, to the predictions.
     fn write_ahead(&self, serving: &mut Serving, key: &Blob, op: &Op) {
         if let Some(Scratch::Known(record)) = serving.records.get_mut(key) {
             record::apply(record, op, &serving.ctx);
-            if record.is_some() && self.blocked.waits_for(key) && !serving.full.contains(key) {
+            if record.is_some() && self.waits_for(key) && !serving.full.contains(key) {
                 serving.full.push_back(key.clone());
             }
         }
     }
 
-    /// The operations are in the log: waiters for what they bring take it right behind.
-    pub(in crate::shard) fn serve_behind(
+    /// Logs the operations of waiters for the elements right behind the operations that bring these.
+    pub fn serve_behind(
         &mut self,
+        core: &mut Core,
         now: Now,
         keys: &[Blob],
         serving: Option<Serving>,
     ) {
-        let serving = serving.map(|serving| self.serve(now, serving));
-        self.keep_coming(now, keys, serving.as_ref());
-        let entry = self.core.tail.newest();
+        let serving = serving.map(|serving| self.serve(core, now, serving));
+        self.keep_coming(core, now, keys, serving.as_ref());
+        let entry = core.tail.newest();
         for (key, scratch) in serving.into_iter().flat_map(|serving| serving.records) {
             if let Scratch::Known(record) = scratch {
-                self.core.foreseen.insert(key, (entry, record));
+                core.foreseen.insert(key, (entry, record));
             }
         }
     }
 
-    fn serve(&mut self, now: Now, mut serving: Serving) -> Serving {
+    fn serve(&mut self, core: &mut Core, now: Now, mut serving: Serving) -> Serving {
         while let Some(key) = serving.full.pop_front() {
             let mut place = 0;
             while let Some(Scratch::Known(Some(_))) = serving.records.get(&key)
-                && let Some((who, attempt)) = self.blocked.in_line(&key, place)
+                && let Some((who, attempt)) = self.in_line(&key, place)
             {
                 let tried = match attempt.cloned() {
-                    // It has to be told.
-                    None if !self.blocked.has_got(who) => Tried::Unknown,
+                    // It has to be notified.
+                    None if !self.has_got(who) => Tried::Unknown,
                     None => Tried::Nothing,
                     Some(Attempt::Take { op, wrap }) => {
-                        self.take_for(&mut serving, (who, &key), op, wrap)
+                        self.take_for(core, &mut serving, (who, &key), (op, wrap))
                     }
                     Some(Attempt::Move(compound)) => {
-                        self.move_for(now, &mut serving, who, compound)
+                        self.move_for(core, now, &mut serving, (who, compound))
                     }
                 };
                 match tried {
@@ -315,15 +237,16 @@ impl Shard {
         serving
     }
 
+    /// Takes an element for a waiter.
     fn take_for(
         &mut self,
+        core: &mut Core,
         serving: &mut Serving,
         (who, key): (Who, &Blob),
-        op: Op,
-        wrap: fn(&Blob, Reply) -> Reply,
+        (op, wrap): (Op, fn(&Blob, Reply) -> Reply),
     ) -> Tried {
         let ops: SmallVec<[KeyedOp; 1]> = SmallVec::from_iter([(key.clone(), op)]);
-        if !self.may_go_behind(serving, &ops) {
+        if !may_go_behind(core, serving, &ops) {
             return Tried::Unknown;
         }
         let Some(Scratch::Known(record)) = serving.records.get_mut(key) else {
@@ -333,25 +256,26 @@ impl Shard {
         if is_nothing(&reply) || reply.is_error() {
             return Tried::Nothing;
         }
-        self.log_for(serving, who, ops, Gets::Taken(key.clone(), wrap))
+        self.log_for(core, serving, who, ops, Gets::Taken(key.clone(), wrap))
     }
 
+    /// Moves an element for a waiter.
     fn move_for(
         &mut self,
+        core: &mut Core,
         now: Now,
         serving: &mut Serving,
-        who: Who,
-        Compound { reads, plan }: Compound,
+        (who, Compound { reads, plan }): (Who, Compound),
     ) -> Tried {
         let mut replies = Vec::new();
         for (key, op) in &reads {
             if !serving.records.contains_key(key) {
-                let scratch = self.foreseen(now, key, serving.txn);
+                let scratch = foresee(core, now, key, serving.txn);
                 serving.records.insert(key.clone(), scratch);
             }
             let record = match serving.records.get(key) {
                 Some(Scratch::Known(record)) => record.as_ref(),
-                Some(Scratch::Typed) => self.core.state.get(key),
+                Some(Scratch::Typed) => core.state.get(key),
                 Some(Scratch::Unknown) | None => return Tried::Unknown,
             };
             replies.push(record::query(record, op, &serving.ctx));
@@ -367,41 +291,34 @@ impl Shard {
             _ => return Tried::Nothing,
         };
         let ops: SmallVec<[KeyedOp; 1]> = ops.into();
-        if !self.may_go_behind(serving, &ops) {
+        if !may_go_behind(core, serving, &ops) {
             return Tried::Unknown;
         }
         for (key, op) in ops.iter().filter(|(_, op)| op.is_write()) {
             self.write_ahead(serving, key, op);
         }
-        self.log_for(serving, who, ops, gets)
+        self.log_for(core, serving, who, ops, gets)
     }
 
-    /// Whether nothing keeps operations from going into the log now.
-    fn may_go_behind(&self, serving: &Serving, ops: &[KeyedOp]) -> bool {
-        let barred = |(key, op): &KeyedOp| {
-            let (claim, record) = (Claim::new(op.clone(), Class::Apply), self.core.state.get(key));
-            self.core.locks.barrier(key, &claim, serving.txn, None, record).is_some()
-        };
-        serving.served < SERVED_MAX && !ops.iter().any(barred)
-    }
-
+    /// Logs operations for a waiter.
     fn log_for(
         &mut self,
+        core: &mut Core,
         serving: &mut Serving,
         (gateway, token): Who,
         ops: SmallVec<[KeyedOp; 1]>,
         gets: Gets,
     ) -> Tried {
         serving.served += 1;
-        self.blocked.gets((gateway, token), gets);
+        self.gets((gateway, token), gets);
         let target = Recipient { gateway, token, kind: RecipientKind::Taken };
-        self.core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
+        core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
         Tried::Logged
     }
 
-    /// What was in the log for a waiter is carried out, with this answer.
-    pub(in crate::shard) fn taken(&mut self, now: Now, who: Who, answer: &Answer) {
-        let Some((gets, leaves)) = self.blocked.got(who) else { return };
+    /// Answers a waiter whose operation is carried out, with this answer.
+    pub fn taken(&mut self, core: &mut Core, now: Now, who: Who, answer: &Answer) {
+        let Some((gets, leaves)) = self.got(who) else { return };
         let last = match answer {
             Answer::Replies(replies) => replies.last().cloned(),
             _ => None,
@@ -419,19 +336,44 @@ impl Shard {
         let answer = match reply {
             Some(reply) => Answer::Reply(reply),
             None if leaves => Answer::Replies(SmallVec::new()),
-            // It goes on waiting in its place.
+            // It stays in its place.
             None => return,
         };
-        self.core.answer(gateway, token, answer);
-        let freed = self.blocked.unblock(gateway, token);
-        self.freed(now, freed);
-        self.report_changes();
+        core.answer(gateway, token, answer);
+        self.end(core, now, who);
     }
+}
 
-    /// Waiters are told of what a key holds.
-    fn notify_ready(&mut self, ready: impl IntoIterator<Item = (GatewayId, Token, Blob)>) {
-        for (gateway, token, key) in ready {
-            self.core.notice(gateway, token, Notice::Ready { key });
-        }
+/// Lets go of a kept key.
+fn release(core: &mut Core, key: &Blob) {
+    core.locks.release(key, KEPT);
+}
+
+/// Predicts a record.
+fn foresee(core: &mut Core, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch {
+    // The prediction is noted again in the end.
+    if let Some((_, record)) = core.foreseen.swap_remove(key) {
+        return Scratch::Known(record);
     }
+    let record = core.state.get(key);
+    let expired = |at_ms: u64| at_ms <= now.wall_ms();
+    if record.is_some_and(|r| r.expire_at_ms.is_some_and(expired)) {
+        return Scratch::Unknown;
+    }
+    // No operation on its way changes it.
+    let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Early { observed: true });
+    match record {
+        _ if core.locks.barrier(key, &claim, txn, None, record).is_some() => Scratch::Unknown,
+        None => Scratch::Known(None),
+        Some(_) => Scratch::Typed,
+    }
+}
+
+/// Whether operations can go into the log right now.
+fn may_go_behind(core: &Core, serving: &Serving, ops: &[KeyedOp]) -> bool {
+    let barred = |(key, op): &KeyedOp| {
+        let (claim, record) = (Claim::new(op.clone(), Class::Apply), core.state.get(key));
+        core.locks.barrier(key, &claim, serving.txn, None, record).is_some()
+    };
+    serving.served < SERVED_MAX && !ops.iter().any(barred)
 }

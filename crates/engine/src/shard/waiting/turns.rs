@@ -1,62 +1,85 @@
 //! Operations that wait for their turn on a record, in the order of their arrival: the queue of a lock.
 //!
-//! Who waits is the leader's memory. An operation goes on by being written into the log, and is a turn
-//! again if its reply is nil: nothing rests on what the leader thinks will happen. What it thinks saves
-//! a round, though: behind a release in the log comes the operation of whoever is next, in the same
-//! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
-//! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See
-//! "Locks" in `docs/internals/coordination.md`.
+//! The queue is in the leader's memory. An operation goes on by being written into the log, and is a turn
+//! again if its reply is nil: nothing rests on the leader's predictions. They save a round, though: behind
+//! a release in the log comes the operation of the successor, in the same entry, so that the hand-over of a
+//! lock costs one write and one message to the new holder. To wait costs no messages. A *section* is a turn
+//! that brings the operations to carry out under the lock. See "Locks" in
+//! `docs/internals/coordination.md`.
 
 mod listening;
 mod successor;
 mod together;
 
-use crate::entry::{Apply, LogRecord};
+use super::WaitingRoom;
+use crate::entry::Apply;
 use crate::ids::{GatewayId, KeyedOp, MachineId, RequestId, Token};
 use crate::limits::TURNS_MAX;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
+use crate::shard::core::Core;
+use crate::shard::tail::{Recipient, RecipientKind};
 use crate::shard::transfer::split::is_in;
-use crate::shard::{Recipient, RecipientKind, Shard};
 use adt::collections::Map;
 use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A turn, in the order of arrival.
+/// Number of a turn, in the order of arrival.
 pub(in crate::shard) type Number = u64;
 
-/// How often those who wait look whether time alone has let them in, in microseconds.
+/// How often the queues are examined for turns that time alone has let in, in microseconds.
 const LOOK_US: u64 = 100_000;
 
 #[derive(Debug)]
-struct WaitingTurn {
+struct Turn {
     gateway: GatewayId,
     token: Token,
     apply: Apply,
     since_us: u64,
     timeout_ms: u64,
-    /// It is on its way through locks and log.
+    /// The operation is on its way through locks and log.
     goes: bool,
-    /// It is in the log.
+    /// The operation is in the log.
     logged: bool,
     /// The wait is over as soon as it comes back.
     late: bool,
-    /// Nobody wants it any more.
+    /// The client has left.
     given_up: bool,
-    /// It has come when the record was of its type, and goes on waiting when it is of another one.
+    /// The turn came when the record was of its type, and keeps waiting when the record is of another one.
     waited: bool,
-    /// It was told that it could go on, before that was durable.
+    /// The client was told that it can go on, before that was durable.
     told: bool,
-    /// What names it is in the log.
+    /// The operation that names the turn is in the log.
     naming: bool,
-    /// This leader has named it, or a copy of the request.
+    /// This leader has named the turn, or a copy of the request.
     named: bool,
-    /// An earlier leader had named it, or a copy of the request was, and may have been told.
+    /// An earlier leader had named the turn, or a copy of the request, and may have told the client.
     inherits: bool,
 }
 
-impl WaitingTurn {
+impl Turn {
+    fn of_request(request: Request, now: Now) -> Option<Self> {
+        let Request { gateway, token, body, .. } = request;
+        let Body::Await { apply, timeout_ms } = body else { return None };
+        Some(Self {
+            gateway,
+            token,
+            apply,
+            since_us: now.mono_us,
+            timeout_ms,
+            goes: false,
+            logged: false,
+            late: false,
+            given_up: false,
+            waited: false,
+            told: false,
+            naming: false,
+            named: false,
+            inherits: false,
+        })
+    }
+
     fn key(&self) -> &Blob {
         &self.apply.ops[0].0
     }
@@ -65,90 +88,130 @@ impl WaitingTurn {
         &self.apply.ops[0].1
     }
 
-    /// Whether it goes on waiting with this reply.
+    /// When the wait is over, if ever.
+    fn end_us(&self) -> Option<u64> {
+        let end_us = self.since_us.saturating_add(self.timeout_ms.saturating_mul(1000));
+        (self.timeout_ms > 0).then_some(end_us)
+    }
+
+    /// Whether it keeps waiting with this reply.
     fn is_nothing(&self, reply: &Reply) -> bool {
         *reply == Reply::Nil || (self.waited && *reply == ErrorReply::wrong_type().into())
     }
+
+    fn body(&self) -> Body {
+        Body::Await { apply: self.apply.clone(), timeout_ms: self.timeout_ms }
+    }
 }
 
-/// Those on one record.
+/// Turns on one record.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeSet<Number>,
-    /// Those beside it who want to know when somebody waits.
+    /// Turns beside the queue whose clients want to know when another client waits.
     listening: BTreeSet<Number>,
-    /// How many are on their way.
+    /// Number of turns that are on their way.
     going: u32,
     /// How many of them are not in the log: a section may have to wait for the records that it is about.
-    /// Nobody overtakes them.
+    /// No turn overtakes them.
     unlogged: u32,
+}
+
+/// A turn that has come.
+pub(in crate::shard) struct NewTurn {
+    pub number: Number,
+    pub key: Blob,
+    /// The request is over already: the turn need not wait to learn its outcome.
+    pub known: bool,
+}
+
+/// Step of letting turns of a record in: see [`TurnQueues::begin_letting_in`].
+pub(in crate::shard) struct LettingIn {
+    scratch: Option<Record>,
+    ctx: Ctx,
+    behind: bool,
+}
+
+/// Effect of a turn that is back from the log.
+#[derive(Default)]
+pub(in crate::shard) struct TurnTaken {
+    /// Operation that undoes a grant to a client that has left.
+    pub undo: Option<Apply>,
+    /// Copies of the same request, which go on as well.
+    pub copies: SmallVec<[Number; 1]>,
 }
 
 /// All turns of a shard.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct TurnQueues {
-    turns: BTreeMap<Number, WaitingTurn>,
+    turns: BTreeMap<Number, Turn>,
     queues: Map<Blob, Queue>,
     of: BTreeMap<(GatewayId, Token), Number>,
     /// By request number: a client whose connection has broken asks again over another one,
     /// while the first is not known to be gone.
     numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
-    /// By the name of whoever waits.
+    /// By the name of the waiting owner.
     named: BTreeMap<Blob, SmallVec<[Number; 1]>>,
-    /// By ticket: those who can be named as the next.
+    /// By ticket: turns that can be named as successors.
     tickets: BTreeMap<Blob, SmallVec<[Number; 1]>>,
-    /// Records of those whose namings are carried out, and who are on their way.
+    /// Records of turns that are on their way and whose namings are carried out.
     named_now: Vec<Blob>,
     deadlines: BTreeSet<(u64, Number)>,
     /// When this lead began, in monotonic microseconds.
     led_since_us: u64,
     next: Number,
-    /// Records whose queues are to be looked at.
+    /// Records whose queues are to be examined.
     look: BTreeSet<Blob>,
 }
 
 impl TurnQueues {
-    /// Whether nobody has a turn.
-    pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+    /// Begins a lead.
+    pub fn begin_lead(&mut self, now: Now) {
+        self.led_since_us = now.mono_us;
     }
 
-    fn waiting(&self, key: &Blob) -> impl Iterator<Item = &WaitingTurn> {
+    fn waiting(&self, key: &Blob) -> impl Iterator<Item = &Turn> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| &queue.waiting);
         waiting.filter_map(|number| self.turns.get(number))
     }
 
-    /// What somebody waits for, who is first in turn first among several of the same name.
-    pub fn of_name(&self, name: &Blob) -> impl Iterator<Item = (Number, &Blob, &Op)> {
+    /// Turns that wait for an owner of this name, the first in turn first.
+    pub(super) fn of_name(&self, name: &Blob) -> impl Iterator<Item = (Number, &Blob, &Op)> {
         let numbers = self.named.get(name).into_iter().flatten();
         numbers.filter_map(|number| self.what(*number))
     }
 
-    /// What a turn waits for, if it does.
-    pub fn what(&self, number: Number) -> Option<(Number, &Blob, &Op)> {
+    /// Record and operation of a turn, if it waits.
+    pub(super) fn what(&self, number: Number) -> Option<(Number, &Blob, &Op)> {
         let turn = self.turns.get(&number).filter(|turn| !turn.goes)?;
         Some((number, turn.key(), turn.op()))
     }
 
-    /// Since when it waits, on the leader's clock.
-    pub fn since_us(&self, number: Number) -> Option<u64> {
+    /// When the wait of a turn began, on the leader's clock.
+    pub(super) fn since_us(&self, number: Number) -> Option<u64> {
         self.turns.get(&number).map(|turn| turn.since_us)
     }
 
-    /// The turn that somebody has asked for under a token, as long as nothing of it is on its way.
-    pub fn waiting_as(&self, gateway: GatewayId, token: Token) -> Option<Number> {
+    /// Whether a turn waits for a record.
+    #[cfg(test)]
+    pub fn has_waiting(&self, key: &Blob) -> bool {
+        self.waiting(key).next().is_some()
+    }
+
+    /// The turn of a request, as long as no copy of it is on its way.
+    pub(super) fn waiting_as(&self, gateway: GatewayId, token: Token) -> Option<Number> {
         let number = self.of.get(&(gateway, token)).copied()?;
         let turn = self.turns.get(&number)?;
         (!turn.goes && !self.copy_goes(turn)).then_some(number)
     }
 
-    /// Those with names who are in front of a turn.
-    pub fn ahead(&self, key: &Blob, number: Number) -> impl Iterator<Item = &Blob> {
+    /// Names of the owners in front of a turn.
+    pub(super) fn ahead(&self, key: &Blob, number: Number) -> impl Iterator<Item = &Blob> {
         let ahead = self.queues.get(key).into_iter().flat_map(move |q| q.waiting.range(..number));
         ahead.filter_map(|number| self.turns.get(number)?.op().waiter())
     }
 
-    /// For each record that somebody waits for: how many do, and the longest wait in microseconds.
+    /// For each record with waiting turns: their number, and the longest wait in microseconds.
     pub fn queues(&self, now_us: u64) -> impl Iterator<Item = (Blob, u64, u64)> {
         self.queues.iter().filter_map(move |(key, queue)| {
             let first = self.turns.get(queue.waiting.first()?)?;
@@ -157,19 +220,64 @@ impl TurnQueues {
         })
     }
 
-    /// Whether somebody waits for a record.
-    pub fn has_waiting(&self, key: &Blob) -> bool {
-        self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
+    /// Turns that wait for a record, first in turn first: the request of each, and for how many milliseconds
+    /// it has waited.
+    pub fn described(&self, now: Now, key: &Blob) -> Reply {
+        let row = |turn: &Turn| {
+            let mut row = turn.op().wish();
+            let waited_us = now.mono_us.saturating_sub(turn.since_us);
+            row.push(Reply::Int((waited_us / 1000) as i64));
+            Reply::Array(row)
+        };
+        Reply::Array(self.waiting(key).map(row).collect())
     }
 
-    fn add(&mut self, turn: WaitingTurn) -> Number {
+    /// Takes an operation that waits for its turn. Gives its turn, unless it is refused or only listens.
+    pub fn take(&mut self, core: &mut Core, now: Now, request: Request) -> Option<NewTurn> {
+        let turn = Turn::of_request(request, now)?;
+        let (gateway, token) = (turn.gateway, turn.token);
+        let section = turn.apply.ops.first().is_some_and(|(_, op)| op.opens_section());
+        let fits = turn.apply.ops.len() == 1 || section;
+        if !fits || self.is_full() {
+            core.stats.refused += 1;
+            core.answer(gateway, token, Answer::Refused(Refusal::Busy));
+            return None;
+        }
+        if turn.op().listens() {
+            self.listen(core, now, turn);
+            return None;
+        }
+        let request = turn.apply.request.as_ref();
+        let known = request.is_some_and(|request| core.state.requests().get(request).is_some());
+        if !known && let Some(error) = self.stranger(&turn) {
+            core.stats.refused += 1;
+            let replies = SmallVec::from_iter([error.into()]);
+            core.answer(gateway, token, Answer::Replies(replies));
+            return None;
+        }
+        let turn = self.with_names_of_copies(core, now, turn);
+        let key = turn.key().clone();
+        Some(NewTurn { number: self.add(turn), key, known })
+    }
+
+    /// Settles whether a turn that has come waits: it ends at once if it closes a deadlock cycle.
+    pub fn settle_new(&mut self, core: &mut Core, now: Now, number: Number, key: &Blob) {
+        let waits = self.turns.get(&number).is_some_and(|turn| !self.copy_goes(turn));
+        if waits && let Some(deadlock) = self.deadlock_of(core, now, number) {
+            core.stats.locks.deadlocks += 1;
+            self.end_with(core, now, number, deadlock.into());
+        }
+        self.tell_listening(core, now, key);
+        if let Some(turn) = self.turns.get_mut(&number) {
+            turn.waited = !turn.goes;
+        }
+    }
+
+    fn add(&mut self, turn: Turn) -> Number {
         let number = self.next;
         self.next += 1;
         self.of.insert((turn.gateway, turn.token), number);
-        if turn.timeout_ms > 0 {
-            let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
-            self.deadlines.insert((end_us, number));
-        }
+        self.deadlines.extend(turn.end_us().map(|end_us| (end_us, number)));
         if let Some(request) = &turn.apply.request {
             self.numbered.entry(request.clone()).or_default().push(number);
         }
@@ -186,7 +294,7 @@ impl TurnQueues {
         number
     }
 
-    /// A turn sets out.
+    /// Lets a turn set out, if it waits. Gives its request, for locks and log.
     pub fn set_out(&mut self, number: Number) -> Option<Request> {
         let turn = self.turns.get_mut(&number)?;
         let queue = self.queues.get_mut(turn.key())?;
@@ -194,12 +302,11 @@ impl TurnQueues {
         queue.going += 1;
         queue.unlogged += 1;
         turn.goes = true;
-        let (gateway, token, apply) = (turn.gateway, turn.token, turn.apply.clone());
-        let body = Body::Await { apply, timeout_ms: turn.timeout_ms };
+        let (gateway, token, body) = (turn.gateway, turn.token, turn.body());
         Some(Request { gateway, token, after: None, body })
     }
 
-    /// A turn that had set out is in the log.
+    /// Notes that a turn which had set out is in the log.
     pub fn has_place(&mut self, gateway: GatewayId, token: Token) {
         let number = self.of.get(&(gateway, token));
         let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
@@ -212,7 +319,7 @@ impl TurnQueues {
         }
     }
 
-    /// A turn that had set out is back from the log.
+    /// Puts a turn that had set out back into its queue.
     fn come_back(&mut self, number: Number) {
         let Some(turn) = self.turns.get_mut(&number) else { return };
         (turn.goes, turn.logged) = (false, false);
@@ -223,7 +330,7 @@ impl TurnQueues {
         self.look.insert(key);
     }
 
-    fn end(&mut self, number: Number) -> Option<WaitingTurn> {
+    fn end(&mut self, number: Number) -> Option<Turn> {
         let turn = self.turns.remove(&number)?;
         self.of.remove(&(turn.gateway, turn.token));
         if let Some(request) = &turn.apply.request {
@@ -235,8 +342,7 @@ impl TurnQueues {
         if let Some(ticket) = turn.op().ticket() {
             leave(&mut self.tickets, ticket, number);
         }
-        if turn.timeout_ms > 0 {
-            let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
+        if let Some(end_us) = turn.end_us() {
             self.deadlines.remove(&(end_us, number));
         }
         let key = turn.key();
@@ -249,16 +355,16 @@ impl TurnQueues {
                 self.queues.swap_remove(key);
                 self.look.remove(key);
             } else {
-                // It may have been in somebody's way.
+                // It may have been in the way of another turn.
                 self.look.insert(key.clone());
             }
         }
         Some(turn)
     }
 
-    /// Who sets out next in this state of its record, which is changed by that. Whoever has been named goes
+    /// The turn that sets out next in this state of its record, which is changed by that. A named turn goes
     /// first: it may have come to this leader after others.
-    fn who_goes(&self, key: &Blob, scratch: &mut Option<Record>, ctx: &Ctx) -> Option<Number> {
+    fn next_to_go(&self, key: &Blob, scratch: &mut Option<Record>, ctx: &Ctx) -> Option<Number> {
         let queue = self.queues.get(key).filter(|queue| queue.unlogged == 0)?;
         let goes = |number: Number, scratch: &mut Option<Record>| {
             let turn = self.turns.get(&number)?;
@@ -272,27 +378,243 @@ impl TurnQueues {
         goes(self.with_ticket(key, ticket)?, scratch)
     }
 
-    /// All that are the same request, asked for over other connections.
-    fn same(&self, turn: &WaitingTurn) -> SmallVec<[Number; 1]> {
+    /// Copies of a request over other connections, the given one included.
+    fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
         let request = turn.apply.request.as_ref();
         request.and_then(|request| self.numbered.get(request)).cloned().unwrap_or_default()
     }
 
-    /// Whether another copy of the same request is on its way, so that nobody can say that it has no effect.
-    fn copy_goes(&self, turn: &WaitingTurn) -> bool {
+    /// Whether another copy of the same request is on its way, so that it may have an effect.
+    fn copy_goes(&self, turn: &Turn) -> bool {
         let goes = |number: &Number| self.turns.get(number).is_some_and(|copy| copy.goes);
         self.same(turn).iter().any(goes)
     }
 
-    /// When to look next, in monotonic microseconds.
-    pub fn next_us(&self, now: Now) -> Option<u64> {
+    /// Operations that let others go and that turns wait for.
+    pub fn awaited(&self, apply: &Apply) -> SmallVec<[KeyedOp; 1]> {
+        if self.turns.is_empty() {
+            return SmallVec::new();
+        }
+        let awaited = |(key, op): &&KeyedOp| {
+            let queue = self.queues.get(key).filter(|_| op.lets_go());
+            queue.is_some_and(|queue| !queue.waiting.is_empty())
+        };
+        apply.ops.iter().filter(awaited).cloned().collect()
+    }
+
+    /// Begins to let the first turns of a record's queue in, as many as can go, after `behind` if one is
+    /// given. [`TurnQueues::let_in_next`] gives them, and [`TurnQueues::end_letting_in`] ends the step.
+    pub fn begin_letting_in(
+        &self,
+        core: &mut Core,
+        now: Now,
+        key: &Blob,
+        behind: Option<&Op>,
+    ) -> Option<LettingIn> {
+        let queue = self.queues.get(key)?;
+        // Turns that are on their way are examined when they are back, or have changed the record.
+        if queue.unlogged > 0 || behind.is_none() && queue.going > 0 {
+            return None;
+        }
+        // After a split the record may be elsewhere; its turns are sent there with the new lead.
+        let elsewhere = |range| !is_in(key, range);
+        if core.state.slots().range.is_some_and(elsewhere) {
+            return None;
+        }
+        let ctx = core.ctx(now);
+        let mut scratch = core.state.get(key).cloned();
+        if let Some(op) = behind {
+            record::apply(&mut scratch, op, &ctx);
+        }
+        Some(LettingIn { scratch, ctx, behind: behind.is_some() })
+    }
+
+    /// The request of the next turn that goes on.
+    pub fn let_in_next(&mut self, key: &Blob, step: &mut LettingIn) -> Option<Request> {
+        let number = self.next_to_go(key, &mut step.scratch, &step.ctx)?;
+        self.set_out(number)
+    }
+
+    /// Names the successors among the turns that wait on, and tells the next one early if the lead of this
+    /// replica is `certain`.
+    pub fn end_letting_in(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        key: &Blob,
+        (step, certain): (LettingIn, bool),
+    ) {
+        let LettingIn { scratch, ctx, behind } = step;
+        self.name_waiting(core, key, scratch, (&ctx, behind));
+        if behind && certain {
+            self.tell_early(core, now, key);
+        }
+    }
+
+    /// Takes a record whose queue is to be examined.
+    pub fn next_look(&mut self) -> Option<Blob> {
+        self.look.pop_first()
+    }
+
+    /// Notes that a record has changed.
+    pub fn may_come(&mut self, key: &Blob) {
+        if self.queues.contains_key(key) {
+            self.look.insert(key.clone());
+        }
+    }
+
+    /// Ends turns whose time is over, and lets all queues be examined: some leases may have ended.
+    pub fn tick(&mut self, core: &mut Core, now: Now) {
+        while let Some((at_us, number)) = self.deadlines.first().copied()
+            && at_us <= now.mono_us
+        {
+            self.deadlines.pop_first();
+            self.end_in_time(core, now, number);
+        }
+        let waits = |queue: &Queue| !queue.waiting.is_empty();
+        let keys = self.queues.iter().filter(|(_, queue)| waits(queue));
+        self.look = keys.map(|(key, _)| key.clone()).collect();
+        self.drop_names(core, now);
+    }
+
+    /// Ends a turn whose time is over. If it, or a copy of it, is on the way into the log, the log decides.
+    fn end_in_time(&mut self, core: &mut Core, now: Now, number: Number) {
+        let Some(turn) = self.turns.get(&number) else { return };
+        if !turn.goes && !self.copy_goes(turn) {
+            core.stats.locks.timed_out += 1;
+            self.end_with(core, now, number, Reply::Nil);
+        } else if let Some(turn) = self.turns.get_mut(&number) {
+            turn.late = true;
+        }
+    }
+
+    /// Ends a turn with a reply.
+    pub(super) fn end_with(&mut self, core: &mut Core, now: Now, number: Number, reply: Reply) {
+        if let Some(turn) = self.end(number) {
+            self.unname(core, now, &turn);
+            core.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
+        }
+    }
+
+    /// Takes the answer to the operation of a turn that had set out.
+    pub fn taken(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        Recipient { gateway, token, .. }: Recipient,
+        answer: Answer,
+    ) -> TurnTaken {
+        let mut effect = TurnTaken::default();
+        let Some(number) = self.of.get(&(gateway, token)).copied() else {
+            core.answer(gateway, token, answer);
+            return effect;
+        };
+        let Some(turn) = self.turns.get(&number) else { return effect };
+        let nothing = matches!(&answer, Answer::Replies(replies)
+            if matches!(&replies[..], [reply] if turn.is_nothing(reply)));
+        if nothing && !turn.given_up && !turn.late && !turn.told {
+            let same = self.same(turn);
+            self.come_back(number);
+            let late = |copy: &Number| self.turns.get(copy).is_some_and(|turn| turn.late);
+            let late: SmallVec<[Number; 1]> = same.into_iter().filter(late).collect();
+            late.into_iter().for_each(|copy| self.end_in_time(core, now, copy));
+            return effect;
+        }
+        let Some(turn) = self.end(number) else { return effect };
+        if turn.told {
+            assert!(!nothing, "what was told has come true");
+        } else {
+            core.count_wait(turn.op(), &answer, turn.since_us, now);
+        }
+        effect.copies = self.same(&turn);
+        // A repeated grant went to another copy of the request, over a connection on which its client may
+        // have been told, and may have renewed it since: only the lease ends that. The same holds for the
+        // promise of an earlier leader.
+        if turn.given_up
+            && !turn.inherits
+            && effect.copies.is_empty()
+            && let Answer::Replies(replies) = &answer
+            && let [reply] = &replies[..]
+            && let Some(op) = turn.op().undone(reply)
+        {
+            let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
+            effect.undo = Some(Apply { ops, ..Apply::default() });
+        }
+        if !turn.told {
+            core.answer(gateway, token, answer);
+        }
+        effect
+    }
+
+    /// Lets a copy of a request that is over set out, to get the same answer.
+    pub fn set_out_copy(&mut self, number: Number) -> Option<Request> {
+        let waits = self.turns.get(&number).is_some_and(|turn| !turn.goes);
+        if waits { self.set_out(number) } else { None }
+    }
+
+    /// Gives the turn of a client up that has left.
+    pub fn give_up(&mut self, core: &mut Core, now: Now, gateway: GatewayId, token: Token) {
+        let Some(number) = self.of.get(&(gateway, token)).copied() else { return };
+        match self.turns.get_mut(&number) {
+            Some(turn) if turn.goes => turn.given_up = true,
+            _ => {
+                if let Some(turn) = self.end(number) {
+                    self.unname(core, now, &turn);
+                }
+            }
+        }
+    }
+
+    /// The request with which an operation that had set out is sent to the next leader.
+    pub fn again(&self, gateway: GatewayId, token: Token, apply: Apply) -> Body {
+        let number = self.of.get(&(gateway, token));
+        match number.and_then(|number| self.turns.get(number)) {
+            Some(turn) => turn.body(),
+            None => Body::Await { apply, timeout_ms: 0 },
+        }
+    }
+}
+
+impl WaitingRoom for TurnQueues {
+    const LIMIT: usize = TURNS_MAX;
+
+    fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    fn next_us(&self, now: Now) -> Option<u64> {
         let waits = self.queues.values().any(|queue| !queue.waiting.is_empty());
         let deadline = self.deadlines.first().map(|(at_us, _)| *at_us);
         waits.then_some(now.mono_us + LOOK_US).into_iter().chain(deadline).min()
     }
+
+    /// Gives the turns of the machine's clients up. Its gateways ask again for requests that have a number,
+    /// if they are there, and their clients do not notice: operations on their way for them are not undone.
+    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+        let gone = self.of.iter().filter(|((gateway, _), _)| gateway.machine == machine);
+        for ((gateway, token), number) in gone.map(|(who, n)| (*who, *n)).collect::<Vec<_>>() {
+            match self.turns.get_mut(&number) {
+                Some(turn) if turn.goes && (turn.told || turn.apply.request.is_some()) => {
+                    turn.late = true;
+                }
+                _ => self.give_up(core, now, gateway, token),
+            }
+        }
+    }
+
+    /// Sends waiting turns to the next leader: their gateways know how long they have waited. Turns on their
+    /// way are answered with their log records.
+    fn end_lead(&mut self, core: &mut Core) {
+        for turn in std::mem::take(self).turns.into_values() {
+            if !turn.goes {
+                let body = Body::Await { apply: turn.apply, timeout_ms: turn.timeout_ms };
+                core.turn_away(turn.gateway, turn.token, body);
+            }
+        }
+    }
 }
 
-/// One less in a table of turns.
+/// Removes a turn from a table of turns.
 fn leave<K: Ord>(table: &mut BTreeMap<K, SmallVec<[Number; 1]>>, key: &K, number: Number) {
     if let Some(numbers) = table.get_mut(key) {
         numbers.retain(|other| *other != number);
@@ -302,297 +624,8 @@ fn leave<K: Ord>(table: &mut BTreeMap<K, SmallVec<[Number; 1]>>, key: &K, number
     }
 }
 
-impl Shard {
-    /// An operation that waits for its turn.
-    pub(in crate::shard) fn take_turn(&mut self, now: Now, request: Request) {
-        let Request { gateway, token, body, .. } = request;
-        let Body::Await { apply, timeout_ms } = body else { return };
-        let section = apply.ops.first().is_some_and(|(_, op)| op.opens_section());
-        let fits = apply.ops.len() == 1 || section;
-        if !fits || self.turns.turns.len() >= TURNS_MAX {
-            self.core.stats.refused += 1;
-            return self.core.answer(gateway, token, Answer::Refused(Refusal::Busy));
-        }
-        let turn = WaitingTurn {
-            gateway,
-            token,
-            apply,
-            since_us: now.mono_us,
-            timeout_ms,
-            goes: false,
-            logged: false,
-            late: false,
-            given_up: false,
-            waited: false,
-            told: false,
-            naming: false,
-            named: false,
-            inherits: false,
-        };
-        if turn.op().listens() {
-            return self.listen(now, turn);
-        }
-        let key = turn.key().clone();
-        let request = turn.apply.request.as_ref();
-        let known =
-            request.is_some_and(|request| self.core.state.requests().get(request).is_some());
-        if !known && let Some(error) = self.turns.stranger(&turn) {
-            self.core.stats.refused += 1;
-            let replies = SmallVec::from_iter([error.into()]);
-            return self.core.answer(gateway, token, Answer::Replies(replies));
-        }
-        let turn = self.with_names_of_copies(now, turn);
-        let number = self.turns.add(turn);
-        self.report_changes();
-        if known {
-            // It is over already, and need not wait to hear that.
-            self.set_out(now, number);
-        } else {
-            self.let_in(now, &key, None);
-            let waits =
-                self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
-            if waits && let Some(deadlock) = self.deadlock_of(now, number) {
-                self.core.stats.locks.deadlocks += 1;
-                self.end_turn_with(now, number, deadlock.into());
-            }
-            self.tell_listening(now, &key);
-            if let Some(turn) = self.turns.turns.get_mut(&number) {
-                turn.waited = !turn.goes;
-            }
-        }
-    }
-
-    /// Whether somebody waits for a change of some record.
-    pub(in crate::shard) fn report_changes(&mut self) {
-        let nobody = self.turns.is_empty() && self.observers.is_empty();
-        let wanted = !self.blocked.is_empty() || !nobody;
-        self.core.ahead.report_changes(wanted);
-    }
-
-    fn set_out(&mut self, now: Now, number: Number) {
-        if let Some(request) = self.turns.set_out(number) {
-            self.admit_apply(now, request);
-        }
-    }
-
-    /// Operations that somebody waits for.
-    pub(in crate::shard) fn awaited(&self, apply: &Apply) -> SmallVec<[KeyedOp; 1]> {
-        if self.turns.is_empty() {
-            return SmallVec::new();
-        }
-        let awaited = |(key, op): &&KeyedOp| op.lets_go() && self.turns.has_waiting(key);
-        apply.ops.iter().filter(awaited).cloned().collect()
-    }
-
-    /// They are in the log: whoever can go on then comes right behind.
-    pub(in crate::shard) fn let_in_behind(&mut self, now: Now, awaited: &[KeyedOp]) {
-        for (key, op) in awaited {
-            self.let_in(now, key, Some(op));
-        }
-    }
-
-    /// Those first in the queue of a record go on, as many as could, after `behind` if one is given.
-    fn let_in(&mut self, now: Now, key: &Blob, behind: Option<&Op>) {
-        let Some(queue) = self.turns.queues.get(key) else { return };
-        // Whoever is on the way is looked at again when it is back, or has changed the record.
-        if queue.unlogged > 0 || behind.is_none() && queue.going > 0 {
-            return;
-        }
-        // After a split the record may be elsewhere; those who wait are sent there with the new lead.
-        let elsewhere = |range| !is_in(key, range);
-        if self.core.state.slots().range.is_some_and(elsewhere) {
-            return;
-        }
-        let ctx = self.core.ctx(now);
-        let mut scratch = self.core.state.get(key).cloned();
-        if let Some(op) = behind {
-            record::apply(&mut scratch, op, &ctx);
-        }
-        while let Some(number) = self.turns.who_goes(key, &mut scratch, &ctx) {
-            self.set_out(now, number);
-        }
-        self.name_waiting(key, scratch, &ctx, behind.is_some());
-        if behind.is_some() {
-            self.tell_early(now, key);
-        }
-        self.go_on_together(now, key);
-    }
-
-    /// Records have changed, or somebody has come back without success.
-    pub(in crate::shard) fn look_at_turns(&mut self, now: Now) {
-        // As long as a backup stands still, or something is done to all keys, nobody goes on.
-        if self.core.frozen || self.locking.whole.is_open() {
-            return;
-        }
-        while let Some(key) = self.turns.look.pop_first() {
-            self.let_in(now, &key, None);
-            self.tell_listening(now, &key);
-        }
-    }
-
-    /// A record has changed.
-    pub(in crate::shard) fn turn_may_come(&mut self, key: &Blob) {
-        if self.turns.queues.contains_key(key) {
-            self.turns.look.insert(key.clone());
-        }
-    }
-
-    /// Time has passed: some have waited long enough, and some leases may have ended.
-    pub(in crate::shard) fn tick_turns(&mut self, now: Now) {
-        while let Some((at_us, number)) = self.turns.deadlines.first().copied()
-            && at_us <= now.mono_us
-        {
-            self.turns.deadlines.pop_first();
-            self.end_in_time(now, number);
-        }
-        let waits = |queue: &Queue| !queue.waiting.is_empty();
-        let keys = self.turns.queues.iter().filter(|(_, queue)| waits(queue));
-        self.turns.look = keys.map(|(key, _)| key.clone()).collect();
-        self.drop_names(now);
-    }
-
-    /// A turn has waited long enough. What it, or a copy of it, has on the way into the log says how it ends.
-    fn end_in_time(&mut self, now: Now, number: Number) {
-        let Some(turn) = self.turns.turns.get(&number) else { return };
-        if !turn.goes && !self.turns.copy_goes(turn) {
-            self.core.stats.locks.timed_out += 1;
-            self.end_turn_with(now, number, Reply::Nil);
-        } else if let Some(turn) = self.turns.turns.get_mut(&number) {
-            turn.late = true;
-        }
-    }
-
-    pub(in crate::shard) fn end_turn_with(&mut self, now: Now, number: Number, reply: Reply) {
-        if let Some(turn) = self.turns.end(number) {
-            self.unname(now, &turn);
-            self.core.answer(
-                turn.gateway,
-                turn.token,
-                Answer::Replies(SmallVec::from_iter([reply])),
-            );
-        }
-        self.report_changes();
-    }
-
-    /// An operation that had set out is carried out, with this answer.
-    pub(in crate::shard) fn turn_taken(&mut self, now: Now, target: Recipient, answer: Answer) {
-        let who = (target.gateway, target.token);
-        let Some(number) = self.turns.of.get(&who).copied() else {
-            return self.core.answer(target.gateway, target.token, answer);
-        };
-        let Some(turn) = self.turns.turns.get(&number) else { return };
-        let nothing = matches!(&answer, Answer::Replies(replies)
-            if matches!(&replies[..], [reply] if turn.is_nothing(reply)));
-        if nothing && !turn.given_up && !turn.late && !turn.told {
-            let same = self.turns.same(turn);
-            self.turns.come_back(number);
-            let late = |copy: &Number| self.turns.turns.get(copy).is_some_and(|turn| turn.late);
-            let late: SmallVec<[Number; 1]> = same.into_iter().filter(late).collect();
-            return late.into_iter().for_each(|copy| self.end_in_time(now, copy));
-        }
-        let Some(turn) = self.turns.end(number) else { return };
-        if turn.told {
-            assert!(!nothing, "what was told has come true");
-        } else {
-            self.core.count_wait(turn.op(), &answer, turn.since_us, now);
-        }
-        let same = self.turns.same(&turn);
-        // What is repeated was granted to another copy of the request, over a connection on which its
-        // client may have been told, and may have renewed it since: only the lease ends that. So it is with
-        // what an earlier leader has promised.
-        if turn.given_up
-            && !turn.inherits
-            && same.is_empty()
-            && let Answer::Replies(replies) = &answer
-            && let [reply] = &replies[..]
-            && let Some(op) = turn.op().undone(reply)
-        {
-            // It was granted to somebody who is gone.
-            let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
-            let undo = Apply { ops, ..Apply::default() };
-            let awaited = self.awaited(&undo);
-            self.core.log(LogRecord::Apply(undo), Recipient::none());
-            self.let_in_behind(now, &awaited);
-        }
-        if !turn.told {
-            self.core.answer(target.gateway, target.token, answer);
-        }
-        // Whoever has asked the same need not wait to hear what has come of it.
-        for number in same {
-            if self.turns.turns.get(&number).is_some_and(|turn| !turn.goes) {
-                self.set_out(now, number);
-            }
-        }
-        self.report_changes();
-    }
-
-    /// Somebody waits no more.
-    pub(in crate::shard) fn give_up_turn(&mut self, now: Now, gateway: GatewayId, token: Token) {
-        let Some(number) = self.turns.of.get(&(gateway, token)).copied() else { return };
-        match self.turns.turns.get_mut(&number) {
-            Some(turn) if turn.goes => turn.given_up = true,
-            _ => {
-                if let Some(turn) = self.turns.end(number) {
-                    self.unname(now, &turn);
-                }
-            }
-        }
-        self.report_changes();
-    }
-
-    /// The connections of a machine are gone. Its gateways ask again for what has a request number, if they
-    /// are there, and their clients do not hear of that: what is on its way for them is not taken back.
-    pub(in crate::shard) fn forget_turns(&mut self, now: Now, machine: MachineId) {
-        let gone = self.turns.of.iter().filter(|((gateway, _), _)| gateway.machine == machine);
-        for ((gateway, token), number) in gone.map(|(who, n)| (*who, *n)).collect::<Vec<_>>() {
-            match self.turns.turns.get_mut(&number) {
-                Some(turn) if turn.goes && (turn.told || turn.apply.request.is_some()) => {
-                    turn.late = true;
-                }
-                _ => self.give_up_turn(now, gateway, token),
-            }
-        }
-    }
-
-    /// How an operation that had set out is asked again.
-    pub(in crate::shard) fn turn_again(
-        &self,
-        gateway: GatewayId,
-        token: Token,
-        apply: Apply,
-    ) -> Body {
-        let number = self.turns.of.get(&(gateway, token));
-        match number.and_then(|number| self.turns.turns.get(number)) {
-            Some(turn) => Body::Await { apply: turn.apply.clone(), timeout_ms: turn.timeout_ms },
-            None => Body::Await { apply, timeout_ms: 0 },
-        }
-    }
-
-    /// The lead ends: those who wait are sent to the next leader, by gateways who know how long they have
-    /// waited. Others are on their way, and are told there.
-    pub(in crate::shard) fn turn_all_away(&mut self) {
-        for turn in std::mem::take(&mut self.turns).turns.into_values() {
-            if !turn.goes {
-                let body = Body::Await { apply: turn.apply, timeout_ms: turn.timeout_ms };
-                self.core.turn_away(turn.gateway, turn.token, body);
-            }
-        }
-    }
-
-    /// Who waits for a record, first in turn first: what each asks for, and for how many milliseconds.
-    pub(in crate::shard) fn told_waiting(&self, now: Now, key: &Blob) -> Reply {
-        let row = |turn: &WaitingTurn| {
-            let mut row = turn.op().wish();
-            let waited_us = now.mono_us.saturating_sub(turn.since_us);
-            row.push(Reply::Int((waited_us / 1000) as i64));
-            Reply::Array(row)
-        };
-        Reply::Array(self.turns.waiting(key).map(row).collect())
-    }
-}
-
 impl RecipientKind {
-    /// How the operations of a request are told that are logged by themselves.
+    /// Kind of the addressee of operations that a request has logged by themselves.
     pub(in crate::shard) fn of_apply(body: &Body) -> Self {
         if matches!(body, Body::Await { .. }) { Self::Turn } else { Self::Replies }
     }

@@ -99,7 +99,7 @@ fn whoever_is_named_hears_of_the_release_before_it_is_durable() {
     story.sync();
     told(&mut story);
     assert!(story.shard.state().records().is_empty());
-    assert!(story.shard.turns.is_empty() && story.shard.is_quiet());
+    assert!(story.shard.waits.turns.is_empty() && story.shard.is_quiet());
 }
 
 #[test]
