@@ -10,9 +10,12 @@
 //! and requests keep their order.
 
 mod appends;
+mod leaders;
+mod outgoing;
 mod parcel;
 mod placement;
 mod readiness;
+mod replicas;
 mod rest;
 mod splitting;
 mod stream_messages;
@@ -27,7 +30,7 @@ pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{ClusterChange, Gateway, PeerMessage};
-use crate::ids::{GatewayId, MachineId, ShardId, splits_of};
+use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::map::ShardMap;
@@ -37,10 +40,14 @@ use crate::now::Now;
 use crate::replica::{Replica, ReplicaError, Seed};
 use crate::replication::Persist;
 use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
+use adt::Timestamp;
 use appends::Appends;
+use leaders::{KnownLeader, Leaders};
+use outgoing::Outgoing;
 use placement::Placement;
-use rest::Active;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use replicas::Replicas;
+use std::collections::VecDeque;
+use stream_messages::StreamMessages;
 use transfer::Transfers;
 
 /// How long a machine that stands back tries to hand over its leads, in microseconds.
@@ -105,13 +112,6 @@ pub enum To {
     Machine(MachineId),
 }
 
-/// Leader of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct KnownLeader {
-    machine: MachineId,
-    term: u64,
-}
-
 /// Replicas of one worker, and routes to all shards.
 #[derive(Debug)]
 pub struct Node<C> {
@@ -119,24 +119,14 @@ pub struct Node<C> {
     workers: u16,
     /// In a cluster: placement of shards on this machine.
     placement: Option<Placement<C>>,
-    /// All shards by number, those of other workers and machines absent.
-    replicas: Vec<Option<Box<Replica<C>>>>,
-    /// Shards that have a replica here.
-    local: Vec<usize>,
-    /// Local shards that may have work to do.
-    active: Active,
-    leads: Vec<Option<KnownLeader>>,
-    /// By shard: number of its leads that the gateway has not been notified of yet.
-    unnotified: Vec<u32>,
-    /// Leads that began with a split that the local map does not record yet.
-    early: BTreeMap<ShardId, KnownLeader>,
+    replicas: Replicas<C>,
+    leaders: Leaders,
     /// Initial states of new shards for other workers.
     seeds: VecDeque<(u16, Box<Seed>)>,
     /// Initial states of new shards that the stored map does not record yet.
     unknown: Vec<Seed>,
     /// By local shard: the term in which this machine was announced as its leader.
     announced: Vec<Option<u64>>,
-    connected: BTreeSet<MachineId>,
     /// Watermarks of all shards of the cluster.
     watermarks: Watermarks,
     settled: SettledUpTo,
@@ -146,14 +136,8 @@ pub struct Node<C> {
     standing_back_until_us: u64,
     /// Length of the ticks of the replicated logs.
     tick_us: u64,
-    /// Position among the active shards at which to look for answers next.
-    polled: usize,
-    events: VecDeque<Event>,
-    parcels: VecDeque<(To, Parcel)>,
-    stream_messages: stream_messages::Outbound,
-    /// Shards that have received messages that may make them write, perhaps after the end of their
-    /// turn.
-    urgent: Vec<usize>,
+    out: Outgoing,
+    stream_messages: StreamMessages,
     transfers: Transfers,
     appends: Appends,
 }
@@ -173,15 +157,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         let clustered = placing.is_some();
         let last = if clustered { ShardId::MAP.0 } else { shards - 1 };
         let count = usize::from(last) + 1;
-        let mut replicas = Vec::new();
-        replicas.resize_with(count, || None);
-        let local: Vec<usize> = own.iter().map(|r| usize::from(r.id().0)).collect();
-        let mut active = Active::new(count);
-        local.iter().for_each(|&shard| active.rouse(shard));
-        for replica in own {
-            let shard = usize::from(replica.id().0);
-            replicas[shard] = Some(Box::new(replica));
-        }
         let mut watermarks = Watermarks::new(shards);
         if let Some(map) = placing.as_ref().and_then(|placing| placing.map.as_ref()) {
             watermarks.know(map.shards.len() as u16);
@@ -191,26 +166,18 @@ impl<C: EntryCodec + Clone> Node<C> {
             id,
             workers,
             placement: placing.map(|placing| Placement::new(placing, shards)),
-            replicas,
-            local,
-            active,
-            leads: vec![alone; count],
-            unnotified: vec![0; count],
-            early: BTreeMap::new(),
+            replicas: Replicas::new(count, own),
+            leaders: Leaders::new(count, alone),
             seeds: VecDeque::new(),
             unknown: Vec::new(),
             announced: vec![None; count],
-            connected: BTreeSet::new(),
             watermarks,
             settled: SettledUpTo::default(),
             watermarks_sent_us: 0,
             standing_back_until_us: 0,
             tick_us: TICK_US,
-            polled: 0,
-            events: VecDeque::new(),
-            parcels: VecDeque::new(),
-            stream_messages: BTreeMap::new(),
-            urgent: Vec::new(),
+            out: Outgoing::new(id, workers),
+            stream_messages: StreamMessages::default(),
             transfers: Transfers::new(codec),
             appends: Appends::default(),
         };
@@ -221,29 +188,22 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Shards that have a replica here.
     pub fn local(&self) -> &[usize] {
-        &self.local
+        self.replicas.local()
     }
 
     /// The replica of a shard, if it is here.
     pub fn replica(&self, shard: ShardId) -> Option<&Replica<C>> {
-        self.replicas.get(usize::from(shard.0))?.as_deref()
+        self.replicas.get(shard)
     }
 
     /// The replica of a shard, if it is here.
     pub fn replica_mut(&mut self, shard: ShardId) -> Option<&mut Replica<C>> {
-        let replica = self.replicas.get_mut(usize::from(shard.0))?.as_deref_mut()?;
-        // The caller may give the replica work to do.
-        self.active.rouse(usize::from(shard.0));
-        Some(replica)
+        self.replicas.get_mut(shard)
     }
 
     /// All replicas here.
     pub fn replicas(&self) -> impl Iterator<Item = &Replica<C>> {
-        self.local.iter().filter_map(|&shard| self.replicas[shard].as_deref())
-    }
-
-    fn worker_of(&self, shard: ShardId) -> u16 {
-        shard.0 % self.workers
+        self.replicas.iter()
     }
 
     /// Takes a request of this worker's gateway, and returns it if the shard has no known leader.
@@ -254,59 +214,23 @@ impl<C: EntryCodec + Clone> Node<C> {
     #[inline]
     #[must_use]
     pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Option<Request> {
-        let is_known = self.unnotified[usize::from(shard.0)] == 0;
-        let Some(lead) = self.leads[usize::from(shard.0)].filter(|_| is_known) else {
-            return Some(request);
-        };
-        if lead.machine == self.id.machine {
-            if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
-                self.active.rouse(usize::from(shard.0));
-                replica.handle(now, request);
-                return None;
-            }
-            let (worker, from) = (self.worker_of(shard), self.id.machine);
-            let parcel = Parcel::Request { shard, term: lead.term, request };
-            self.parcels.push_back((To::Worker { worker, from }, parcel));
-        } else {
-            let parcel = Parcel::Request { shard, term: lead.term, request };
-            self.parcels.push_back((To::Machine(lead.machine), parcel));
+        let Some(lead) = self.leaders.announced(shard) else { return Some(request) };
+        let is_here = lead.machine == self.id.machine;
+        if is_here && let Some(replica) = self.replicas.get_mut(shard) {
+            replica.handle(now, request);
+            return None;
+        }
+        let parcel = Parcel::Request { shard, term: lead.term, request };
+        match is_here {
+            true => self.out.to_holder(shard, parcel),
+            false => self.out.to_machine(lead.machine, parcel),
         }
         None
     }
 
     /// Takes a message of this worker's gateway to another gateway.
     pub fn message(&mut self, to: GatewayId, message: PeerMessage) {
-        if to == self.id {
-            self.events.push_back(Event::Message(self.id, message));
-            return;
-        }
-        let parcel = Parcel::Gateway { from: self.id, to, message };
-        self.send(to, parcel);
-    }
-
-    fn turn_back(&mut self, request: Request) {
-        let Request { gateway, token, body, .. } = request;
-        if let Some(answer) = body.not_taken() {
-            self.deliver(Response { gateway, token, answer });
-        }
-    }
-
-    fn send(&mut self, to: GatewayId, parcel: Parcel) {
-        let to = if to.machine == self.id.machine {
-            To::Worker { worker: to.worker, from: self.id.machine }
-        } else {
-            To::Machine(to.machine)
-        };
-        self.parcels.push_back((to, parcel));
-    }
-
-    #[inline]
-    fn deliver(&mut self, response: Response) {
-        if response.gateway == self.id {
-            self.events.push_back(Event::Response(response));
-        } else {
-            self.send(response.gateway, Parcel::Response(response));
-        }
+        self.out.message(to, message);
     }
 
     /// Takes a parcel of `from`. A parcel for another worker of this machine is forwarded.
@@ -333,31 +257,38 @@ impl<C: EntryCodec + Clone> Node<C> {
             | Parcel::Timing(_) => None,
         };
         if let Some(shard) = shard {
-            if usize::from(shard.0) >= self.replicas.len() {
+            if usize::from(shard.0) >= self.replicas.count() {
                 return Ok(());
             }
-            if self.replicas[usize::from(shard.0)].is_none()
-                && self.worker_of(shard) != self.id.worker
-            {
-                self.pass_on(self.worker_of(shard), from, parcel);
+            if !self.replicas.has(shard) && !self.out.is_ours(shard) {
+                self.out.pass_on(self.out.worker_of(shard), from, parcel);
                 return Ok(());
             }
         }
         match parcel {
             Parcel::Request { shard, term, request } => {
-                self.take_request(now, shard, term, request)
+                let alone = self.placement.is_none();
+                match self.replicas.get_mut(shard) {
+                    Some(replica) if alone || replica.leading() == Some(term) => {
+                        replica.handle(now, request);
+                    }
+                    _ => self.out.turn_back(request),
+                }
             }
             Parcel::Raft { shard, message } => {
                 self.appends.received(now.mono_us, shard, &message);
                 if let Some(replica) = self.replica_mut(shard) {
                     replica.step(now, *message)?;
                     self.look_for_births(now, shard)?;
-                    self.send_sleep(shard);
+                    self.replicas.send_sleep(&mut self.out, shard);
                     self.watch(shard);
                 }
             }
             Parcel::Sleep { shard, term, index } => {
-                self.receive_sleep(now, from, shard, (term, index));
+                let replica = self.replicas.get_mut(shard);
+                if replica.is_some_and(|replica| !replica.fall_asleep(now, from, term, index)) {
+                    self.out.to_machine(from, Parcel::Wake { shard });
+                }
             }
             Parcel::Wake { shard } => {
                 if let Some(replica) = self.replica_mut(shard) {
@@ -366,136 +297,76 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
             Parcel::LeadElsewhere { shard, to } => self.hand_over_if_ready(now, shard, to),
             Parcel::Timing(_) => {}
-            Parcel::Response(response) => self.take_response(from, response),
-            Parcel::StreamMessages(messages) => self.take_stream_messages(now, from, messages),
-            Parcel::Gateway { from: sender, to, message } => {
-                if to == self.id {
-                    self.events.push_back(Event::Message(sender, message));
-                } else if to.machine == self.id.machine && to.life == self.id.life {
-                    self.pass_on(to.worker, from, Parcel::Gateway { from: sender, to, message });
+            Parcel::Response(response) => {
+                let (to, parcel) = (response.gateway, Parcel::Response(response));
+                if let Some(Parcel::Response(own)) = self.out.forward(to, from, parcel) {
+                    self.out.event(Event::Response(own));
+                }
+            }
+            Parcel::StreamMessages(messages) => {
+                let routes = (&self.out, &self.leaders);
+                self.stream_messages.take(now, routes, &mut self.replicas, (from, messages));
+            }
+            parcel @ Parcel::Gateway { to, .. } => {
+                let own = self.out.forward(to, from, parcel);
+                if let Some(Parcel::Gateway { from: sender, message, .. }) = own {
+                    self.out.event(Event::Message(sender, message));
                 }
             }
             Parcel::Snapshot(piece) => self.take_piece(now, from, piece)?,
             Parcel::SnapshotTaken { shard, index, taken } => {
-                self.piece_taken(shard, from, index, taken);
+                self.transfers.piece_taken(&mut self.replicas, shard, from, index, taken);
             }
             Parcel::Leads { shard, term } => {
-                self.spread(from, || Parcel::Leads { shard, term });
+                self.out.spread(from, || Parcel::Leads { shard, term });
                 self.learn(shard, KnownLeader { machine: from, term });
             }
             Parcel::Map(map) => self.receive_map(from, *map),
             Parcel::Members { shard, term, applied, members } => {
                 let again = members.clone();
-                self.spread(from, || {
+                self.out.spread(from, || {
                     let members = again.clone();
                     Parcel::Members { shard, term, applied, members }
                 });
                 self.receive_members(shard, applied, *members);
             }
-            Parcel::Watermarks(watermarks) => {
-                self.spread(from, || Parcel::Watermarks(watermarks.clone()));
-                self.receive_watermarks(now, &watermarks);
+            Parcel::Watermarks(told) => {
+                self.out.spread(from, || Parcel::Watermarks(told.clone()));
+                self.watermarks.hear(&told, now.mono_us);
+                self.settled = self.watermarks.settled();
             }
             Parcel::Resigned { shard, term } => {
-                self.spread(from, || Parcel::Resigned { shard, term });
-                self.unlearn(shard, KnownLeader { machine: from, term });
+                self.out.spread(from, || Parcel::Resigned { shard, term });
+                self.leaders.unlearn(&mut self.out, shard, KnownLeader { machine: from, term });
             }
         }
         Ok(())
     }
 
-    fn take_request(&mut self, now: Now, shard: ShardId, term: u64, request: Request) {
-        let alone = self.placement.is_none();
-        let Some(replica) = self.replica_mut(shard) else {
-            return self.turn_back(request);
-        };
-        if alone || replica.leading() == Some(term) {
-            replica.handle(now, request);
-        } else {
-            self.turn_back(request);
-        }
-    }
-
-    fn take_response(&mut self, from: MachineId, response: Response) {
-        let to = response.gateway;
-        if to == self.id {
-            self.events.push_back(Event::Response(response));
-        } else if to.machine == self.id.machine && to.life == self.id.life {
-            self.pass_on(to.worker, from, Parcel::Response(response));
-        }
-    }
-
-    fn pass_on(&mut self, worker: u16, from: MachineId, parcel: Parcel) {
-        if worker < self.workers && worker != self.id.worker {
-            self.parcels.push_back((To::Worker { worker, from }, parcel));
-        }
-    }
-
-    /// Forwards a message of another machine to all workers, from the worker that receives it.
-    fn spread(&mut self, from: MachineId, parcel: impl Fn() -> Parcel) {
-        if from != self.id.machine && self.id.worker == self.listener(from) {
-            for worker in 0..self.workers {
-                self.pass_on(worker, from, parcel());
-            }
-        }
-    }
-
     /// The worker that holds the connection to a machine.
     pub fn listener(&self, machine: MachineId) -> u16 {
-        machine.0 % self.workers
+        self.out.listener(machine)
     }
 
+    /// Learns of a lead.
     fn learn(&mut self, shard: ShardId, lead: KnownLeader) {
-        let splits = splits_of(lead.term);
-        let (most, least) = self.map().map_or((0, 0), |map| {
-            let all = map.splits.iter().filter(|split| split.parent == shard).count();
-            (all as u16, map.splits_done(shard))
-        });
-        if splits > most && self.early.get(&shard).is_none_or(|known| known.term < lead.term) {
-            self.early.insert(shard, lead);
-        }
-        let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
-        let is_new = known.is_none_or(|known| known.term < lead.term);
-        if !is_new || !(least..=most).contains(&splits) {
-            return;
-        }
-        *known = Some(lead);
-        self.unnotified[usize::from(shard.0)] += 1;
-        self.events.push_back(Event::Led(shard, Some((lead.machine, lead.term))));
-    }
-
-    /// Adopts a new map: forgets the leads that it reports to have ended, and takes up those that
-    /// it had not recorded before.
-    fn learn_anew(&mut self, map: &ShardMap) {
-        for shard in map.all() {
-            let known = self.leads.get(usize::from(shard.0)).copied().flatten();
-            if let Some(lead) = known.filter(|lead| splits_of(lead.term) < map.splits_done(shard)) {
-                self.unlearn(shard, lead);
-            }
-        }
-        for (shard, lead) in std::mem::take(&mut self.early) {
-            self.learn(shard, lead);
-        }
-    }
-
-    fn unlearn(&mut self, shard: ShardId, lead: KnownLeader) {
-        let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
-        if *known == Some(lead) {
-            *known = None;
-            self.events.push_back(Event::Led(shard, None));
-        }
+        let map = self.placement.as_ref().and_then(Placement::map);
+        self.leaders.learn(map, &mut self.out, shard, lead);
     }
 
     /// Announces to a newly connected machine which shards are led here.
     pub fn connect(&mut self, now: Now, machine: MachineId) {
-        self.connected.insert(machine);
+        self.out.connected.insert(machine);
         self.doubt(now, machine, 0);
         // A machine that learns the leader of a shard must know the cluster's map by then.
-        self.send_map_to(machine);
-        for shard in self.local.clone() {
+        let map = self.placement.as_ref().and_then(|placement| placement.news_for(machine));
+        if let Some(map) = map.filter(|_| self.id.worker == self.out.listener(machine)) {
+            self.out.to_machine(machine, Parcel::Map(Box::new(map.clone())));
+        }
+        for &shard in self.replicas.local() {
             if let Some(term) = self.announced[shard] {
                 let shard = ShardId(shard as u16);
-                self.parcels.push_back((To::Machine(machine), Parcel::Leads { shard, term }));
+                self.out.to_machine(machine, Parcel::Leads { shard, term });
             }
         }
         self.announce_members(true);
@@ -503,20 +374,16 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Notes that the connection to another machine is lost, with everything in flight.
     pub fn disconnect(&mut self, now: Now, machine: MachineId) {
-        self.connected.remove(&machine);
+        self.out.connected.remove(&machine);
         self.doubt(now, machine, 0);
-        for &shard in &self.local {
-            if let Some(replica) = &mut self.replicas[shard] {
-                replica.machine_gone(now, machine);
-                self.active.rouse(shard);
-            }
+        self.replicas.rouse_all();
+        for (_, replica) in self.replicas.iter_mut() {
+            replica.machine_gone(now, machine);
         }
-        self.end_transfers(machine);
+        self.transfers.forget_machine(&mut self.replicas, machine);
         self.appends.forget(machine);
-        for lead in &mut self.leads {
-            *lead = lead.filter(|lead| lead.machine != machine);
-        }
-        self.events.push_back(Event::Lost(machine));
+        self.leaders.forget(machine);
+        self.out.event(Event::Lost(machine));
     }
 
     /// Checks whether this machine has begun or ceased to lead a shard; if so, announces it to all
@@ -537,40 +404,26 @@ impl<C: EntryCodec + Clone> Node<C> {
             answers.push(answer);
         }
         for answer in answers {
-            self.deliver(answer);
+            self.out.deliver(answer);
         }
         let machine = self.id.machine;
         if let Some(term) = self.announced[index] {
-            self.unlearn(shard, KnownLeader { machine, term });
-            self.send_to_all(|| Parcel::Resigned { shard, term });
+            self.leaders.unlearn(&mut self.out, shard, KnownLeader { machine, term });
+            self.out.send_to_all(|| Parcel::Resigned { shard, term });
         }
         if let Some(term) = leading {
             self.learn(shard, KnownLeader { machine, term });
-            self.send_to_all(|| Parcel::Leads { shard, term });
+            self.out.send_to_all(|| Parcel::Leads { shard, term });
         }
         self.announced[index] = leading;
-    }
-
-    fn send_to_all(&mut self, parcel: impl Fn() -> Parcel) {
-        let (own, from) = (self.id.worker, self.id.machine);
-        for worker in (0..self.workers).filter(|worker| *worker != own) {
-            self.parcels.push_back((To::Worker { worker, from }, parcel()));
-        }
-        for machine in &self.connected {
-            self.parcels.push_back((To::Machine(*machine), parcel()));
-        }
     }
 
     /// Hands the leads of all shards here over to other machines, and lets others come first in
     /// elections; or ends that.
     pub fn stand_back(&mut self, now: Now, on: bool) {
         self.standing_back_until_us = if on { now.mono_us + STAND_BACK_US } else { 0 };
-        for &shard in &self.local {
-            if let Some(replica) = &mut self.replicas[shard] {
-                replica.stand_back(on);
-            }
-        }
-        self.rouse_all();
+        self.replicas.iter_mut().for_each(|(_, replica)| replica.stand_back(on));
+        self.replicas.rouse_all();
         self.hand_over_all(now);
     }
 
@@ -581,12 +434,8 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         self.tick_us = tick_us;
-        for &shard in &self.local {
-            if let Some(replica) = &mut self.replicas[shard] {
-                replica.set_tick(tick_us);
-            }
-        }
-        self.rouse_all();
+        self.replicas.iter_mut().for_each(|(_, replica)| replica.set_tick(tick_us));
+        self.replicas.rouse_all();
     }
 
     /// Continues to hand over the leads here, each shard to one of the machines that are ready for
@@ -595,21 +444,20 @@ impl<C: EntryCodec + Clone> Node<C> {
         if now.mono_us >= self.standing_back_until_us {
             return;
         }
-        for &shard in &self.local {
-            let Some(replica) = &mut self.replicas[shard] else { continue };
+        for (shard, replica) in self.replicas.iter_mut() {
             let mut ready = replica.successors();
-            ready.retain(|machine| self.connected.contains(machine));
+            ready.retain(|machine| self.out.connected.contains(machine));
             if let Some(to) = ready.get(shard % ready.len().max(1)) {
                 replica.hand_over(now, *to);
             }
         }
-        self.rouse_all();
+        self.replicas.rouse_all();
     }
 
     /// Whether a shard is led here that another machine could lead.
     pub fn may_hand_over(&self) -> bool {
         self.placement.is_some()
-            && !self.connected.is_empty()
+            && !self.out.connected.is_empty()
             && self.replicas().any(Replica::is_serving)
     }
 
@@ -622,7 +470,7 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Hands the lead of a shard over to a machine that could take it at once.
     fn hand_over_if_ready(&mut self, now: Now, shard: ShardId, to: MachineId) {
-        let connected = self.connected.contains(&to);
+        let connected = self.out.connected.contains(&to);
         if let Some(replica) = self.replica_mut(shard)
             && connected
             && replica.successors().contains(&to)
@@ -636,7 +484,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If a replica cannot go on.
     pub fn tick(&mut self, now: Now) -> Result<(), ReplicaError> {
-        self.rouse_due(now);
+        self.replicas.rouse_due(now);
         if self.placement.is_some() && now.mono_us >= self.watermarks_sent_us + WATERMARKS_EVERY_US
         {
             self.watermarks_sent_us = now.mono_us;
@@ -644,37 +492,36 @@ impl<C: EntryCodec + Clone> Node<C> {
             self.announce_members(false);
         }
         self.hand_over_all(now);
-        for index in 0..self.active.list().len() {
-            let shard = self.active.list()[index];
+        for index in 0..self.replicas.active().len() {
+            let shard = self.replicas.active()[index];
             if let Some(replica) = &mut self.replicas[shard] {
                 replica.hear_settled(self.settled);
                 replica.tick(now)?;
                 self.look_for_births(now, ShardId(shard as u16))?;
-                self.send_sleep(ShardId(shard as u16));
+                self.replicas.send_sleep(&mut self.out, ShardId(shard as u16));
                 self.watch(ShardId(shard as u16));
             }
         }
         self.place(now)?;
-        self.let_rest(now);
+        self.replicas.let_rest(now);
         Ok(())
     }
 
     /// Latest time of the next call of [`Node::tick`], in monotonic microseconds, if one is
     /// necessary.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
-        let replicas = active.filter_map(|replica| replica.next_timeout(now));
-        let watermarks =
-            self.placement.as_ref().map(|_| self.watermarks_sent_us + WATERMARKS_EVERY_US);
-        replicas.chain(self.place_at_us()).chain(watermarks).chain(self.active.due_us()).min()
+        let replicas = self.replicas.working().filter_map(|replica| replica.next_timeout(now));
+        let idle = self.replicas.active().is_empty();
+        let place_at_us = self.placement.as_ref().map(|placement| placement.due_us(idle));
+        let told = self.placement.as_ref().map(|_| self.watermarks_sent_us + WATERMARKS_EVERY_US);
+        replicas.chain(place_at_us).chain(told).chain(self.replicas.due_us()).min()
     }
 
     /// Latest end of a turn in which outcomes of transactions wait to be proposed, in monotonic
     /// microseconds, if any do. If they are due and cannot be proposed, they wait for a longer
     /// operation.
     pub fn outcomes_due_us(&self, now: Now) -> Option<u64> {
-        let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
-        let due_us = active.filter_map(|replica| replica.outcomes_due_us()).min();
+        let due_us = self.replicas.working().filter_map(|replica| replica.outcomes_due_us()).min();
         due_us.map(|due_us| due_us.max(now.mono_us + 1_000))
     }
 
@@ -683,12 +530,12 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If the replica cannot go on.
     pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
-        self.route_stream_messages(now, shard);
-        self.urgent.retain(|urgent| *urgent != shard);
+        self.stream_messages.pass(now, (&self.out, &self.leaders), &mut self.replicas, shard);
+        self.stream_messages.end_turn(shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
         // New places are handed on at once.
-        self.route_stream_messages(now, shard);
+        self.stream_messages.pass(now, (&self.out, &self.leaders), &mut self.replicas, shard);
         if self.placement.is_some() {
             self.install(now)?;
             self.post(now, shard);
@@ -702,9 +549,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         for message in replica.take_messages() {
             let Ok(machine) = u16::try_from(message.to) else { continue };
             self.appends.sent(now.mono_us, ShardId(shard as u16), &message);
-            let to = To::Machine(MachineId(machine));
             let message = Box::new(message);
-            self.parcels.push_back((to, Parcel::Raft { shard: ShardId(shard as u16), message }));
+            self.out.to_machine(
+                MachineId(machine),
+                Parcel::Raft { shard: ShardId(shard as u16), message },
+            );
         }
         self.begin_transfers(shard);
     }
@@ -724,7 +573,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.look_for_births(now, shard)?;
         self.install(now)?;
         self.watch(shard);
-        self.route_stream_messages(now, usize::from(shard.0));
+        self.stream_messages.pass(
+            now,
+            (&self.out, &self.leaders),
+            &mut self.replicas,
+            usize::from(shard.0),
+        );
         if self.placement.is_some() {
             self.post(now, usize::from(shard.0));
         }
@@ -740,35 +594,60 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Next event for this worker's gateway.
     #[inline]
     pub fn poll(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.out.next_event() {
             if let Event::Led(shard, Some(_)) = event {
-                self.unnotified[usize::from(shard.0)] -= 1;
+                self.leaders.notified(shard);
             }
             return Some(event);
         }
-        while let Some(&shard) = self.active.list().get(self.polled) {
+        while let Some(&shard) = self.replicas.active().get(self.replicas.polled) {
             while let Some(response) = self.replicas[shard].as_mut().and_then(|r| r.poll()) {
                 if response.gateway == self.id {
                     return Some(Event::Response(response));
                 }
-                self.send(response.gateway, Parcel::Response(response));
+                self.out.deliver(response);
             }
-            self.polled += 1;
+            self.replicas.polled += 1;
         }
-        self.polled = 0;
+        self.replicas.polled = 0;
         None
     }
 
     /// Next parcel for other workers and machines.
     #[inline]
     pub fn poll_parcel(&mut self) -> Option<(To, Parcel)> {
-        self.parcels.pop_front().or_else(|| self.poll_stream_messages())
+        self.out.next_parcel().or_else(|| self.stream_messages.next())
     }
 
     /// Whether a shard here has answers that were not polled, or its turn must be ended once more.
     pub fn has_answers(&self) -> bool {
-        let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
-        let more = !self.events.is_empty() || !self.urgent.is_empty();
-        more || active.any(|replica| !replica.shard().outbox().is_empty())
+        let more = self.out.has_events() || self.stream_messages.have_effect();
+        more || self.replicas.working().any(|replica| !replica.shard().outbox().is_empty())
+    }
+
+    /// Shards with a replica here that may have work to do.
+    pub fn active(&self) -> &[usize] {
+        self.replicas.active()
+    }
+
+    /// Latest clock of all shards here.
+    pub fn clock(&self) -> Timestamp {
+        self.replicas.clock()
+    }
+
+    /// Notes that a machine was silent for `silent_us`: sleeping replicas do not rely on it any
+    /// more.
+    pub fn doubt(&mut self, now: Now, machine: MachineId, silent_us: u64) {
+        self.replicas.doubt(&mut self.out, now, machine, silent_us);
+    }
+
+    /// Sends the watermarks of the shards that are led here to all machines.
+    fn send_watermarks(&mut self, now: Now) {
+        let told = self.replicas.watermarks(now);
+        if !told.is_empty() {
+            self.watermarks.hear(&told, now.mono_us);
+            self.settled = self.watermarks.settled();
+            self.out.send_to_all(|| Parcel::Watermarks(told.clone()));
+        }
     }
 }

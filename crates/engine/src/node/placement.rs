@@ -5,7 +5,7 @@
 //! takes one step after another towards the map. It also announces the members of its shard; a
 //! machine that is not among them, and has no place in the map, removes its replica.
 
-use super::{Event, Node, Parcel, To};
+use super::{Event, Node, Parcel};
 use crate::entry::EntryCodec;
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::level::Level;
@@ -95,6 +95,19 @@ impl<C> Placement<C> {
         self.removing.contains(&shard)
     }
 
+    /// Time at which to look after the placement again, even if there are no replicas yet; `idle` says
+    /// that no replica has work to do.
+    pub fn due_us(&self, idle: bool) -> u64 {
+        self.placed_us + if idle { QUIET_PLACE_US } else { TICK_US }
+    }
+
+    /// The map, if a machine that connects now may not know it: machines that founded the cluster together
+    /// know its first map.
+    pub fn news_for(&self, machine: MachineId) -> Option<&ShardMap> {
+        let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
+        self.map().filter(is_news)
+    }
+
     /// Setup of a replica that is created now.
     fn setup(&self, own: GatewayId, workers: u16, shard: ShardId) -> Option<Setup> {
         let map = self.placing.map.as_ref()?;
@@ -147,31 +160,27 @@ impl<C: EntryCodec + Clone> Node<C> {
         placement.placing.map = Some(map.clone());
         placement.fresh = true;
         placement.placed_us = 0;
-        self.events.push_back(Event::Map(Box::new(map.clone())));
+        self.out.event(Event::Map(Box::new(map.clone())));
         self.watermarks.know(map.shards.len() as u16);
         self.settled = self.watermarks.settled();
-        self.learn_anew(&map);
+        self.leaders.adopt(&map, &mut self.out);
         let own = self.id;
-        for worker in (0..self.workers).filter(|worker| *worker != own.worker) {
-            let parcel = Parcel::Map(Box::new(map.clone()));
-            self.parcels.push_back((To::Worker { worker, from: own.machine }, parcel));
-        }
+        self.out.send_to_workers(|| Parcel::Map(Box::new(map.clone())));
         // The worker that has received it from another machine, or holds the map's log, forwards it
         // to all others. A worker that has it from one of these may know of a connection that they
         // do not know of yet.
-        let forwards_to_all = from != own.machine || self.replica(ShardId::MAP).is_some();
-        let forwards =
-            |to: &MachineId| *to != from && (forwards_to_all || self.listener(*to) == own.worker);
-        let receivers: Vec<MachineId> = self.connected.iter().copied().filter(forwards).collect();
-        for machine in receivers {
+        let tells_all = from != own.machine || self.replica(ShardId::MAP).is_some();
+        let tells = |to: &MachineId| *to != from && (tells_all || self.listener(*to) == own.worker);
+        let told: Vec<MachineId> = self.out.connected.iter().copied().filter(tells).collect();
+        for machine in told {
             let parcel = Parcel::Map(Box::new(map.clone()));
-            self.parcels.push_back((To::Machine(machine), parcel));
+            self.out.to_machine(machine, parcel);
         }
     }
 
     /// Adopts a level that all machines of the cluster support.
     pub(super) fn use_level(&mut self, level: Level) {
-        self.replicas.iter_mut().flatten().for_each(|replica| replica.use_level(level));
+        self.replicas.iter_mut().for_each(|(_, replica)| replica.use_level(level));
     }
 
     /// Reads the map that its group has agreed on.
@@ -191,18 +200,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    /// Sends this machine's map to a newly connected machine.
-    pub(super) fn send_map_to(&mut self, machine: MachineId) {
-        // Machines that founded the cluster together know its first map.
-        let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
-        if self.id.worker == self.listener(machine)
-            && let Some(map) = self.map().filter(is_news)
-        {
-            let parcel = Parcel::Map(Box::new(map.clone()));
-            self.parcels.push_back((To::Machine(machine), parcel));
-        }
-    }
-
     /// Announces the members of the shards that are led here. Sleeping groups have no news, unless
     /// a machine has just connected.
     pub(super) fn announce_members(&mut self, all: bool) {
@@ -210,13 +207,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         if !changed {
             return;
         }
-        for index in 0..self.local.len() {
-            let shard = ShardId(self.local[index] as u16);
+        for index in 0..self.replicas.local().len() {
+            let shard = ShardId(self.replicas.local()[index] as u16);
             let Some(replica) = self.replica(shard).filter(|r| all || !r.rests()) else { continue };
             let Some(term) = replica.leading().filter(|_| replica.is_settled()) else { continue };
             let (applied, members) = (replica.applied(), replica.members().clone());
-            self.events.push_back(Event::Members(shard, Box::new(members.clone())));
-            self.send_to_all(|| {
+            self.out.event(Event::Members(shard, Box::new(members.clone())));
+            self.out.send_to_all(|| {
                 let members = Box::new(members.clone());
                 Parcel::Members { shard, term, applied, members }
             });
@@ -236,7 +233,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         // founder.
         let kept = self.placement.as_ref().is_some_and(|placement| !placement.fresh);
         let is_out = kept && !wanted && !members.contains(own) && !members.is_joint();
-        self.events.push_back(Event::Members(shard, Box::new(members)));
+        self.out.event(Event::Members(shard, Box::new(members)));
         let dismissed = self.replica(shard).is_some_and(|r| r.is_dismissed(applied));
         if is_out && dismissed {
             self.drop_replica(shard);
@@ -256,14 +253,11 @@ impl<C: EntryCodec + Clone> Node<C> {
             answers.push(answer);
         }
         for answer in answers {
-            self.deliver(answer);
+            self.out.deliver(answer);
         }
-        self.replicas[index] = None;
-        self.local.retain(|local| *local != index);
-        self.active.forget(index);
-        self.urgent.retain(|urgent| *urgent != index);
-        self.polled = 0;
-        self.forget_shard(shard, promises);
+        self.replicas.remove(shard);
+        self.stream_messages.end_turn(index);
+        self.transfers.forget_shard(shard, promises);
         if let Some(placement) = &mut self.placement {
             placement.placing.left.insert(shard, promises);
             placement.removing.insert(shard);
@@ -275,12 +269,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         if let Some(placement) = &mut self.placement {
             placement.removing.remove(&shard);
         }
-    }
-
-    /// Time of the next check of the placement, even if there is no replica here yet.
-    pub(super) fn place_at_us(&self) -> Option<u64> {
-        let pause_us = if self.active.list().is_empty() { QUIET_PLACE_US } else { TICK_US };
-        self.placement.as_ref().map(|placement| placement.placed_us + pause_us)
     }
 
     /// Creates replicas that the map places here, and takes the next steps of those that lead.
@@ -298,15 +286,15 @@ impl<C: EntryCodec + Clone> Node<C> {
         let missing: Vec<ShardId> = map
             .all()
             .filter(|shard| map.places(self.id.machine, *shard))
-            .filter(|shard| self.worker_of(*shard) == self.id.worker)
+            .filter(|shard| self.out.worker_of(*shard) == self.id.worker)
             .filter(|shard| self.replicas[usize::from(shard.0)].is_none())
             .filter(|shard| !placement.removing.contains(shard))
             .collect();
         for shard in missing {
             self.make_replica(now, shard)?;
         }
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
+        for index in 0..self.replicas.local().len() {
+            let shard = self.replicas.local()[index];
             let (Some(placement), Some(replica)) = (&self.placement, &mut self.replicas[shard])
             else {
                 continue;
@@ -315,7 +303,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let wanted = map.holders_of(ShardId(shard as u16));
             replica.go_towards(now, wanted)?;
             if !replica.rests() {
-                self.active.rouse(shard);
+                self.replicas.rouse(shard);
             }
         }
         self.go_on_splitting(now)?;
@@ -334,20 +322,16 @@ impl<C: EntryCodec + Clone> Node<C> {
         replica.use_level(level);
         replica.set_tick(self.tick_us);
         let index = usize::from(shard.0);
-        self.replicas[index] = Some(Box::new(replica));
+        self.replicas.add(shard, replica);
         self.announced[index] = None;
-        self.local.push(index);
-        self.active.rouse(index);
-        self.local.sort_unstable();
-        self.polled = 0;
         Ok(())
     }
 
     /// Announces changed members of a shard at once.
     fn announce_changed_members(&mut self) {
         let mut changed = false;
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
+        for index in 0..self.replicas.local().len() {
+            let shard = self.replicas.local()[index];
             let (Some(placement), Some(replica)) = (&mut self.placement, &self.replicas[shard])
             else {
                 continue;

@@ -51,16 +51,23 @@ impl<C: EntryCodec + Clone> Node<C> {
             let placed = map.all().filter(|shard| map.places(self.id.machine, *shard));
             for shard in placed {
                 wanted += 1;
-                let ours = self.worker_of(shard) == self.id.worker;
+                let ours = self.out.worker_of(shard) == self.id.worker;
                 let done = map.origin(shard).is_none_or(|split| split.done);
                 found.missing += u64::from(ours && done && self.replica(shard).is_none());
             }
             let alone = map.machines.keys().all(|machine| *machine == self.id.machine);
-            found.cut_off = wanted == 0 && !alone && self.connected.is_empty();
+            found.cut_off = wanted == 0 && !alone && self.out.connected.is_empty();
         }
-        for replica in self.replicas().filter(|replica| self.matters(replica)) {
+        // Other machines rely on a replica, but not while it is a learner, nor while its shard is still
+        // the result of an unfinished split.
+        let matters = |replica: &&Replica<C>| {
+            let split = self.map().and_then(|map| map.origin(replica.id()));
+            let votes = self.placement.is_none() || replica.members().votes(self.id.machine);
+            votes && split.is_none_or(|split| split.done)
+        };
+        for replica in self.replicas().filter(matters) {
             let own = self.id.machine;
-            let reaches = |leader: MachineId| leader == own || self.connected.contains(&leader);
+            let reaches = |leader: MachineId| leader == own || self.out.connected.contains(&leader);
             match replica.standing() {
                 ReplicaState::Current if !replica.leader().is_some_and(reaches) => {
                     found.leaderless += 1
@@ -71,13 +78,5 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
         }
         found
-    }
-
-    /// Whether other machines rely on a replica: not while it is a learner, nor while its shard is
-    /// still the result of an unfinished split.
-    fn matters(&self, replica: &Replica<C>) -> bool {
-        let split = self.map().and_then(|map| map.origin(replica.id()));
-        let votes = self.placement.is_none() || replica.members().votes(self.id.machine);
-        votes && split.is_none_or(|split| split.done)
     }
 }

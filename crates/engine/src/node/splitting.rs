@@ -10,6 +10,7 @@
 //! split may have one too, and gets a snapshot from the leader like any other replica that lacks
 //! much.
 
+use super::transfer::Transfers;
 use super::{Event, Node, Transfer};
 use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
 use crate::ids::ShardId;
@@ -52,16 +53,37 @@ impl Sowing {
     }
 }
 
+impl Transfers {
+    /// Notes that a piece of a seed is durable. Returns whether the number was that of a seed.
+    pub fn seed_written(&mut self, shard: ShardId, number: u64, ok: bool) -> bool {
+        let Some(sowing) = self.sowing.get_mut(&shard) else { return false };
+        if sowing.number != number {
+            return false;
+        }
+        if !ok {
+            // Starts from the beginning.
+            let Header { index, term, members, .. } = sowing.header.clone();
+            sowing.shard.begin_snapshot(index, term, members);
+            (sowing.first, sowing.last) = (true, false);
+        } else if sowing.last {
+            sowing.durable = true;
+            return true;
+        }
+        let piece = sowing.piece(&*self.codec);
+        self.tasks.push_back(piece);
+        true
+    }
+}
+
 impl<C: EntryCodec + Clone> Node<C> {
     /// Takes the next steps of splits of shards that are led here.
     pub(super) fn go_on_splitting(&mut self, now: Now) -> Result<(), ReplicaError> {
         let Some(map) = self.placement.as_ref().and_then(|placement| placement.map()) else {
             return Ok(());
         };
-        let mut done = Vec::new();
-        for &local in &self.local {
+        let (mut done, mut roused) = (Vec::new(), Vec::new());
+        for (local, replica) in self.replicas.iter_mut() {
             let shard = ShardId(local as u16);
-            let Some(replica) = &mut self.replicas[local] else { continue };
             if let Some(child) = replica.unborn()
                 && map.origin(child).is_some_and(|split| split.done)
             {
@@ -70,12 +92,13 @@ impl<C: EntryCodec + Clone> Node<C> {
             if let Some((split, range)) = map.splitting(shard) {
                 let first = map.ranges(|_| true)[local].map_or(0, |(first, _)| first);
                 replica.split(now, split.child, map.splits_done(shard), (first, range))?;
-                self.active.rouse(local);
+                roused.push(local);
             }
             let open = map.origin(shard).is_some_and(|split| !split.done);
             done.extend((open && replica.leading().is_some()).then_some(shard));
         }
-        self.events.extend(done.into_iter().map(Event::SplitDone));
+        roused.into_iter().for_each(|shard| self.replicas.rouse(shard));
+        done.into_iter().for_each(|child| self.out.event(Event::SplitDone(child)));
         for seed in std::mem::take(&mut self.unknown) {
             self.sow(now, seed)?;
         }
@@ -87,7 +110,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(seed) = self.replica_mut(shard).and_then(|replica| replica.take_born()) else {
             return Ok(());
         };
-        let worker = self.worker_of(seed.header.shard);
+        let worker = self.out.worker_of(seed.header.shard);
         if worker == self.id.worker {
             return self.sow(now, seed);
         }
@@ -129,7 +152,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         {
             return Ok(());
         }
-        self.refuse(child);
+        self.transfers.refuse(&mut self.out, child);
         let (id, concurrency) = (child, Concurrency::FULL);
         let config = ShardConfig {
             id,
@@ -150,26 +173,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.transfers.sowing.insert(child, sowing);
         self.transfers.tasks.push_back(piece);
         Ok(())
-    }
-
-    /// Notes that a piece of a seed is durable. Returns whether the number was that of a seed.
-    pub(super) fn seed_written(&mut self, shard: ShardId, number: u64, ok: bool) -> bool {
-        let Some(sowing) = self.transfers.sowing.get_mut(&shard) else { return false };
-        if sowing.number != number {
-            return false;
-        }
-        if !ok {
-            // Starts from the beginning.
-            let Header { index, term, members, .. } = sowing.header.clone();
-            sowing.shard.begin_snapshot(index, term, members);
-            (sowing.first, sowing.last) = (true, false);
-        } else if sowing.last {
-            sowing.durable = true;
-            return true;
-        }
-        let piece = sowing.piece(&*self.transfers.codec);
-        self.transfers.tasks.push_back(piece);
-        true
     }
 
     /// Begins new shards whose seeds are durable.

@@ -8,8 +8,10 @@
 //!
 //! If the connection is lost, the snapshot is sent again from its beginning.
 
+use super::outgoing::Outgoing;
+use super::replicas::Replicas;
 use super::splitting::Sowing;
-use super::{Node, Parcel, To};
+use super::{Node, Parcel};
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::ids::{MachineId, ShardId};
 use crate::now::Now;
@@ -149,6 +151,100 @@ impl Transfers {
         let tasks = VecDeque::new();
         Self { codec, sending, receiving, received: 0, installing, sowing, tasks }
     }
+
+    fn end_sending<C: EntryCodec + Clone>(
+        &mut self,
+        replicas: &mut Replicas<C>,
+        shard: ShardId,
+        to: MachineId,
+        ok: bool,
+    ) {
+        if self.sending.remove(&(shard, to)).is_none() {
+            return;
+        }
+        self.tasks.push_back(Transfer::Close(shard, to));
+        if let Some(replica) = replicas.get_mut(shard) {
+            replica.snapshot_sent(to, ok);
+        }
+    }
+
+    /// Takes another machine's result of a piece.
+    pub fn piece_taken<C: EntryCodec + Clone>(
+        &mut self,
+        replicas: &mut Replicas<C>,
+        shard: ShardId,
+        to: MachineId,
+        index: u64,
+        taken: Taken,
+    ) {
+        let sending = self.sending.get(&(shard, to));
+        if sending.is_none_or(|message| index_of(message) != index) {
+            return;
+        }
+        match taken {
+            Taken::Next(offset) => {
+                self.tasks.push_back(Transfer::Read { shard, to, index, offset });
+            }
+            Taken::Complete => self.end_sending(replicas, shard, to, true),
+            Taken::Refused => self.end_sending(replicas, shard, to, false),
+        }
+    }
+
+    /// Abandons a reception that is in progress. Its sender, which leads the shard or did so, gets
+    /// an answer.
+    fn make_room(&mut self, out: &mut Outgoing, shard: ShardId, from: MachineId) {
+        let Transfers { receiving, installing, .. } = self;
+        let received = receiving.remove(&shard).map(|old| (old.from, old.index));
+        let installed = installing.remove(&shard).map(|old| (old.from, index_of(&old.message)));
+        for (other, index) in received.into_iter().chain(installed) {
+            if other != from {
+                answer_piece(out, shard, other, index, Taken::Refused);
+            }
+        }
+    }
+
+    pub fn refuse(&mut self, out: &mut Outgoing, shard: ShardId) {
+        if let Some(Receiving { from, index, .. }) = self.receiving.remove(&shard) {
+            self.tasks.push_back(Transfer::GiveUp(shard));
+            answer_piece(out, shard, from, index, Taken::Refused);
+        }
+    }
+
+    /// Forgets a shard that is not held here any more.
+    pub fn forget_shard(&mut self, shard: ShardId, promises: Promises) {
+        let Transfers { sending, receiving, installing, sowing, tasks, .. } = self;
+        sowing.remove(&shard);
+        sending.retain(|(of, to), _| {
+            tasks.extend((*of == shard).then_some(Transfer::Close(*of, *to)));
+            *of != shard
+        });
+        tasks.extend(receiving.remove(&shard).map(|_| Transfer::GiveUp(shard)));
+        installing.remove(&shard);
+        tasks.push_back(Transfer::Remove(shard, promises));
+    }
+
+    /// Ends all transfers to and from a lost machine.
+    pub fn forget_machine<C: EntryCodec + Clone>(
+        &mut self,
+        replicas: &mut Replicas<C>,
+        machine: MachineId,
+    ) {
+        let sending = self.sending.keys().filter(|(_, to)| *to == machine);
+        for (shard, to) in sending.copied().collect::<Vec<_>>() {
+            self.end_sending(replicas, shard, to, false);
+        }
+        let Transfers { receiving, tasks, .. } = self;
+        receiving.retain(|shard, receiving| {
+            let goes = receiving.from == machine;
+            tasks.extend(goes.then_some(Transfer::GiveUp(*shard)));
+            !goes
+        });
+    }
+}
+
+/// Answers what became of a piece.
+fn answer_piece(out: &mut Outgoing, shard: ShardId, to: MachineId, index: u64, taken: Taken) {
+    out.to_machine(to, Parcel::SnapshotTaken { shard, index, taken });
 }
 
 fn index_of(message: &Message) -> u64 {
@@ -169,23 +265,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         for message in replica.take_snapshots() {
             let Ok(to) = u16::try_from(message.to).map(MachineId) else { continue };
-            if !self.connected.contains(&to) {
+            if !self.out.connected.contains(&to) {
                 replica.snapshot_sent(to, false);
                 continue;
             }
             let (shard, index) = (replica.id(), index_of(&message));
             self.transfers.sending.insert((shard, to), message);
             self.transfers.tasks.push_back(Transfer::Read { shard, to, index, offset: 0 });
-        }
-    }
-
-    fn end_sending(&mut self, shard: ShardId, to: MachineId, ok: bool) {
-        if self.transfers.sending.remove(&(shard, to)).is_none() {
-            return;
-        }
-        self.transfers.tasks.push_back(Transfer::Close(shard, to));
-        if let Some(replica) = self.replica_mut(shard) {
-            replica.snapshot_sent(to, ok);
         }
     }
 
@@ -203,30 +289,10 @@ impl<C: EntryCodec + Clone> Node<C> {
             Some((bytes, last)) => {
                 let message = Box::new(message.clone());
                 let piece = SnapshotPiece { shard, offset, bytes, last, message };
-                self.parcels.push_back((To::Machine(to), Parcel::Snapshot(piece)));
+                self.out.to_machine(to, Parcel::Snapshot(piece));
             }
-            None => self.end_sending(shard, to, false),
+            None => self.transfers.end_sending(&mut self.replicas, shard, to, false),
         }
-    }
-
-    /// Takes another machine's result of a piece.
-    pub(super) fn piece_taken(&mut self, shard: ShardId, to: MachineId, index: u64, taken: Taken) {
-        let sending = self.transfers.sending.get(&(shard, to));
-        if sending.is_none_or(|message| index_of(message) != index) {
-            return;
-        }
-        match taken {
-            Taken::Next(offset) => {
-                self.transfers.tasks.push_back(Transfer::Read { shard, to, index, offset });
-            }
-            Taken::Complete => self.end_sending(shard, to, true),
-            Taken::Refused => self.end_sending(shard, to, false),
-        }
-    }
-
-    fn answer_piece(&mut self, shard: ShardId, to: MachineId, index: u64, taken: Taken) {
-        let parcel = Parcel::SnapshotTaken { shard, index, taken };
-        self.parcels.push_back((To::Machine(to), parcel));
     }
 
     /// Takes a piece of a snapshot that another machine sends.
@@ -240,20 +306,20 @@ impl<C: EntryCodec + Clone> Node<C> {
         let index = index_of(&message);
         if self.transfers.sowing.contains_key(&shard) {
             // A seed is about to become the state of this replica.
-            self.answer_piece(shard, from, index, Taken::Refused);
+            answer_piece(&mut self.out, shard, from, index, Taken::Refused);
             return Ok(());
         }
         let Some(replica) = self.replica_mut(shard) else { return Ok(()) };
         if !replica.lacks(index) {
             // The log reports that, and the sender goes on from there.
             replica.decline(*message);
-            self.answer_piece(shard, from, index, Taken::Complete);
+            answer_piece(&mut self.out, shard, from, index, Taken::Complete);
             self.post(now, usize::from(shard.0));
             return Ok(());
         }
         let first = offset == 0;
         if first {
-            self.make_room(shard, from);
+            self.transfers.make_room(&mut self.out, shard, from);
             let (reader, rest) = (Reader::new(now.mono_us), Vec::new());
             self.transfers.received += 1;
             let number = self.transfers.received;
@@ -267,33 +333,13 @@ impl<C: EntryCodec + Clone> Node<C> {
         receiving.offset += bytes.len() as u64;
         receiving.complete = last.then_some(*message);
         if receiving.read(&*self.transfers.codec, &bytes).is_err() {
-            self.refuse(shard);
+            self.transfers.refuse(&mut self.out, shard);
             return Ok(());
         }
         let number = receiving.number;
         let write = Transfer::Write { shard, from, index, number, bytes, first, last };
         self.transfers.tasks.push_back(write);
         Ok(())
-    }
-
-    /// Abandons a reception that is in progress. Its sender, which leads the shard or did so, gets
-    /// an answer.
-    fn make_room(&mut self, shard: ShardId, from: MachineId) {
-        let Transfers { receiving, installing, .. } = &mut self.transfers;
-        let received = receiving.remove(&shard).map(|old| (old.from, old.index));
-        let installed = installing.remove(&shard).map(|old| (old.from, index_of(&old.message)));
-        for (other, index) in received.into_iter().chain(installed) {
-            if other != from {
-                self.answer_piece(shard, other, index, Taken::Refused);
-            }
-        }
-    }
-
-    pub(super) fn refuse(&mut self, shard: ShardId) {
-        if let Some(Receiving { from, index, .. }) = self.transfers.receiving.remove(&shard) {
-            self.transfers.tasks.push_back(Transfer::GiveUp(shard));
-            self.answer_piece(shard, from, index, Taken::Refused);
-        }
     }
 
     /// Takes the result of [`Transfer::Write`]: the bytes are written, and durable if they were the
@@ -308,7 +354,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         (shard, number): (ShardId, u64),
         ok: bool,
     ) -> Result<(), ReplicaError> {
-        if self.seed_written(shard, number, ok) {
+        if self.transfers.seed_written(shard, number, ok) {
             return self.begin_sown(now);
         }
         let receiving = self.transfers.receiving.get(&shard);
@@ -317,10 +363,10 @@ impl<C: EntryCodec + Clone> Node<C> {
         };
         let index = receiving.index;
         if !ok {
-            self.refuse(shard);
+            self.transfers.refuse(&mut self.out, shard);
         } else if receiving.complete.is_none() {
             let (from, next) = (receiving.from, Taken::Next(receiving.offset));
-            self.answer_piece(shard, from, index, next);
+            answer_piece(&mut self.out, shard, from, index, next);
         } else if let Some(receiving) = self.transfers.receiving.remove(&shard)
             && let Some(message) = receiving.complete
         {
@@ -331,7 +377,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                     self.transfers.installing.insert(shard, installing);
                     self.install(now)?;
                 }
-                Err(Corrupt) => self.answer_piece(shard, from, index, Taken::Refused),
+                Err(Corrupt) => answer_piece(&mut self.out, shard, from, index, Taken::Refused),
             }
         }
         Ok(())
@@ -350,37 +396,10 @@ impl<C: EntryCodec + Clone> Node<C> {
             if let Some(replica) = self.replica_mut(shard) {
                 replica.restore(now, message, contents)?;
             }
-            self.answer_piece(shard, from, index, Taken::Complete);
+            answer_piece(&mut self.out, shard, from, index, Taken::Complete);
             self.post(now, usize::from(shard.0));
         }
         Ok(())
-    }
-
-    /// Forgets a shard that is not held here any more.
-    pub(super) fn forget_shard(&mut self, shard: ShardId, promises: Promises) {
-        let Transfers { sending, receiving, installing, sowing, tasks, .. } = &mut self.transfers;
-        sowing.remove(&shard);
-        sending.retain(|(of, to), _| {
-            tasks.extend((*of == shard).then_some(Transfer::Close(*of, *to)));
-            *of != shard
-        });
-        tasks.extend(receiving.remove(&shard).map(|_| Transfer::GiveUp(shard)));
-        installing.remove(&shard);
-        tasks.push_back(Transfer::Remove(shard, promises));
-    }
-
-    /// Ends all transfers to and from a lost machine.
-    pub(super) fn end_transfers(&mut self, machine: MachineId) {
-        let sending = self.transfers.sending.keys().filter(|(_, to)| *to == machine);
-        for (shard, to) in sending.copied().collect::<Vec<_>>() {
-            self.end_sending(shard, to, false);
-        }
-        let Transfers { receiving, tasks, .. } = &mut self.transfers;
-        receiving.retain(|shard, receiving| {
-            let goes = receiving.from == machine;
-            tasks.extend(goes.then_some(Transfer::GiveUp(*shard)));
-            !goes
-        });
     }
 }
 
