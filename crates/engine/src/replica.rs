@@ -13,14 +13,10 @@ use crate::entry::{Entry, EntryCodec, SnapshotPart};
 use crate::ids::{MachineId, ShardId, TxnId};
 use crate::level::Level;
 use crate::members::Members;
-use crate::message::{Body, Request, Response};
+use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::pipeline::StreamMessage;
-use crate::replication::{
-    Followers, GroupError, MemberStep, Membership, Persist, Promises, RaftGroup, Recovered,
-    ReplicaState,
-};
-use crate::shard::locking::watermark::SettledUpTo;
+use crate::replication::{GroupError, MemberStep, Membership, Persist, RaftGroup, Recovered};
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::{Header, Reader};
 use crate::shard::{Shard, ShardConfig};
@@ -215,6 +211,22 @@ impl<C: EntryCodec> Replica<C> {
         &self.shard
     }
 
+    /// The shard, to take its answers and messages.
+    #[inline]
+    pub fn shard_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+
+    /// The replica of the log.
+    pub fn group(&self) -> &RaftGroup {
+        &self.group
+    }
+
+    /// The replica of the log, to take its messages and to note what became of snapshots.
+    pub fn group_mut(&mut self) -> &mut RaftGroup {
+        &mut self.group
+    }
+
     /// Number of the lead in which this replica accepts requests, if it does: the term, with the
     /// number of splits above it (see [`splits_of`]).
     pub fn leading(&self) -> Option<u64> {
@@ -266,11 +278,6 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Messages of this shard's leader to others.
-    pub fn take_stream_messages(&mut self) -> Vec<(ShardId, StreamMessage)> {
-        self.shard.streams_mut().take_stream_messages()
-    }
-
     /// Executes everything that is due.
     ///
     /// # Errors
@@ -303,20 +310,9 @@ impl<C: EntryCodec> Replica<C> {
         group.into_iter().chain(shard).min()
     }
 
-    /// Next answer for a gateway.
-    #[inline]
-    pub fn poll(&mut self) -> Option<Response> {
-        self.shard.outbox_mut().poll()
-    }
-
     /// Timestamp below which every commit is settled here for good. Only a leader knows it.
     pub fn watermark(&mut self, now: Now) -> Option<Timestamp> {
         self.leading.map(|_| self.shard.watermark(now))
-    }
-
-    /// Takes the timestamps up to which all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: SettledUpTo) {
-        self.shard.hear_settled(all);
     }
 
     /// Drops everything that the gateways of a lost machine have left, as far as those are known
@@ -333,11 +329,6 @@ impl<C: EntryCodec> Replica<C> {
         self.woke(now, slept);
         self.follow(now);
         self.apply(now)
-    }
-
-    /// Messages to other replicas, by machine.
-    pub fn take_messages(&mut self) -> Vec<Message> {
-        self.group.take_messages()
     }
 
     /// Adopts a level that all readers of this log support.
@@ -396,12 +387,6 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.keep(entry, self.payload_bytes);
         }
         Ok(())
-    }
-
-    /// Time until which outcomes of transactions may wait to be proposed, if any do. Only the end
-    /// of the turn depends on it.
-    pub fn outcomes_due_us(&self) -> Option<u64> {
-        self.leading.and_then(|_| self.shard.tail().outcomes_due_us())
     }
 
     /// Ends the current log entry, which is large enough; later records go into another one.
@@ -494,11 +479,6 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Index and term of the last applied entry.
-    pub fn applied(&self) -> (u64, u64) {
-        self.group.applied()
-    }
-
     /// Whether a snapshot may be made: not while a new shard exists in this log alone.
     pub fn may_snapshot(&self) -> bool {
         self.unborn.is_none()
@@ -526,44 +506,9 @@ impl<C: EntryCodec> Replica<C> {
         self.group.compact(index, is_short)
     }
 
-    /// Approximate memory of the log.
-    pub fn log_bytes(&self) -> u64 {
-        self.group.log_bytes()
-    }
-
-    /// Whether the newest durable snapshot contains everything that was applied.
-    pub fn is_covered(&self) -> bool {
-        self.group.covered() == self.group.applied().0
-    }
-
-    /// Members of the group, as of the last applied entry.
-    pub fn members(&self) -> &Members {
-        self.group.members()
-    }
-
     /// Whether machines other than the members are not needed any more, as far as the leader knows.
     pub fn is_settled(&self) -> bool {
         self.leading.is_some() && self.group.is_settled()
-    }
-
-    /// Figures about the other members, if this replica leads.
-    pub fn followers(&self) -> Option<Followers> {
-        self.group.followers()
-    }
-
-    /// State of this replica relative to the others of its group.
-    pub fn standing(&self) -> ReplicaState {
-        self.group.standing()
-    }
-
-    /// Leader of the group, as far as this replica knows.
-    pub fn leader(&self) -> Option<MachineId> {
-        self.group.leader()
-    }
-
-    /// Whether a change of members is in progress. Only a leader knows.
-    pub fn is_changing_members(&self) -> bool {
-        self.group.is_changing_members()
     }
 
     /// Takes the next step towards a group with exactly these machines as voters, if the shard is
@@ -597,36 +542,6 @@ impl<C: EntryCodec> Replica<C> {
         (of, index) >= (last_term, last)
     }
 
-    /// Promises of this replica to others, which the machine must keep when it removes the replica.
-    pub fn promises(&self) -> Promises {
-        self.group.promises()
-    }
-
-    /// Whether some machine needs a newer snapshot than the newest one.
-    pub fn take_wants_snapshot(&self) -> bool {
-        self.group.take_wants_snapshot()
-    }
-
-    /// Messages about snapshots that other replicas need; see [`crate::node`].
-    pub fn take_snapshots(&mut self) -> Vec<Message> {
-        self.group.take_snapshots()
-    }
-
-    /// Notes the result of sending a snapshot to a machine.
-    pub fn snapshot_sent(&mut self, to: MachineId, ok: bool) {
-        self.group.snapshot_sent(to, ok);
-    }
-
-    /// Whether a snapshot with the log up to `index` contains anything new.
-    pub fn lacks(&self, index: u64) -> bool {
-        self.group.applied().0 < index
-    }
-
-    /// Answers a snapshot of another replica that contains nothing new.
-    pub fn decline(&mut self, message: Message) {
-        self.group.restore(message);
-    }
-
     /// Whether [`Replica::restore`] may be called now.
     pub fn may_restore(&self) -> bool {
         self.leading.is_none() && self.group.may_restore()
@@ -645,11 +560,6 @@ impl<C: EntryCodec> Replica<C> {
         }
         self.follow(now);
         self.apply(now)
-    }
-
-    /// Settles a transaction that was open at the start; see [`resolve_open`].
-    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
-        self.shard.resolve(now, txn, commit);
     }
 }
 
@@ -687,7 +597,7 @@ pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (us
         }
         for replica in replicas.iter_mut() {
             if replica.shard.state().prepared().contains_key(&txn) {
-                replica.resolve(now, txn, outcome);
+                replica.shard.resolve(now, txn, outcome);
             }
         }
     }

@@ -273,7 +273,7 @@ impl Lab {
         let ids = (0..self.plan.holders.len() as u16).map(ShardId);
         let length = |id| {
             let replicas = self.machines.iter().filter_map(|m| m.workers[0].node().replica(id));
-            replicas.map(|replica| replica.applied().0).max().unwrap_or(0)
+            replicas.map(|replica| replica.group().applied().0).max().unwrap_or(0)
         };
         Traffic { messages: self.messages, bytes: self.bytes, entries: ids.map(length).sum() }
     }

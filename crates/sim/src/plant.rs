@@ -432,7 +432,7 @@ impl Plant {
     pub fn parcel(self, parcel: &mut Parcel, node: &Node<Build>) -> Option<()> {
         match (self, parcel) {
             (Self::EarlyVoter, Parcel::Raft { shard, message }) => {
-                let lacks_all = node.replica(*shard).is_some_and(|r| r.applied().0 == 0);
+                let lacks_all = node.replica(*shard).is_some_and(|r| r.group().applied().0 == 0);
                 if lacks_all && message.get_msg_type() == MessageType::MsgAppendResponse {
                     acknowledge(message);
                 }

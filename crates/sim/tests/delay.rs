@@ -123,7 +123,7 @@ impl World {
             Coming::Message(message) => replica.step(now, *message).unwrap(),
             Coming::Durable(number) => replica.persisted(now, number).unwrap(),
             Coming::Lull(from, term, index) => {
-                if !replica.fall_asleep(now, from, term, index) {
+                if !replica.group_mut().fall_asleep(now.mono_us, from, term, index) {
                     self.send(usize::from(from.0) - 1, self.way_us, Coming::Wake);
                 }
             }
@@ -147,13 +147,13 @@ impl World {
         for other in machines {
             self.send(usize::from(other.0) - 1, way_us, Coming::Lull(own, term, index));
         }
-        if let Some(leader) = self.replicas[machine].take_nudge() {
+        if let Some(leader) = self.replicas[machine].group_mut().take_nudge() {
             self.send(usize::from(leader.0) - 1, way_us, Coming::Wake);
         }
-        for message in self.replicas[machine].take_messages() {
+        for message in self.replicas[machine].group_mut().take_messages() {
             self.send(message.to as usize - 1, way_us, Coming::Message(Box::new(message)));
         }
-        while self.replicas[machine].poll().is_some() {
+        while self.replicas[machine].shard_mut().outbox_mut().poll().is_some() {
             self.answered_us = Some(self.now.mono_us);
         }
     }

@@ -63,7 +63,7 @@ impl Story {
                 while let Some(persist) = replica.take_persist() {
                     replica.persisted(self.now, persist.number).unwrap();
                 }
-                said.extend(replica.take_messages());
+                said.extend(replica.group_mut().take_messages());
             }
             if said.is_empty() {
                 return;
@@ -110,7 +110,9 @@ impl Story {
 
     /// Requests that a machine has answered.
     fn answered(&mut self, machine: usize) -> Vec<u64> {
-        std::iter::from_fn(|| self.replicas[machine].poll()).map(|r| r.token.0).collect()
+        std::iter::from_fn(|| self.replicas[machine].shard_mut().outbox_mut().poll())
+            .map(|r| r.token.0)
+            .collect()
     }
 }
 
@@ -182,9 +184,10 @@ fn a_handover_leaves_no_client_in_doubt() {
     let during = story.ask(leader, write("incr k"));
     story.settle();
     story.pass_until("handover", |story| story.leader() == Some(to));
-    let answers: Vec<(u64, String)> = std::iter::from_fn(|| story.replicas[leader].poll())
-        .map(|response| (response.token.0, format!("{:?}", response.answer)))
-        .collect();
+    let answers: Vec<(u64, String)> =
+        std::iter::from_fn(|| story.replicas[leader].shard_mut().outbox_mut().poll())
+            .map(|response| (response.token.0, format!("{:?}", response.answer)))
+            .collect();
     let [(first, done), (second, write_goes_on), (third, transfer_goes_on)] = &answers[..] else {
         panic!("{answers:?}")
     };
@@ -193,7 +196,7 @@ fn a_handover_leaves_no_client_in_doubt() {
     assert!(*third == during && transfer_goes_on.starts_with("NotTaken(Apply"), "{answers:?}");
     // The next leader is the chosen one.
     story.ask(to, Body::Transfer { to: MachineId(to as u16 + 1) });
-    let answer = story.replicas[to].poll().unwrap().answer;
+    let answer = story.replicas[to].shard_mut().outbox_mut().poll().unwrap().answer;
     assert!(matches!(answer, Answer::Reply(Reply::Ok)), "{answer:?}");
 }
 
@@ -223,7 +226,11 @@ fn a_lead_that_may_be_handed_over_has_no_lease() {
     let to = (leader + 1) % 3;
     assert!(story.replicas[leader].hand_over(story.now, MachineId(to as u16 + 1)));
     story.replicas[leader].end_turn(story.now).unwrap();
-    let word = story.replicas[leader].take_messages().into_iter().find(|m| m.to == to as u64 + 1);
+    let word = story.replicas[leader]
+        .group_mut()
+        .take_messages()
+        .into_iter()
+        .find(|m| m.to == to as u64 + 1);
     story.replicas[to].step(story.now, word.unwrap()).unwrap();
     // The leader receives nothing; the other machine is elected at once, during the lease.
     story.frozen[leader] = true;

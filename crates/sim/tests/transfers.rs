@@ -120,7 +120,7 @@ fn a_snapshot_comes_piece_by_piece_and_stands_in_the_place_of_the_log() {
     node.snapshot_written(NOW, (SHARD, number), true).unwrap();
     assert_eq!(sent_answers(&mut node), [Taken::Complete]);
     write_log(&mut node);
-    assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));
+    assert_eq!(node.replica(SHARD).unwrap().group().applied(), (INDEX, 3));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_failed_disk_is_reported_to_the_sender() {
     let number = piece(&mut node, 0, &bytes, true).unwrap();
     node.snapshot_written(NOW, (SHARD, number), false).unwrap();
     assert_eq!(sent_answers(&mut node), [Taken::Refused]);
-    assert_eq!(node.replica(SHARD).unwrap().applied().0, 0);
+    assert_eq!(node.replica(SHARD).unwrap().group().applied().0, 0);
 }
 
 #[test]
@@ -170,6 +170,6 @@ fn the_sender_of_a_replaced_snapshot_is_notified() {
         assert_eq!(sent_answers(&mut node), [Taken::Refused], "it would wait for ever");
         node.snapshot_written(NOW, (SHARD, number), true).unwrap();
         write_log(&mut node);
-        assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));
+        assert_eq!(node.replica(SHARD).unwrap().group().applied(), (INDEX, 3));
     }
 }

@@ -286,7 +286,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
             Parcel::Sleep { shard, term, index } => {
                 let replica = self.replicas.get_mut(shard);
-                if replica.is_some_and(|replica| !replica.fall_asleep(now, from, term, index)) {
+                if replica.is_some_and(|replica| {
+                    !replica.group_mut().fall_asleep(now.mono_us, from, term, index)
+                }) {
                     self.out.to_machine(from, Parcel::Wake { shard });
                 }
             }
@@ -400,7 +402,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         let mut answers = Vec::new();
-        while let Some(answer) = replica.poll() {
+        while let Some(answer) = replica.shard_mut().outbox_mut().poll() {
             answers.push(answer);
         }
         for answer in answers {
@@ -422,7 +424,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// elections; or ends that.
     pub fn stand_back(&mut self, now: Now, on: bool) {
         self.standing_back_until_us = if on { now.mono_us + STAND_BACK_US } else { 0 };
-        self.replicas.iter_mut().for_each(|(_, replica)| replica.stand_back(on));
+        self.replicas.iter_mut().for_each(|(_, replica)| replica.group_mut().stand_back(on));
         self.replicas.rouse_all();
         self.hand_over_all(now);
     }
@@ -434,7 +436,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         self.tick_us = tick_us;
-        self.replicas.iter_mut().for_each(|(_, replica)| replica.set_tick(tick_us));
+        self.replicas.iter_mut().for_each(|(_, replica)| replica.group_mut().set_tick(tick_us));
         self.replicas.rouse_all();
     }
 
@@ -445,7 +447,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         for (shard, replica) in self.replicas.iter_mut() {
-            let mut ready = replica.successors();
+            let mut ready = replica.group().successors();
             ready.retain(|machine| self.out.connected.contains(machine));
             if let Some(to) = ready.get(shard % ready.len().max(1)) {
                 replica.hand_over(now, *to);
@@ -473,7 +475,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let connected = self.out.connected.contains(&to);
         if let Some(replica) = self.replica_mut(shard)
             && connected
-            && replica.successors().contains(&to)
+            && replica.group().successors().contains(&to)
         {
             replica.hand_over(now, to);
         }
@@ -495,7 +497,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         for index in 0..self.replicas.active().len() {
             let shard = self.replicas.active()[index];
             if let Some(replica) = &mut self.replicas[shard] {
-                replica.hear_settled(self.settled);
+                replica.shard_mut().hear_settled(self.settled);
                 replica.tick(now)?;
                 self.look_for_births(now, ShardId(shard as u16))?;
                 self.replicas.send_sleep(&mut self.out, ShardId(shard as u16));
@@ -521,7 +523,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// microseconds, if any do. If they are due and cannot be proposed, they wait for a longer
     /// operation.
     pub fn outcomes_due_us(&self, now: Now) -> Option<u64> {
-        let due_us = self.replicas.working().filter_map(|replica| replica.outcomes_due_us()).min();
+        let due_us = self
+            .replicas
+            .working()
+            .filter_map(|replica| replica.shard().tail().outcomes_due_us())
+            .min();
         due_us.map(|due_us| due_us.max(now.mono_us + 1_000))
     }
 
@@ -546,7 +552,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Sends a replica's messages to other replicas.
     fn post(&mut self, now: Now, shard: usize) {
         let Some(replica) = &mut self.replicas[shard] else { return };
-        for message in replica.take_messages() {
+        for message in replica.group_mut().take_messages() {
             let Ok(machine) = u16::try_from(message.to) else { continue };
             self.appends.sent(now.mono_us, ShardId(shard as u16), &message);
             let message = Box::new(message);
@@ -601,7 +607,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             return Some(event);
         }
         while let Some(&shard) = self.replicas.active().get(self.replicas.polled) {
-            while let Some(response) = self.replicas[shard].as_mut().and_then(|r| r.poll()) {
+            while let Some(response) =
+                self.replicas[shard].as_mut().and_then(|r| r.shard_mut().outbox_mut().poll())
+            {
                 if response.gateway == self.id {
                     return Some(Event::Response(response));
                 }

@@ -211,7 +211,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let shard = ShardId(self.replicas.local()[index] as u16);
             let Some(replica) = self.replica(shard).filter(|r| all || !r.rests()) else { continue };
             let Some(term) = replica.leading().filter(|_| replica.is_settled()) else { continue };
-            let (applied, members) = (replica.applied(), replica.members().clone());
+            let (applied, members) = (replica.group().applied(), replica.group().members().clone());
             self.out.event(Event::Members(shard, Box::new(members.clone())));
             self.out.send_to_all(|| {
                 let members = Box::new(members.clone());
@@ -247,9 +247,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             // Not for long: another machine leads in a later term.
             return;
         }
-        let promises = replica.promises();
+        let promises = replica.group().promises();
         let mut answers = Vec::new();
-        while let Some(answer) = replica.poll() {
+        while let Some(answer) = replica.shard_mut().outbox_mut().poll() {
             answers.push(answer);
         }
         for answer in answers {
@@ -320,7 +320,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let level = placement.level();
         let mut replica = Replica::recover(setup, codec, now, parts, recovered)?;
         replica.use_level(level);
-        replica.set_tick(self.tick_us);
+        replica.group_mut().set_tick(self.tick_us);
         let index = usize::from(shard.0);
         self.replicas.add(shard, replica);
         self.announced[index] = None;
@@ -337,7 +337,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 continue;
             };
             let leading = replica.leading().filter(|_| replica.is_settled());
-            let new = leading.map(|term| (term, replica.members()));
+            let new = leading.map(|term| (term, replica.group().members()));
             let old = placement.announced[shard].as_ref().map(|(term, members)| (*term, members));
             if new != old {
                 changed |= new.is_some();

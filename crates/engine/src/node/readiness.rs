@@ -62,14 +62,15 @@ impl<C: EntryCodec + Clone> Node<C> {
         // the result of an unfinished split.
         let matters = |replica: &&Replica<C>| {
             let split = self.map().and_then(|map| map.origin(replica.id()));
-            let votes = self.placement.is_none() || replica.members().votes(self.id.machine);
+            let votes =
+                self.placement.is_none() || replica.group().members().votes(self.id.machine);
             votes && split.is_none_or(|split| split.done)
         };
         for replica in self.replicas().filter(matters) {
             let own = self.id.machine;
             let reaches = |leader: MachineId| leader == own || self.out.connected.contains(&leader);
-            match replica.standing() {
-                ReplicaState::Current if !replica.leader().is_some_and(reaches) => {
+            match replica.group().standing() {
+                ReplicaState::Current if !replica.group().leader().is_some_and(reaches) => {
                     found.leaderless += 1
                 }
                 ReplicaState::Current => {}

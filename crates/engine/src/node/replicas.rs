@@ -173,7 +173,7 @@ impl<C: EntryCodec + Clone> Replicas<C> {
         for machine in machines {
             out.to_machine(machine, Parcel::Sleep { shard, term, index });
         }
-        if let Some(leader) = replica.take_nudge() {
+        if let Some(leader) = replica.group_mut().take_nudge() {
             out.to_machine(leader, Parcel::Wake { shard });
         }
     }

@@ -146,7 +146,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         if self.replica(child).is_none() {
             self.make_replica(now, child)?;
         }
-        if self.replica(child).is_none_or(|replica| replica.applied().0 >= header.index)
+        if self.replica(child).is_none_or(|replica| replica.group().applied().0 >= header.index)
             || self.transfers.installing.contains_key(&child)
             || self.transfers.sowing.contains_key(&child)
         {

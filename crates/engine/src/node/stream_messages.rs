@@ -37,7 +37,9 @@ impl StreamMessages {
     ) {
         let replica = replicas[shard].as_mut();
         let replica = replica.filter(|replica| replica.shard().streams().has_stream_messages());
-        if let Some(messages) = replica.map(|replica| replica.take_stream_messages()) {
+        if let Some(messages) =
+            replica.map(|replica| replica.shard_mut().streams_mut().take_stream_messages())
+        {
             self.send(now, (out, leaders), replicas, messages);
         }
     }
@@ -89,7 +91,7 @@ impl StreamMessages {
                 if replica.shard().tail().has_urgent() && !self.urgent.contains(&shard) {
                     self.urgent.push(shard);
                 }
-                replies.extend(replica.take_stream_messages());
+                replies.extend(replica.shard_mut().streams_mut().take_stream_messages());
             }
         }
         replies

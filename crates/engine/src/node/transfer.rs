@@ -164,7 +164,7 @@ impl Transfers {
         }
         self.tasks.push_back(Transfer::Close(shard, to));
         if let Some(replica) = replicas.get_mut(shard) {
-            replica.snapshot_sent(to, ok);
+            replica.group_mut().snapshot_sent(to, ok);
         }
     }
 
@@ -260,13 +260,13 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Begins to send the snapshots that a shard's followers need.
     pub(super) fn begin_transfers(&mut self, shard: usize) {
         let Some(replica) = &mut self.replicas[shard] else { return };
-        if replica.take_wants_snapshot() {
+        if replica.group().take_wants_snapshot() {
             self.transfers.tasks.push_back(Transfer::Make(replica.id()));
         }
-        for message in replica.take_snapshots() {
+        for message in replica.group_mut().take_snapshots() {
             let Ok(to) = u16::try_from(message.to).map(MachineId) else { continue };
             if !self.out.connected.contains(&to) {
-                replica.snapshot_sent(to, false);
+                replica.group_mut().snapshot_sent(to, false);
                 continue;
             }
             let (shard, index) = (replica.id(), index_of(&message));
@@ -310,9 +310,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             return Ok(());
         }
         let Some(replica) = self.replica_mut(shard) else { return Ok(()) };
-        if !replica.lacks(index) {
+        if replica.group().applied().0 >= index {
             // The log reports that, and the sender goes on from there.
-            replica.decline(*message);
+            replica.group_mut().restore(*message);
             answer_piece(&mut self.out, shard, from, index, Taken::Complete);
             self.post(now, usize::from(shard.0));
             return Ok(());

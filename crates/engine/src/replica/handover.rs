@@ -43,21 +43,6 @@ impl<C: EntryCodec> Replica<C> {
         true
     }
 
-    /// Lets other replicas come first in elections, or ends that.
-    pub fn stand_back(&mut self, on: bool) {
-        self.group.stand_back(on);
-    }
-
-    /// Sets the length of ticks, in microseconds.
-    pub fn set_tick(&mut self, tick_us: u64) {
-        self.group.set_tick(tick_us);
-    }
-
-    /// Machines that could take the lead over at once.
-    pub fn successors(&self) -> Vec<MachineId> {
-        self.group.successors()
-    }
-
     /// Takes a request to hand the lead over. If the lead ends, the request goes to the next
     /// leader, which may be the intended machine.
     pub(super) fn asked_to_hand_over(&mut self, now: Now, to: MachineId, request: Request) {

@@ -31,11 +31,6 @@ impl<C: EntryCodec> Replica<C> {
         (std::mem::take(&mut self.lulls), self.group.term(), index)
     }
 
-    /// Takes the leader's message that it sleeps: see [`crate::replication::RaftGroup::fall_asleep`].
-    pub fn fall_asleep(&mut self, now: Now, from: MachineId, term: u64, index: u64) -> bool {
-        self.group.fall_asleep(now.mono_us, from, term, index)
-    }
-
     /// Takes the message of another replica that is awake, so that this one must not sleep.
     pub fn wake(&mut self, now: Now) {
         let slept = self.group.is_asleep();
@@ -55,11 +50,6 @@ impl<C: EntryCodec> Replica<C> {
         if slept && !self.group.is_asleep() {
             self.busy_us = now.mono_us;
         }
-    }
-
-    /// Leader to inform that another replica has woken this one.
-    pub fn take_nudge(&mut self) -> Option<MachineId> {
-        self.group.take_nudge()
     }
 
     /// Whether there is no work here until a message arrives, or until [`Replica::next_timeout`].

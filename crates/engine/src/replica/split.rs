@@ -51,7 +51,7 @@ impl<C: EntryCodec> Replica<C> {
             && self.splitting.is_none()
             && self.shard.state().slots().splits == splits;
         // The new shard begins with the members of this one, which must not be changing.
-        let stable = self.may_propose() && self.is_settled() && !self.members().is_joint();
+        let stable = self.may_propose() && self.is_settled() && !self.group.members().is_joint();
         if !begins || !stable || self.shard.is_frozen() || !self.shard.begin_giving(range) {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl<C: EntryCodec> Replica<C> {
     /// Looks for a new shard after an entry of this term was applied.
     pub(super) fn see_birth(&mut self, term: u64) {
         let Some(Born { child, state, clock }) = self.shard.take_born() else { return };
-        let members = Some(self.members().clone());
+        let members = Some(self.group.members().clone());
         let header = Header { shard: child, index: FIRST_INDEX, term, clock, members };
         self.unborn = Some(child);
         self.born = Some(Seed { header, state, leads: self.leading.is_some() });

@@ -752,8 +752,8 @@ impl RaftGroup {
         self.node.store().bytes()
     }
 
-    /// Index of the last entry in the newest durable snapshot.
-    pub fn covered(&self) -> u64 {
-        self.node.store().covered()
+    /// Whether the newest durable snapshot contains everything that is applied.
+    pub fn is_covered(&self) -> bool {
+        self.node.store().covered() == self.applied().0
     }
 }

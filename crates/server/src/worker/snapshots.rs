@@ -100,7 +100,8 @@ impl Snapshots {
     /// Whether a shard's log takes so much memory that a snapshot should be written early. True at
     /// least for the longest log when all logs together are near their limit.
     fn presses(&self, replica: &Replica<EntryFormat>) -> bool {
-        self.memory.is_near() && replica.log_bytes() > self.memory.taken() / (2 * self.count)
+        self.memory.is_near()
+            && replica.group().log_bytes() > self.memory.taken() / (2 * self.count)
     }
 
     /// Whether clients have to wait for a snapshot.
@@ -134,13 +135,13 @@ impl Worker {
         for index in 0..self.node.local().len() {
             let shard = self.node.local()[index];
             let Some(replica) = self.node.replica(ShardId(shard as u16)) else { continue };
-            log_bytes += replica.log_bytes();
+            log_bytes += replica.group().log_bytes();
             if !replica.may_snapshot() {
                 // The shard is being split: its log is still needed.
                 continue;
             }
             let presses = self.snapshots.presses(replica);
-            let covered = replica.is_covered();
+            let covered = replica.group().is_covered();
             let state = &mut self.snapshots.shards[shard];
             let long = presses || state.logged_bytes >= self.snapshots.log_bytes;
             let due = long && state.rests_until_us <= now.mono_us;
@@ -162,9 +163,9 @@ impl Worker {
     fn shorten_log(&mut self, shard: usize) {
         let shard = ShardId(shard as u16);
         let Some(replica) = self.node.replica_mut(shard) else { return };
-        let (before, (index, _)) = (replica.log_bytes(), replica.applied());
+        let (before, (index, _)) = (replica.group().log_bytes(), replica.group().applied());
         let index = replica.compact(index, true);
-        if replica.log_bytes() < before
+        if replica.group().log_bytes() < before
             && let Some(log) = &self.peers.log
         {
             log.compact(shard, index);
@@ -184,7 +185,7 @@ impl Worker {
     /// Truncates the log of a shard without a log on disk: its entries are never read again.
     fn forget_log(&mut self, shard: usize) {
         let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
-        let (index, _) = replica.applied();
+        let (index, _) = replica.group().applied();
         replica.compact(index, true);
         self.snapshots.shards[shard].logged_bytes = 0;
     }

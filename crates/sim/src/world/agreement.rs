@@ -45,8 +45,9 @@ impl World {
             .flat_map(|machine| machine.workers.iter().map(move |worker| (machine.id.0, worker)));
         let replicas = workers.filter_map(|(id, worker)| Some((id, worker.node().replica(shard)?)));
         let line = |(id, r): (u16, &engine::replica::Replica<_>)| {
-            let (members, applied, leads) = (r.members(), r.applied(), r.leading());
-            let (promises, standing, rests) = (r.promises(), r.standing(), r.rests());
+            let (members, applied, leads) = (r.group().members(), r.group().applied(), r.leading());
+            let (promises, standing, rests) =
+                (r.group().promises(), r.group().standing(), r.rests());
             format!(
                 "machine {id}: {members:?}, applied {applied:?}, leads {leads:?}, rests {rests}, \
                  {promises:?}, {standing:?}"
@@ -79,12 +80,12 @@ impl World {
                         "machine {} {what} shard {} at the end, members {:?}, in {map}",
                         machine.id.0,
                         shard.0,
-                        replica.map(|replica| replica.members())
+                        replica.map(|replica| replica.group().members())
                     ));
                 }
                 continue;
             };
-            if replica.members().voters != map.holders_of(shard) {
+            if replica.group().members().voters != map.holders_of(shard) {
                 return Err(format!(
                     "shard {} is held by others at the end, in {map}\n{}",
                     shard.0,
@@ -109,15 +110,15 @@ impl World {
             }
             let records = records(state);
             let (number, applied, expected) =
-                first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
-            if *applied != replica.applied() || *expected != records {
+                first.get_or_insert((machine.id.0, replica.group().applied(), records.clone()));
+            if *applied != replica.group().applied() || *expected != records {
                 return Err(format!(
                     "shard {} differs between machines {number} (applied {applied:?}, {} \
                      records) and {} (applied {:?}, {} records): {}",
                     shard.0,
                     expected.len(),
                     machine.id.0,
-                    replica.applied(),
+                    replica.group().applied(),
                     records.len(),
                     difference(expected, &records)
                 ));

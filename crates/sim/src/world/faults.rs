@@ -374,7 +374,7 @@ impl World {
 
     pub(super) fn crash(&mut self, index: u16) {
         let joint = |w: &crate::machine::server::Worker| {
-            w.node().replicas().any(|r| r.members().is_joint())
+            w.node().replicas().any(|r| r.group().members().is_joint())
         };
         if self.machines[usize::from(index)].workers.iter().any(joint) {
             self.mark("crashes_between_members");

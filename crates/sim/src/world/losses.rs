@@ -83,10 +83,10 @@ impl World {
         };
         let maps = self.maps();
         let by_maps = maps.iter().all(|map| map.all().all(|s| enough(map.holders_of(s))));
-        let mut members = self.replicas().map(|replica| replica.members());
+        let mut members = self.replicas().map(|replica| replica.group().members());
         let by_groups = members.all(|m| enough(&m.voters) && enough(&m.outgoing));
         let placed = maps.iter().flat_map(|map| map.all().filter(|s| map.places(own, *s)));
-        let held = self.replicas().filter(|r| r.members().contains(own)).map(|r| r.id());
+        let held = self.replicas().filter(|r| r.group().members().contains(own)).map(|r| r.id());
         let quiet = placed.chain(held).all(|shard| self.is_quiet(shard));
         (by_maps && by_groups && quiet).then_some(machine)
     }
@@ -112,7 +112,7 @@ impl World {
     fn is_quiet(&self, shard: ShardId) -> bool {
         let replicas = self.replicas().filter(|replica| replica.id() == shard);
         let leader = replicas.filter(|r| r.is_serving()).max_by_key(|replica| replica.leading());
-        leader.is_some_and(|replica| !replica.is_changing_members())
+        leader.is_some_and(|replica| !replica.group().is_changing_members())
     }
 
     /// Machines that will not return.

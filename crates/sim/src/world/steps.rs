@@ -49,7 +49,7 @@ impl World {
         let (id, epoch) = (target.id, target.epoch);
         let mut marks = Vec::new();
         for replica in target.workers[usize::from(worker)].node().replicas() {
-            let (shard, (index, term)) = (replica.id(), replica.applied());
+            let (shard, (index, term)) = (replica.id(), replica.group().applied());
             let leading = replica.leading();
             let before = self.steps.replicas.entry((id, shard)).or_default();
             let seen = Seen { applied: index, leading, epoch };
@@ -130,7 +130,7 @@ impl World {
                 let state = replica.shard().state();
                 // A leader applies decided transactions ahead of the log.
                 if state.unsettled().next().is_none() {
-                    let place = (replica.id(), replica.applied().0);
+                    let place = (replica.id(), replica.group().applied().0);
                     same.entry(place).or_default().push((machine.id, state));
                 }
             }

@@ -28,7 +28,8 @@ fn everything_that_was_written_before_a_group_sleeps_is_everywhere() {
     let mut story = Story::new();
     story.ask(0, ShardId(0), write());
     story.pass(QUIET_US + 2_000_000);
-    let applied = |node: &Node<_>| node.replica(ShardId(0)).map(|replica| replica.applied());
+    let applied =
+        |node: &Node<_>| node.replica(ShardId(0)).map(|replica| replica.group().applied());
     let all: Vec<_> = story.nodes.iter().map(applied).collect();
     assert!(story.all_sleep() && all.iter().all(|one| *one == all[0]), "{all:?}");
 }

@@ -32,7 +32,7 @@ impl Worker {
             report.outstanding += dialogue.outstanding();
             report.talk.add(&dialogue.share);
         }
-        report.followers = self.node.replica(HOME).and_then(|replica| replica.followers());
+        report.followers = self.node.replica(HOME).and_then(|replica| replica.group().followers());
         for shard in self.trees() {
             if shard.id() == HOME {
                 report.survey = Some(shard.survey());
