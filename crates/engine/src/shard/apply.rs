@@ -162,12 +162,12 @@ impl State {
     fn outcome_logged(&mut self, txn: TxnId, commit: Option<Timestamp>, ahead: &mut AheadOfLog) {
         // The leader has acted on it when it was told. If the transaction is still there, it waits for
         // others.
-        let waits = self.ahead_of_log(txn).is_some()
+        let waits = self.prepared.ahead_of_log(txn).is_some()
             && self.prepared().get(&txn).is_some_and(|p| p.commit.is_some() && !p.settled);
         if !waits {
             self.decide(txn, commit, ahead);
         }
-        self.settle(txn);
+        self.prepared.settle(txn);
     }
 
     /// The fate of units is committed: what they ask of the tree is done now, or never. The replies to

@@ -37,6 +37,7 @@ impl Shard {
         let ahead: Vec<_> = self
             .core
             .state
+            .prepared
             .unsettled()
             .filter(|(txn, _)| !self.core.state.streams.has_unit(*txn))
             .collect();

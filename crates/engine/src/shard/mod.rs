@@ -118,8 +118,8 @@ impl Shard {
     /// Whether there is nothing that must be looked after before the next request comes, but for
     /// expiry.
     pub fn is_quiet(&self) -> bool {
-        let open =
-            self.core.state.prepared().is_empty() && self.core.state.unsettled().next().is_none();
+        let open = self.core.state.prepared().is_empty()
+            && self.core.state.prepared.unsettled().next().is_none();
         open && !self.cuts.is_open()
             && self.locking.has_no_waiters()
             && self.waits.is_quiet()

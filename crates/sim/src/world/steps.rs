@@ -129,7 +129,7 @@ impl World {
             for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
                 let state = replica.shard().state();
                 // A leader applies decided transactions ahead of the log.
-                if state.unsettled().next().is_none() {
+                if state.prepared().unsettled().next().is_none() {
                     let place = (replica.id(), replica.group().applied().0);
                     same.entry(place).or_default().push((machine.id, state));
                 }

@@ -60,7 +60,7 @@ impl LockManager {
         entry.decided = Some((from, token));
         let target = Recipient { gateway: from, token, kind: RecipientKind::Silent };
         core.log(LogRecord::Outcome { txn, commit }, target);
-        core.state.act_ahead(txn, commit);
+        core.state.prepared.act_ahead(txn, commit);
         if let Some(ts) = commit {
             core.move_clock(ts);
         } else {
@@ -136,7 +136,8 @@ impl LockManager {
         if oldest.is_none() && !units {
             return;
         }
-        let awaited = moved.iter().filter_map(|t| core.state.awaited_by(*t, &mut BTreeSet::new()));
+        let awaited =
+            moved.iter().filter_map(|t| core.state.prepared.awaited_by(*t, &mut BTreeSet::new()));
         let mut awaited: Vec<TxnId> = awaited.collect();
         awaited.sort_unstable();
         awaited.dedup();
@@ -144,8 +145,8 @@ impl LockManager {
             if self.wounded.contains_key(&txn) {
                 continue;
             }
-            let behind = core.state.decided_behind(txn);
-            if behind.iter().any(|decided| core.state.is_unit(*decided)) {
+            let behind = core.state.prepared.decided_behind(txn);
+            if behind.iter().any(|decided| core.state.prepared.is_unit(*decided)) {
                 // At other shards, others of its stream may hold up what the transaction waits for there.
                 self.wound(core, txn, Age::OLDEST);
                 continue;

@@ -182,9 +182,9 @@ impl LockManager {
             for (txn, _) in core.locks.holders_against(key, claim, own, record) {
                 hints.push(txn);
                 let decided = |holder: &OpenTxn| holder.decided.is_some();
-                if self.txns.get(&txn).map_or_else(|| core.state.is_unit(txn), decided) {
+                if self.txns.get(&txn).map_or_else(|| core.state.prepared.is_unit(txn), decided) {
                     // It is committed; those that must be carried out before it are not.
-                    hints.extend(core.state.awaited_by(txn, &mut seen));
+                    hints.extend(core.state.prepared.awaited_by(txn, &mut seen));
                 }
             }
         }
@@ -314,6 +314,6 @@ fn waits_for_units(core: &Core, waiter: &LockWaiter) -> bool {
     waiter.claims.iter().any(|(key, claim)| {
         let record = core.state.get(key);
         let mut holders = core.locks.holders_against(key, claim, waiter.txn(), record);
-        holders.any(|(txn, _)| txn == RECOVERY || core.state.is_unit(txn))
+        holders.any(|(txn, _)| txn == RECOVERY || core.state.prepared.is_unit(txn))
     })
 }

@@ -22,13 +22,12 @@ use crate::message::Fence;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::streams::KeptStreams;
 use crate::shard::transfer::split::Slots;
-use adt::collections::Map;
 use adt::random::mix;
 use adt::record;
 use adt::{Ctx, Record, Reply, Timestamp};
 use fates::Fates;
 use fences::Fences;
-use order::ExecutionOrder;
+use order::PreparedTxns;
 use records::Records;
 use requests::{Known, Requests};
 use room::Room;
@@ -93,16 +92,11 @@ pub struct Executed {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     records: Records,
-    pub(in crate::shard) prepared: Map<TxnId, PreparedTxn>,
-    pub(in crate::shard) order: ExecutionOrder,
+    pub(in crate::shard) prepared: PreparedTxns,
     requests: Requests,
     fates: Fates,
     /// This replica's monotonic clock when it was told last.
     mono_us: u64,
-    /// What this replica, as the leader, has carried out or dropped ahead of the log: the outcome is
-    /// not committed in it yet, so that other replicas still have the transaction prepared. It outlives
-    /// the lead and is in snapshots, because the records show it already.
-    unsettled: BTreeMap<TxnId, Option<Timestamp>>,
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
@@ -165,7 +159,7 @@ impl State {
     }
 
     /// Prepared transactions that are not executed.
-    pub fn prepared(&self) -> &Map<TxnId, PreparedTxn> {
+    pub fn prepared(&self) -> &PreparedTxns {
         &self.prepared
     }
 
@@ -299,14 +293,6 @@ impl State {
         self.prepare(prepare, bound);
     }
 
-    /// Prepared transactions whose prepare records are committed.
-    pub(in crate::shard) fn confirmed(
-        &self,
-        ahead: &AheadOfLog,
-    ) -> impl Iterator<Item = &PreparedTxn> {
-        self.prepared.iter().filter(|(txn, _)| !ahead.is_announced(**txn)).map(|(_, p)| p)
-    }
-
     /// Tells the time of this replica's monotonic clock.
     #[inline]
     pub fn tell_time(&mut self, mono_us: u64) {
@@ -322,48 +308,18 @@ impl State {
     /// `clock` is the shard's clock.
     pub fn watermark(&self, clock: Timestamp) -> Timestamp {
         let open = self.prepared.values().map(|p| p.bound);
-        let ahead = self.unsettled.values().flatten().copied();
+        let ahead = self.prepared.unsettled().filter_map(|(_, ts)| ts);
         let contents = self.streams.oldest_unplaced();
         open.chain(ahead).chain(contents).min().unwrap_or(clock)
-    }
-
-    /// The leader has decided about a transaction and acts on it before the log has the outcome.
-    pub(in crate::shard) fn act_ahead(&mut self, txn: TxnId, commit: Option<Timestamp>) {
-        self.unsettled.insert(txn, commit);
-    }
-
-    /// The outcome of a transaction is committed in the log.
-    pub(in crate::shard) fn settle(&mut self, txn: TxnId) {
-        self.unsettled.remove(&txn);
-        if let Some(prepared) = self.prepared.get_mut(&txn) {
-            prepared.settled = true;
-        }
-    }
-
-    /// What the leader has done with a transaction ahead of the log, if it has.
-    pub(in crate::shard) fn ahead_of_log(&self, txn: TxnId) -> Option<Option<Timestamp>> {
-        self.unsettled.get(&txn).copied()
-    }
-
-    /// What the leader has acted on ahead of the log.
-    pub fn unsettled(&self) -> impl Iterator<Item = (TxnId, Option<Timestamp>)> {
-        self.unsettled.iter().map(|(txn, commit)| (*txn, *commit))
     }
 
     /// This replica does not lead any more: what it knew beyond the log, and has not carried out
     /// yet, is forgotten.
     pub(in crate::shard) fn renounce(&mut self, ahead: AheadOfLog) {
         for txn in ahead.into_announced() {
-            self.renounce_prepared(txn);
+            self.prepared.renounce_prepared(txn);
         }
-        let ahead = |(txn, p): (&TxnId, &PreparedTxn)| {
-            (p.commit.is_some() && !p.settled && !p.done).then_some(*txn)
-        };
-        let ahead: Vec<TxnId> = self.prepared.iter().filter_map(ahead).collect();
-        for txn in ahead {
-            self.unsettled.remove(&txn);
-            self.renounce_decision(txn);
-        }
+        self.prepared.renounce_decisions();
     }
 
     /// Puts a prepared transaction of a snapshot in its place.
@@ -371,8 +327,8 @@ impl State {
         let (txn, commit) = (prepared.prepare.txn, prepared.commit);
         self.prepare(prepared.prepare, prepared.bound);
         if let Some(ts) = commit {
-            self.put_in_place(txn, ts);
-            self.settle(txn);
+            self.prepared.put_in_place(txn, ts);
+            self.prepared.settle(txn);
         }
     }
 

@@ -81,7 +81,7 @@ impl Streams {
         let ahead = open.filter_map(|(seq, _)| {
             let unit = id.unit(*seq);
             let is_over = !core.state.prepared().contains_key(&unit);
-            core.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
+            core.state.prepared.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
         });
         let ahead: Vec<(u32, UnitPlace)> = ahead.collect();
         log_settled(core, id, &ahead);
@@ -140,7 +140,7 @@ fn inherited(core: &Core, id: StreamId, first: u32) -> Option<Live> {
     for ((seq, settled), progress) in kept.units.iter().zip(&mut live.units) {
         let unit = prepared(*seq);
         // This replica has led before, and acted ahead of the log.
-        let ahead = core.state.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
+        let ahead = core.state.prepared.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
         let settled = settled.or(ahead);
         let done = unit.filter(|p| p.done).and_then(|done| done.commit);
         *progress = match (settled, done) {

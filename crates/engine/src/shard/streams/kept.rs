@@ -8,7 +8,7 @@ use crate::ids::{GatewayId, StreamId, TxnId};
 use crate::limits::OUTLIVED_MAX;
 use crate::pipeline::{Group, Unit, UnitPlace};
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::state::{Executed, PreparedTxn, State};
+use crate::shard::state::{Executed, State};
 use adt::Timestamp;
 use adt::collections::Map;
 use smallvec::SmallVec;
@@ -257,7 +257,7 @@ impl State {
             self.place_all(&units.collect::<Vec<_>>(), ahead);
         }
         for (seq, _) in units {
-            self.prepared_mut(stream.unit(*seq)).for_each(|prepared| prepared.settled = true);
+            self.prepared.unit_mut(stream.unit(*seq)).for_each(|prepared| prepared.settled = true);
         }
     }
 
@@ -282,26 +282,12 @@ impl State {
                 continue;
             }
             let unit = stream.unit(*seq);
-            self.prepared_mut(unit).for_each(|prepared| prepared.free = true);
+            self.prepared.unit_mut(unit).for_each(|prepared| prepared.free = true);
             // A unit that has to wait for others is carried out later.
             executed.extend(self.decide(unit, *place, ahead));
-            self.settle(unit);
+            self.prepared.settle(unit);
         }
         executed
-    }
-
-    /// Whether a prepared transaction is a unit of a stream.
-    pub(in crate::shard) fn is_unit(&self, txn: TxnId) -> bool {
-        self.prepared.get(&txn).is_some_and(PreparedTxn::is_unit)
-    }
-
-    /// Whether a transaction is a unit of which the log does not say yet that it may be carried out.
-    pub(in crate::shard) fn is_open_unit(&self, txn: TxnId) -> bool {
-        self.prepared.get(&txn).is_some_and(|p| p.is_unit() && !p.free)
-    }
-
-    fn prepared_mut(&mut self, unit: TxnId) -> impl Iterator<Item = &mut PreparedTxn> {
-        self.prepared.get_mut(&unit).into_iter()
     }
 }
 

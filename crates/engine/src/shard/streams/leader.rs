@@ -330,7 +330,7 @@ impl Streams {
         for seq in failed {
             let unit = id.unit(*seq);
             self.unplaced.remove(&unit);
-            core.state.act_ahead(unit, None);
+            core.state.prepared.act_ahead(unit, None);
             executed.extend(core.state.decide(unit, None, &mut core.ahead));
             self.let_go_of_live(core, id, *seq);
         }

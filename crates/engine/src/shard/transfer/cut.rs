@@ -200,7 +200,8 @@ impl Cuts {
             return self.drop_cut(core, "too much was changed");
         }
         let Some(frozen) = &mut cut.frozen else { return };
-        let open = !core.state.prepared().is_empty() || core.state.unsettled().next().is_some();
+        let open =
+            !core.state.prepared().is_empty() || core.state.prepared.unsettled().next().is_some();
         // Places that an earlier leader has handed on may have taken effect elsewhere.
         let open = open || is_recovering || core.tail.has_unapplied();
         if frozen.asked_by.is_none() || open || locking.commits() {

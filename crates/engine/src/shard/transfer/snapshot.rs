@@ -128,7 +128,7 @@ impl Core {
         ready.extend(members.map(SnapshotPart::Members));
         let Slots { splits, range } = self.state.slots();
         ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
-        for p in self.state.confirmed(&self.ahead) {
+        for p in self.state.prepared.confirmed(&self.ahead) {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
@@ -145,7 +145,7 @@ impl Core {
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
             ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
         }
-        let unsettled = self.state.unsettled();
+        let unsettled = self.state.prepared.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
         let outlived = self.state.streams.outlived();
         ready.extend(outlived.map(|(gateway, began)| SnapshotPart::Outlived { gateway, began }));
@@ -307,7 +307,7 @@ impl Reader {
                 self.state.restore_prepared(prepared);
             }
             SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
-            SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
+            SnapshotPart::Unsettled { txn, commit } => self.state.prepared.act_ahead(txn, commit),
             SnapshotPart::Void(txn) => self.state.void(txn),
             SnapshotPart::Stream { stream, refused, groups } => {
                 self.state.streams.restore(stream, KeptStream { refused, groups, chain: None });

@@ -37,7 +37,7 @@ impl Logged {
             let records: Vec<_> =
                 state.records().iter().map(|(k, r)| (k.clone(), r.clone())).collect();
             let prepared: Vec<_> = state.prepared().values().cloned().collect();
-            let open: Vec<_> = state.unsettled().collect();
+            let open: Vec<_> = state.prepared.unsettled().collect();
             (records, prepared, open, state.fates().outcomes().collect::<Vec<_>>())
         };
         assert_eq!(all(&self.follower()), all(&self.story.shard));
