@@ -38,7 +38,7 @@ impl<C> IndexMut<usize> for Replicas<C> {
 }
 
 impl<C: EntryCodec + Clone> Replicas<C> {
-    /// These replicas, of `count` shards.
+    /// Table of `count` shards with these replicas.
     pub fn new(count: usize, own: Vec<Replica<C>>) -> Self {
         let mut all = Vec::new();
         all.resize_with(count, || None);

@@ -26,7 +26,7 @@ pub(in crate::shard) struct Core {
     pub config: ShardConfig,
     /// The replicated state.
     pub state: State,
-    /// What the leader knows of the state beyond the log.
+    /// Knowledge of the leader about the state beyond the log.
     pub ahead: AheadOfLog,
     pub clock: Timestamp,
     /// Last random number.

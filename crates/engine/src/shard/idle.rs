@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 impl Shard {
     /// Answers what is idle in the batch that is being built, and takes it out. Before
-    /// [`Shard::end_turn`], and only by somebody who is certain to lead the shard: the log will not
+    /// [`Shard::end_turn`], and only by a replica that is certain to lead the shard: the log will not
     /// tell.
     pub fn answer_idle(&mut self, now: Now) {
         let Some(building) = self.core.tail.only_building() else { return };
@@ -120,7 +120,7 @@ fn idle_replies(building: &Batch, state: &State, ctx: Ctx) -> Vec<Option<OpRepli
 }
 
 /// For each record of the batch, whether it may be idle: operations of one shard whose outcome
-/// nobody has to remember.
+/// need not be remembered.
 fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
     batch.records.iter().zip(&batch.targets).map(|(record, target)| match record {
         LogRecord::Apply(apply) => {

@@ -1,8 +1,8 @@
 //! A shard begins or ceases to be led by this replica.
 //!
-//! What a leader knows beyond the log (locks, who waits, what was proposed) is lost with the lead.
-//! Everybody who waits for an answer is told at once, and told apart: whether nothing has happened
-//! and the request may go to the next leader, or whether nobody here can know.
+//! Knowledge of a leader beyond the log (locks, waiting requests, proposals) is lost with the lead. All
+//! requests that wait are answered at once, with a distinction: either nothing has happened and the
+//! request may go to the next leader, or this replica cannot know.
 
 use super::Shard;
 use super::coordination::ServiceLeader;
@@ -18,12 +18,12 @@ use crate::shard::locking::locks::LockTable;
 use crate::shard::tail::{Abandoned, Batch, Recipient, RecipientKind};
 use adt::Timestamp;
 
-/// What a batch that was given up means for those who wait for it.
+/// Meaning of a batch that was given up for the requests that wait for it.
 #[derive(Clone, Copy, PartialEq)]
 enum GivenUp {
-    /// It was never proposed.
+    /// Never proposed.
     Before,
-    /// It is in the log, and may be committed or replaced.
+    /// In the log, where it may be committed or replaced.
     After,
 }
 

@@ -135,7 +135,7 @@ impl Shard {
     }
 
     /// The state of another replica's snapshot stands in the place of this one's. Answers that
-    /// nobody has taken yet and the counters stay; everything else begins anew.
+    /// were not taken yet and the counters stay; everything else begins anew.
     pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
         let outbox = std::mem::take(&mut self.core.outbox);
         let stats = std::mem::take(&mut self.core.stats);

@@ -70,9 +70,9 @@ pub(in crate::shard) struct Batch {
     pub seed: u64,
     pub records: Vec<LogRecord>,
     pub targets: Vec<Recipient>,
-    /// Its operations are noted in the lock table.
+    /// The operations are noted in the lock table.
     pub tracked: bool,
-    /// A request waits for it.
+    /// A request waits for the entry.
     urgent: bool,
     /// When its first record came, in monotonic microseconds.
     since_us: u64,

@@ -19,25 +19,25 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    /// None yet, in a lead of this term.
+    /// No removals yet, in a lead of this term.
     pub fn of_lead(term: u64) -> Self {
         Self { term, ..Self::default() }
     }
 
-    /// A key with this hash is removed.
+    /// Notes the removal of a key with this hash.
     pub fn note(&mut self, hash: u64) {
         self.count += 1;
         self.last.resize(REMOVAL_GROUPS, 0);
         self.last[group(hash)] = self.count;
     }
 
-    /// All keys are removed.
+    /// Notes the removal of all keys.
     pub fn note_all(&mut self) {
         self.count += 1;
         self.last = vec![self.count; REMOVAL_GROUPS];
     }
 
-    /// What is to be said of a key that is absent now.
+    /// Version that a guard may ask of a key that is absent now.
     pub fn absent(&self) -> Version {
         Version::Absent { term: self.term, removals: self.count }
     }

@@ -1,5 +1,5 @@
-//! Which records were written to lately and stayed as they were, so that whoever watches them need not
-//! try again.
+//! Records that were written to lately and stayed as they were, so that a client that watches them need
+//! not try again.
 //!
 //! A guard compares when a record was last written to. Whether a write has changed anything can
 //! depend on the order in which a replica carries out what commutes, so replicas cannot agree on it:
@@ -20,7 +20,7 @@ pub(super) struct Unchanged {
 }
 
 impl Unchanged {
-    /// A write at `now` has left a record as it was, which was last written to at `before`.
+    /// Notes a write at `now` that has left a record as it was, which was last written to at `before`.
     pub fn note(&mut self, key: &Blob, before: Timestamp, now: Timestamp) {
         if let Some((changed, written)) = self.keys.get_mut(key) {
             if *written != before {

@@ -1,5 +1,5 @@
-//! Ends of sessions that are at several shards. Nobody may see half of such an end: what a session leaves
-//! behind at one shard and not at another.
+//! Ends of sessions that are at several shards. No client may see half of such an end: nodes that a session
+//! leaves behind at one shard and not at another.
 //!
 //! It begins to end at shard 0. All others that it has joined let nothing more of it in, and hold back
 //! whatever could show whether its nodes are there (*departed*). When all have said so, it ends, at shard 0;
@@ -24,18 +24,18 @@ use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the leader knows of such ends beyond the log.
+/// Knowledge of the leader about such ends beyond the log.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Who has asked that a session ends, at shard 0, and how much it was told before.
+    /// Requests that sessions end, at shard 0, with the number of notices that each session got before.
     askers: BTreeMap<TreeSessionId, (Recipient, u64)>,
     /// When to remind a gateway of the ends that are not complete, in monotonic microseconds.
     again_us: Option<u64>,
-    /// What waits until it is known that sessions have ended, in its order, and whose it is.
+    /// Requests that wait until it is known that sessions have ended, in order, and their sessions.
     held: VecDeque<Request>,
     holding: BTreeSet<TreeSessionId>,
     hidden: Hidden,
-    /// What else is waited for in the same way.
+    /// Units and `multi`s that requests wait for in the same way.
     pub(super) units: HeldBranches,
     pub(super) joints: Joints,
 }
@@ -141,7 +141,7 @@ impl ServiceLeader {
         self.hold_behind(core, now, request)
     }
 
-    /// The same for a request that waits for its own session alone. That a client is there, comes back or
+    /// Gives a request back unless it has to wait for its own session. That a client is there, comes back or
     /// leaves does not wait for anything.
     pub(in super::super) fn hold_behind(
         &mut self,
@@ -251,8 +251,8 @@ impl ServiceLeader {
         }
     }
 
-    /// What has waited for the end of a session goes on, and waits again if it must. While the shard stands
-    /// still it all waits for that.
+    /// Lets requests go on that waited for the end of a session; some wait again. While the shard stands still
+    /// all wait for that.
     pub(in super::super) fn go_on(&mut self, core: &mut Core, now: Now) {
         if core.frozen {
             return;
@@ -275,7 +275,8 @@ impl ServiceLeader {
         core.notice(core.config.beside, Token::default(), notice);
     }
 
-    /// Ends that are not complete are said again now and then: whoever carried the word may be lost.
+    /// Reminds a gateway now and then of ends that are not complete: the one that carried the message may be
+    /// lost.
     pub(in super::super) fn remind_of_ends(&mut self, core: &mut Core, now: Now) {
         let due = self.ends.again_us.is_some_and(|at_us| at_us <= now.mono_us);
         if core.config.id != HOME || !due {
@@ -293,7 +294,7 @@ impl ServiceLeader {
         ending.into_iter().for_each(|session| self.hide_nodes(core, session));
     }
 
-    /// The lead has ended. Whoever waits is told.
+    /// Answers all requests that wait: the lead has ended.
     pub(in super::super) fn give_up(&mut self, core: &mut Core) {
         let ends = std::mem::take(&mut self.ends);
         for (_, (asker, _)) in ends.askers {

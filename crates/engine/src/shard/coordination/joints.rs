@@ -2,7 +2,7 @@
 //! is on its way to the log to be prepared until it is decided, whatever others ask about the same branches
 //! waits, and so does whatever brings its session to another connection or ends it.
 //!
-//! Nobody waits in a circle: gateways have the parts prepared one shard after the other, in the order of
+//! There are no deadlock cycles: gateways have the parts prepared one shard after the other, in the order of
 //! their numbers; what is sent ahead is refused here and does not wait; and what concerns nodes of a session
 //! that ends, for which others may have to wait, is not prepared. If a decision does not come, another
 //! gateway is asked to find out what it is.
@@ -21,10 +21,10 @@ use crate::shard::core::Core;
 use crate::shard::tail::Recipient;
 use std::collections::BTreeMap;
 
-/// Those that are prepared here, or on their way to be.
+/// Joint `multi`s that are prepared here, or on their way to be.
 #[derive(Debug, Default)]
 pub(super) struct Joints {
-    /// What they hold.
+    /// Branches that they hold.
     pub held: HeldBranches,
     /// When to ask what has become of those that are prepared, in monotonic microseconds.
     again_us: BTreeMap<TreeSessionId, u64>,
@@ -111,7 +111,7 @@ impl ServiceLeader {
         );
     }
 
-    /// A lead begins: what is prepared is held, and somebody is to find out what becomes of it.
+    /// Begins a lead: holds what is prepared, and lets a gateway find out what becomes of it.
     pub(super) fn watch_over_joints(&mut self, core: &mut Core, now: Now) {
         for (session, prepared) in core.state.coordination().prepared() {
             let joints = &mut self.ends.joints;

@@ -32,7 +32,7 @@ use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::BTreeMap;
 
-/// What the leader knows of sessions beyond the log.
+/// Knowledge of the leader about sessions beyond the log.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct ServiceLeader {
     watches: Watches,
@@ -53,7 +53,7 @@ pub(in crate::shard) struct ServiceLeader {
 #[derive(Debug)]
 struct Home {
     gateway: GatewayId,
-    /// What it was told since it came there.
+    /// Number of notices to the session since it came there.
     notices: u64,
 }
 
@@ -92,18 +92,18 @@ impl ServiceLeader {
 }
 
 impl ServiceLeader {
-    /// How much there is of what.
+    /// Sizes of the service.
     pub fn survey(&self, core: &Core) -> Survey {
         let survey = Survey::of(core.state.coordination(), self.known_watches());
         if core.config.id == HOME { survey } else { survey.of_part() }
     }
 
-    /// Who there is, and what each has.
+    /// Sessions, and what each has.
     pub fn list(&self, core: &Core) -> Listed {
         Listed::of(core.state.coordination(), self.known_watches())
     }
 
-    /// What is watched, if this replica leads.
+    /// Watches, if this replica leads.
     fn known_watches(&self) -> Option<&Watches> {
         self.reap_us.map(|_| &self.watches)
     }
@@ -146,7 +146,7 @@ impl ServiceLeader {
         let (units, joints) = (&ends.units, &ends.joints.held);
         // What it has asked comes first.
         let asks = |session| units.has_of(session) || joints.has_of(session);
-        // What somebody has prepared is about nodes as they are now.
+        // A prepared `multi` is about nodes as they are now.
         let leaves = |session| !joints.is_empty() && joints.bar(&left_by(service, session));
         for session in liveness.silent(now.mono_us, |session| asks(session) || leaves(session)) {
             self.log_command(core, Command::of(session, Write::Close), Recipient::none());
@@ -201,7 +201,7 @@ impl ServiceLeader {
         }
     }
 
-    /// The same, when everything that its session has sent before is applied.
+    /// Carries out a request; everything that its session has sent before is applied.
     pub(super) fn carry_out(&mut self, core: &mut Core, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Coordinate(ask) = body else { return };
@@ -447,7 +447,7 @@ fn is_of_another_shard(core: &Core, ask: &Ask) -> bool {
     place != Location::Everywhere && place.shard() != Some(HOME)
 }
 
-/// What the end of a session changes at a shard.
+/// Nodes that the end of a session changes at a shard.
 fn left_by(service: &Coordination, session: TreeSessionId) -> Footprint {
     let kept = service.kept(session);
     Footprint::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
@@ -463,7 +463,7 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
     }
 }
 
-/// What a read that was answered so watches, if it is to.
+/// Watch that a read with this answer sets, if it sets one.
 fn watched<'a>(read: &'a Read, reply: &Result<Reply, Code>) -> Option<(&'a Blob, Watch)> {
     match (read, reply) {
         (Read::Exists(path), Ok(_)) => Some((path, Watch::Data)),

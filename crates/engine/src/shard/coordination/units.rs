@@ -1,4 +1,4 @@
-//! What sessions send ahead to several shards: units of streams that ask something of the tree.
+//! Requests that sessions send ahead to several shards: units of streams that ask something of the tree.
 //!
 //! Such a unit stands in the order of the branches that it is about ([`crate::coordination::branch`]) like
 //! any other in that of its records. What it asks is done when the log says that it is settled, on all
@@ -22,7 +22,7 @@ use crate::shard::config::Rule;
 use crate::shard::core::Core;
 use std::collections::BTreeMap;
 
-/// What is held, and by whom: by units that are here and not settled, or by what is prepared
+/// Branches that are held: by units that are here and not settled, or by what is prepared
 /// ([`super::joints`]).
 #[derive(Debug, Default)]
 pub(super) struct HeldBranches {
@@ -30,7 +30,7 @@ pub(super) struct HeldBranches {
     on: BTreeMap<Branch, Counts>,
     /// By session.
     of: BTreeMap<TreeSessionId, u32>,
-    /// Since when somebody has waited for them, in monotonic microseconds.
+    /// Time since which a request has waited for them, in monotonic microseconds.
     awaited_us: Option<u64>,
 }
 
@@ -92,22 +92,22 @@ impl HeldBranches {
             || touched.branches.iter().any(|branch| self.on.get(branch).is_some_and(bars))
     }
 
-    /// Somebody waits for them.
+    /// Notes that a request waits for them.
     pub fn await_them(&mut self, now: Now) {
         self.awaited_us.get_or_insert(now.mono_us);
     }
 
-    /// Whoever waits is about to be looked at again; gives since when somebody has.
+    /// Gives the time since which a request has waited; all that wait are about to be looked at again.
     pub fn take_awaited(&mut self) -> Option<u64> {
         self.awaited_us.take()
     }
 
-    /// Some of those who have waited wait again.
+    /// Notes that some of the requests that waited wait again.
     pub fn awaited_since(&mut self, since_us: Option<u64>) {
         self.awaited_us = self.awaited_us.and(since_us).or(self.awaited_us);
     }
 
-    /// Whether somebody has waited for so long that no more of them come before it.
+    /// Whether a request has waited for so long that no more units come before it.
     fn owe(&self, now: Now) -> bool {
         self.awaited_us.is_some_and(|since_us| now.mono_us >= since_us + UNITS_OWE_US)
     }
@@ -126,9 +126,9 @@ pub(in super::super) struct AskSettled {
 pub(in super::super) enum AskCame {
     /// None: the unit has no effect, or it is a read and this replica does not lead.
     ToNothing,
-    /// That of a change.
+    /// Result of a change.
     Done(Done),
-    /// That of a read, for the leader.
+    /// Result of a read, for the leader.
     Seen(Seen),
 }
 

@@ -45,7 +45,7 @@ impl LockStats {
         }
     }
 
-    /// These counters with the queues of requests that wait now.
+    /// Counters with the queues of requests that wait now.
     pub(in crate::shard) fn with_queues(
         &self,
         queues: impl Iterator<Item = (Blob, u64, u64)>,

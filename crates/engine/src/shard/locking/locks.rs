@@ -1,7 +1,7 @@
-//! The lock table: who holds which record in which mode, and who waits.
+//! The lock table: holders and waiting requests of each record, with their modes.
 //!
-//! It lives in the leader's memory only. A record has an entry here while somebody holds it or
-//! waits for it. The table decides; what is then done with a request is the shard's business.
+//! The table lives in the leader's memory only. A record has an entry here while a transaction holds it
+//! or a request waits for it. The table decides; the lock manager acts on its decisions.
 
 use crate::ids::{Age, TxnId};
 use crate::limits::PREPARES_PASS_US_MAX;
@@ -24,7 +24,7 @@ pub enum Class {
     Prepared,
     /// A read that takes no lock; waits only for prepared transactions.
     Passing,
-    /// What is there is kept for a request that has waited for it. Is held and never asked for.
+    /// Kept for a request that has waited for an element. Is held and never asked for.
     Kept,
 }
 
@@ -33,7 +33,7 @@ pub enum Class {
 pub struct Claim {
     /// The operation.
     pub op: Op,
-    /// Its class.
+    /// Relation to the commit.
     pub class: Class,
     void: Mode,
     seen: Mode,
@@ -95,7 +95,7 @@ impl Claim {
     }
 }
 
-/// What is known of a record's state: how it is, and what is in the log and will change it.
+/// View of a record's state: the record, and the operations in the log that will change it.
 #[derive(Clone, Copy)]
 struct KeyView<'a> {
     record: Option<&'a Record>,
@@ -141,7 +141,7 @@ struct Holder {
     claim: Claim,
 }
 
-/// Somebody in a record's queue, with what is asked of this record.
+/// Request in a record's queue, with its claims on this record.
 #[derive(Clone, Debug)]
 struct QueuedRequest {
     age: Age,
@@ -151,7 +151,7 @@ struct QueuedRequest {
 
 impl QueuedRequest {
     /// Whether a prepare of that age need not wait behind this request: it is no transaction's, so
-    /// that nobody is held up by it elsewhere, and it has not waited for long.
+    /// that it holds nothing up elsewhere, and it has not waited for long.
     fn lets_pass(&self, age: Age) -> bool {
         let single = |c: &Claim| matches!(c.class, Class::Apply | Class::Passing);
         let waited_us = age.began.micros().saturating_sub(self.age.began.micros());
@@ -214,7 +214,7 @@ impl LockTable {
         Self { concurrency, records: Map::default(), dirty: Vec::new(), holders: 0, queued: 0 }
     }
 
-    /// What stands in the way of `claim` by `txn` on `key`: holders of other transactions first,
+    /// Obstacle to `claim` by `txn` on `key`: holders of other transactions first,
     /// then (if `age` is given) older requests in the queue that it conflicts with.
     pub fn barrier(
         &self,
@@ -358,7 +358,7 @@ impl LockTable {
         self.records.get(key).is_some_and(|lock| lock.holders.iter().any(told))
     }
 
-    /// What `txn` holds `key` for is carried out, and not to be seen yet.
+    /// Notes that the operations for which `txn` holds `key` are carried out, and not to be seen yet.
     pub fn carry_out(&mut self, key: &[u8], txn: TxnId) {
         if let Some(lock) = self.records.get_mut(key) {
             let holders = lock.holders.iter_mut().filter(|holder| holder.txn == txn);
@@ -464,7 +464,7 @@ impl LockTable {
         self.records.get(key)?.queue.first().map(|q| q.waiter)
     }
 
-    /// Whether somebody holds `key` (log entries in flight do not count).
+    /// Whether a transaction holds `key` (log entries in flight do not count).
     pub fn is_held(&self, key: &[u8]) -> bool {
         self.records.get(key).is_some_and(|lock| !lock.holders.is_empty())
     }

@@ -29,16 +29,16 @@ pub(super) struct OpenTxn {
     pub keys: SmallVec<[Blob; 4]>,
     pub touched_us: u64,
     pub waiters: SmallVec<[WaiterId; 1]>,
-    /// Its prepare, while it is held back, and the transactions that hold it back.
+    /// Prepare that is held back; [`OpenTxn::probes`] has the transactions that hold it back.
     pub unlogged: Option<(Prepare, Recipient)>,
     pub probes: BTreeSet<TxnId>,
     /// Where the replies go once the transaction is executed.
     pub decided: Option<(GatewayId, Token)>,
     /// Other senders of the same decision, which want the replies as well.
     pub askers: SmallVec<[(GatewayId, Token); 1]>,
-    /// Its prepare is in the log.
+    /// The prepare is in the log.
     pub prepared: bool,
-    /// Its only record, which commits it, is in the log.
+    /// The only record, which commits the transaction, is in the log.
     pub committing: bool,
     pub request: Option<RequestId>,
 }

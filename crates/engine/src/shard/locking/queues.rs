@@ -20,7 +20,7 @@ use adt::{Blob, Reply};
 use std::collections::BTreeSet;
 
 impl LockManager {
-    /// What stands in the way of a request, if anything does.
+    /// Obstacle to a request, if there is one.
     pub fn barrier(
         &self,
         core: &Core,

@@ -43,18 +43,18 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// So many shards are to be heard from.
+    /// Expects the watermarks of this many shards.
     pub fn know(&mut self, shards: u16) {
         let shards = usize::from(shards).max(self.heard.len());
         self.heard.resize(shards, (Timestamp::ZERO, 0));
     }
 
-    /// Nothing was heard yet, of so many shards.
+    /// No watermarks yet, of this many shards.
     pub fn new(shards: u16) -> Self {
         Self { heard: vec![(Timestamp::ZERO, 0); usize::from(shards)] }
     }
 
-    /// Shards have told their watermarks.
+    /// Notes watermarks that shards have sent.
     pub fn hear(&mut self, told: &[(ShardId, Timestamp)], mono_us: u64) {
         for (shard, ts) in told {
             if let Some(heard) = self.heard.get_mut(usize::from(shard.0)) {
@@ -63,7 +63,7 @@ impl Watermarks {
         }
     }
 
-    /// What holds for all of them.
+    /// Summary of all watermarks.
     pub fn settled(&self) -> SettledUpTo {
         let ts = self.heard.iter().map(|(ts, _)| *ts).min().unwrap_or_default();
         let heard_us = self.heard.iter().map(|(_, at_us)| *at_us).min().unwrap_or_default();

@@ -19,7 +19,7 @@ pub const OUTCOME_US: u64 = 10_000_000;
 pub struct Fates {
     /// Commit timestamps of transactions over several shards that were executed lately.
     outcomes: Map<TxnId, Timestamp>,
-    /// The same, with the time of each (monotonic microseconds of this replica), the oldest first.
+    /// Outcomes with the time of each (monotonic microseconds of this replica), the oldest first.
     outcomes_by_time: VecDeque<(u64, Timestamp, TxnId)>,
     /// In a cluster: how far other shards have settled their transactions.
     settled: Option<SettledUpTo>,
@@ -27,7 +27,7 @@ pub struct Fates {
     shards: u16,
     /// Transactions that were not prepared here and never will be.
     voids: BTreeSet<TxnId>,
-    /// The same, with when this replica heard of them (monotonic microseconds), oldest first.
+    /// Void transactions with the time at which each was noted (monotonic microseconds), the oldest first.
     voids_by_time: VecDeque<(u64, TxnId)>,
     /// Replies of transactions that were carried out lately, for a coordinator that has lost them.
     kept: Option<VecDeque<Executed>>,

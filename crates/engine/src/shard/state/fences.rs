@@ -1,5 +1,4 @@
-//! Fencing: for each lock the largest token that was seen here, and nothing is let through any more that
-//! comes with a smaller one.
+//! Fencing: the largest token of each lock that was seen here; operations with a smaller one are refused.
 //!
 //! Follows Kleppmann, "How to do distributed locking" (2016). The table has a bound: when it is full
 //! the smallest token is forgotten, and from then on no lock that is not in the table is let through
@@ -15,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Fences {
     seen: BTreeMap<Blob, u64>,
     by_token: BTreeSet<(u64, Blob)>,
-    /// Of a lock that is not in the table at least such a token may have been seen.
+    /// Largest token that may have been seen of a lock which is not in the table.
     floor: u64,
 }
 
 impl Fences {
-    /// Whether something with these tokens is let through.
+    /// Whether operations with these tokens are let through.
     pub fn admit(&self, fences: &[Fence]) -> bool {
         fences.iter().all(|fence| match self.seen.get(&fence.lock) {
             Some(seen) => fence.token >= *seen,
@@ -28,7 +27,7 @@ impl Fences {
         })
     }
 
-    /// Something with these tokens was let through.
+    /// Notes the tokens of operations that were let through.
     pub fn raise(&mut self, fences: &[Fence]) {
         for Fence { lock, token } in fences {
             self.put(lock.clone(), *token);
@@ -50,12 +49,12 @@ impl Fences {
         self.by_token.insert((token, lock));
     }
 
-    /// Takes the floor of a snapshot over.
+    /// Takes over the floor of a snapshot.
     pub fn restore_floor(&mut self, floor: u64) {
         self.floor = self.floor.max(floor);
     }
 
-    /// What a lock that is not in the table must be above.
+    /// Token that a lock which is not in the table must be above.
     pub fn floor(&self) -> u64 {
         self.floor
     }

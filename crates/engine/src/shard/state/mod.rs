@@ -37,18 +37,18 @@ use std::collections::BTreeMap;
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type OpReplies = SmallVec<[Reply; 1]>;
 
-/// What became of a set of operations.
+/// Outcome of a set of operations.
 #[derive(Debug, PartialEq)]
 pub enum ApplyOutcome {
-    /// They took effect.
+    /// The operations took effect.
     Done(OpReplies),
     /// A guard did not hold: nothing took effect.
     GuardFailed,
     /// A larger fencing token was seen: nothing took effect.
     Fenced,
-    /// The same request took effect before; these were its replies.
+    /// An earlier copy of the request took effect; these were its replies.
     Repeated(TookEffect),
-    /// It was settled before that the request takes no effect.
+    /// The request was settled before: it takes no effect.
     Voided,
     /// Whether it took effect before is not remembered; it did not now.
     Forgotten,
@@ -59,7 +59,7 @@ pub enum ApplyOutcome {
 pub struct PreparedTxn {
     /// The part that this shard takes in it.
     pub prepare: Prepare,
-    /// Its commit timestamp is at least this.
+    /// Lower bound of the commit timestamp.
     pub bound: Timestamp,
     /// Commit timestamp, once decided.
     pub commit: Option<Timestamp>,
@@ -68,7 +68,7 @@ pub struct PreparedTxn {
     /// A unit of a stream that the leader has carried out at its place, and that others have to wait
     /// for until everything before it in its stream has its place for good.
     pub done: bool,
-    /// A unit of which the log says that it may be carried out.
+    /// A unit that may be carried out, as the log says.
     pub free: bool,
 }
 
@@ -84,7 +84,7 @@ impl PreparedTxn {
 pub struct Executed {
     /// The transaction.
     pub txn: TxnId,
-    /// Its replies on this shard.
+    /// Replies on this shard.
     pub replies: OpReplies,
 }
 
@@ -100,7 +100,7 @@ pub struct State {
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
-    /// What units ask of it that are in the log and not settled.
+    /// Requests of units to the service, of those that are in the log and not settled.
     asks: BTreeMap<TxnId, Box<Ask>>,
     pub(in crate::shard) slots: Slots,
     pub(in crate::shard) streams: KeptStreams,
@@ -205,7 +205,8 @@ impl State {
         })
     }
 
-    /// A section has not been let in. Whoever still waits has no outcome that would have to be remembered.
+    /// Gives the reply of a section that was not let in. A request that still waits has no outcome that would
+    /// have to be remembered.
     fn keep_out(&mut self, apply: &Apply, ctx: &Ctx, reply: Reply) -> OpReplies {
         if let (Some(request), true) = (&apply.request, reply != Reply::Nil) {
             self.requests.remember(request.clone(), ctx.ts, vec![reply.clone()]);
@@ -213,12 +214,12 @@ impl State {
         OpReplies::from_iter([reply])
     }
 
-    /// The fencing tokens that were seen.
+    /// Fencing tokens that were seen.
     pub fn fences(&self) -> &Fences {
         &self.fences
     }
 
-    /// The same, to be read back.
+    /// Fencing tokens, to read them back.
     pub(in crate::shard) fn fences_mut(&mut self) -> &mut Fences {
         &mut self.fences
     }
@@ -228,22 +229,22 @@ impl State {
         &self.coordination
     }
 
-    /// The same, to be read back.
+    /// The coordination service, to read it back.
     pub(in crate::shard) fn coordination_mut(&mut self) -> &mut Coordination {
         &mut self.coordination
     }
 
-    /// What units ask of it that are in the log and not settled.
+    /// Requests of units to the service, of those that are in the log and not settled.
     pub fn asks(&self) -> &BTreeMap<TxnId, Box<Ask>> {
         &self.asks
     }
 
-    /// A unit that asks something of it is in the log.
+    /// Notes what a unit asks of the service, which is in the log.
     pub(in crate::shard) fn keep_ask(&mut self, unit: TxnId, ask: Box<Ask>) {
         self.asks.insert(unit, ask);
     }
 
-    /// A unit is settled: what it asks is done now, or never.
+    /// Takes what a unit asks of the service: the unit is settled, so it is done now, or never.
     pub(in crate::shard) fn take_ask(&mut self, unit: TxnId) -> Option<Box<Ask>> {
         self.asks.remove(&unit)
     }
@@ -271,7 +272,7 @@ impl State {
                 (&mut room, &mut *ahead),
             ));
         }
-        // Whoever still waits has no outcome that would have to be remembered.
+        // A request that still waits has no outcome that would have to be remembered.
         let waits =
             || matches!((&apply.ops[..], &replies[..]), ([(_, op)], [Reply::Nil]) if op.waits());
         if let Some(request) = apply.request.as_ref().filter(|_| !waits()) {
@@ -299,7 +300,7 @@ impl State {
         self.mono_us = mono_us;
     }
 
-    /// What it was told last.
+    /// Time of this replica's monotonic clock at the last [`State::tell_time`].
     pub fn mono_us(&self) -> u64 {
         self.mono_us
     }

@@ -1,9 +1,9 @@
-//! Prepared transactions: in which order they are carried out, and who waits for whom until then.
+//! Prepared transactions: the order in which they are carried out, and which wait for which until then.
 //!
 //! On every key the prepared transactions stand in the order of the earliest timestamp that each
 //! can get: the commit timestamp once it is decided, until then the bound that the shard voted. A
-//! decided transaction is carried out when nobody that it conflicts with stands before it. Until
-//! then it is noted with the first one that does, and looked at again when that one has moved.
+//! decided transaction is carried out when no transaction that it conflicts with stands before it.
+//! Until then it is noted with the first one that does, and looked at again when that one has moved.
 
 use super::{Executed, PreparedTxn, State};
 use crate::entry::Prepare;
@@ -19,7 +19,7 @@ use std::ops::Deref;
 
 type Position = (Timestamp, TxnId);
 
-/// Who stands where.
+/// Places of prepared transactions.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionOrder {
     /// By key, in order. Mostly there is one.
@@ -69,8 +69,8 @@ impl ExecutionOrder {
 pub struct PreparedTxns {
     txns: Map<TxnId, PreparedTxn>,
     order: ExecutionOrder,
-    /// What this replica, as the leader, has carried out or dropped ahead of the log: the outcome is
-    /// not committed in it yet, so that other replicas still have the transaction prepared. It outlives
+    /// Transactions that this replica, as the leader, has carried out or dropped ahead of the log: the
+    /// outcome is not committed in it yet, so that other replicas still have the transaction prepared. It outlives
     /// the lead and is in snapshots, because the records show it already.
     unsettled: BTreeMap<TxnId, Option<Timestamp>>,
 }
@@ -203,12 +203,12 @@ impl PreparedTxns {
         }
     }
 
-    /// What the leader has done with a transaction ahead of the log, if it has.
+    /// Decision of the leader about a transaction that it has acted on ahead of the log.
     pub(in crate::shard) fn ahead_of_log(&self, txn: TxnId) -> Option<Option<Timestamp>> {
         self.unsettled.get(&txn).copied()
     }
 
-    /// What the leader has acted on ahead of the log.
+    /// Transactions that the leader has acted on ahead of the log.
     pub fn unsettled(&self) -> impl Iterator<Item = (TxnId, Option<Timestamp>)> {
         self.unsettled.iter().map(|(txn, commit)| (*txn, *commit))
     }
@@ -270,7 +270,7 @@ impl State {
                     self.prepared.put_in_place(txn, ts);
                     ready.insert((ts, txn));
                 } else if let Some(prepared) = self.prepared.forget(txn) {
-                    // Usually nobody is before it, and it need not take its place first.
+                    // Usually no transaction is before it, and it need not take its place first.
                     executed.push(self.execute(txn, &prepared.prepare, ts, ahead));
                 }
             }
@@ -283,8 +283,8 @@ impl State {
         executed
     }
 
-    /// The leader knows the places of units: carries those out before which nobody stands, and leaves them
-    /// where they are, for others to wait for them until [`State::release`].
+    /// Gives units the places that the leader knows: carries those out before which no transaction stands, and
+    /// leaves them where they are, for others to wait for them until [`State::release`].
     pub(in crate::shard) fn place_all(
         &mut self,
         units: &[(TxnId, Timestamp)],
@@ -293,7 +293,7 @@ impl State {
         let (mut ready, mut executed) = (BTreeSet::new(), Vec::new());
         for (unit, place) in units {
             self.prepared.put_in_place(*unit, *place);
-            // Whoever waited for it may be before it now.
+            // Transactions that waited for it may be before it now.
             self.prepared.wake(*unit, &mut ready);
         }
         // None of them waits for another one that has its place by now.
@@ -302,7 +302,7 @@ impl State {
         executed
     }
 
-    /// Nobody has to wait any more for a unit that was carried out.
+    /// Ends the wait of other transactions for a unit that was carried out.
     pub(in crate::shard) fn release(
         &mut self,
         unit: TxnId,
@@ -312,7 +312,7 @@ impl State {
     }
 
     /// All prepared transactions of a snapshot are there: the decided ones wait for others. (One
-    /// that waits for nobody here was decided by a record that is still to be replayed.)
+    /// that does not wait here was decided by a record that is still to be replayed.)
     pub(in crate::shard) fn link_restored(&mut self) {
         let ahead: Vec<(TxnId, Option<Timestamp>)> =
             self.prepared.unsettled().filter(|(txn, _)| self.prepared.is_unit(*txn)).collect();
@@ -406,8 +406,8 @@ impl State {
         executed
     }
 
-    /// Somebody who conflicts with the decided transaction at `place` and could still come, or has
-    /// to come, before it.
+    /// A transaction that conflicts with the decided one at `place` and could still come, or has to come,
+    /// before it.
     fn first_before(&self, place: Position) -> Option<TxnId> {
         let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
         ops.iter().find_map(|(key, op)| {

@@ -76,7 +76,7 @@ impl Records {
         })
     }
 
-    /// What a guard may ask of a record. At the leader, with nothing on its way that changes it.
+    /// Version that a guard may ask of a record. At the leader, with nothing on its way that changes it.
     pub(in crate::shard) fn version(&self, key: &[u8], ahead: &AheadOfLog) -> Version {
         self.get(key).map_or_else(|| ahead.absent(), |r| Version::Changed(r.modified))
     }

@@ -1,8 +1,8 @@
-//! Request numbers: what took effect already, so that a retry takes effect once.
+//! Request numbers: outcomes of requests, so that a retry takes effect once.
 //!
 //! Part of the replicated state. Bounded: a client has the outcomes under its largest numbers
 //! remembered, and when there are too many clients, those that were silent longest are forgotten.
-//! Of a number below those nobody can say any more whether it took effect, so it never does again.
+//! Whether a number below those took effect is not known any more, so it never does again.
 //! Replies are bounded by bytes as well: those of a request that are too long are not kept, and when
 //! all of them take too much, the oldest are dropped. That the request took effect stays.
 
@@ -15,14 +15,14 @@ use crate::repeats::{dropped_error, weight_of};
 use adt::{Blob, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known of a request.
+/// Knowledge about a request.
 #[derive(Debug, PartialEq)]
 pub enum Known<'r> {
-    /// It took effect.
+    /// The request took effect.
     TookEffect(&'r TookEffect),
-    /// It never will.
+    /// The request never will take effect.
     Void,
-    /// It took effect or not: that is not remembered any more, and it does not do so now.
+    /// Whether the request took effect is not remembered any more, and it does not do so now.
     Forgotten,
 }
 
@@ -88,7 +88,7 @@ impl Requests {
         })
     }
 
-    /// What the commands of a request have answered that took effect. One error stands for all of them if
+    /// Notes the answers of the commands of a request that took effect. One error stands for all of them if
     /// they are too long to be kept.
     pub fn answered(&mut self, request: &RequestId, replies: Vec<Reply>) {
         let Some(Known::TookEffect(known)) = self.get(request) else { return };

@@ -8,7 +8,7 @@ use crate::limits::REPLY_BYTES_MAX;
 use adt::record::{self, Record};
 use adt::{Ctx, ErrorReply, Op, Reply};
 
-/// What is left for the replies to one request.
+/// Memory that is left for the replies to one request.
 pub(in crate::shard) struct Room {
     left: usize,
 }

@@ -3,11 +3,11 @@
 //! Every shard stands still until all do, and each keeps the state of that moment as it would for a
 //! snapshot. A shard that stands still holds writes back, refuses parts of transactions over several
 //! shards, which are tried again, and waits until nothing is prepared or on its way to the log; reads
-//! go on. Whoever makes the cut releases the shards when all have said that they stand still, and
-//! each says then whether it did so all the time, in the same lead. See "A cut through all shards" in
+//! go on. The gateway that makes the cut releases the shards when all have said that they stand still,
+//! and each says then whether it did so all the time, in the same lead. See "A cut through all shards" in
 //! `docs/internals/replication.md`.
 //!
-//! Nothing of it is in the log. If whoever makes the cut is lost, a shard goes on by itself.
+//! Nothing of it is in the log. If the gateway that makes the cut is lost, a shard goes on by itself.
 
 use super::snapshot::Writer;
 use crate::coordination::TreeSessionId;
@@ -53,7 +53,7 @@ struct ShardCut {
 #[derive(Debug)]
 struct Frozen {
     until_us: u64,
-    /// Who is told that nothing is on its way any more; nobody once that is so.
+    /// Request to answer once nothing is on its way any more; none after that.
     asked_by: Option<(GatewayId, Token)>,
     held: VecDeque<Request>,
     /// Sessions of the coordination service that have asked for something that is held: whatever they ask

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 pub struct Writer {
     /// Keys that were there at the beginning and are not written yet.
     left: Set<Blob>,
-    /// The same of paths of the coordination service's nodes.
+    /// Paths of nodes of the coordination service that were there at the beginning and are not written yet.
     nodes: Set<Blob>,
     ready: VecDeque<SnapshotPart>,
     /// Records as they were before they changed. They come first: each takes memory.
@@ -115,7 +115,7 @@ impl Core {
         self.before_change(&ops);
     }
 
-    /// What writes the present state.
+    /// Writer of the present state.
     pub(in crate::shard) fn writer(
         &self,
         index: u64,
@@ -244,7 +244,7 @@ fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
     parts
 }
 
-/// What a snapshot has of a node.
+/// Part of a snapshot about a node.
 fn node_part(state: &State, path: Blob) -> Option<SnapshotPart> {
     let node = state.coordination().tree().get(&path).ok()?.without_children();
     Some(SnapshotPart::Node(path, Box::new(node)))
@@ -259,7 +259,7 @@ pub struct Reader {
     ended: bool,
 }
 
-/// What a snapshot says about itself.
+/// Header of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The shard.

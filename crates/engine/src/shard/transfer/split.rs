@@ -1,8 +1,8 @@
 //! A shard gives part of its slots to a new one.
 //!
 //! It is a record in the log, and every replica carries it out by itself: it takes the records out
-//! of its state and begins the new shard with them. Nobody may have something prepared on them then,
-//! so that no transaction is in two halves: the leader lets no more begin there, waits until those
+//! of its state and begins the new shard with them. No transaction may be prepared on them then, so
+//! that none is in two halves: the leader lets no more begin there, waits until those
 //! that have begun are decided, and then lets the split be the last thing in the log of its lead. So
 //! to its clients a split looks like a change of leaders. See "Splitting a shard" in
 //! `docs/internals/replication.md`.
@@ -27,14 +27,14 @@ pub struct Slots {
     pub range: Option<Range>,
 }
 
-/// What a new shard begins with.
+/// Beginnings of a new shard.
 #[derive(Debug)]
 pub struct Born {
     /// The new shard.
     pub child: ShardId,
-    /// Its state.
+    /// State of the shard.
     pub state: State,
-    /// Its clock.
+    /// Clock of the shard.
     pub clock: Timestamp,
 }
 
@@ -106,7 +106,7 @@ impl State {
                 child.records_mut().restore(key, record);
             }
         }
-        // Whoever repeats a request may ask either of the two.
+        // A client that repeats a request may ask either of the two shards.
         child.requests_mut().clone_from(self.requests());
         child.streams.inherit_outlived(&self.streams);
         child.fences_mut().clone_from(self.fences());

@@ -1,4 +1,4 @@
-//! Stories about a shard that stands still: who waits, who is refused, and what is kept.
+//! Stories about a shard that stands still: requests that wait or are refused, and the state that is kept.
 
 use crate::entry::{Apply, Prepare};
 use crate::message::Notice;
