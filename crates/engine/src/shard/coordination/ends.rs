@@ -251,8 +251,8 @@ impl ServiceLeader {
         }
     }
 
-    /// Lets requests go on that waited for the end of a session; some wait again. While the shard stands still
-    /// all wait for that.
+    /// Lets requests go on that waited for the end of a session; some wait again. While the shard stands
+    /// still all wait for that.
     pub(in super::super) fn go_on(&mut self, core: &mut Core, now: Now) {
         if core.frozen {
             return;

@@ -1,4 +1,5 @@
-//! Contention: pairs of lock modes of which one waits for the other, and the keys that requests wait for most.
+//! Contention: pairs of lock modes of which one waits for the other, and the keys that requests wait for
+//! most.
 //!
 //! The hot keys are found with the space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a
 //! bounded table in which a newcomer takes the place, and the count, of the least waited-for key.

@@ -70,8 +70,8 @@ pub struct PreparedTxns {
     txns: Map<TxnId, PreparedTxn>,
     order: ExecutionOrder,
     /// Transactions that this replica, as the leader, has carried out or dropped ahead of the log: the
-    /// outcome is not committed in it yet, so that other replicas still have the transaction prepared. It outlives
-    /// the lead and is in snapshots, because the records show it already.
+    /// outcome is not committed in it yet, so that other replicas still have the transaction prepared. The
+    /// table outlives the lead and is in snapshots, because the records show its transactions already.
     unsettled: BTreeMap<TxnId, Option<Timestamp>>,
 }
 
@@ -283,8 +283,8 @@ impl State {
         executed
     }
 
-    /// Gives units the places that the leader knows: carries those out before which no transaction stands, and
-    /// leaves them where they are, for others to wait for them until [`State::release`].
+    /// Gives units the places that the leader knows: carries those out before which no transaction stands,
+    /// and leaves them where they are, for others to wait for them until [`State::release`].
     pub(in crate::shard) fn place_all(
         &mut self,
         units: &[(TxnId, Timestamp)],

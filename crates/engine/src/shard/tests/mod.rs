@@ -1,4 +1,4 @@
-//! Stories about one shard: who waits, who goes, and what comes out.
+//! Stories about one shard: requests that wait, requests that go ahead, and their answers.
 
 mod pipelines;
 mod records;
@@ -52,7 +52,7 @@ impl Story {
         Self { shard, now, token: 0 }
     }
 
-    /// What a guard may ask of a record now.
+    /// Version that a guard may ask of a record now.
     fn version(&self, key: &[u8]) -> Version {
         self.shard.core.state.records().version(key, &self.shard.core.ahead)
     }
@@ -256,7 +256,7 @@ fn adds_share_and_readers_share_but_they_take_turns() {
     story.ask(one("s", add("b")));
     story.sync();
     assert_eq!(story.seen(), Vec::<String>::new());
-    // The transactions are older than the waiting adds: nobody is wounded.
+    // The transactions are older than the waiting adds: none is wounded.
     story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
     story.sync();
     assert_eq!(story.seen(), Vec::<String>::new());

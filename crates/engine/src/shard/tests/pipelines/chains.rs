@@ -49,7 +49,7 @@ impl Story {
             .collect()
     }
 
-    /// What was handed on, and to whom.
+    /// Messages that hand places on, with their receivers.
     fn handed(&mut self) -> Vec<(u16, Vec<(u32, u64)>)> {
         let handed = |(to, word): (u16, StreamMessage)| match word {
             StreamMessage::HandedOn { links, .. } => {
@@ -60,7 +60,7 @@ impl Story {
         self.said().into_iter().filter_map(handed).collect()
     }
 
-    /// What the next turn puts into the log, which is not durable yet.
+    /// Records that the next turn puts into the log, which is not durable yet.
     fn proposes(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
         while let Some(entry) = self.shard.end_turn(self.now) {
@@ -131,7 +131,7 @@ fn a_read_does_not_miss_what_is_handed_on_and_not_durable() {
     story.sync();
     story.is_handed(vec![link(0, 10, 1)]);
     story.proposes();
-    // Whoever asks may have seen the end of the pipeline.
+    // The shard that asks may have seen the end of the pipeline.
     story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: false });
     let ops = vec![(Blob::from("s"), card())];
     story.ask(Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false });

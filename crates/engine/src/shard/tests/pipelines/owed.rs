@@ -1,4 +1,4 @@
-//! Stories about those who wait for ever new units of pipelines.
+//! Stories about requests that wait for ever new units of pipelines.
 
 use super::*;
 use crate::ids::StreamId;
@@ -34,7 +34,7 @@ fn closes_elsewhere(story: &mut Story, number: u64) {
     story.sync();
 }
 
-/// What was answered to requests that were no units.
+/// Answers to requests that were no units.
 fn answers_but_units(story: &mut Story) -> Vec<String> {
     let answers = story.answers().into_iter();
     let others = answers.filter(|(_, answer)| !matches!(answer, Answer::Units(_)));
@@ -65,7 +65,7 @@ fn an_operation_gets_its_turn_among_ever_new_units() {
     closes_elsewhere(&mut story, 1);
     story.sync();
     assert_eq!(answers_but_units(&mut story), [format!("{write} done 1")]);
-    // It has gone ahead, and nobody is owed anything.
+    // It has gone ahead, and no request is owed anything.
     story.ask(unit(3));
     story.pass(UNITS_OWE_US);
     story.ask(unit(4));

@@ -44,7 +44,7 @@ impl Story {
         self.shard.hear(self.now, std::iter::once(word));
     }
 
-    /// What shard 1 has of the stream up to here is closed.
+    /// Notes that the units of the stream at shard 1 are closed up to here.
     fn closes_elsewhere(&mut self, upto: u32) {
         let word = StreamMessage::Closed { stream: STREAM, shard: ShardId(1), upto };
         self.shard.hear(self.now, std::iter::once(word));
@@ -62,7 +62,7 @@ impl Story {
         self.shard.streams_mut().take_stream_messages().into_iter().map(|(_, word)| word).collect()
     }
 
-    /// What the shard has said about up to where its units are closed.
+    /// Numbers up to which the shard has reported its units as closed.
     fn closed(&mut self) -> Vec<u32> {
         let closed = |word: StreamMessage| match word {
             StreamMessage::Closed { upto, .. } => Some(upto),
@@ -92,7 +92,7 @@ fn a_transaction_that_a_unit_waits_for_is_to_give_way() {
     assert_eq!(story.seen(), ["1 prepared", "0 probe 1"]);
     story.ask(Body::ProbeAck { txn: txn(1) });
     story.sync();
-    // It may wait for others of the stream at another shard, where nobody knows of this.
+    // It may wait for others of the stream at another shard, which does not know of this.
     assert_eq!(story.seen(), ["0 wound 1"]);
 }
 
@@ -211,7 +211,7 @@ fn what_became_of_a_pipeline_that_was_forgotten_is_not_known_and_it_does_not_tak
     story.ask(first);
     story.sync();
     story.sync();
-    // Nobody says that it is over.
+    // No message says that it is over.
     story.pass(STREAM_KEPT_US);
     story.sync();
     assert_eq!(story.shard.state().streams().len(), 0);
@@ -439,7 +439,7 @@ fn what_joins_a_stream_asks_each_shard_once_for_what_was_sent_before() {
     assert_eq!(asked(&mut story, unit(0, 0, &[0, 1], ("a", add("x")))), []);
     let next = unit(3, 3, &[0, 1, 1, 0], ("b", add("x")));
     assert_eq!(asked(&mut story, next), [(1, vec![1, 2])], "it was not in what they were told");
-    // Whoever was asked tells the rest.
+    // The shard that was asked sends the rest.
     let last = unit(5, 5, &[0, 1, 1, 0, 1, 0], ("c", add("x")));
     assert_eq!(asked(&mut story, last), []);
 }

@@ -15,7 +15,7 @@ fn with_a_member() -> Story {
     story
 }
 
-/// The same, with the removal of `a` in a batch on its way; it has number 2.
+/// Story with a member, and with the removal of `a` in a batch on its way; it has number 2.
 fn with_a_removal_in_flight() -> Story {
     let mut story = with_a_member();
     story.ask(one("s", remove("a")));

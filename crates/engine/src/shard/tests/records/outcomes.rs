@@ -1,4 +1,4 @@
-//! Stories about outcomes of transactions on their way into the log, which nobody waits for.
+//! Stories about outcomes of transactions on their way into the log, which no request waits for.
 
 use super::*;
 

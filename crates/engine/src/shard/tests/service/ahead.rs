@@ -49,7 +49,7 @@ impl Story {
         token
     }
 
-    /// What is at shard 0 has its proposal, and is closed.
+    /// Notes that the units at shard 0 have their proposal, and are closed.
     fn goes_on_elsewhere(&mut self) {
         let (stream, shard, units) = (STREAM, ELSEWHERE, (0, 0));
         let proposal = Timestamp(1);
@@ -61,7 +61,7 @@ impl Story {
         self.sync();
     }
 
-    /// What was carried out, by the numbers of the units, and the tokens of what else was answered.
+    /// Numbers of the units that were carried out, and tokens of other answers.
     fn carried(&mut self) -> (Vec<u32>, Vec<u64>) {
         let (mut carried, mut answered) = (Vec::new(), Vec::new());
         for (token, answer) in self.answers() {
@@ -221,7 +221,7 @@ fn the_next_leader_does_what_was_sent_ahead_and_other_replicas_do_the_same() {
     story.sync();
     assert_eq!(story.carried(), (vec![], vec![waits]), "nobody comes before it");
     story.goes_on_elsewhere();
-    // Whoever has asked is told by nobody, and comes back.
+    // The client gets no answer, and comes back.
     assert_eq!(story.heard(), [format!("{looks} data x")]);
     assert!(story.shard.state().asks().is_empty());
 }

@@ -383,7 +383,7 @@ fn a_read_does_not_overtake_one_before_it_that_waits_for_more_than_it_needs() {
     story.write(ann, create("/a", false));
     let first = story.end_turn().unwrap();
     story.shard.keep(first, 0);
-    // What somebody else has sent goes into the next entry, for which ann's read waits as well.
+    // A request of another session goes into the next entry, for which ann's read waits as well.
     story.write(ben, set("/a", "x"));
     let before = story.of(ann, read("/a", false));
     story.shard.committed(story.now);

@@ -1,4 +1,5 @@
-//! A `multi` over several shards, at one of them: who waits for what it has prepared, and for how long.
+//! Stories about a `multi` over several shards, at one of them: which requests wait for what it has prepared,
+//! and for how long.
 
 use super::coordination::{H, create, read, set};
 use super::*;

@@ -60,7 +60,7 @@ impl Story {
         token
     }
 
-    /// What gateways are told from now on.
+    /// Notices to gateways from now on.
     pub(super) fn then_told(&mut self) -> Vec<String> {
         self.sync();
         self.heard()
@@ -225,7 +225,7 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");
     story.pass(1);
     assert_eq!(story.heard(), Vec::<String>::new(), "once is enough");
-    // Whoever carries the word may be lost.
+    // The gateway that carries the message may be lost.
     story.pass(crate::limits::ENDS_AGAIN_US);
     let told = story.heard();
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");

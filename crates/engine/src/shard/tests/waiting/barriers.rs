@@ -1,5 +1,5 @@
-//! Stories about barriers: who goes on with whom, with how many writes to the log, and who is told what
-//! when somebody goes away.
+//! Stories about barriers: which parties go on together, with how many writes to the log, and the answers
+//! when a party goes away.
 
 use super::sections::in_2026;
 use super::turns::{call, operation, records, told};
@@ -127,7 +127,7 @@ fn who_asks_twice_under_one_number_has_come_once_and_is_told_the_same_again() {
     to.insert(1, story.ask(party("2", Some(2), 0)));
     let entry = story.end_turn().unwrap();
     story.shard.keep(entry, 0);
-    // While it is on its way it is asked once more, and somebody else is early.
+    // While it is on its way it is asked once more, and another party is early.
     to.push(story.ask(party("2", Some(1), 0)));
     let early = story.ask(party("2", Some(3), 0));
     assert!(story.end_turn().is_none(), "whoever is on the way is not another one");

@@ -1,4 +1,4 @@
-//! Stories about those who wait for each other's locks in a circle.
+//! Stories about deadlock cycles of clients that wait for each other's locks.
 
 use super::turns::{call, operation, told};
 use super::*;
@@ -8,7 +8,7 @@ fn wait(words: &str) -> Body {
     Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 }
 }
 
-/// Somebody with a name holds a lock, and its token.
+/// Lets a client with a name hold a lock; gives the token.
 fn holds(story: &mut Story, name: &str, lock: &str) -> i64 {
     let words = format!("lock.try {lock} owner {name} lease 60000");
     story.ask(call(&words));
@@ -55,7 +55,7 @@ fn who_waits_for_itself_and_who_stands_in_a_queue_are_in_circles_too() {
     holds(&mut story, "ann", "x");
     let itself = story.ask(detects("ann", "x"));
     assert!(refused(&mut story, itself).contains("ann waits for x behind ann"));
-    // Ann has x, and waits for y behind ben, who waits for cem, who has y and waits for x.
+    // Ann has x, and waits for y behind ben. Ben waits for cem, and cem has y and waits for x.
     holds(&mut story, "cem", "y");
     let [ben, ann] = ["ben", "ann"].map(|name| story.ask(detects(name, "y")));
     holds(&mut story, "eva", "z");
@@ -116,7 +116,7 @@ fn who_asks_again_over_another_connection_is_not_in_its_own_way() {
         story.ask(detects("ben", "x"));
     }
     assert_eq!(told(&mut story), []);
-    // Nor is who has given up, of which the server does not know yet.
+    // Nor does a client that has given up, of which the server does not know yet.
     holds(&mut story, "cem", "y");
     story.ask(detects("cem", "x"));
     story.ask(detects("ben", "y"));
@@ -126,7 +126,7 @@ fn who_asks_again_over_another_connection_is_not_in_its_own_way() {
     assert_eq!(told(&mut story).len(), 2);
 }
 
-/// Who holds which locks and waits for which, as simply as that can be said.
+/// Holders and waiters of locks, as simply as they can be kept.
 #[derive(Default)]
 struct Model {
     holders: BTreeMap<usize, (usize, i64)>,
@@ -139,7 +139,7 @@ impl Model {
         self.queues.iter().find(waits).map(|(lock, _)| *lock)
     }
 
-    /// Whether somebody waits, by way of others, for somebody.
+    /// Whether a client waits, by way of others, for another one.
     fn reaches(&self, from: usize, to: usize, seen: &mut BTreeSet<usize>) -> bool {
         let Some(lock) = self.waits_for(from).filter(|_| seen.insert(from)) else { return false };
         let ahead = self.queues[&lock].iter().map(|w| w.0).take_while(|owner| *owner != from);

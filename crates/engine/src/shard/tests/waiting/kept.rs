@@ -1,5 +1,5 @@
-//! Stories about locks that their holders keep: how they hear that somebody else wants them, and blocks of
-//! tokens that nothing else comes between.
+//! Stories about locks that their holders keep: notices that another client wants them, and blocks of tokens
+//! that nothing else comes between.
 
 use super::turns::{acquire, call, granted, operation, records, told};
 use super::*;

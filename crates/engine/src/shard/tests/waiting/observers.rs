@@ -1,4 +1,4 @@
-//! Stories about elections: who is shown what, and when, and what that costs.
+//! Stories about elections: what observers are shown, and when, and what that costs.
 
 use super::sections::in_2026;
 use super::turns::{call, granted, operation, told};
@@ -15,7 +15,7 @@ fn campaign(value: &str) -> Body {
     Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 }
 }
 
-/// Value and version of what was shown; nobody has none.
+/// Value and version of the record that was shown; an election without a leader has none.
 fn shown(reply: &Reply) -> (Option<String>, i64) {
     let Reply::Array(row) = reply else { panic!("{reply:?}") };
     let value = match &row[2] {
@@ -26,7 +26,7 @@ fn shown(reply: &Reply) -> (Option<String>, i64) {
     (value, version)
 }
 
-/// Somebody who leads with this value, and the token.
+/// Makes a client the leader with this value; gives the token.
 fn led(value: &str) -> (Story, i64) {
     let mut story = in_2026();
     story.ask(campaign(value));
@@ -140,7 +140,7 @@ fn who_looks_while_a_transaction_may_have_been_answered_is_shown_what_it_leaves(
     let shown_to = answers.iter().find(|(to, _)| *to == watcher);
     let Some((_, Answer::Replies(replies))) = shown_to else { panic!("{answers:?}") };
     assert_eq!(shown(&replies[0]).0, Some("there".to_owned()));
-    // One that comes to nothing does not keep anybody waiting either.
+    // One that comes to nothing does not keep an observer waiting either.
     story.ask(prepare(2, &[("k", Op::Key(KeyOp::Del))]));
     story.sync();
     let watcher = story.ask(observe("", 0));

@@ -34,7 +34,7 @@ fn taker(age: u64) -> TxnId {
     TxnId { attempt: TxnId::TAKER, ..txn(age) }
 }
 
-/// What a told one sends.
+/// Request of a waiter that was notified.
 fn take(age: u64, words: &str) -> Body {
     let apply = Apply { ops: SmallVec::from_iter([operation(words)]), ..Apply::default() };
     let participants = SmallVec::from_iter([ShardId(0)]);

@@ -1,5 +1,5 @@
 //! Stories about locks whose next holder is named: how many writes that costs, when it is told, what is told
-//! when somebody goes away, and what the next leader makes of it.
+//! when a client goes away, and what the next leader makes of it.
 
 use super::kept::leaves;
 use super::turns::{call, granted, operation, told};
@@ -39,7 +39,7 @@ impl Story {
         count
     }
 
-    /// The token of the one who is next.
+    /// Token of the next holder.
     fn token_of_next(&self) -> i64 {
         let (key, _) = operation("lock.holders k");
         let mut scratch = self.shard.state().get(&key).cloned();
@@ -54,7 +54,7 @@ impl Story {
         panic!("nobody is next")
     }
 
-    /// Whether somebody is named, or has the lock.
+    /// Whether a client is named, or has the lock.
     fn is_named(&self, ticket: &str) -> bool {
         let (key, op) = operation(&format!("lock.unname k {ticket}"));
         let ctx = Ctx { now_ms: self.now.wall_ms(), ..Ctx::default() };
@@ -250,7 +250,7 @@ fn nobody_is_told_by_half_an_entry() {
     let (mut story, ann, ben, cem) = two_are_named();
     story.release(ann);
     granted(&mut story);
-    // Ben has left in the meantime, and behind his grant somebody deletes the lock.
+    // Ben has left in the meantime, and behind his grant another client deletes the lock.
     leaves(&mut story, ben);
     story.ask(call("del k"));
     story.logs();
@@ -283,7 +283,7 @@ fn the_next_leader_lets_nobody_in_before_who_was_told() {
     let (mut story, ann, _, _) = two_are_named();
     story.release(ann);
     let (_, ben) = granted(&mut story);
-    // The entry is lost with the leader. Cem comes to the next one before anybody else.
+    // The entry is lost with the leader. Cem comes to the next one before all others.
     let mut next = next_leader(&story);
     let cem = next.ask(claim("cem"));
     next.sync();
@@ -339,7 +339,7 @@ fn who_leaves_does_not_take_back_what_an_earlier_leader_has_promised() {
     }
     assert!(told(&mut next).iter().all(|(to, _)| *to != cem), "Ben may be at work");
     assert!(next.is_named("ben"));
-    // The same for one who waits on when it leaves.
+    // So it is for a client that waits on when the holder leaves.
     let mut next = next_leader(&story);
     let ben = next.ask(claim("ben"));
     leaves(&mut next, ben);

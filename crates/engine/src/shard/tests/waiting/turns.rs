@@ -1,5 +1,5 @@
-//! Stories about locks: who gets a lock in which order, with how many writes to the log, and who is told
-//! what when somebody goes away; and about fencing.
+//! Stories about locks: the order of the grants, the number of writes to the log, and the answers when a
+//! client goes away; and about fencing.
 
 use super::*;
 use crate::message::Fence;
@@ -25,7 +25,7 @@ fn acquire_within(words: &str, timeout_ms: u64) -> Body {
     Body::Await { apply: apply_of(&format!("lock.acquire k {words}")), timeout_ms }
 }
 
-/// Who was answered what, tokens as numbers in the order in which they were seen.
+/// Answers with their requests, tokens as numbers in the order in which they were seen.
 pub(super) fn told(story: &mut Story) -> Vec<(u64, Reply)> {
     let reply = |answer| match answer {
         Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
@@ -242,8 +242,8 @@ fn a_copy_that_comes_late_and_whose_client_is_gone_takes_nothing_back() {
     let renewed = story.ask(call(&format!("lock.renew k {token}")));
     story.sync();
     assert_eq!(told(&mut story), [(renewed, Reply::Int(1))]);
-    // What was asked first, over a connection that has broken, has stood still in the network, and so has
-    // the word that nobody waits for it.
+    // The first request, over a connection that has broken, has stood still in the network, and so has the
+    // message that no client waits for it.
     let late = Token(story.ask(numbered()));
     let unblock = Request { gateway: G, token: late, after: None, body: Body::Unblock };
     story.shard.handle(story.now, unblock);
