@@ -1,4 +1,4 @@
-//! Leaders of all shards, as far as this worker knows them.
+//! KnownLeaders of all shards, as far as this worker knows them.
 
 use super::Event;
 use super::outgoing::Outgoing;
@@ -13,9 +13,9 @@ pub(super) struct KnownLeader {
     pub term: u64,
 }
 
-/// Leaders of all shards.
+/// KnownLeaders of all shards.
 #[derive(Debug)]
-pub(super) struct Leaders {
+pub(super) struct KnownLeaders {
     known: Vec<Option<KnownLeader>>,
     /// By shard: number of its leads that the gateway has not been notified of yet.
     unnotified: Vec<u32>,
@@ -23,8 +23,8 @@ pub(super) struct Leaders {
     early: BTreeMap<ShardId, KnownLeader>,
 }
 
-impl Leaders {
-    /// Leaders of `count` shards: unknown, or a machine that is alone.
+impl KnownLeaders {
+    /// KnownLeaders of `count` shards: unknown, or a machine that is alone.
     pub fn new(count: usize, alone: Option<KnownLeader>) -> Self {
         Self { known: vec![alone; count], unnotified: vec![0; count], early: BTreeMap::new() }
     }

@@ -42,7 +42,7 @@ use crate::replication::Persist;
 use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
 use adt::Timestamp;
 use appends::Appends;
-use leaders::{KnownLeader, Leaders};
+use leaders::{KnownLeader, KnownLeaders};
 use outgoing::Outgoing;
 use placement::Placement;
 use replicas::Replicas;
@@ -120,7 +120,7 @@ pub struct Node<C> {
     /// In a cluster: placement of shards on this machine.
     placement: Option<Placement<C>>,
     replicas: Replicas<C>,
-    leaders: Leaders,
+    leaders: KnownLeaders,
     /// Initial states of new shards for other workers.
     seeds: VecDeque<(u16, Box<Seed>)>,
     /// Initial states of new shards that the stored map does not record yet.
@@ -167,7 +167,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             workers,
             placement: placing.map(|placing| Placement::new(placing, shards)),
             replicas: Replicas::new(count, own),
-            leaders: Leaders::new(count, alone),
+            leaders: KnownLeaders::new(count, alone),
             seeds: VecDeque::new(),
             unknown: Vec::new(),
             announced: vec![None; count],
@@ -222,8 +222,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         let parcel = Parcel::Request { shard, term: lead.term, request };
         match is_here {
-            true => self.out.to_holder(shard, parcel),
-            false => self.out.to_machine(lead.machine, parcel),
+            true => self.out.send_to_holder(shard, parcel),
+            false => self.out.send_to_machine(lead.machine, parcel),
         }
         None
     }
@@ -289,7 +289,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 if replica.is_some_and(|replica| {
                     !replica.group_mut().fall_asleep(now.mono_us, from, term, index)
                 }) {
-                    self.out.to_machine(from, Parcel::Wake { shard });
+                    self.out.send_to_machine(from, Parcel::Wake { shard });
                 }
             }
             Parcel::Wake { shard } => {
@@ -363,12 +363,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         // A machine that learns the leader of a shard must know the cluster's map by then.
         let map = self.placement.as_ref().and_then(|placement| placement.news_for(machine));
         if let Some(map) = map.filter(|_| self.id.worker == self.out.listener(machine)) {
-            self.out.to_machine(machine, Parcel::Map(Box::new(map.clone())));
+            self.out.send_to_machine(machine, Parcel::Map(Box::new(map.clone())));
         }
         for &shard in self.replicas.local() {
             if let Some(term) = self.announced[shard] {
                 let shard = ShardId(shard as u16);
-                self.out.to_machine(machine, Parcel::Leads { shard, term });
+                self.out.send_to_machine(machine, Parcel::Leads { shard, term });
             }
         }
         self.announce_members(true);
@@ -556,7 +556,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let Ok(machine) = u16::try_from(message.to) else { continue };
             self.appends.sent(now.mono_us, ShardId(shard as u16), &message);
             let message = Box::new(message);
-            self.out.to_machine(
+            self.out.send_to_machine(
                 MachineId(machine),
                 Parcel::Raft { shard: ShardId(shard as u16), message },
             );

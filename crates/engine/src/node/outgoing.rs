@@ -50,12 +50,12 @@ impl Outgoing {
     }
 
     /// Sends a parcel to another machine.
-    pub fn to_machine(&mut self, machine: MachineId, parcel: Parcel) {
+    pub fn send_to_machine(&mut self, machine: MachineId, parcel: Parcel) {
         self.parcels.push_back((To::Machine(machine), parcel));
     }
 
     /// Sends a parcel of this machine to the worker that holds a shard.
-    pub fn to_holder(&mut self, shard: ShardId, parcel: Parcel) {
+    pub fn send_to_holder(&mut self, shard: ShardId, parcel: Parcel) {
         let (worker, from) = (self.worker_of(shard), self.own.machine);
         self.parcels.push_back((To::Worker { worker, from }, parcel));
     }

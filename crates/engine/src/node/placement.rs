@@ -174,7 +174,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let told: Vec<MachineId> = self.out.connected.iter().copied().filter(tells).collect();
         for machine in told {
             let parcel = Parcel::Map(Box::new(map.clone()));
-            self.out.to_machine(machine, parcel);
+            self.out.send_to_machine(machine, parcel);
         }
     }
 

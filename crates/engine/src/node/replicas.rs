@@ -171,10 +171,10 @@ impl<C: EntryCodec + Clone> Replicas<C> {
         let Some(replica) = &mut self.all[usize::from(shard.0)] else { return };
         let (machines, term, index) = replica.take_lull();
         for machine in machines {
-            out.to_machine(machine, Parcel::Sleep { shard, term, index });
+            out.send_to_machine(machine, Parcel::Sleep { shard, term, index });
         }
         if let Some(leader) = replica.group_mut().take_nudge() {
-            out.to_machine(leader, Parcel::Wake { shard });
+            out.send_to_machine(leader, Parcel::Wake { shard });
         }
     }
 

@@ -4,7 +4,7 @@
 //! lost; a shard that needs it asks for it. Messages to other workers and machines wait until the
 //! end of the turn and are sent there together.
 
-use super::leaders::Leaders;
+use super::leaders::KnownLeaders;
 use super::outgoing::Outgoing;
 use super::replicas::Replicas;
 use super::{Parcel, To};
@@ -31,7 +31,7 @@ impl StreamMessages {
     pub fn pass<C: EntryCodec + Clone>(
         &mut self,
         now: Now,
-        (out, leaders): (&Outgoing, &Leaders),
+        (out, leaders): (&Outgoing, &KnownLeaders),
         replicas: &mut Replicas<C>,
         shard: usize,
     ) {
@@ -48,7 +48,7 @@ impl StreamMessages {
     fn send<C: EntryCodec + Clone>(
         &mut self,
         now: Now,
-        (out, leaders): (&Outgoing, &Leaders),
+        (out, leaders): (&Outgoing, &KnownLeaders),
         replicas: &mut Replicas<C>,
         mut messages: Vec<(ShardId, StreamMessage)>,
     ) {
@@ -101,7 +101,7 @@ impl StreamMessages {
     pub fn take<C: EntryCodec + Clone>(
         &mut self,
         now: Now,
-        (out, leaders): (&Outgoing, &Leaders),
+        (out, leaders): (&Outgoing, &KnownLeaders),
         replicas: &mut Replicas<C>,
         (from, messages): (MachineId, Vec<(ShardId, StreamMessage)>),
     ) {

@@ -244,7 +244,7 @@ impl Transfers {
 
 /// Answers what became of a piece.
 fn answer_piece(out: &mut Outgoing, shard: ShardId, to: MachineId, index: u64, taken: Taken) {
-    out.to_machine(to, Parcel::SnapshotTaken { shard, index, taken });
+    out.send_to_machine(to, Parcel::SnapshotTaken { shard, index, taken });
 }
 
 fn index_of(message: &Message) -> u64 {
@@ -289,7 +289,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Some((bytes, last)) => {
                 let message = Box::new(message.clone());
                 let piece = SnapshotPiece { shard, offset, bytes, last, message };
-                self.out.to_machine(to, Parcel::Snapshot(piece));
+                self.out.send_to_machine(to, Parcel::Snapshot(piece));
             }
             None => self.transfers.end_sending(&mut self.replicas, shard, to, false),
         }

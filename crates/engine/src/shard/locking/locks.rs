@@ -136,7 +136,7 @@ struct InFlight {
 }
 
 #[derive(Clone, Debug)]
-struct Holder {
+struct LockHolder {
     txn: TxnId,
     claim: Claim,
 }
@@ -163,7 +163,7 @@ impl QueuedRequest {
 #[derive(Clone, Debug, Default)]
 struct RecordLock {
     in_flight: SmallVec<[InFlight; 2]>,
-    holders: Vec<Holder>,
+    holders: Vec<LockHolder>,
     queue: Vec<QueuedRequest>,
 }
 
@@ -174,7 +174,7 @@ impl RecordLock {
 
     /// Whether a holder may be in the way of `txn`. What is kept for a waiter is not in the way of waiters,
     /// nor of a transaction that was here before: the waiter waits for that one.
-    fn is_against(&self, holder: &Holder, txn: Option<TxnId>) -> bool {
+    fn is_against(&self, holder: &LockHolder, txn: Option<TxnId>) -> bool {
         let passes = |txn: TxnId| txn.is_taker() || self.holders.iter().any(|h| h.txn == txn);
         let kept = holder.claim.class == Class::Kept;
         Some(holder.txn) != txn && !(kept && txn.is_some_and(passes))
@@ -281,7 +281,7 @@ impl LockTable {
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
         let lock = self.records.get(key);
-        let against = move |(lock, h): &(&RecordLock, &Holder)| {
+        let against = move |(lock, h): &(&RecordLock, &LockHolder)| {
             lock.is_against(h, txn) && h.claim.bars(claim, self.concurrency, lock.state(record))
         };
         lock.into_iter()
@@ -319,7 +319,7 @@ impl LockTable {
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = TxnId> + 'a {
         let lock = self.records.get(key);
-        let matters = move |(lock, h): &(&RecordLock, &Holder)| {
+        let matters = move |(lock, h): &(&RecordLock, &LockHolder)| {
             h.txn != txn
                 && h.claim.class == Class::Prepared
                 && !h.claim.seen.shares(claim.seen)
@@ -349,12 +349,13 @@ impl LockTable {
     /// Lets `txn` hold `key`.
     pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
         self.holders += 1;
-        self.records.entry(key.clone()).or_default().holders.push(Holder { txn, claim });
+        self.records.entry(key.clone()).or_default().holders.push(LockHolder { txn, claim });
     }
 
     /// Whether the program of `txn` may have been told what it holds `key` for.
     pub fn is_told(&self, key: &[u8], txn: TxnId) -> bool {
-        let told = |h: &Holder| h.txn == txn && h.claim.class == Class::Early { observed: true };
+        let told =
+            |h: &LockHolder| h.txn == txn && h.claim.class == Class::Early { observed: true };
         self.records.get(key).is_some_and(|lock| lock.holders.iter().any(told))
     }
 
@@ -394,7 +395,8 @@ impl LockTable {
 
     /// Ends what `txn`, which is decided, has locked `key` for before it was prepared.
     pub fn release_early(&mut self, key: &Blob, txn: TxnId) {
-        let is_early = |h: &Holder| h.txn == txn && matches!(h.claim.class, Class::Early { .. });
+        let is_early =
+            |h: &LockHolder| h.txn == txn && matches!(h.claim.class, Class::Early { .. });
         self.update(key, |lock| lock.holders.retain(|h| !is_early(h)));
     }
 
