@@ -16,7 +16,7 @@ use crate::members::Members;
 use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::pipeline::StreamMessage;
-use crate::replication::{GroupError, MemberStep, Membership, Persist, RaftGroup, Recovered};
+use crate::replication::{GroupError, MemberStep, Membership, Pace, Persist, RaftGroup, Recovered};
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::{Header, Reader};
 use crate::shard::{Shard, ShardConfig};
@@ -179,7 +179,13 @@ impl<C: EntryCodec> Replica<C> {
         prepare(&mut state, &membership);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
-            group: RaftGroup::new(config.id, membership, recovered, config.seed, now.mono_us)?,
+            group: RaftGroup::new(
+                Pace::default(),
+                (config.id, membership),
+                recovered,
+                config.seed,
+                now.mono_us,
+            )?,
             codec,
             level: Level::NONE,
             proposed: VecDeque::new(),

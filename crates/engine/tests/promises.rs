@@ -1,7 +1,7 @@
 //! Promises of a machine as a member of a group bind it when it joins again.
 
 use engine::ids::{MachineId, ShardId};
-use engine::replication::{Membership, Promises, RaftGroup, Recovered};
+use engine::replication::{Membership, Pace, Promises, RaftGroup, Recovered};
 use raft::eraftpb::{Message, MessageType};
 
 /// Replica on machine 1 of a group founded by machines 1 to 3, with an empty log.
@@ -9,7 +9,7 @@ fn replica(promises: Option<Promises>) -> RaftGroup {
     let founders = [1, 2, 3].map(MachineId).to_vec();
     let membership = Membership::clustered(MachineId(1), founders);
     let recovered = Recovered { promises, ..Recovered::default() };
-    RaftGroup::new(ShardId(0), membership, recovered, 7, 0).unwrap()
+    RaftGroup::new(Pace::default(), (ShardId(0), membership), recovered, 7, 0).unwrap()
 }
 
 /// Machine 2 asks for a vote in a term; its log ends with entry 22 of term 4. Returns the answers

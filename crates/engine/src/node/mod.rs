@@ -447,7 +447,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         for (shard, replica) in self.replicas.iter_mut() {
-            let mut ready = replica.group().successors();
+            let mut ready = replica.group().peers().successors();
             ready.retain(|machine| self.out.connected.contains(machine));
             if let Some(to) = ready.get(shard % ready.len().max(1)) {
                 replica.hand_over(now, *to);
@@ -475,7 +475,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let connected = self.out.connected.contains(&to);
         if let Some(replica) = self.replica_mut(shard)
             && connected
-            && replica.group().successors().contains(&to)
+            && replica.group().peers().successors().contains(&to)
         {
             replica.hand_over(now, to);
         }

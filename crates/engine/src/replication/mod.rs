@@ -29,6 +29,7 @@ use crate::members::Members;
 pub use log::MemoryLog;
 pub use members::MemberStep;
 pub use pace::Pace;
+use pace::Patience;
 pub use standing::{Followers, ReplicaState};
 
 use crate::ids::{MachineId, ShardId};
@@ -184,12 +185,8 @@ pub struct RaftGroup {
     lease: Lease,
     /// Time of the last tick.
     ticked_us: Option<u64>,
-    /// Ticks to wait beyond the election time-out before the next election.
-    patience: usize,
-    /// Whether some of them have passed.
-    is_impatient: bool,
-    stands_back: bool,
-    random: u64,
+    /// Wait for the next election.
+    patience: Patience,
     /// Promises to leaders, maybe from before a restart of this replica.
     promise: Promise,
     /// Index and term of the last entry that an earlier replica on this machine may have
@@ -226,20 +223,6 @@ impl RaftGroup {
     /// monotonic time `mono_us`. A group of one machine elects itself: the first
     /// [`RaftGroup::take_persist`] has the proof.
     pub fn new(
-        id: ShardId,
-        membership: Membership,
-        recovered: Recovered,
-        seed: u64,
-        mono_us: u64,
-    ) -> Result<Self, GroupError> {
-        Self::paced(Pace::default(), (id, membership), recovered, seed, mono_us)
-    }
-
-    /// Like [`RaftGroup::new`], with another pace.
-    ///
-    /// # Errors
-    /// If the consensus library refuses.
-    pub fn paced(
         pace: Pace,
         (id, membership): (ShardId, Membership),
         recovered: Recovered,
@@ -283,7 +266,7 @@ impl RaftGroup {
             node.campaign()?;
         }
         let silent_us = if alone || is_new { 0 } else { PROMISE_US_MAX };
-        let mut group = Self {
+        let group = Self {
             id,
             pace,
             membership,
@@ -302,17 +285,13 @@ impl RaftGroup {
             settling: None,
             lease: Lease::new(alone, pace),
             ticked_us: None,
-            patience: 0,
-            is_impatient: false,
-            stands_back: false,
-            random: seed,
+            patience: Patience::new(seed, pace),
             promise: Promise::new(mono_us + silent_us),
             owes: promises.last,
             reported_commit: applied,
             asleep: None,
             nudges: false,
         };
-        group.draw_patience();
         Ok(group)
     }
 
@@ -371,26 +350,6 @@ impl RaftGroup {
         self.is_leader() && self.node.raft.lead_transferee.is_some()
     }
 
-    /// Voters that could take the lead over at once: those that have been heard of recently, and of
-    /// these only the ones with the whole log, if there are any.
-    pub fn successors(&self) -> Vec<MachineId> {
-        let last = self.node.raft.raft_log.last_index();
-        let own = u64::from(self.membership.own.0);
-        let others = self.node.raft.prs().iter().filter(|(id, _)| **id != own);
-        let mut active: Vec<(u64, u64)> =
-            others.filter(|(_, p)| p.recent_active).map(|(id, p)| (*id, p.matched)).collect();
-        if active.iter().any(|(_, matched)| *matched == last) {
-            active.retain(|(_, matched)| *matched == last);
-        }
-        let mut found: Vec<MachineId> = active
-            .into_iter()
-            .filter_map(|(id, _)| u16::try_from(id).ok().map(MachineId))
-            .filter(|machine| self.members.voters.contains(machine))
-            .collect();
-        found.sort_unstable();
-        found
-    }
-
     /// Appends a payload to the log; returns its index.
     pub fn propose(&mut self, payload: Vec<u8>) -> Result<u64, GroupError> {
         self.rouse();
@@ -420,15 +379,16 @@ impl RaftGroup {
             return Ok(());
         }
         if self.lacks(&message)? {
-            self.report_own_entries(&message);
+            self.messages.push(standing::report_own_entries(&message, self.last().0));
             return Ok(());
         }
         if self.has_begun_anew(&message) {
             return Ok(());
         }
         self.wake_for(mono_us, &message);
-        self.hear_committed(&message);
         if message.term >= self.term() {
+            let committed = standing::reported_commit(&message).unwrap_or(0);
+            self.reported_commit = self.reported_commit.max(committed);
             self.promise.hear(mono_us, &message);
         }
         // The library refuses messages that do not fit; there is nothing to do about it.
@@ -444,7 +404,8 @@ impl RaftGroup {
         // The answer to the initial snapshot, which has no sender, has no receiver.
         self.messages.retain(|message| message.to != raft::INVALID_ID);
         let mut messages = std::mem::take(&mut self.messages);
-        self.report_committed(&mut messages);
+        let committed = self.node.raft.raft_log.committed;
+        standing::report_committed(committed, &mut messages);
         messages
     }
 
@@ -652,7 +613,13 @@ impl RaftGroup {
             })
         };
         let Some(step) = members::next_step(&self.members, own, wanted, ready) else {
-            self.settle()?;
+            // Makes a majority store on disk that the last change of members is committed: by an entry
+            // that is sent, with that knowledge, after this replica knew it.
+            let term = self.term();
+            if !self.is_settled() && self.settling.is_none_or(|(of, _)| of != term) {
+                let index = self.propose(Vec::new())?;
+                self.settling = Some((term, index));
+            }
             return Ok(None);
         };
         if let Some(change) = members::change_of(&step) {
@@ -660,17 +627,6 @@ impl RaftGroup {
             self.node.propose_conf_change(members::encode(&change), change)?;
         }
         Ok(Some(step))
-    }
-
-    /// Makes a majority store on disk that the last change of members is committed: by an entry
-    /// that is sent, with that knowledge, after this replica knew it.
-    fn settle(&mut self) -> Result<(), GroupError> {
-        let term = self.term();
-        if !self.is_settled() && self.settling.is_none_or(|(of, _)| of != term) {
-            let index = self.propose(Vec::new())?;
-            self.settling = Some((term, index));
-        }
-        Ok(())
     }
 
     /// Whether a change of members is in progress: its entry is in the log. Only a leader knows.

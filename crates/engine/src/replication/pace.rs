@@ -59,6 +59,33 @@ impl Pace {
     }
 }
 
+/// Time that a replica waits beyond the election time-out before it stands for election.
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// Ticks to wait beyond the election time-out before the next election.
+    ticks: usize,
+    /// Some of them have passed.
+    is_impatient: bool,
+    stands_back: bool,
+    random: u64,
+}
+
+impl Patience {
+    /// Patience for the first election, drawn from a seed.
+    pub fn new(seed: u64, pace: Pace) -> Self {
+        let mut new = Self { ticks: 0, is_impatient: false, stands_back: false, random: seed };
+        new.draw(pace);
+        new
+    }
+
+    fn draw(&mut self, pace: Pace) {
+        self.random = adt::random::mix(self.random);
+        let more = if self.stands_back { pace.stand_back_ticks() } else { 0 };
+        self.is_impatient = false;
+        self.ticks = more + (self.random % pace.election_ticks as u64) as usize;
+    }
+}
+
 impl RaftGroup {
     /// Takes one tick; see [`Pace::tick_us`]. At least that much time must lie between two calls.
     pub fn tick(&mut self, mono_us: u64) {
@@ -71,24 +98,25 @@ impl RaftGroup {
         let before_us = self.ticked_us.replace(mono_us);
         let raft = &mut self.node.raft;
         let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
-        if in_vain && !self.stands_back {
+        if in_vain && !self.patience.stands_back {
             // It has stood without success, most likely because another candidate did at the same
             // time. It has waited for a leader already, and has promised nothing, so it stands
             // again sooner than it stood at first.
             let (least, retry) = (pace.election_ticks - pace.retry_ticks(), pace.retry_ticks());
             raft.election_elapsed = raft.election_elapsed.max(least);
-            self.patience %= retry;
+            self.patience.ticks %= retry;
         }
         let waits = self.node.raft.state != StateRole::Leader;
         let is_due = self.node.raft.election_elapsed + 1 >= pace.election_ticks;
-        if waits && !is_due && self.is_impatient {
+        if waits && !is_due && self.patience.is_impatient {
             // A leader was heard in the meantime: the next wait has full length.
-            self.draw_patience();
+            self.patience.draw(self.pace);
         }
         let raft = &mut self.node.raft;
         if waits && is_due {
-            if self.patience > 0 || !self.promise.lets_stand(mono_us) {
-                (self.patience, self.is_impatient) = (self.patience.saturating_sub(1), true);
+            if self.patience.ticks > 0 || !self.promise.lets_stand(mono_us) {
+                self.patience.ticks = self.patience.ticks.saturating_sub(1);
+                self.patience.is_impatient = true;
                 // For the library the leader is lost now all the same: another replica may be less
                 // patient and need this vote, unless it is promised for longer.
                 raft.election_elapsed = pace.election_ticks;
@@ -96,7 +124,7 @@ impl RaftGroup {
             }
             // The library stands when its own, longer time-out is over.
             raft.election_elapsed = 2 * pace.election_ticks - 1;
-            self.draw_patience();
+            self.patience.draw(self.pace);
         }
         self.node.tick();
         let stood_still = before_us.is_some_and(|us| mono_us >= us + 2 * pace.tick_us);
@@ -122,14 +150,7 @@ impl RaftGroup {
 
     /// Lets other replicas come first when a leader is missing, or ends that.
     pub fn stand_back(&mut self, on: bool) {
-        self.stands_back = on;
-        self.draw_patience();
-    }
-
-    pub(super) fn draw_patience(&mut self) {
-        self.random = adt::random::mix(self.random);
-        let more = if self.stands_back { self.pace.stand_back_ticks() } else { 0 };
-        self.is_impatient = false;
-        self.patience = more + (self.random % self.pace.election_ticks as u64) as usize;
+        self.patience.stands_back = on;
+        self.patience.draw(self.pace);
     }
 }

@@ -33,19 +33,14 @@ impl RaftGroup {
     /// Whether there is nothing to send, write or apply.
     pub fn is_idle(&self) -> bool {
         let sent = self.messages.is_empty() && self.wanted.is_empty();
-        sent && self.is_done() && !self.node.has_ready()
-    }
-
-    /// Whether there is nothing to write or apply.
-    fn is_done(&self) -> bool {
-        let written = self.outstanding.is_empty() && self.held.is_empty();
-        written && self.committed.is_empty() && self.restoring.is_none()
+        sent && self.may_restore() && self.committed.is_empty() && !self.node.has_ready()
     }
 
     /// Whether the log ends with entry `index`, complete and applied.
     fn has_exactly(&self, index: u64) -> bool {
         let log = &self.node.raft.raft_log;
-        (log.last_index(), log.committed, log.applied) == (index, index, index) && self.is_done()
+        let is_done = self.may_restore() && self.committed.is_empty();
+        (log.last_index(), log.committed, log.applied) == (index, index, index) && is_done
     }
 
     /// Whether this replica leads and every member has everything.

@@ -28,7 +28,54 @@ pub struct Followers {
     pub following: usize,
 }
 
+/// The other members of a group, as its leader sees them.
+pub struct Peers<'g>(&'g RaftGroup);
+
+impl Peers<'_> {
+    /// Voters that could take the lead over at once: those that have been heard of recently, and of
+    /// these only the ones with the whole log, if there are any.
+    pub fn successors(&self) -> Vec<MachineId> {
+        let last = self.0.node.raft.raft_log.last_index();
+        let own = u64::from(self.0.membership.own.0);
+        let others = self.0.node.raft.prs().iter().filter(|(id, _)| **id != own);
+        let mut active: Vec<(u64, u64)> =
+            others.filter(|(_, p)| p.recent_active).map(|(id, p)| (*id, p.matched)).collect();
+        if active.iter().any(|(_, matched)| *matched == last) {
+            active.retain(|(_, matched)| *matched == last);
+        }
+        let mut found: Vec<MachineId> = active
+            .into_iter()
+            .filter_map(|(id, _)| u16::try_from(id).ok().map(MachineId))
+            .filter(|machine| self.0.members.voters.contains(machine))
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// The other members as this replica sees them, if it leads.
+    pub fn followers(&self) -> Option<Followers> {
+        if !self.0.is_leader() {
+            return None;
+        }
+        let own = u64::from(self.0.membership.own.0);
+        let others = self.0.node.raft.prs().iter().filter(|(id, _)| **id != own);
+        let mut found = Followers { voters: self.0.members.voters.len(), ..Followers::default() };
+        for (_, progress) in others {
+            found.others += 1;
+            // It accepts entries as they come, and has been heard of recently.
+            let follows = progress.state == ProgressState::Replicate && progress.recent_active;
+            found.following += usize::from(follows);
+        }
+        Some(found)
+    }
+}
+
 impl RaftGroup {
+    /// The other members of the group.
+    pub fn peers(&self) -> Peers<'_> {
+        Peers(self)
+    }
+
     /// State of this replica.
     pub fn standing(&self) -> ReplicaState {
         if self.node.raft.leader_id == 0 {
@@ -41,49 +88,10 @@ impl RaftGroup {
         if is_current { ReplicaState::Current } else { ReplicaState::Behind }
     }
 
-    /// The other members as this replica sees them, if it leads.
-    pub fn followers(&self) -> Option<Followers> {
-        if !self.is_leader() {
-            return None;
-        }
-        let own = u64::from(self.membership.own.0);
-        let others = self.node.raft.prs().iter().filter(|(id, _)| **id != own);
-        let mut found = Followers { voters: self.members.voters.len(), ..Followers::default() };
-        for (_, progress) in others {
-            found.others += 1;
-            // It accepts entries as they come, and has been heard of recently.
-            let follows = progress.state == ProgressState::Replicate && progress.recent_active;
-            found.following += usize::from(follows);
-        }
-        Some(found)
-    }
-
     /// Leader, as far as this replica knows.
     pub fn leader(&self) -> Option<MachineId> {
         let leader = u16::try_from(self.node.raft.leader_id).ok();
         leader.filter(|leader| *leader != 0).map(MachineId)
-    }
-
-    /// Adds the leader's commit index to heartbeats. Their field `commit` only has the part that
-    /// the follower is known to have. A follower that needs a snapshot gets no entries for as long
-    /// as that takes, so the whole index goes into a field that the library leaves empty.
-    pub(super) fn report_committed(&self, messages: &mut [Message]) {
-        let committed = self.node.raft.raft_log.committed;
-        let is_beat = |m: &&mut Message| m.get_msg_type() == MessageType::MsgHeartbeat;
-        messages.iter_mut().filter(is_beat).for_each(|message| message.index = committed);
-    }
-
-    /// Notes the commit index that a leader sends with its entries and heartbeats.
-    pub(super) fn hear_committed(&mut self, message: &Message) {
-        let committed = match message.get_msg_type() {
-            MessageType::MsgAppend => message.commit,
-            // 0 from builds that do not send it.
-            MessageType::MsgHeartbeat => message.index,
-            _ => return,
-        };
-        if message.term >= self.term() {
-            self.reported_commit = self.reported_commit.max(committed);
-        }
     }
 
     /// Whether this replica has lost entries: each heartbeat of a leader has the index of the
@@ -105,18 +113,6 @@ impl RaftGroup {
         Ok(lacks)
     }
 
-    /// Corrects the leader's view of a machine that has left the group, removed its replica and
-    /// joined again: a last message of the earlier replica has arrived after the return, and the
-    /// leader takes it for the state of the present one.
-    pub(super) fn report_own_entries(&mut self, message: &Message) {
-        let mut answer = Message::default();
-        answer.set_msg_type(MessageType::MsgAppendResponse);
-        (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);
-        (answer.index, answer.reject) = (message.commit, true);
-        answer.reject_hint = self.last().0;
-        self.messages.push(answer);
-    }
-
     /// Whether a follower has fewer entries than it has acknowledged; if so, the acknowledgement is
     /// forgotten. (Connections keep the order of messages. If a late message were taken for this,
     /// the follower would be asked again for its state, and nothing worse.)
@@ -132,5 +128,35 @@ impl RaftGroup {
         progress.matched = 0;
         progress.become_probe();
         true
+    }
+}
+
+/// Adds the leader's commit index to heartbeats. Their field `commit` only has the part that
+/// the follower is known to have. A follower that needs a snapshot gets no entries for as long
+/// as that takes, so the whole index goes into a field that the library leaves empty.
+pub(super) fn report_committed(committed: u64, messages: &mut [Message]) {
+    let is_beat = |m: &&mut Message| m.get_msg_type() == MessageType::MsgHeartbeat;
+    messages.iter_mut().filter(is_beat).for_each(|message| message.index = committed);
+}
+
+/// Corrects the leader's view of a machine that has left the group, removed its replica and
+/// joined again: a last message of the earlier replica has arrived after the return, and the
+/// leader takes it for the state of the present one.
+pub(super) fn report_own_entries(message: &Message, last: u64) -> Message {
+    let mut answer = Message::default();
+    answer.set_msg_type(MessageType::MsgAppendResponse);
+    (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);
+    (answer.index, answer.reject) = (message.commit, true);
+    answer.reject_hint = last;
+    answer
+}
+
+/// Commit index that a leader sends with its entries and heartbeats.
+pub(super) fn reported_commit(message: &Message) -> Option<u64> {
+    match message.get_msg_type() {
+        MessageType::MsgAppend => Some(message.commit),
+        // 0 from builds that do not send it.
+        MessageType::MsgHeartbeat => Some(message.index),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use engine::ids::{MachineId, ShardId};
 use engine::limits::TICK_US;
 use engine::members::Members;
-use engine::replication::{MemberStep, Membership, Persist, Promises, RaftGroup, Recovered};
+use engine::replication::{MemberStep, Membership, Pace, Persist, Promises, RaftGroup, Recovered};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -143,7 +143,14 @@ impl World {
             promises,
         };
         let seed = u64::from(own);
-        let group = RaftGroup::new(ShardId(0), membership, recovered, seed, self.mono_us).unwrap();
+        let group = RaftGroup::new(
+            Pace::default(),
+            (ShardId(0), membership),
+            recovered,
+            seed,
+            self.mono_us,
+        )
+        .unwrap();
         let (writing, inbox, snapshots) = Default::default();
         self.machines.insert(own, Machine { group, disk, writing, inbox, snapshots });
     }

@@ -155,7 +155,7 @@ impl<'a> World<'a> {
         machine.life += 1;
         let seed = Random::new(self.plan.seed, &format!("group {own} {}", machine.life)).next();
         let what = (ShardId(0), membership);
-        let group = RaftGroup::paced(self.plan.pace, what, recovered, seed, self.now_us);
+        let group = RaftGroup::new(self.plan.pace, what, recovered, seed, self.now_us);
         machine.group = Some(group.map_err(|error| error.to_string())?);
         let first_us = self.now_us + 1 + machine.phase_us;
         self.to(first_us, own, Coming::Tick);

@@ -32,7 +32,8 @@ impl Worker {
             report.outstanding += dialogue.outstanding();
             report.talk.add(&dialogue.share);
         }
-        report.followers = self.node.replica(HOME).and_then(|replica| replica.group().followers());
+        report.followers =
+            self.node.replica(HOME).and_then(|replica| replica.group().peers().followers());
         for shard in self.trees() {
             if shard.id() == HOME {
                 report.survey = Some(shard.survey());
