@@ -28,8 +28,8 @@ mod standing;
 use crate::members::Members;
 pub use log::MemoryLog;
 pub use members::MemberStep;
+use pace::ElectionPatience;
 pub use pace::Pace;
-use pace::Patience;
 pub use standing::{Followers, ReplicaState};
 
 use crate::ids::{MachineId, ShardId};
@@ -186,7 +186,7 @@ pub struct RaftGroup {
     /// Time of the last tick.
     ticked_us: Option<u64>,
     /// Wait for the next election.
-    patience: Patience,
+    patience: ElectionPatience,
     /// Promises to leaders, maybe from before a restart of this replica.
     promise: Promise,
     /// Index and term of the last entry that an earlier replica on this machine may have
@@ -285,7 +285,7 @@ impl RaftGroup {
             settling: None,
             lease: Lease::new(alone, pace),
             ticked_us: None,
-            patience: Patience::new(seed, pace),
+            patience: ElectionPatience::new(seed, pace),
             promise: Promise::new(mono_us + silent_us),
             owes: promises.last,
             reported_commit: applied,

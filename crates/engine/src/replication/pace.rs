@@ -61,7 +61,7 @@ impl Pace {
 
 /// Time that a replica waits beyond the election time-out before it stands for election.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct ElectionPatience {
     /// Ticks to wait beyond the election time-out before the next election.
     ticks: usize,
     /// Some of them have passed.
@@ -70,8 +70,8 @@ pub(super) struct Patience {
     random: u64,
 }
 
-impl Patience {
-    /// Patience for the first election, drawn from a seed.
+impl ElectionPatience {
+    /// ElectionPatience for the first election, drawn from a seed.
     pub fn new(seed: u64, pace: Pace) -> Self {
         let mut new = Self { ticks: 0, is_impatient: false, stands_back: false, random: seed };
         new.draw(pace);

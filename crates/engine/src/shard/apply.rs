@@ -5,11 +5,10 @@
 //! it. What the leader has done before the record was committed is in the state's own marks and in
 //! [`AheadOfLog`]; a record does no more at the leader than is left to do.
 
-use super::Shard;
 use super::ahead::AheadOfLog;
 use super::coordination::joints;
 use super::coordination::units::{self, AskCame, AskSettled};
-use super::core::Core;
+use super::core::ShardCore;
 use super::state::{ApplyOutcome, Executed, State};
 use super::streams::ChainEffect;
 use super::tail::{Batch, Recipient, RecipientKind};
@@ -22,6 +21,8 @@ use crate::ids::{RequestId, ShardId, StreamId, TxnId};
 use crate::message::{Answer, Fate};
 use crate::now::Now;
 use crate::pipeline::{Group, UnitPlace};
+use crate::shard::Desk;
+use crate::shard::Shard;
 use adt::random::mix;
 use adt::{Ctx, Reply, Timestamp};
 use std::sync::Arc;
@@ -204,7 +205,7 @@ impl State {
     }
 }
 
-impl Core {
+impl ShardCore {
     fn apply<'r>(&mut self, record: &'r LogRecord, ctx: &Ctx) -> Consequence<'r> {
         self.state.apply(record, ctx, &mut self.ahead, &mut self.writers)
     }
@@ -221,42 +222,7 @@ impl Core {
     }
 }
 
-impl Shard {
-    /// Applies an entry of another leader, or one that was read back at a start.
-    pub fn replay(&mut self, now: Now, entry: Entry) {
-        self.core.state.tell_time(now.mono_us);
-        self.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
-        for (ts, record) in entry.timed() {
-            let ctx = ctx_at(entry.now_ms, entry.seed, ts);
-            if let Consequence::Split { child, state } = self.core.apply(record, &ctx) {
-                self.splitting.split(child, *state, self.core.clock);
-            }
-        }
-    }
-
-    /// Applies the oldest entry that was closed and not yet committed, which is durable on a majority now,
-    /// and acts on what came of it.
-    pub fn committed(&mut self, now: Now) {
-        let Some(batch) = self.core.tail.commit_next() else { return };
-        self.core.state.tell_time(now.mono_us);
-        // What comes behind in this entry is not on its way any more, and is not carried out.
-        let certain = std::mem::take(&mut self.lead_is_certain);
-        for (index, record) in batch.records.iter().enumerate() {
-            let ctx = ctx_at(batch.now_ms, batch.seed, batch.ts_of(index));
-            self.commit(now, record, batch.targets[index], &ctx);
-        }
-        if batch.tracked {
-            self.core.land(&batch);
-        }
-        self.lead_is_certain = certain;
-        let certain = self.may_tell_early();
-        self.waits.turns.tell_named(&mut self.core, now, certain);
-        self.wake_blocked(now);
-        self.waits.blocked.end_coming(&mut self.core, now);
-        self.resume_delayed(now);
-        self.settle(now);
-    }
-
+impl Desk {
     /// Applies a record at the leader that has proposed it, and acts on what came of it.
     fn commit(&mut self, now: Now, record: &LogRecord, target: Recipient, ctx: &Ctx) {
         match self.core.apply(record, ctx) {
@@ -329,6 +295,43 @@ impl Shard {
         if target.kind == RecipientKind::Silent {
             self.expiry.applied(&mut self.core, apply);
         }
+    }
+}
+
+impl Shard {
+    /// Applies an entry of another leader, or one that was read back at a start.
+    pub fn replay(&mut self, now: Now, entry: Entry) {
+        self.desk.core.state.tell_time(now.mono_us);
+        self.desk.core.move_clock(entry.spacing().ts_of(entry.ts, entry.records.len()));
+        for (ts, record) in entry.timed() {
+            let ctx = ctx_at(entry.now_ms, entry.seed, ts);
+            if let Consequence::Split { child, state } = self.desk.core.apply(record, &ctx) {
+                self.desk.splitting.split(child, *state, self.desk.core.clock);
+            }
+        }
+    }
+
+    /// Applies the oldest entry that was closed and not yet committed, which is durable on a majority now,
+    /// and acts on what came of it.
+    pub fn committed(&mut self, now: Now) {
+        let Some(batch) = self.desk.core.tail.commit_next() else { return };
+        self.desk.core.state.tell_time(now.mono_us);
+        // What comes behind in this entry is not on its way any more, and is not carried out.
+        let certain = std::mem::take(&mut self.desk.lead_is_certain);
+        for (index, record) in batch.records.iter().enumerate() {
+            let ctx = ctx_at(batch.now_ms, batch.seed, batch.ts_of(index));
+            self.desk.commit(now, record, batch.targets[index], &ctx);
+        }
+        if batch.tracked {
+            self.desk.core.land(&batch);
+        }
+        self.desk.lead_is_certain = certain;
+        let certain = self.desk.may_tell_early();
+        self.desk.waits.turns.tell_named(&mut self.desk.core, now, certain);
+        self.desk.wake_blocked(now);
+        self.desk.waits.blocked.end_coming(&mut self.desk.core, now);
+        self.desk.resume_delayed(now);
+        self.desk.settle(now);
     }
 }
 

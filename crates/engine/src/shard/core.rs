@@ -1,6 +1,6 @@
 //! State and outputs that all parts of a shard work with.
 //!
-//! A part owns what only it changes; its methods take `core: &mut Core` besides.
+//! A part owns what only it changes; its methods take `core: &mut ShardCore` besides.
 
 use crate::entry::LogRecord;
 use crate::ids::{GatewayId, KeyedOp, Token};
@@ -22,7 +22,7 @@ use adt::{Ctx, Reply, Timestamp};
 
 /// State and outputs that all parts of a shard work with.
 #[derive(Debug)]
-pub(in crate::shard) struct Core {
+pub(in crate::shard) struct ShardCore {
     pub config: ShardConfig,
     /// The replicated state.
     pub state: State,
@@ -46,7 +46,7 @@ pub(in crate::shard) struct Core {
     pub stats: ShardStats,
 }
 
-impl Core {
+impl ShardCore {
     pub fn new(config: ShardConfig, state: State, clock: Timestamp) -> Self {
         Self {
             state,
@@ -106,7 +106,7 @@ impl Core {
         self.random
     }
 
-    /// The last random number, and a step to another one that costs less than [`Core::draw`].
+    /// The last random number, and a step to another one that costs less than [`ShardCore::draw`].
     pub fn step_random(&mut self) -> u64 {
         let last = self.random;
         self.random = last.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -3,7 +3,7 @@
 use crate::entry::{Apply, LogRecord};
 use crate::limits::REAP_PER_TURN_MAX;
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::Recipient;
 use adt::key::KeyOp;
 use adt::{Blob, Op};
@@ -16,7 +16,7 @@ pub(in crate::shard) struct Expiry(BTreeSet<Blob>);
 
 impl Expiry {
     /// Removes expired keys that no request has asked for.
-    pub fn reap_due(&mut self, core: &mut Core, now: Now) {
+    pub fn reap_due(&mut self, core: &mut ShardCore, now: Now) {
         let due = core.state.records().due(now.wall_ms()).take(REAP_PER_TURN_MAX);
         let due: Vec<Blob> = due.map(|(_, key)| key.clone()).collect();
         for key in due {
@@ -26,7 +26,7 @@ impl Expiry {
 
     /// Decides that `key` has expired, if it is due and no transaction holds it. Tells whether the
     /// decision is on its way through the log.
-    pub fn reap(&mut self, core: &mut Core, now: Now, key: &Blob) -> bool {
+    pub fn reap(&mut self, core: &mut ShardCore, now: Now, key: &Blob) -> bool {
         if self.0.contains(key) {
             return true;
         }
@@ -48,7 +48,7 @@ impl Expiry {
     #[inline]
     pub fn reap_all<'k>(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         keys: impl Iterator<Item = &'k Blob>,
     ) -> bool {
@@ -57,7 +57,7 @@ impl Expiry {
     }
 
     /// Counts an applied removal.
-    pub fn applied(&mut self, core: &mut Core, apply: &Apply) {
+    pub fn applied(&mut self, core: &mut ShardCore, apply: &Apply) {
         if let Some((key, _)) = apply.ops.first()
             && self.0.remove(key)
         {

@@ -6,6 +6,7 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::now::Now;
+use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::state::{ApplyOutcome, OpReplies, State};
 use crate::shard::tail::{Batch, RecipientKind};
@@ -14,46 +15,7 @@ use adt::random::mix;
 use adt::{Blob, Ctx, Reply, Timestamp, record};
 use smallvec::SmallVec;
 
-impl Shard {
-    /// Answers what is idle in the batch that is being built, and takes it out. Before
-    /// [`Shard::end_turn`], and only by a replica that is certain to lead the shard: the log will not
-    /// tell.
-    pub fn answer_idle(&mut self, now: Now) {
-        let Some(building) = self.core.tail.only_building() else { return };
-        if !candidates(building).any(|candidate| candidate) {
-            return;
-        }
-        let ts = self.core.clock.next().max(Timestamp::from_micros(now.wall_us));
-        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.core.random() };
-        let replies = idle_replies(building, &self.core.state, ctx);
-        if replies.iter().all(Option::is_none) {
-            return;
-        }
-        self.core.clock = ts;
-        self.core.draw();
-        let Batch { records, targets, .. } = self.core.tail.building_mut();
-        let all = std::mem::take(records).into_iter().zip(std::mem::take(targets)).zip(replies);
-        let mut answered = Vec::new();
-        for ((record, target), replies) in all {
-            match (record, replies) {
-                (LogRecord::Apply(apply), Some(replies)) => answered.push((apply, target, replies)),
-                (record, _) => {
-                    records.push(record);
-                    targets.push(target);
-                }
-            }
-        }
-        let mut done = Vec::with_capacity(answered.len());
-        for (apply, target, replies) in answered {
-            self.core.stats.operations += replies.len() as u64;
-            let outcome = ApplyOutcome::Done(replies);
-            self.core.stats.locks.count_outcome(&apply, &outcome, &ctx);
-            self.tell(now, target, outcome, ts);
-            done.push(apply);
-        }
-        self.forget_idle(now, &done);
-    }
-
+impl Desk {
     /// The operations of the batch that were answered are not on their way any more.
     fn forget_idle(&mut self, now: Now, answered: &[Apply]) {
         let building = self.core.tail.building_mut();
@@ -76,6 +38,47 @@ impl Shard {
             self.resume_delayed(now);
         }
         self.settle(now);
+    }
+}
+
+impl Shard {
+    /// Answers what is idle in the batch that is being built, and takes it out. Before
+    /// [`Shard::end_turn`], and only by a replica that is certain to lead the shard: the log will not
+    /// tell.
+    pub fn answer_idle(&mut self, now: Now) {
+        let Some(building) = self.desk.core.tail.only_building() else { return };
+        if !candidates(building).any(|candidate| candidate) {
+            return;
+        }
+        let ts = self.desk.core.clock.next().max(Timestamp::from_micros(now.wall_us));
+        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.desk.core.random() };
+        let replies = idle_replies(building, &self.desk.core.state, ctx);
+        if replies.iter().all(Option::is_none) {
+            return;
+        }
+        self.desk.core.clock = ts;
+        self.desk.core.draw();
+        let Batch { records, targets, .. } = self.desk.core.tail.building_mut();
+        let all = std::mem::take(records).into_iter().zip(std::mem::take(targets)).zip(replies);
+        let mut answered = Vec::new();
+        for ((record, target), replies) in all {
+            match (record, replies) {
+                (LogRecord::Apply(apply), Some(replies)) => answered.push((apply, target, replies)),
+                (record, _) => {
+                    records.push(record);
+                    targets.push(target);
+                }
+            }
+        }
+        let mut done = Vec::with_capacity(answered.len());
+        for (apply, target, replies) in answered {
+            self.desk.core.stats.operations += replies.len() as u64;
+            let outcome = ApplyOutcome::Done(replies);
+            self.desk.core.stats.locks.count_outcome(&apply, &outcome, &ctx);
+            self.desk.tell(now, target, outcome, ts);
+            done.push(apply);
+        }
+        self.desk.forget_idle(now, &done);
     }
 }
 

@@ -4,7 +4,6 @@
 //! requests that wait are answered at once, with a distinction: either nothing has happened and the
 //! request may go to the next leader, or this replica cannot know.
 
-use super::Shard;
 use super::coordination::ServiceLeader;
 use super::expiry::Expiry;
 use super::streams::is_own;
@@ -13,6 +12,8 @@ use crate::entry::LogRecord;
 use crate::ids::{MachineId, TxnId};
 use crate::message::{Answer, Body, Refusal};
 use crate::now::Now;
+use crate::shard::Desk;
+use crate::shard::Shard;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::tail::{Abandoned, Batch, Recipient, RecipientKind};
@@ -27,88 +28,7 @@ enum GivenUp {
     After,
 }
 
-impl Shard {
-    /// Begins the lead of this replica in `term`; everything that was committed before is applied. Prepared
-    /// transactions get their locks back.
-    pub fn lead(&mut self, now: Now, term: u64) {
-        self.core.ahead = AheadOfLog::of_lead(term);
-        self.streams.begin_lead(term);
-        self.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-        let ahead: Vec<_> = self
-            .core
-            .state
-            .prepared
-            .unsettled()
-            .filter(|(txn, _)| !self.core.state.streams.has_unit(*txn))
-            .collect();
-        for (txn, commit) in ahead {
-            // This replica led before, and acted on decisions that others have not heard of.
-            self.core.log(LogRecord::Outcome { txn, commit }, Recipient::none());
-            self.core.move_clock(commit.unwrap_or_default());
-            self.core.state.decide(txn, commit, &mut self.core.ahead);
-        }
-        self.core.ahead.take_moved();
-        let transactions = self.core.state.prepared().values().filter(|p| !p.is_unit());
-        let prepared: Vec<_> = transactions.cloned().collect();
-        if !prepared.is_empty() {
-            self.core.track(now);
-        }
-        for inherited in prepared {
-            self.locking.inherit(&mut self.core, now, inherited);
-        }
-        self.waits.turns.begin_lead(now);
-        let executed = self.streams.inherit(&mut self.core, now);
-        self.finish(now, executed);
-        self.service.begin_lead(&mut self.core, now);
-        self.settle(now);
-    }
-
-    /// Drops everything that the gateways of a machine have sent, as far as they are known here: nothing more
-    /// will come from them. Their transactions end, unless they are prepared, and these are settled soon.
-    pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
-        self.locking.forget(&mut self.core, now, machine);
-        self.core.delayed.forget(machine);
-        self.service.count_waiting(&self.core);
-        self.cuts.forget(machine);
-        self.service.forget(machine);
-        self.waits.forget(&mut self.core, now, machine);
-        self.settle(now);
-    }
-
-    /// Settles a transaction that a start has found open, before there are any requests.
-    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
-        self.decide(now, Default::default(), txn, commit);
-        // No gateway waits for an answer yet.
-        self.core.outbox.clear();
-    }
-
-    /// Ends the lead of this replica. Every request that waits for an answer gets one.
-    pub fn step_down(&mut self) {
-        let Abandoned { proposed, unproposed } = self.core.tail.abandon();
-        for batch in proposed {
-            self.give_up(batch, GivenUp::After);
-        }
-        for batch in unproposed {
-            self.give_up(batch, GivenUp::Before);
-        }
-        self.locking.give_up_waiters(&mut self.core, is_own);
-        self.core.give_up_delayed();
-        self.locking.whole.give_up(&mut self.core);
-        self.locking.give_up_inquiries(&mut self.core);
-        self.waits.end_lead(&mut self.core);
-        self.cuts.give_up(&mut self.core);
-        self.locking.give_up(&mut self.core);
-        for ((gateway, token), group) in self.streams.end_lead() {
-            self.core.turn_away(gateway, token, Body::Pipeline(group));
-        }
-        self.core.state.renounce(std::mem::take(&mut self.core.ahead));
-        self.splitting.give_up();
-        self.core.locks = LockTable::new(self.core.config.concurrency);
-        self.expiry = Expiry::default();
-        self.service.give_up(&mut self.core);
-        self.service = ServiceLeader::default();
-    }
-
+impl Desk {
     fn give_up(&mut self, batch: Batch, how: GivenUp) {
         for (record, target) in batch.records.into_iter().zip(batch.targets) {
             let (gateway, token) = (target.gateway, target.token);
@@ -142,5 +62,89 @@ impl Shard {
             };
             self.core.turn_away(gateway, token, body);
         }
+    }
+}
+
+impl Shard {
+    /// Begins the lead of this replica in `term`; everything that was committed before is applied. Prepared
+    /// transactions get their locks back.
+    pub fn lead(&mut self, now: Now, term: u64) {
+        self.desk.core.ahead = AheadOfLog::of_lead(term);
+        self.desk.streams.begin_lead(term);
+        self.desk.core.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
+        let ahead: Vec<_> = self
+            .desk
+            .core
+            .state
+            .prepared
+            .unsettled()
+            .filter(|(txn, _)| !self.desk.core.state.streams.has_unit(*txn))
+            .collect();
+        for (txn, commit) in ahead {
+            // This replica led before, and acted on decisions that others have not heard of.
+            self.desk.core.log(LogRecord::Outcome { txn, commit }, Recipient::none());
+            self.desk.core.move_clock(commit.unwrap_or_default());
+            self.desk.core.state.decide(txn, commit, &mut self.desk.core.ahead);
+        }
+        self.desk.core.ahead.take_moved();
+        let transactions = self.desk.core.state.prepared().values().filter(|p| !p.is_unit());
+        let prepared: Vec<_> = transactions.cloned().collect();
+        if !prepared.is_empty() {
+            self.desk.core.track(now);
+        }
+        for inherited in prepared {
+            self.desk.locking.inherit(&mut self.desk.core, now, inherited);
+        }
+        self.desk.waits.turns.begin_lead(now);
+        let executed = self.desk.streams.inherit(&mut self.desk.core, now);
+        self.desk.finish(now, executed);
+        self.desk.service.begin_lead(&mut self.desk.core, now);
+        self.desk.settle(now);
+    }
+
+    /// Drops everything that the gateways of a machine have sent, as far as they are known here: nothing more
+    /// will come from them. Their transactions end, unless they are prepared, and these are settled soon.
+    pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
+        self.desk.locking.forget(&mut self.desk.core, now, machine);
+        self.desk.core.delayed.forget(machine);
+        self.desk.service.count_waiting(&self.desk.core);
+        self.desk.cuts.forget(machine);
+        self.desk.service.forget(machine);
+        self.desk.waits.forget(&mut self.desk.core, now, machine);
+        self.desk.settle(now);
+    }
+
+    /// Settles a transaction that a start has found open, before there are any requests.
+    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
+        self.desk.decide(now, Default::default(), txn, commit);
+        // No gateway waits for an answer yet.
+        self.desk.core.outbox.clear();
+    }
+
+    /// Ends the lead of this replica. Every request that waits for an answer gets one.
+    pub fn step_down(&mut self) {
+        let Abandoned { proposed, unproposed } = self.desk.core.tail.abandon();
+        for batch in proposed {
+            self.desk.give_up(batch, GivenUp::After);
+        }
+        for batch in unproposed {
+            self.desk.give_up(batch, GivenUp::Before);
+        }
+        self.desk.locking.give_up_waiters(&mut self.desk.core, is_own);
+        self.desk.core.give_up_delayed();
+        self.desk.locking.whole.give_up(&mut self.desk.core);
+        self.desk.locking.give_up_inquiries(&mut self.desk.core);
+        self.desk.waits.end_lead(&mut self.desk.core);
+        self.desk.cuts.give_up(&mut self.desk.core);
+        self.desk.locking.give_up(&mut self.desk.core);
+        for ((gateway, token), group) in self.desk.streams.end_lead() {
+            self.desk.core.turn_away(gateway, token, Body::Pipeline(group));
+        }
+        self.desk.core.state.renounce(std::mem::take(&mut self.desk.core.ahead));
+        self.desk.splitting.give_up();
+        self.desk.core.locks = LockTable::new(self.desk.core.config.concurrency);
+        self.desk.expiry = Expiry::default();
+        self.desk.service.give_up(&mut self.desk.core);
+        self.desk.service = ServiceLeader::default();
     }
 }

@@ -33,7 +33,7 @@ pub use streams::Streams;
 pub use tail::LogTail;
 pub use transfer::{cut, snapshot, split};
 
-use self::core::Core;
+use self::core::ShardCore;
 use self::expiry::Expiry;
 use self::reads::{Reads, unfenced};
 use crate::coordination::survey::{Listed, Survey};
@@ -53,10 +53,18 @@ use transfer::cut::Cuts;
 use transfer::split::Splitting;
 use waiting::{WaitingRoom, Waits};
 
-/// One shard at its leader.
+/// One shard, as a replica drives it: requests, log entries and time go in, answers and log entries come
+/// out.
 #[derive(Debug)]
 pub struct Shard {
-    core: Core,
+    desk: Desk,
+}
+
+/// Parts of a shard's leader, and the state that they work with. The desk passes requests and their results
+/// between the parts.
+#[derive(Debug)]
+struct Desk {
+    core: ShardCore,
     /// Transactions and requests that wait for locks.
     locking: LockManager,
     expiry: Expiry,
@@ -71,162 +79,9 @@ pub struct Shard {
     lead_is_certain: bool,
 }
 
-impl Shard {
-    /// An empty shard.
-    pub fn new(config: ShardConfig) -> Self {
-        Self::restored(config, State::default(), Timestamp::ZERO)
-    }
-
-    /// A shard with the state of a snapshot. Log entries after it are replayed with
-    /// [`Shard::replay`].
-    pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
-        Self {
-            core: Core::new(config, state, clock),
-            locking: LockManager::default(),
-            expiry: Expiry::default(),
-            waits: Waits::default(),
-            cuts: Cuts::default(),
-            splitting: Splitting::default(),
-            streams: Streams::default(),
-            service: ServiceLeader::default(),
-            lead_is_certain: false,
-        }
-    }
-
-    /// The shard's number.
-    pub fn id(&self) -> ShardId {
-        self.core.config.id
-    }
-
-    /// The replicated state.
-    pub fn state(&self) -> &State {
-        &self.core.state
-    }
-
-    /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: locking::watermark::SettledUpTo) {
-        self.core.state.fates_mut().hear_settled(all);
-    }
-
-    /// Everything that commits here before this is settled for good. The clock is moved: if nothing
-    /// is open, that is so up to now, however long ago the last entry was.
-    pub fn watermark(&mut self, now: Now) -> Timestamp {
-        self.core.move_clock(Timestamp::from_micros(now.wall_us));
-        self.core.state.watermark(self.core.clock)
-    }
-
-    /// Whether there is nothing that must be looked after before the next request comes, but for
-    /// expiry.
-    pub fn is_quiet(&self) -> bool {
-        let open = self.core.state.prepared().is_empty()
-            && self.core.state.prepared.unsettled().next().is_none();
-        open && !self.cuts.is_open()
-            && self.locking.has_no_waiters()
-            && self.waits.is_quiet()
-            && self.streams.is_quiet()
-            && self.core.state.coordination().is_quiet()
-            && !self.core.tail.has_work()
-            && self.core.outbox.is_empty()
-    }
-
-    /// The shard's logical clock.
-    pub fn clock(&self) -> Timestamp {
-        self.core.clock
-    }
-
-    /// The state of another replica's snapshot stands in the place of this one's. Answers that
-    /// were not taken yet and the counters stay; everything else begins anew.
-    pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
-        let outbox = std::mem::take(&mut self.core.outbox);
-        let stats = std::mem::take(&mut self.core.stats);
-        *self = Self::restored(self.core.config, state, clock);
-        (self.core.outbox, self.core.stats) = (outbox, stats);
-    }
-
-    /// Answers for gateways.
-    pub fn outbox(&self) -> &Outbox {
-        &self.core.outbox
-    }
-
-    /// Answers for gateways, to take them or to add some.
-    #[inline]
-    pub fn outbox_mut(&mut self) -> &mut Outbox {
-        &mut self.core.outbox
-    }
-
-    /// Pipelines over several shards.
-    #[inline]
-    pub fn streams(&self) -> &Streams {
-        &self.streams
-    }
-
-    /// Pipelines over several shards, to take their messages.
-    pub fn streams_mut(&mut self) -> &mut Streams {
-        &mut self.streams
-    }
-
-    /// Log entries that are not applied yet.
-    #[inline]
-    pub fn tail(&self) -> &LogTail {
-        &self.core.tail
-    }
-
-    /// Closes the entry of this turn: later records go into another one.
-    pub fn close_entry(&mut self) {
-        self.core.tail.close();
-    }
-
-    /// When `tick` should be called at the latest, in monotonic microseconds, if ever.
-    pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let expiry = self.core.state.records().next_expiry_ms().map(|at| {
-            let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
-            now.mono_us + wait_ms * 1000
-        });
-        let prepared = self.core.config.clustered && !self.core.state.prepared().is_empty();
-        let watching = !self.locking.has_no_waiters() || prepared;
-        let soon = !self.locking.has_no_waiters() && self.streams.hold_records();
-        let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
-        let waiting = watching.then_some(now.mono_us + wait_us);
-        let streams = self.streams.next_us(now);
-        let sessions = self.service.next_us(self.core.state.coordination());
-        let sessions = sessions.into_iter().chain(self.waits.next_us(now));
-        let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
-        due.chain(self.cuts.next_us()).min()
-    }
-
-    /// Does what is due by time: expiry, and word to transactions that others have waited for.
-    pub fn tick(&mut self, now: Now) {
-        self.expiry.reap_due(&mut self.core, now);
-        self.locking.tell_wanted(&mut self.core, now);
-        self.locking.find_orphans(&mut self.core, now);
-        self.tick_streams(now);
-        let units = self.streams.hold_records();
-        if units {
-            self.locking.refuse_stuck(&mut self.core, now);
-        }
-        self.locking.note_owed(&self.core, now, units);
-        self.expire_cut(now);
-        self.service.end_silent_sessions(&mut self.core, now);
-        self.service.remind_of_ends(&mut self.core, now);
-        self.service.remind_of_joints(&mut self.core, now);
-        self.waits.tick(&mut self.core, now);
-        self.service.reap_nodes(&mut self.core, now);
-        let needless = self.waits.blocked.is_empty() && !self.core.locks.in_use();
-        if needless {
-            self.core.tail.end_tracking(now);
-        }
-        self.settle(now);
-    }
-
-    /// Does something at a moment at which no other machine can lead the shard.
-    pub fn as_only_leader(&mut self, act: impl FnOnce(&mut Self)) {
-        self.lead_is_certain = true;
-        act(self);
-        self.lead_is_certain = false;
-    }
-
+impl Desk {
     /// Takes a request from a gateway.
-    pub fn handle(&mut self, now: Now, request: Request) {
+    fn handle(&mut self, now: Now, request: Request) {
         self.core.stats.requests += 1;
         self.core.state.tell_time(now.mono_us);
         let whole = &mut self.locking.whole;
@@ -417,34 +272,6 @@ impl Shard {
         }
     }
 
-    /// Closes the entry of this turn, if there is something in it, and gives the oldest closed entry. It is
-    /// to be proposed at once; [`Shard::committed`] is called when it is durable, in the order of the calls.
-    pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
-        if !self.core.tail.has_closed() {
-            self.core.tail.close();
-        }
-        self.next_closed(now)
-    }
-
-    /// The next entry that is closed, to be proposed as [`Shard::end_turn`] says. Records that were logged
-    /// after [`Shard::close_entry`] are not in it.
-    pub fn next_closed(&mut self, now: Now) -> Option<Entry> {
-        if !self.core.tail.has_closed() {
-            return None;
-        }
-        let seed = self.core.draw();
-        let mut batch = self.core.tail.stamp_next(now, self.core.clock, seed)?;
-        self.core.clock = batch.ts_of(batch.records.len());
-        let (first, spacing) = (batch.ts, batch.spacing);
-        for (index, record) in batch.records.iter_mut().enumerate() {
-            self.announce(record, batch.targets[index], spacing.ts_of(first, index));
-        }
-        let entry = self.core.tail.propose(batch);
-        self.core.stats.log_appends += 1;
-        self.core.stats.log_records += entry.records.len() as u64;
-        Some(entry)
-    }
-
     /// Acts on a record that is about to be proposed, which gives it its timestamp. Transactions and units
     /// stand in the order of execution from now on; everything else happens when a record is committed.
     fn announce(&mut self, record: &mut LogRecord, target: Recipient, ts: Timestamp) {
@@ -463,46 +290,8 @@ impl Shard {
         }
     }
 
-    /// Gives back a proposed entry's records once they are encoded: the leader applies them from
-    /// memory. Belongs to the last [`Shard::end_turn`].
-    pub fn keep(&mut self, entry: Entry, encoded_bytes: usize) {
-        self.core.stats.log_bytes += encoded_bytes as u64;
-        self.core.tail.keep(entry.records);
-    }
-
-    /// Sizes of the coordination service.
-    pub fn survey(&self) -> Survey {
-        self.service.survey(&self.core)
-    }
-
-    /// Sessions of the coordination service, and what each has.
-    pub fn list_sessions(&self) -> Listed {
-        self.service.list(&self.core)
-    }
-
-    /// Whether the shard stands still, for a backup.
-    pub fn is_frozen(&self) -> bool {
-        self.core.frozen
-    }
-
-    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when the group
-    /// had these members (none: those that founded it). One that was begun before is given up.
-    pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
-        self.core.begin_snapshot(index, term, members);
-    }
-
-    /// The next parts of the snapshot, at most `count`; see [`Core::snapshot_parts`].
-    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
-        self.core.snapshot_parts(count)
-    }
-
-    /// Whether a snapshot is in the making.
-    pub fn is_taking_snapshot(&self) -> bool {
-        self.core.writers.snapshot.is_some()
-    }
-
     /// Counters of the shard, and its sizes now.
-    pub fn stats(&self, now_us: u64) -> ShardStats {
+    fn stats(&self, now_us: u64) -> ShardStats {
         let mut stats = self.core.stats.clone();
         stats.keys = self.core.state.records().len() as u64;
         stats.keys_with_expiry = self.core.state.records().expiring() as u64;
@@ -510,5 +299,238 @@ impl Shard {
         stats.locks = self.core.stats.locks.with_queues(self.waits.turns.queues(now_us));
         self.locking.count(&mut stats);
         stats
+    }
+}
+
+impl Shard {
+    /// Takes a request from a gateway.
+    pub fn handle(&mut self, now: Now, request: Request) {
+        self.desk.handle(now, request);
+    }
+
+    /// Counters of the shard, and its sizes now.
+    pub fn stats(&self, now_us: u64) -> ShardStats {
+        self.desk.stats(now_us)
+    }
+
+    /// An empty shard.
+    pub fn new(config: ShardConfig) -> Self {
+        Self::restored(config, State::default(), Timestamp::ZERO)
+    }
+
+    /// A shard with the state of a snapshot. Log entries after it are replayed with
+    /// [`Shard::replay`].
+    pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
+        let desk = Desk {
+            core: ShardCore::new(config, state, clock),
+            locking: LockManager::default(),
+            expiry: Expiry::default(),
+            waits: Waits::default(),
+            cuts: Cuts::default(),
+            splitting: Splitting::default(),
+            streams: Streams::default(),
+            service: ServiceLeader::default(),
+            lead_is_certain: false,
+        };
+        Self { desk }
+    }
+
+    /// The shard's number.
+    pub fn id(&self) -> ShardId {
+        self.desk.core.config.id
+    }
+
+    /// The replicated state.
+    pub fn state(&self) -> &State {
+        &self.desk.core.state
+    }
+
+    /// How far all shards have settled their transactions.
+    pub fn hear_settled(&mut self, all: locking::watermark::SettledUpTo) {
+        self.desk.core.state.fates_mut().hear_settled(all);
+    }
+
+    /// Everything that commits here before this is settled for good. The clock is moved: if nothing
+    /// is open, that is so up to now, however long ago the last entry was.
+    pub fn watermark(&mut self, now: Now) -> Timestamp {
+        self.desk.core.move_clock(Timestamp::from_micros(now.wall_us));
+        self.desk.core.state.watermark(self.desk.core.clock)
+    }
+
+    /// Whether there is nothing that must be looked after before the next request comes, but for
+    /// expiry.
+    pub fn is_quiet(&self) -> bool {
+        let open = self.desk.core.state.prepared().is_empty()
+            && self.desk.core.state.prepared.unsettled().next().is_none();
+        open && !self.desk.cuts.is_open()
+            && self.desk.locking.has_no_waiters()
+            && self.desk.waits.is_quiet()
+            && self.desk.streams.is_quiet()
+            && self.desk.core.state.coordination().is_quiet()
+            && !self.desk.core.tail.has_work()
+            && self.desk.core.outbox.is_empty()
+    }
+
+    /// The shard's logical clock.
+    pub fn clock(&self) -> Timestamp {
+        self.desk.core.clock
+    }
+
+    /// The state of another replica's snapshot stands in the place of this one's. Answers that
+    /// were not taken yet and the counters stay; everything else begins anew.
+    pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
+        let outbox = std::mem::take(&mut self.desk.core.outbox);
+        let stats = std::mem::take(&mut self.desk.core.stats);
+        *self = Self::restored(self.desk.core.config, state, clock);
+        (self.desk.core.outbox, self.desk.core.stats) = (outbox, stats);
+    }
+
+    /// Answers for gateways.
+    pub fn outbox(&self) -> &Outbox {
+        &self.desk.core.outbox
+    }
+
+    /// Answers for gateways, to take them or to add some.
+    #[inline]
+    pub fn outbox_mut(&mut self) -> &mut Outbox {
+        &mut self.desk.core.outbox
+    }
+
+    /// Pipelines over several shards.
+    #[inline]
+    pub fn streams(&self) -> &Streams {
+        &self.desk.streams
+    }
+
+    /// Pipelines over several shards, to take their messages.
+    pub fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.desk.streams
+    }
+
+    /// Log entries that are not applied yet.
+    #[inline]
+    pub fn tail(&self) -> &LogTail {
+        &self.desk.core.tail
+    }
+
+    /// Closes the entry of this turn: later records go into another one.
+    pub fn close_entry(&mut self) {
+        self.desk.core.tail.close();
+    }
+
+    /// When `tick` should be called at the latest, in monotonic microseconds, if ever.
+    pub fn next_timeout(&self, now: Now) -> Option<u64> {
+        let expiry = self.desk.core.state.records().next_expiry_ms().map(|at| {
+            let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
+            now.mono_us + wait_ms * 1000
+        });
+        let prepared =
+            self.desk.core.config.clustered && !self.desk.core.state.prepared().is_empty();
+        let watching = !self.desk.locking.has_no_waiters() || prepared;
+        let soon = !self.desk.locking.has_no_waiters() && self.desk.streams.hold_records();
+        let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
+        let waiting = watching.then_some(now.mono_us + wait_us);
+        let streams = self.desk.streams.next_us(now);
+        let sessions = self.desk.service.next_us(self.desk.core.state.coordination());
+        let sessions = sessions.into_iter().chain(self.desk.waits.next_us(now));
+        let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
+        due.chain(self.desk.cuts.next_us()).min()
+    }
+
+    /// Does what is due by time: expiry, and word to transactions that others have waited for.
+    pub fn tick(&mut self, now: Now) {
+        self.desk.expiry.reap_due(&mut self.desk.core, now);
+        self.desk.locking.tell_wanted(&mut self.desk.core, now);
+        self.desk.locking.find_orphans(&mut self.desk.core, now);
+        self.desk.tick_streams(now);
+        let units = self.desk.streams.hold_records();
+        if units {
+            self.desk.locking.refuse_stuck(&mut self.desk.core, now);
+        }
+        self.desk.locking.note_owed(&self.desk.core, now, units);
+        self.desk.expire_cut(now);
+        self.desk.service.end_silent_sessions(&mut self.desk.core, now);
+        self.desk.service.remind_of_ends(&mut self.desk.core, now);
+        self.desk.service.remind_of_joints(&mut self.desk.core, now);
+        self.desk.waits.tick(&mut self.desk.core, now);
+        self.desk.service.reap_nodes(&mut self.desk.core, now);
+        let needless = self.desk.waits.blocked.is_empty() && !self.desk.core.locks.in_use();
+        if needless {
+            self.desk.core.tail.end_tracking(now);
+        }
+        self.desk.settle(now);
+    }
+
+    /// Does something at a moment at which no other machine can lead the shard.
+    pub fn as_only_leader(&mut self, act: impl FnOnce(&mut Self)) {
+        self.desk.lead_is_certain = true;
+        act(self);
+        self.desk.lead_is_certain = false;
+    }
+
+    /// Closes the entry of this turn, if there is something in it, and gives the oldest closed entry. It is
+    /// to be proposed at once; [`Shard::committed`] is called when it is durable, in the order of the calls.
+    pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
+        if !self.desk.core.tail.has_closed() {
+            self.desk.core.tail.close();
+        }
+        self.next_closed(now)
+    }
+
+    /// The next entry that is closed, to be proposed as [`Shard::end_turn`] says. Records that were logged
+    /// after [`Shard::close_entry`] are not in it.
+    pub fn next_closed(&mut self, now: Now) -> Option<Entry> {
+        if !self.desk.core.tail.has_closed() {
+            return None;
+        }
+        let seed = self.desk.core.draw();
+        let mut batch = self.desk.core.tail.stamp_next(now, self.desk.core.clock, seed)?;
+        self.desk.core.clock = batch.ts_of(batch.records.len());
+        let (first, spacing) = (batch.ts, batch.spacing);
+        for (index, record) in batch.records.iter_mut().enumerate() {
+            self.desk.announce(record, batch.targets[index], spacing.ts_of(first, index));
+        }
+        let entry = self.desk.core.tail.propose(batch);
+        self.desk.core.stats.log_appends += 1;
+        self.desk.core.stats.log_records += entry.records.len() as u64;
+        Some(entry)
+    }
+
+    /// Gives back a proposed entry's records once they are encoded: the leader applies them from
+    /// memory. Belongs to the last [`Shard::end_turn`].
+    pub fn keep(&mut self, entry: Entry, encoded_bytes: usize) {
+        self.desk.core.stats.log_bytes += encoded_bytes as u64;
+        self.desk.core.tail.keep(entry.records);
+    }
+
+    /// Sizes of the coordination service.
+    pub fn survey(&self) -> Survey {
+        self.desk.service.survey(&self.desk.core)
+    }
+
+    /// Sessions of the coordination service, and what each has.
+    pub fn list_sessions(&self) -> Listed {
+        self.desk.service.list(&self.desk.core)
+    }
+
+    /// Whether the shard stands still, for a backup.
+    pub fn is_frozen(&self) -> bool {
+        self.desk.core.frozen
+    }
+
+    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when the group
+    /// had these members (none: those that founded it). One that was begun before is given up.
+    pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
+        self.desk.core.begin_snapshot(index, term, members);
+    }
+
+    /// The next parts of the snapshot, at most `count`; see [`ShardCore::snapshot_parts`].
+    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
+        self.desk.core.snapshot_parts(count)
+    }
+
+    /// Whether a snapshot is in the making.
+    pub fn is_taking_snapshot(&self) -> bool {
+        self.desk.core.writers.snapshot.is_some()
     }
 }

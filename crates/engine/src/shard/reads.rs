@@ -4,7 +4,7 @@ use super::expiry::Expiry;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::locking::manager::LockManager;
@@ -17,7 +17,7 @@ use adt::{Blob, Ctx, Op, Reply, Timestamp};
 /// Parts of a shard that reads work with: an expired key is removed first, and a read that cannot be
 /// answered waits for the log or for locks.
 pub(in crate::shard) struct Reads<'s> {
-    pub core: &'s mut Core,
+    pub core: &'s mut ShardCore,
     pub expiry: &'s mut Expiry,
     pub locking: &'s mut LockManager,
 }
@@ -115,7 +115,7 @@ impl Reads<'_> {
     }
 }
 
-impl Core {
+impl ShardCore {
     /// A log entry that is not applied yet, although a later operation is that commutes with it: a
     /// transaction is carried out as soon as it is decided. A reader that sees the later one must not miss
     /// the earlier one.

@@ -19,7 +19,7 @@ use crate::ids::{MachineId, Token};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -119,7 +119,7 @@ impl ServiceLeader {
     /// were sent ahead, for a `multi`, or for what its own session has asked before and what waits for that.
     pub(super) fn hold_for_ends(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         request: Request,
     ) -> Option<Request> {
@@ -145,7 +145,7 @@ impl ServiceLeader {
     /// leaves does not wait for anything.
     pub(in super::super) fn hold_behind(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         request: Request,
     ) -> Option<Request> {
@@ -161,12 +161,12 @@ impl ServiceLeader {
     }
 
     /// A request waits for units that were sent ahead.
-    pub(super) fn await_units(&mut self, core: &mut Core, now: Now, request: Request) {
+    pub(super) fn await_units(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         self.ends.units.await_them(now);
         self.keep_for_ends(core, now, request);
     }
 
-    fn keep_for_ends(&mut self, core: &mut Core, now: Now, request: Request) {
+    fn keep_for_ends(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         let ends = &mut self.ends;
         if ends.held.len() >= FROZEN_REQUESTS_MAX {
             // Its client cannot go on as if this had been asked.
@@ -181,7 +181,7 @@ impl ServiceLeader {
 
     /// The session comes to another connection, or leaves the one that it had: what it has asked there and
     /// waits is not done.
-    pub(super) fn drop_held(&mut self, core: &mut Core, session: TreeSessionId) {
+    pub(super) fn drop_held(&mut self, core: &mut ShardCore, session: TreeSessionId) {
         if !self.ends.holding.remove(&session) {
             return;
         }
@@ -197,7 +197,7 @@ impl ServiceLeader {
     }
 
     /// A session has begun to end here: its nodes are hidden until it is known that it has.
-    fn hide_nodes(&mut self, core: &mut Core, session: TreeSessionId) {
+    fn hide_nodes(&mut self, core: &mut ShardCore, session: TreeSessionId) {
         if let Some(ending) = core.state.coordination().ending().get(&session) {
             let nodes = ending.session.ephemerals.iter().cloned();
             self.ends.hidden.hide(session, nodes);
@@ -207,7 +207,7 @@ impl ServiceLeader {
     /// A change is carried out that may be a step of an end. Tells whether its answer comes later.
     pub(super) fn ends_go_on(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         command: &Command,
         target: Recipient,
@@ -253,7 +253,7 @@ impl ServiceLeader {
 
     /// Lets requests go on that waited for the end of a session; some wait again. While the shard stands
     /// still all wait for that.
-    pub(in super::super) fn go_on(&mut self, core: &mut Core, now: Now) {
+    pub(in super::super) fn go_on(&mut self, core: &mut ShardCore, now: Now) {
         if core.frozen {
             return;
         }
@@ -267,7 +267,7 @@ impl ServiceLeader {
     }
 
     /// A gateway is to carry the word of this end.
-    fn remind_of(&mut self, core: &mut Core, session: TreeSessionId) {
+    fn remind_of(&mut self, core: &mut ShardCore, session: TreeSessionId) {
         let Some(ending) = core.state.coordination().ending().get(&session) else { return };
         let (ended, finished) = (ending.ended, ending.finished);
         let shards = ending.session.joined.iter().copied().collect();
@@ -277,7 +277,7 @@ impl ServiceLeader {
 
     /// Reminds a gateway now and then of ends that are not complete: the one that carried the message may be
     /// lost.
-    pub(in super::super) fn remind_of_ends(&mut self, core: &mut Core, now: Now) {
+    pub(in super::super) fn remind_of_ends(&mut self, core: &mut ShardCore, now: Now) {
         let due = self.ends.again_us.is_some_and(|at_us| at_us <= now.mono_us);
         if core.config.id != HOME || !due {
             return;
@@ -288,14 +288,14 @@ impl ServiceLeader {
     }
 
     /// A lead begins: what the one before it has begun to end goes on.
-    pub(super) fn watch_over_ends(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn watch_over_ends(&mut self, core: &mut ShardCore, now: Now) {
         self.ends.again_us = (core.config.id == HOME).then_some(now.mono_us);
         let ending: Vec<_> = core.state.coordination().ending().keys().copied().collect();
         ending.into_iter().for_each(|session| self.hide_nodes(core, session));
     }
 
     /// Answers all requests that wait: the lead has ended.
-    pub(in super::super) fn give_up(&mut self, core: &mut Core) {
+    pub(in super::super) fn give_up(&mut self, core: &mut ShardCore) {
         let ends = std::mem::take(&mut self.ends);
         for (_, (asker, _)) in ends.askers {
             core.answer(asker.gateway, asker.token, Answer::Unknown);

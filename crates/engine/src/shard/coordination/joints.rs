@@ -17,7 +17,7 @@ use crate::ids::Token;
 use crate::limits::ENDS_AGAIN_US;
 use crate::message::{Answer, Notice};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::Recipient;
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl ServiceLeader {
     /// A change is carried out that may be about a `multi`; `before` is what its session held until then.
     pub(super) fn joints_go_on(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         command: &Command,
         before: Option<(JointId, Footprint)>,
@@ -95,7 +95,7 @@ impl ServiceLeader {
     /// it, and has told it nothing then of what it watches.
     pub(super) fn answer_joint(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         Recipient { gateway, token, .. }: Recipient,
         session: TreeSessionId,
         reply: Result<Reply, Code>,
@@ -112,7 +112,7 @@ impl ServiceLeader {
     }
 
     /// Begins a lead: holds what is prepared, and lets a gateway find out what becomes of it.
-    pub(super) fn watch_over_joints(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn watch_over_joints(&mut self, core: &mut ShardCore, now: Now) {
         for (session, prepared) in core.state.coordination().prepared() {
             let joints = &mut self.ends.joints;
             joints.held.come(session, &prepared.footprint());
@@ -121,7 +121,7 @@ impl ServiceLeader {
     }
 
     /// A gateway is to find out what becomes of those that have waited for long.
-    pub(in super::super) fn remind_of_joints(&mut self, core: &mut Core, now: Now) {
+    pub(in super::super) fn remind_of_joints(&mut self, core: &mut ShardCore, now: Now) {
         let again_us = &mut self.ends.joints.again_us;
         let mut due = Vec::new();
         for (session, at_us) in again_us.iter_mut().filter(|(_, at_us)| **at_us <= now.mono_us) {

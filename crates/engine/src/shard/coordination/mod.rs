@@ -27,7 +27,7 @@ use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::Blob;
 use std::collections::BTreeMap;
@@ -93,13 +93,13 @@ impl ServiceLeader {
 
 impl ServiceLeader {
     /// Sizes of the service.
-    pub fn survey(&self, core: &Core) -> Survey {
+    pub fn survey(&self, core: &ShardCore) -> Survey {
         let survey = Survey::of(core.state.coordination(), self.known_watches());
         if core.config.id == HOME { survey } else { survey.of_part() }
     }
 
     /// Sessions, and what each has.
-    pub fn list(&self, core: &Core) -> Listed {
+    pub fn list(&self, core: &ShardCore) -> Listed {
         Listed::of(core.state.coordination(), self.known_watches())
     }
 
@@ -109,7 +109,7 @@ impl ServiceLeader {
     }
 
     /// A lead begins: every session has its whole time.
-    pub(super) fn begin_lead(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn begin_lead(&mut self, core: &mut ShardCore, now: Now) {
         *self = Self { reap_us: Some(now.mono_us + core.config.reap_us), ..Self::default() };
         // Others are told when a session has ended.
         let sessions = core.state.coordination().sessions().iter();
@@ -123,7 +123,7 @@ impl ServiceLeader {
 
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
     /// whether their time has come is decided by the time of the entry, as all replicas read it.
-    pub(super) fn reap_nodes(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn reap_nodes(&mut self, core: &mut ShardCore, now: Now) {
         let first_ms = core.state.coordination().tree().reapable_ms();
         if self.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
             return;
@@ -140,7 +140,7 @@ impl ServiceLeader {
     }
 
     /// Sessions that were silent for too long end.
-    pub(super) fn end_silent_sessions(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn end_silent_sessions(&mut self, core: &mut ShardCore, now: Now) {
         let service = core.state.coordination();
         let Self { liveness, ends, .. } = self;
         let (units, joints) = (&ends.units, &ends.joints.held);
@@ -153,13 +153,13 @@ impl ServiceLeader {
         }
     }
 
-    fn log_command(&mut self, core: &mut Core, command: Command, target: Recipient) {
+    fn log_command(&mut self, core: &mut ShardCore, command: Command, target: Recipient) {
         *self.writing.entry(command.session).or_default() += 1;
         core.log(LogRecord::Coordinate(Box::new(command)), target);
     }
 
     /// A request of a gateway about the service.
-    pub(super) fn take(&mut self, core: &mut Core, now: Now, request: Request) {
+    pub(super) fn take(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         let Some(request) = self.hold_for_ends(core, now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
         let session = ask.session();
@@ -176,7 +176,7 @@ impl ServiceLeader {
     }
 
     /// A request that has waited is carried out.
-    pub(super) fn resume(&mut self, core: &mut Core, now: Now, request: Request) {
+    pub(super) fn resume(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         if let Body::Coordinate(ask) = &request.body
             && let Some(session) = ask.session()
         {
@@ -190,7 +190,7 @@ impl ServiceLeader {
     }
 
     /// Some of the requests that wait are not there any more.
-    pub(super) fn count_waiting(&mut self, core: &Core) {
+    pub(super) fn count_waiting(&mut self, core: &ShardCore) {
         self.waiting.clear();
         for request in core.delayed.waiting() {
             if let Body::Coordinate(ask) = &request.body
@@ -202,7 +202,7 @@ impl ServiceLeader {
     }
 
     /// Carries out a request; everything that its session has sent before is applied.
-    pub(super) fn carry_out(&mut self, core: &mut Core, now: Now, request: Request) {
+    pub(super) fn carry_out(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Coordinate(ask) = body else { return };
         let session = ask.session();
@@ -256,7 +256,7 @@ impl ServiceLeader {
     }
 
     /// Why a gateway may ask nothing about a session, if so.
-    fn misses(&self, core: &Core, gateway: GatewayId, session: TreeSessionId) -> Option<Code> {
+    fn misses(&self, core: &ShardCore, gateway: GatewayId, session: TreeSessionId) -> Option<Code> {
         if !core.state.coordination().sessions().contains_key(&session) {
             return Some(self.why_not(core, session));
         }
@@ -266,14 +266,14 @@ impl ServiceLeader {
 
     /// Why a session that is not there is refused. One that ends and is at other shards may do something
     /// there until it has ended: its client is not told before.
-    fn why_not(&self, core: &Core, session: TreeSessionId) -> Code {
+    fn why_not(&self, core: &ShardCore, session: TreeSessionId) -> Code {
         let ending = core.state.coordination().ending().get(&session);
         let ends = ending.is_some_and(|ending| !ending.finished);
         if ends { Code::SessionMoved } else { Code::SessionExpired }
     }
 
     /// A session comes to this gateway: where it has been, nothing more of it is done.
-    fn take_away(&mut self, core: &mut Core, session: TreeSessionId, gateway: GatewayId) {
+    fn take_away(&mut self, core: &mut ShardCore, session: TreeSessionId, gateway: GatewayId) {
         if self.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
             self.notify_session(core, session, SessionNotice::Moved);
         }
@@ -282,14 +282,14 @@ impl ServiceLeader {
     }
 
     /// A session is at this gateway from now on.
-    fn bring(&mut self, core: &mut Core, session: TreeSessionId, gateway: GatewayId) {
+    fn bring(&mut self, core: &mut ShardCore, session: TreeSessionId, gateway: GatewayId) {
         self.take_away(core, session, gateway);
         self.homes.insert(session, Home { gateway, notices: 0 });
     }
 
     fn come_back(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         gateway: GatewayId,
         session: TreeSessionId,
@@ -311,7 +311,7 @@ impl ServiceLeader {
 
     fn of_session(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         session: TreeSessionId,
         of: OfSession,
         seen: units::Seen,
@@ -362,7 +362,7 @@ impl ServiceLeader {
 
     fn answer_asked(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         gateway: GatewayId,
         token: Token,
         session: Option<TreeSessionId>,
@@ -374,7 +374,12 @@ impl ServiceLeader {
         core.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
     }
 
-    fn notify_session(&mut self, core: &mut Core, session: TreeSessionId, notice: SessionNotice) {
+    fn notify_session(
+        &mut self,
+        core: &mut ShardCore,
+        session: TreeSessionId,
+        notice: SessionNotice,
+    ) {
         let Some(home) = self.homes.get_mut(&session) else { return };
         home.notices += 1;
         let gateway = home.gateway;
@@ -386,7 +391,7 @@ impl ServiceLeader {
     /// has changed are told before it is answered.
     pub(super) fn committed(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         command: &Command,
         target: Recipient,
@@ -423,7 +428,7 @@ impl ServiceLeader {
         self.joints_go_on(core, now, command, held);
     }
 
-    fn tell_watchers(&mut self, core: &mut Core, changes: &[GuardedEvent], zxid: Zxid) {
+    fn tell_watchers(&mut self, core: &mut ShardCore, changes: &[GuardedEvent], zxid: Zxid) {
         let mut notified = Vec::new();
         for change in changes {
             self.watches.fire(change, &mut notified);
@@ -436,7 +441,7 @@ impl ServiceLeader {
 
 /// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
 /// spread.
-fn is_of_another_shard(core: &Core, ask: &Ask) -> bool {
+fn is_of_another_shard(core: &ShardCore, ask: &Ask) -> bool {
     let spread = core.state.coordination().spread();
     let place = match ask {
         _ if !spread.is_spread() => return false,

@@ -19,7 +19,7 @@ use crate::limits::UNITS_OWE_US;
 use crate::now::Now;
 use crate::pipeline::Group;
 use crate::shard::config::Rule;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use std::collections::BTreeMap;
 
 /// Branches that are held: by units that are here and not settled, or by what is prepared
@@ -165,7 +165,7 @@ pub(in super::super) fn see(
 impl ServiceLeader {
     /// Whether a group that asks something of the tree can be let in at all: all of it is for one session,
     /// can be units, and belongs here.
-    pub(in super::super) fn are_sound(&self, core: &Core, group: &Group) -> bool {
+    pub(in super::super) fn are_sound(&self, core: &ShardCore, group: &Group) -> bool {
         let session = group.session();
         let is_sound = |ask: &Ask| {
             ask.session() == session && ask.may_be_unit() && !is_of_another_shard(core, ask)
@@ -178,7 +178,7 @@ impl ServiceLeader {
     /// told why if it cannot be.
     pub(in super::super) fn bars_units(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         gateway: GatewayId,
         group: &Group,
@@ -202,7 +202,7 @@ impl ServiceLeader {
     }
 
     /// A lead begins: what was let in before waits for its order.
-    pub(super) fn watch_over_units(&mut self, core: &mut Core) {
+    pub(super) fn watch_over_units(&mut self, core: &mut ShardCore) {
         let asks = core.state.asks().values();
         asks.for_each(|ask| self.ends.units.come_of(ask));
     }
@@ -210,7 +210,7 @@ impl ServiceLeader {
     /// The fate of units is committed, and this came of what they ask.
     pub(in super::super) fn units_settled(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         stream: StreamId,
         asks: Vec<AskSettled>,
@@ -238,7 +238,7 @@ impl ServiceLeader {
 
     /// Whether a request waits for units or for a `multi`: those of other sessions that are about the same,
     /// or its own session's, if it ends that or brings it elsewhere.
-    pub(super) fn is_behind_units(&self, core: &Core, ask: &Ask) -> bool {
+    pub(super) fn is_behind_units(&self, core: &ShardCore, ask: &Ask) -> bool {
         let ends = &self.ends;
         let (units, joints) = (Rule::BranchesAreHeld, Rule::PreparedIsHeld);
         let held = [(&ends.units, units), (&ends.joints.held, joints)];
@@ -247,7 +247,7 @@ impl ServiceLeader {
 }
 
 /// Whether a request waits for held branches.
-fn is_behind(core: &Core, units: &HeldBranches, ask: &Ask) -> bool {
+fn is_behind(core: &ShardCore, units: &HeldBranches, ask: &Ask) -> bool {
     if units.is_empty() {
         return false;
     }

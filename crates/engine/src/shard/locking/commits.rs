@@ -9,7 +9,7 @@ use crate::entry::LogRecord;
 use crate::ids::{Age, GatewayId, RequestId, Token, TxnId};
 use crate::message::{Answer, Body, Fate, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::{OpReplies, PreparedTxn};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Timestamp};
@@ -30,7 +30,7 @@ impl LockManager {
     /// Tells whether the decision is new and logged: the state is to carry it out then.
     pub fn decide(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         (from, token): (GatewayId, Token),
         txn: TxnId,
         commit: Option<Timestamp>,
@@ -73,7 +73,7 @@ impl LockManager {
     /// Releases what a decided transaction has locked before it was prepared. Later transactions get later
     /// timestamps: what it has read stays true for it, though it may have to wait for others before it is
     /// carried out.
-    pub fn release_early(&mut self, core: &mut Core, txn: TxnId) {
+    pub fn release_early(&mut self, core: &mut ShardCore, txn: TxnId) {
         let Some(entry) = self.txns.get(&txn) else { return };
         for key in &entry.keys {
             core.locks.release_early(key, txn);
@@ -81,7 +81,7 @@ impl LockManager {
     }
 
     /// Answers the senders of a transaction's decision: it was carried out. Then it ends.
-    pub fn executed(&mut self, core: &mut Core, now: Now, txn: TxnId, replies: OpReplies) {
+    pub fn executed(&mut self, core: &mut ShardCore, now: Now, txn: TxnId, replies: OpReplies) {
         if let (Some(recent), Some(entry)) = (&mut core.recent, self.txns.get(&txn)) {
             entry.keys.iter().for_each(|key| recent.note(key, now.mono_us));
             if self.whole.is(txn) {
@@ -99,7 +99,7 @@ impl LockManager {
     }
 
     /// Holds the locks of a transaction again that an earlier leader has prepared.
-    pub fn inherit(&mut self, core: &mut Core, now: Now, inherited: PreparedTxn) {
+    pub fn inherit(&mut self, core: &mut ShardCore, now: Now, inherited: PreparedTxn) {
         let (txn, prepare) = (inherited.prepare.txn, inherited.prepare);
         let request = prepare.apply.request.clone();
         let entry = OpenTxn {
@@ -127,7 +127,7 @@ impl LockManager {
     /// Passes on to undecided transactions that decided ones have begun to wait for them: older requests
     /// that wait for the decided ones wait for these as well. Units of pipelines, if any hold records, cannot
     /// give way.
-    pub fn pass_blame_on(&mut self, core: &mut Core, units: bool) {
+    pub fn pass_blame_on(&mut self, core: &mut ShardCore, units: bool) {
         let moved = core.ahead.take_moved();
         if moved.is_empty() {
             return;
@@ -162,7 +162,7 @@ impl LockManager {
     }
 
     /// Age of the oldest request that waits for locks of `txn`.
-    fn oldest_behind(&self, core: &Core, txn: TxnId) -> Option<Age> {
+    fn oldest_behind(&self, core: &ShardCore, txn: TxnId) -> Option<Age> {
         let behind = |key: &Blob| core.locks.oldest_behind(key, txn, core.state.get(key));
         match self.txns.get(&txn) {
             Some(entry) => entry.keys.iter().filter_map(behind).min(),
@@ -180,7 +180,7 @@ impl LockManager {
     }
 
     /// Settles whether a request took effect, as soon as no transaction under its number is open.
-    pub fn resolve_request(&mut self, core: &mut Core, request: Request) {
+    pub fn resolve_request(&mut self, core: &mut ShardCore, request: Request) {
         let Body::Resolve(ref id) = request.body else { return };
         if self.open_requests.contains_key(id) {
             self.resolving.entry(id.clone()).or_default().push(request);
@@ -194,7 +194,7 @@ impl LockManager {
     }
 
     /// Notes that nothing under this request number is open any more.
-    pub fn close_request(&mut self, core: &mut Core, id: &RequestId) {
+    pub fn close_request(&mut self, core: &mut ShardCore, id: &RequestId) {
         self.open_requests.remove(id);
         for request in self.resolving.remove(id).into_iter().flatten() {
             self.resolve_request(core, request);
@@ -202,7 +202,7 @@ impl LockManager {
     }
 
     /// Refuses a prepare that still waits; one that is in the log goes on.
-    pub fn cancel(&mut self, core: &mut Core, txn: TxnId, why: Refusal) {
+    pub fn cancel(&mut self, core: &mut ShardCore, txn: TxnId, why: Refusal) {
         let waiting = self.txns.get(&txn).map_or(&[][..], |entry| &entry.waiters);
         let prepare = waiting.iter().copied().find(|id| {
             let waiter = self.waiters.get(id);
@@ -215,7 +215,7 @@ impl LockManager {
 
     /// Fate of a transaction, for a gateway that asks for it. If it is not prepared here, it never will be:
     /// [`LockManager::void`] logs that, before it is answered.
-    pub fn inquire(&self, core: &Core, txn: TxnId) -> FateAnswer {
+    pub fn inquire(&self, core: &ShardCore, txn: TxnId) -> FateAnswer {
         if let Some(prepared) = core.state.prepared().get(&txn) {
             return match prepared.commit {
                 Some(commit) => FateAnswer::Known(Fate::Committed(commit)),
@@ -233,7 +233,7 @@ impl LockManager {
 
     /// Refuses whatever a transaction that is not prepared here waits for, and logs that it never will be
     /// prepared.
-    pub fn void(&mut self, core: &mut Core, from: (GatewayId, Token), txn: TxnId) {
+    pub fn void(&mut self, core: &mut ShardCore, from: (GatewayId, Token), txn: TxnId) {
         if let Some(entry) = self.txns.get_mut(&txn) {
             let unlogged = entry.unlogged.take();
             let waiters = std::mem::take(&mut entry.waiters);

@@ -6,7 +6,7 @@ use crate::entry::LogRecord;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::requests::Known;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::record;
@@ -14,7 +14,7 @@ use adt::{Blob, Op, Reply, Timestamp};
 
 impl LockManager {
     /// Grants a lock, and replies to its request.
-    pub fn grant_lock(&mut self, core: &mut Core, now: Now, request: Request, claims: Claims) {
+    pub fn grant_lock(&mut self, core: &mut ShardCore, now: Now, request: Request, claims: Claims) {
         let Body::Lock { txn, key, op, own, observed } = request.body else { return };
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
@@ -42,7 +42,7 @@ impl LockManager {
     /// back, for its operations to be logged.
     pub fn grant_prepare(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         mut request: Request,
         claims: Claims,
@@ -120,7 +120,7 @@ impl LockManager {
 
     /// Logs a prepare once all transactions that are decided before it are known to be (the record's
     /// timestamp is taken from the clock then).
-    pub(super) fn log_prepare_if_ready(&mut self, core: &mut Core, txn: TxnId) {
+    pub(super) fn log_prepare_if_ready(&mut self, core: &mut ShardCore, txn: TxnId) {
         let Some(entry) = self.txns.get_mut(&txn) else { return };
         if entry.probes.is_empty()
             && let Some((mut prepare, target)) = entry.unlogged.take()
@@ -143,7 +143,7 @@ impl LockManager {
 }
 
 /// Reply of `op` on the committed state with the transaction's own writes on top.
-fn answer_early(core: &mut Core, now: Now, key: &Blob, op: &Op, own: &[Op]) -> Reply {
+fn answer_early(core: &mut ShardCore, now: Now, key: &Blob, op: &Op, own: &[Op]) -> Reply {
     let ctx = core.ctx(now);
     let committed = core.state.get(key);
     if own.is_empty() && !op.is_write() {
@@ -158,7 +158,7 @@ fn answer_early(core: &mut Core, now: Now, key: &Blob, op: &Op, own: &[Op]) -> R
 
 /// `QUEUED` if writes are all possible on the committed state, or the first error.
 fn check_early<'a>(
-    core: &mut Core,
+    core: &mut ShardCore,
     now: Now,
     key: &Blob,
     writes: impl Iterator<Item = &'a Op>,

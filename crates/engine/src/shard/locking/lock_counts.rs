@@ -7,7 +7,7 @@ use crate::entry::Apply;
 use crate::limits::QUEUES_SHOWN;
 use crate::message::Answer;
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::ApplyOutcome;
 use crate::stats::LockStats;
 use adt::{Blob, CameOf, Ctx, Op, Reply};
@@ -61,7 +61,7 @@ impl LockStats {
     }
 }
 
-impl Core {
+impl ShardCore {
     /// Counts the wait of a request that is answered now.
     pub fn count_wait(&mut self, op: &Op, answer: &Answer, since_us: u64, now: Now) {
         if let Answer::Replies(replies) = answer

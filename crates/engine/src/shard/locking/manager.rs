@@ -14,7 +14,7 @@ use crate::ids::{Age, GatewayId, MachineId, RequestId, Token, TxnId};
 use crate::limits::{LOCK_WAITERS_BUSY, ORPHAN_US};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::Recipient;
 use crate::stats::ShardStats;
 use adt::Blob;
@@ -132,7 +132,7 @@ impl LockManager {
 
     /// Opens the transaction of a request for locks, unless it is refused: too many requests wait, and new
     /// transactions should come back later.
-    pub fn open(&mut self, core: &mut Core, now: Now, request: &Request) -> bool {
+    pub fn open(&mut self, core: &mut ShardCore, now: Now, request: &Request) -> bool {
         let Some(txn) = txn_of(&request.body) else { return true };
         let busy = self.waiters.len() >= LOCK_WAITERS_BUSY;
         if busy && !self.knows(txn) && !matches!(request.body, Body::Prepare { .. }) {
@@ -148,7 +148,7 @@ impl LockManager {
     }
 
     /// Lets a transaction hold a record.
-    pub fn hold(&mut self, core: &mut Core, txn: TxnId, key: &Blob, claim: Claim) {
+    pub fn hold(&mut self, core: &mut ShardCore, txn: TxnId, key: &Blob, claim: Claim) {
         core.locks.hold(key, txn, claim);
         if let Some(entry) = self.txns.get_mut(&txn)
             && !entry.keys.contains(key)
@@ -158,7 +158,7 @@ impl LockManager {
     }
 
     /// Ends a transaction here: it holds nothing and waits for nothing any more.
-    pub fn end(&mut self, core: &mut Core, txn: TxnId) {
+    pub fn end(&mut self, core: &mut ShardCore, txn: TxnId) {
         self.whole.leave(txn);
         let Some(entry) = self.txns.swap_remove(&txn) else { return };
         self.wounded.remove(&txn);
@@ -177,7 +177,7 @@ impl LockManager {
     }
 
     /// Takes a waiting request out of its queues.
-    pub fn take_waiter(&mut self, core: &mut Core, id: WaiterId) -> Option<Box<LockWaiter>> {
+    pub fn take_waiter(&mut self, core: &mut ShardCore, id: WaiterId) -> Option<Box<LockWaiter>> {
         let waiter = self.waiters.remove(&id)?;
         for (key, _) in &waiter.claims {
             // A request may ask several things of one record.
@@ -192,7 +192,7 @@ impl LockManager {
     /// Takes the waiting requests out that `is` accepts.
     pub fn take_waiting(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         is: impl Fn(&LockWaiter) -> bool,
     ) -> Vec<Request> {
         let found = self.waiters.iter().filter(|(_, waiter)| is(waiter)).map(|(id, _)| *id);
@@ -203,7 +203,7 @@ impl LockManager {
 
     /// Notes that `txn` is decided, or was certainly undecided when a prepare that hangs on it was asked
     /// for. Groups of pipelines that hang on it come out of [`LockManager::take_probed`].
-    pub fn probe_answered(&mut self, core: &mut Core, txn: TxnId) {
+    pub fn probe_answered(&mut self, core: &mut ShardCore, txn: TxnId) {
         let waiting: Vec<TxnId> = self.probing.remove(&txn).into_iter().flatten().collect();
         for id in waiting {
             if let Some(entry) = self.txns.get_mut(&id) {
@@ -224,7 +224,7 @@ impl LockManager {
     /// transactions.
     pub fn probe(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         txn: TxnId,
         claims: &[(Blob, Claim)],
     ) -> BTreeSet<TxnId> {
@@ -246,7 +246,7 @@ impl LockManager {
 
     /// Reports transactions to the gateway next to this shard that are prepared here, and whose fate was not
     /// sent for long.
-    pub fn find_orphans(&mut self, core: &mut Core, now: Now) {
+    pub fn find_orphans(&mut self, core: &mut ShardCore, now: Now) {
         if !core.config.clustered {
             return;
         }
@@ -265,7 +265,7 @@ impl LockManager {
 
     /// Ends the transactions of a machine that is gone, unless they are prepared: these are reported as
     /// orphans soon. Its waiting requests are dropped.
-    pub fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+    pub fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         let of_it = |gateway: GatewayId| gateway.machine == machine;
         let gone = self.txns.iter().filter(|(_, t)| of_it(t.gateway) && !t.committing);
         let gone: Vec<(TxnId, bool)> = gone.map(|(txn, t)| (*txn, t.prepared)).collect();
@@ -282,7 +282,7 @@ impl LockManager {
 
     /// Sends the requests that wait for locks to the next leader, but for those of the shard itself, which
     /// `is_own` accepts: the lead has ended.
-    pub fn give_up_waiters(&mut self, core: &mut Core, is_own: impl Fn(&Body) -> bool) {
+    pub fn give_up_waiters(&mut self, core: &mut ShardCore, is_own: impl Fn(&Body) -> bool) {
         for (_, waiter) in std::mem::take(&mut self.waiters) {
             let Request { gateway, token, body, .. } = waiter.request;
             if !is_own(&body) {
@@ -292,14 +292,14 @@ impl LockManager {
     }
 
     /// Sends inquiries whether requests take effect to the next leader.
-    pub fn give_up_inquiries(&mut self, core: &mut Core) {
+    pub fn give_up_inquiries(&mut self, core: &mut ShardCore) {
         for request in std::mem::take(&mut self.resolving).into_values().flatten() {
             core.turn_away(request.gateway, request.token, request.body);
         }
     }
 
     /// Forgets all transactions: the lead has ended.
-    pub fn give_up(&mut self, core: &mut Core) {
+    pub fn give_up(&mut self, core: &mut ShardCore) {
         let Self { txns, contention, next_waiter, .. } = std::mem::take(self);
         *self = Self { contention, next_waiter, ..Self::default() };
         for (txn, entry) in txns {

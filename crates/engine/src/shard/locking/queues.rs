@@ -14,7 +14,7 @@ use crate::limits::{LOCK_WAITERS_MAX, UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
 use crate::pipeline::Group;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::streams::{RECOVERY, is_own};
 use adt::{Blob, Reply};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ impl LockManager {
     /// Obstacle to a request, if there is one.
     pub fn barrier(
         &self,
-        core: &Core,
+        core: &ShardCore,
         now: Now,
         request: &Request,
         claims: &Claims,
@@ -39,7 +39,7 @@ impl LockManager {
     /// wait.
     pub fn wait_or_refuse(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         request: Request,
         claims: Claims,
@@ -65,7 +65,7 @@ impl LockManager {
     }
 
     /// Puts a request into the queues of all its records.
-    pub fn enqueue(&mut self, core: &mut Core, now: Now, request: Request, claims: Claims) {
+    pub fn enqueue(&mut self, core: &mut ShardCore, now: Now, request: Request, claims: Claims) {
         let id = self.next_waiter;
         self.next_waiter += 1;
         core.stats.waited += 1;
@@ -89,7 +89,7 @@ impl LockManager {
     /// for that record stands before it. Writes cannot go while the shard stands still.
     pub fn admit(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         id: WaiterId,
         (hot, phase): (&Blob, bool),
@@ -166,13 +166,13 @@ impl LockManager {
     }
 
     /// Marks the records of all waiting requests: what held them back is over.
-    pub fn mark_all(&self, core: &mut Core) {
+    pub fn mark_all(&self, core: &mut ShardCore) {
         let claims = self.waiters.values().flat_map(|waiter| &waiter.claims);
         claims.for_each(|(key, _)| core.locks.mark(key.clone()));
     }
 
     /// Asks younger holders that a waiting request is blocked by to give way.
-    pub fn wound_for(&mut self, core: &mut Core, id: WaiterId) {
+    pub fn wound_for(&mut self, core: &mut ShardCore, id: WaiterId) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let (age, own) = (waiter.age, waiter.txn());
         let mut hints: Vec<TxnId> = Vec::new();
@@ -198,7 +198,7 @@ impl LockManager {
     }
 
     /// Asks a transaction to give way to a request of age `by`.
-    pub fn wound(&mut self, core: &mut Core, txn: TxnId, by: Age) {
+    pub fn wound(&mut self, core: &mut ShardCore, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
         let idle_us = core.state.mono_us().saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
@@ -208,7 +208,7 @@ impl LockManager {
     }
 
     /// Notifies transactions that hold records for which others have waited long, as long as these wait.
-    pub fn tell_wanted(&mut self, core: &mut Core, now: Now) {
+    pub fn tell_wanted(&mut self, core: &mut ShardCore, now: Now) {
         if self.waiters.is_empty() {
             return;
         }
@@ -216,7 +216,7 @@ impl LockManager {
             let waiter = self.waiters.get(&waiter);
             waiter.is_some_and(|waiter| now.mono_us >= waiter.since_us + WANTED_AFTER_US)
         };
-        let Core { locks, outbox, .. } = core;
+        let ShardCore { locks, outbox, .. } = core;
         let wanted = |txn: &OpenTxn| txn.keys.iter().any(|key| locks.first(key).is_some_and(long));
         for (txn, open) in self.txns.iter().filter(|(_, txn)| !txn.prepared && wanted(txn)) {
             outbox.notice(open.gateway, Token::default(), Notice::Wanted { txn: *txn });
@@ -225,7 +225,7 @@ impl LockManager {
 
     /// Row about the holders of a record: how many requests wait, for how many milliseconds the first, and
     /// the transactions that hold it.
-    pub fn told_holders(&self, core: &Core, now: Now, key: &Blob) -> Reply {
+    pub fn told_holders(&self, core: &ShardCore, now: Now, key: &Blob) -> Reply {
         let queue = core.locks.queue(key);
         let first = queue.first().and_then(|waiter| self.waiters.get(waiter));
         let waited_us = first.map_or(0, |waiter| now.mono_us.saturating_sub(waiter.since_us));
@@ -245,7 +245,7 @@ impl LockManager {
 
     /// Refuses transactions that have waited long for units of pipelines: what the units wait for, at other
     /// shards, may wait for these transactions.
-    pub fn refuse_stuck(&mut self, core: &mut Core, now: Now) {
+    pub fn refuse_stuck(&mut self, core: &mut ShardCore, now: Now) {
         let stuck: Vec<WaiterId> = self
             .waiters
             .iter()
@@ -260,7 +260,7 @@ impl LockManager {
     }
 
     /// Refuses a waiting request of a transaction, which stays open.
-    pub(super) fn refuse_waiter(&mut self, core: &mut Core, id: WaiterId, why: Refusal) {
+    pub(super) fn refuse_waiter(&mut self, core: &mut ShardCore, id: WaiterId, why: Refusal) {
         let Some(waiter) = self.take_waiter(core, id) else { return };
         if let Some(entry) = waiter.txn().and_then(|txn| self.txns.get_mut(&txn)) {
             entry.waiters.retain(|waiting| *waiting != id);
@@ -269,7 +269,7 @@ impl LockManager {
     }
 
     /// Counts for which pair of lock modes a request waits.
-    fn count_conflict(&mut self, core: &Core, request: &Request, claims: &Claims) {
+    fn count_conflict(&mut self, core: &ShardCore, request: &Request, claims: &Claims) {
         let own = txn_of(&request.body);
         for (key, claim) in claims {
             let record = core.state.get(key);
@@ -292,7 +292,7 @@ impl LockManager {
 
     /// Notes which records are owed to requests that have waited long for units of pipelines. If no
     /// `units` hold records, there are none.
-    pub fn note_owed(&mut self, core: &Core, now: Now, units: bool) {
+    pub fn note_owed(&mut self, core: &ShardCore, now: Now, units: bool) {
         self.owed.clear();
         if !units {
             return;
@@ -310,7 +310,7 @@ impl LockManager {
 }
 
 /// Whether a waiting request waits for units of pipelines.
-fn waits_for_units(core: &Core, waiter: &LockWaiter) -> bool {
+fn waits_for_units(core: &ShardCore, waiter: &LockWaiter) -> bool {
     waiter.claims.iter().any(|(key, claim)| {
         let record = core.state.get(key);
         let mut holders = core.locks.holders_against(key, claim, waiter.txn(), record);

@@ -9,7 +9,7 @@ use super::manager::LockManager;
 use crate::entry::Prepare;
 use crate::ids::{MachineId, Token, TxnId};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use std::collections::VecDeque;
 
 /// The transaction about all keys, and the requests that wait for its end.
@@ -44,7 +44,7 @@ fn waits(body: &Body, whole: TxnId) -> bool {
     }
 }
 
-fn refuse(core: &mut Core, request: &Request) {
+fn refuse(core: &mut ShardCore, request: &Request) {
     core.stats.refused += 1;
     core.answer(request.gateway, request.token, Answer::Refused(Refusal::Frozen));
 }
@@ -62,7 +62,7 @@ impl Whole {
 
     /// Gives a request back unless it waits for the end of the transaction.
     #[inline]
-    pub fn hold_back(&mut self, core: &mut Core, request: Request) -> Option<Request> {
+    pub fn hold_back(&mut self, core: &mut ShardCore, request: Request) -> Option<Request> {
         let Some(whole) = self.txn else { return Some(request) };
         if !waits(&request.body, whole) {
             return Some(request);
@@ -102,7 +102,7 @@ impl Whole {
     }
 
     /// Sends the requests that wait to the next leader: the lead has ended.
-    pub fn give_up(&mut self, core: &mut Core) {
+    pub fn give_up(&mut self, core: &mut ShardCore) {
         for request in std::mem::take(self).behind {
             core.turn_away(request.gateway, request.token, request.body);
         }
@@ -114,7 +114,7 @@ impl LockManager {
     /// records; gives every other request back.
     pub fn enter_whole(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         request: Request,
         units: bool,
     ) -> Option<Request> {
@@ -136,7 +136,7 @@ impl LockManager {
 
     /// Asks younger transactions that hold something here to give way, if they wait themselves, and notifies
     /// gateways of those in the way: one that lasts too long is ended there. The next try finds fewer.
-    fn ask_to_give_way(&mut self, core: &mut Core, whole: TxnId) {
+    fn ask_to_give_way(&mut self, core: &mut ShardCore, whole: TxnId) {
         let holders = self.txns.iter().filter(|(txn, entry)| **txn != whole && !entry.prepared);
         let holders: Vec<_> = holders.map(|(txn, entry)| (entry.gateway, *txn)).collect();
         for (gateway, txn) in holders {

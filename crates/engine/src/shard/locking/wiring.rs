@@ -6,13 +6,13 @@ use crate::entry::LogRecord;
 use crate::ids::{GatewayId, Token, TxnId};
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
-use crate::shard::Shard;
+use crate::shard::Desk;
 use crate::shard::locking::commits::FateAnswer;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Timestamp};
 
-impl Shard {
+impl Desk {
     /// Admits operations whose only participant is this shard.
     pub(in crate::shard) fn admit_apply(&mut self, now: Now, request: Request) {
         let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };

@@ -8,7 +8,7 @@ use crate::ids::{StreamId, TxnId};
 use crate::message::Body;
 use crate::now::Now;
 use crate::pipeline::{Group, Unit, UnitPlace};
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::Claims;
 use crate::shard::state::Executed;
 use adt::Timestamp;
@@ -17,7 +17,12 @@ use std::sync::Arc;
 
 impl Streams {
     /// Whether a request must wait because a conflicting unit of an earlier leader has no place.
-    pub(in crate::shard) fn keeps_out(&self, core: &Core, body: &Body, claims: &Claims) -> bool {
+    pub(in crate::shard) fn keeps_out(
+        &self,
+        core: &ShardCore,
+        body: &Body,
+        claims: &Claims,
+    ) -> bool {
         if self.unplaced.is_empty() {
             return false;
         }
@@ -40,7 +45,7 @@ impl Streams {
     }
 
     /// Proceeds with the streams that an earlier leader has left. Gives what is carried out by that.
-    pub(in crate::shard) fn inherit(&mut self, core: &mut Core, now: Now) -> Vec<Executed> {
+    pub(in crate::shard) fn inherit(&mut self, core: &mut ShardCore, now: Now) -> Vec<Executed> {
         let kept = core.state.streams.iter().filter(|(_, kept)| !kept.is_handed_on());
         let groups = kept.flat_map(|(id, kept)| kept.groups.iter().map(move |group| (id, group)));
         let open = groups.filter(|(_, group)| !group.is_settled());
@@ -70,7 +75,7 @@ impl Streams {
 
     fn inherit_group(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         id: StreamId,
         first: u32,
@@ -113,13 +118,13 @@ impl Streams {
     }
 
     /// Proceeds with the recovery of places that an earlier leader has handed on.
-    pub(super) fn recover_next(&mut self, core: &mut Core, now: Now) -> RecoveryStep {
+    pub(super) fn recover_next(&mut self, core: &mut ShardCore, now: Now) -> RecoveryStep {
         self.chains.recover_next(core, &mut self.agenda, now)
     }
 }
 
 /// A group of the log as its new leader begins with it.
-fn inherited(core: &Core, id: StreamId, first: u32) -> Option<Live> {
+fn inherited(core: &ShardCore, id: StreamId, first: u32) -> Option<Live> {
     let kept = core.state.streams.get(id)?.group(first)?;
     let prepared = |seq: u32| core.state.prepared().get(&id.unit(seq));
     let unit = |(seq, _): &(u32, Option<UnitPlace>)| {

@@ -14,7 +14,7 @@ use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::pipeline::{Group, Link, StreamMessage, UnitPlace};
 use crate::shard::config::Rule;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::{Executed, OpReplies};
 use crate::shard::tail::Recipient;
@@ -63,7 +63,7 @@ impl Streams {
 
     /// Whether a read must wait for units of chains on their way to the log.
     #[inline]
-    pub(in crate::shard) fn keeps_back(&self, core: &Core, body: &Body) -> bool {
+    pub(in crate::shard) fn keeps_back(&self, core: &ShardCore, body: &Body) -> bool {
         self.chains.keeps_back(core, body)
     }
 
@@ -89,7 +89,7 @@ impl Streams {
     }
 
     /// Marks all streams that have units without places in a chain.
-    pub(in crate::shard) fn mark_chains(&mut self, core: &Core) {
+    pub(in crate::shard) fn mark_chains(&mut self, core: &ShardCore) {
         self.chains.mark_all(core, &mut self.agenda);
     }
 
@@ -120,7 +120,7 @@ impl Streams {
     /// Answers for a group that is known here, now or when that is possible. Tells whether it is known.
     pub(super) fn answer_known(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         asker: (GatewayId, Token),
         group: &Group,
     ) -> bool {
@@ -144,7 +144,7 @@ impl Streams {
     /// Begins a stream whose order is handed on: its units have come.
     pub(super) fn begin_chain(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         asker: (GatewayId, Token),
         group: Arc<Group>,
@@ -157,7 +157,7 @@ impl Streams {
     /// before it.
     pub(super) fn grant(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         asker: (GatewayId, Token),
         group: Arc<Group>,
@@ -175,7 +175,7 @@ impl Streams {
         self.propose(core, id, first)
     }
 
-    pub(super) fn hold_unit(&mut self, core: &mut Core, unit: TxnId, ops: &[KeyedOp]) {
+    pub(super) fn hold_unit(&mut self, core: &mut ShardCore, unit: TxnId, ops: &[KeyedOp]) {
         for (key, op) in ops {
             core.locks.hold(key, unit, Claim::new(op.clone(), Class::Prepared));
         }
@@ -184,7 +184,7 @@ impl Streams {
 
     pub(super) fn let_go<'k>(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         unit: TxnId,
         keys: impl Iterator<Item = &'k Blob>,
     ) {
@@ -196,7 +196,7 @@ impl Streams {
     /// is not. Gives the group if it is logged by that.
     pub(super) fn probe_answered(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         unit: TxnId,
         txn: TxnId,
     ) -> Option<Arc<Group>> {
@@ -206,7 +206,7 @@ impl Streams {
     }
 
     /// Logs a group once none of its probes is open. Gives the group then.
-    fn propose(&mut self, core: &mut Core, id: StreamId, first: u32) -> Option<Arc<Group>> {
+    fn propose(&mut self, core: &mut ShardCore, id: StreamId, first: u32) -> Option<Arc<Group>> {
         let live = self.group_mut(id, first);
         let live = live.filter(|live| live.probes.is_empty() && !live.logged)?;
         live.logged = true;
@@ -216,7 +216,12 @@ impl Streams {
     }
 
     /// Announces the units of a group: it is in a closed entry, with this timestamp.
-    pub(in crate::shard) fn announce(&mut self, core: &mut Core, group: &Group, ts: Timestamp) {
+    pub(in crate::shard) fn announce(
+        &mut self,
+        core: &mut ShardCore,
+        group: &Group,
+        ts: Timestamp,
+    ) {
         group.units.iter().for_each(|unit| core.before_change(&unit.ops));
         if core.breaks(Rule::UndurableCounts) {
             return;
@@ -228,7 +233,12 @@ impl Streams {
     }
 
     /// Acts on a group that is durable: other shards may know of its proposal.
-    pub(in crate::shard) fn proposed(&mut self, core: &Core, group: &Group, proposal: Timestamp) {
+    pub(in crate::shard) fn proposed(
+        &mut self,
+        core: &ShardCore,
+        group: &Group,
+        proposal: Timestamp,
+    ) {
         let id = group.stream;
         self.memory.remember(core, id);
         if let Some(live) = self.group_mut(id, group.first()) {
@@ -238,7 +248,7 @@ impl Streams {
         self.agenda.mark(id);
     }
 
-    fn tell_proposal(&mut self, core: &Core, group: &Group, proposal: Timestamp) {
+    fn tell_proposal(&mut self, core: &ShardCore, group: &Group, proposal: Timestamp) {
         let (id, own) = (group.stream, core.config.id);
         let Some(stream) = self.live.get(&id) else { return };
         let mut to = group.later_homes();
@@ -252,7 +262,7 @@ impl Streams {
     /// records of units in a chain, if `places` may be given.
     pub(super) fn advance(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         id: StreamId,
         places: bool,
     ) -> Option<Request> {
@@ -265,18 +275,18 @@ impl Streams {
     }
 
     /// Logs units of a chain whose records are free, with their places.
-    pub(super) fn place_run(&mut self, core: &mut Core, now: Now, group: &Group) {
+    pub(super) fn place_run(&mut self, core: &mut ShardCore, now: Now, group: &Group) {
         self.chains.place_run(core, &mut self.agenda, now, group);
     }
 
     /// Notes the place that a closed entry has given to a unit of a chain.
-    pub(in crate::shard) fn has_place(&mut self, core: &Core, id: StreamId, link: Link) {
+    pub(in crate::shard) fn has_place(&mut self, core: &ShardCore, id: StreamId, link: Link) {
         self.chains.has_place(core, &mut self.agenda, id, link);
     }
 
     /// Gives places to units that can get one now, and fails those that never can. Gives what is carried
     /// out by that.
-    pub(super) fn place(&mut self, core: &mut Core, id: StreamId) -> Vec<Executed> {
+    pub(super) fn place(&mut self, core: &mut ShardCore, id: StreamId) -> Vec<Executed> {
         let own = core.config.id;
         let kept = core.state.streams.get(id);
         let Some(stream) = self.live.get_mut(&id) else { return Vec::new() };
@@ -320,7 +330,7 @@ impl Streams {
     }
 
     /// Gives units up that have no effect. Gives what is carried out by that.
-    fn fail(&mut self, core: &mut Core, id: StreamId, failed: &[u32]) -> Vec<Executed> {
+    fn fail(&mut self, core: &mut ShardCore, id: StreamId, failed: &[u32]) -> Vec<Executed> {
         let mut executed = Vec::new();
         if failed.is_empty() {
             return executed;
@@ -338,7 +348,7 @@ impl Streams {
     }
 
     /// Releases the records of a unit.
-    fn let_go_of_live(&mut self, core: &mut Core, id: StreamId, seq: u32) {
+    fn let_go_of_live(&mut self, core: &mut ShardCore, id: StreamId, seq: u32) {
         let live = self.live.get(&id).and_then(|stream| stream.group_of(seq));
         let ops = live.map_or(&[][..], |(live, at)| &live.group.units[at].ops);
         ops.iter().for_each(|(key, _)| core.locks.release(key, id.unit(seq)));
@@ -348,7 +358,7 @@ impl Streams {
     /// Notes that an operation was carried out, if it is a unit. Tells whether it is one.
     pub(in crate::shard) fn is_executed(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         unit: TxnId,
         replies: &OpReplies,
@@ -377,7 +387,7 @@ impl Streams {
 
     /// Lets go of units before which everything is closed, and settles groups. Gives what is carried out by
     /// that.
-    pub(super) fn release(&mut self, core: &mut Core, id: StreamId) -> Vec<Executed> {
+    pub(super) fn release(&mut self, core: &mut ShardCore, id: StreamId) -> Vec<Executed> {
         let mut executed = Vec::new();
         let Some(stream) = self.live.get(&id) else { return executed };
         let is_closed = |home, seq| is_closed(core, id, stream, home, seq);
@@ -401,7 +411,7 @@ impl Streams {
     }
 
     /// Ends groups whose fate is in the log, and answers for them.
-    pub(in crate::shard) fn units_settled(&mut self, core: &mut Core, id: StreamId) {
+    pub(in crate::shard) fn units_settled(&mut self, core: &mut ShardCore, id: StreamId) {
         let kept = core.state.streams.get(id);
         let settled = |live: &Live| {
             let group = kept.and_then(|kept| kept.group(live.group.first()));
@@ -424,7 +434,7 @@ impl Streams {
     }
 
     /// Ends a stream whose order is handed on, if all of it is settled.
-    pub(super) fn end_chain(&mut self, core: &Core, id: StreamId) {
+    pub(super) fn end_chain(&mut self, core: &ShardCore, id: StreamId) {
         if self.chains.end(core, id) {
             if let Some(stream) = self.live.get_mut(&id) {
                 stream.since_us = core.state.mono_us();
@@ -434,14 +444,14 @@ impl Streams {
     }
 
     /// Reports to the other shards that a stream is settled here, if so. Forgets it if it is over.
-    pub(super) fn tell_settled(&mut self, core: &Core, id: StreamId) {
+    pub(super) fn tell_settled(&mut self, core: &ShardCore, id: StreamId) {
         if self.memory.tell_settled(core, &mut self.agenda, id) {
             self.drop_live(id);
         }
     }
 
     /// Reports to the other shards which units are closed here.
-    pub(super) fn say_closed(&mut self, core: &Core, id: StreamId) {
+    pub(super) fn say_closed(&mut self, core: &ShardCore, id: StreamId) {
         let own = core.config.id;
         let upto = self.closed_upto(core, id);
         let Some(stream) = self.live.get_mut(&id) else { return };
@@ -466,7 +476,7 @@ impl Streams {
     }
 
     /// The last unit up to which all of a stream is closed here, as far as it has come.
-    pub(super) fn closed_upto(&self, core: &Core, id: StreamId) -> Option<u32> {
+    pub(super) fn closed_upto(&self, core: &ShardCore, id: StreamId) -> Option<u32> {
         let stream = self.live.get(&id);
         let said = stream.and_then(|stream| stream.closed);
         let is_closed = |(seq, place): &&(u32, Option<UnitPlace>)| match place {
@@ -483,7 +493,7 @@ impl Streams {
     }
 
     /// Answers for groups whose fate is known.
-    pub(super) fn answer_groups(&mut self, core: &mut Core, id: StreamId) {
+    pub(super) fn answer_groups(&mut self, core: &mut ShardCore, id: StreamId) {
         let Some(stream) = self.live.get_mut(&id) else { return };
         for live in &mut stream.groups {
             // Questions to a tree are answered when the log says so.
@@ -499,7 +509,7 @@ impl Streams {
 
     /// Asks other shards for proposals and closed units that a stream waits for, if they were not to come
     /// by themselves or are late.
-    pub(super) fn ask_for_earlier(&mut self, core: &Core, now: Now, id: StreamId) {
+    pub(super) fn ask_for_earlier(&mut self, core: &ShardCore, now: Now, id: StreamId) {
         let own = core.config.id;
         let Some(stream) = self.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
@@ -552,7 +562,7 @@ impl Streams {
 }
 
 /// Whether a unit of this or of another shard is closed, as far as it is known here.
-fn is_closed(core: &Core, id: StreamId, stream: &LiveStream, home: ShardId, seq: u32) -> bool {
+fn is_closed(core: &ShardCore, id: StreamId, stream: &LiveStream, home: ShardId, seq: u32) -> bool {
     if seq < stream.answered {
         return true;
     }
@@ -566,7 +576,7 @@ fn is_closed(core: &Core, id: StreamId, stream: &LiveStream, home: ShardId, seq:
 }
 
 /// Logs the fate of units.
-pub(super) fn log_settled(core: &mut Core, id: StreamId, units: &[(u32, UnitPlace)]) {
+pub(super) fn log_settled(core: &mut ShardCore, id: StreamId, units: &[(u32, UnitPlace)]) {
     if units.is_empty() {
         return;
     }

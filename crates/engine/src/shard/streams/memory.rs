@@ -11,7 +11,7 @@ use crate::ids::{ShardId, StreamId};
 use crate::limits::STREAM_KEPT_US;
 use crate::now::Now;
 use crate::pipeline::StreamMessage;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::Recipient;
 use adt::collections::Map;
 use smallvec::SmallVec;
@@ -58,12 +58,12 @@ impl Memory {
     }
 
     /// Remembers a stream that is in the log.
-    pub fn remember(&mut self, core: &Core, id: StreamId) {
+    pub fn remember(&mut self, core: &ShardCore, id: StreamId) {
         self.keeping.entry(id).or_insert_with(|| Keeping::new(core.state.mono_us()));
     }
 
     /// Begins anew with all streams of the log: a new leader does not know the messages before its lead.
-    pub fn inherit(&mut self, core: &Core, now: Now) {
+    pub fn inherit(&mut self, core: &ShardCore, now: Now) {
         for (id, _) in core.state.streams.iter() {
             self.keeping.insert(*id, Keeping::new(now.mono_us));
         }
@@ -85,7 +85,7 @@ impl Memory {
 
     /// Tells the other shards that all of a stream is settled here, if so and if the gateway has its
     /// answers. Tells whether the stream is over.
-    pub fn tell_settled(&mut self, core: &Core, agenda: &mut Agenda, id: StreamId) -> bool {
+    pub fn tell_settled(&mut self, core: &ShardCore, agenda: &mut Agenda, id: StreamId) -> bool {
         let own = core.config.id;
         if !core.state.streams.is_settled(id) {
             return false;
@@ -109,7 +109,7 @@ impl Memory {
     }
 
     /// Logs which streams are forgotten.
-    pub fn tick(&mut self, core: &mut Core, now: Now) {
+    pub fn tick(&mut self, core: &mut ShardCore, now: Now) {
         let long_kept =
             |(_, keeping): &(&StreamId, &Keeping)| now.mono_us >= keeping.since_us + STREAM_KEPT_US;
         let passed = |(id, keeping): &(&StreamId, &Keeping)| {
@@ -131,7 +131,7 @@ impl Memory {
 }
 
 /// Whether all shards have settled everything as old as a stream.
-fn is_passed(core: &Core, id: StreamId, keeping: &Keeping) -> bool {
+fn is_passed(core: &ShardCore, id: StreamId, keeping: &Keeping) -> bool {
     let Some(kept) = core.state.streams.get(id) else { return true };
     let units = kept.groups.iter().flat_map(|group| &group.units);
     let last = units.filter_map(|(_, place)| place.flatten()).max().unwrap_or_default();

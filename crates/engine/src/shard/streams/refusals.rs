@@ -9,7 +9,7 @@ use crate::message::Answer;
 use crate::now::Now;
 use crate::pipeline::{Group, StreamMessage};
 use crate::shard::config::Rule;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::Recipient;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn failed(group: &Group) -> Answer {
 
 impl Streams {
     /// Takes a message of the leader of another shard.
-    pub(super) fn hear(&mut self, core: &mut Core, now: Now, word: StreamMessage) {
+    pub(super) fn hear(&mut self, core: &mut ShardCore, now: Now, word: StreamMessage) {
         let id = word.stream();
         match word {
             StreamMessage::Asks { shard, hurries, units, .. } => {
@@ -99,7 +99,7 @@ impl Streams {
     /// Answers another shard that waits for units of this one, and keeps it informed from now on.
     fn asked(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         (id, shard): (StreamId, ShardId),
         hurries: bool,
@@ -147,7 +147,7 @@ impl Streams {
     }
 
     /// Whether a unit is in the log here, or on its way there.
-    fn has_unit(&self, core: &Core, id: StreamId, seq: u32) -> bool {
+    fn has_unit(&self, core: &ShardCore, id: StreamId, seq: u32) -> bool {
         let live = self.live.get(&id).and_then(|stream| stream.group_of(seq));
         live.is_some_and(|(live, _)| live.logged)
             || self.chains.has_unit(id, seq)
@@ -155,19 +155,19 @@ impl Streams {
     }
 
     /// Whether the fate of a stream can no longer be told.
-    pub(super) fn is_outlived(&self, core: &Core, id: StreamId) -> bool {
+    pub(super) fn is_outlived(&self, core: &ShardCore, id: StreamId) -> bool {
         core.state.streams.is_outlived(id) && !self.refusals.has(id)
     }
 
     /// Whether no further group of a stream is let in.
-    pub(super) fn is_refused(&self, core: &Core, id: StreamId) -> bool {
+    pub(super) fn is_refused(&self, core: &ShardCore, id: StreamId) -> bool {
         self.refusals.has(id) || core.state.streams.is_refused(id)
     }
 
     /// Refuses a group, and every later group of its stream.
     pub(super) fn refuse_group(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         asker: (GatewayId, Token),
         group: &Arc<Group>,
     ) {
@@ -186,7 +186,7 @@ impl Streams {
 
     /// Refuses further groups of a stream, which is reported once it is durable. Groups that have come and
     /// have not got as far as the log do not get there any more.
-    fn refuse(&mut self, core: &mut Core, id: StreamId, seq: u32) {
+    fn refuse(&mut self, core: &mut ShardCore, id: StreamId, seq: u32) {
         if core.state.streams.is_refused(id) {
             return;
         }
@@ -207,7 +207,7 @@ impl Streams {
 
     /// Refuses a stream because of a unit that others have waited for long enough, and that has not got as
     /// far as the log.
-    pub(super) fn refuse_late(&mut self, core: &mut Core, now: Now, id: StreamId, seq: u32) {
+    pub(super) fn refuse_late(&mut self, core: &mut ShardCore, now: Now, id: StreamId, seq: u32) {
         self.stream_mut(now, id).late = None;
         if self.has_unit(core, id, seq) {
             // It has come meanwhile.
@@ -221,7 +221,7 @@ impl Streams {
     }
 
     /// Refuses the groups of a stream that have not got as far as the log.
-    fn drop_unlogged(&mut self, core: &mut Core, id: StreamId) {
+    fn drop_unlogged(&mut self, core: &mut ShardCore, id: StreamId) {
         let Some(stream) = self.live.get_mut(&id) else { return };
         let groups = std::mem::take(&mut stream.groups);
         let (kept, dropped): (Vec<Live>, Vec<Live>) =
@@ -239,7 +239,7 @@ impl Streams {
     }
 
     /// Reports that a stream is refused: the log says so.
-    pub(in crate::shard) fn refused(&mut self, core: &mut Core, id: StreamId) {
+    pub(in crate::shard) fn refused(&mut self, core: &mut ShardCore, id: StreamId) {
         let own = core.config.id;
         self.memory.remember(core, id);
         let Some(Rejection { seq, mut to, failed: groups }) = self.refusals.of.remove(&id) else {
@@ -260,7 +260,7 @@ impl Streams {
     /// Notes that the gateway of a stream has all answers.
     pub(in crate::shard) fn ended(
         &mut self,
-        core: &Core,
+        core: &ShardCore,
         now: Now,
         id: StreamId,
         shards: Vec<ShardId>,
@@ -277,7 +277,7 @@ impl Streams {
     /// Does what is due by time. `waits` tells whether units of a stream wait for records here.
     pub(in crate::shard) fn tick(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         waits: impl Fn(StreamId) -> bool,
     ) {

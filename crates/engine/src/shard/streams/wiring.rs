@@ -5,6 +5,7 @@ use crate::ids::{StreamId, TxnId};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::pipeline::StreamMessage;
+use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::locking::claims::Claims;
 
@@ -13,7 +14,7 @@ fn is_of(id: StreamId, request: &Request) -> bool {
     matches!(&request.body, Body::Pipeline(group) if group.stream == id)
 }
 
-impl Shard {
+impl Desk {
     /// Takes units of a pipeline over several shards.
     pub(in crate::shard) fn take_group(&mut self, now: Now, request: Request) {
         let Body::Pipeline(ref group) = request.body else { return };
@@ -120,13 +121,6 @@ impl Shard {
         }
     }
 
-    /// Takes messages of the leaders of other shards.
-    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = StreamMessage>) {
-        self.core.state.tell_time(now.mono_us);
-        words.for_each(|word| self.streams.hear(&mut self.core, now, word));
-        self.settle(now);
-    }
-
     /// Does what is due by time for streams.
     pub(in crate::shard) fn tick_streams(&mut self, now: Now) {
         let waits = |id| self.locking.waiting().any(|waiter| is_of(id, &waiter.request));
@@ -144,5 +138,14 @@ impl Shard {
                 self.begin_locking(now, request);
             }
         }
+    }
+}
+
+impl Shard {
+    /// Takes messages of the leaders of other shards.
+    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = StreamMessage>) {
+        self.desk.core.state.tell_time(now.mono_us);
+        words.for_each(|word| self.desk.streams.hear(&mut self.desk.core, now, word));
+        self.desk.settle(now);
     }
 }

@@ -54,7 +54,7 @@ impl Story {
 
     /// Version that a guard may ask of a record now.
     fn version(&self, key: &[u8]) -> Version {
-        self.shard.core.state.records().version(key, &self.shard.core.ahead)
+        self.shard.desk.core.state.records().version(key, &self.shard.desk.core.ahead)
     }
 
     pub(super) fn ask(&mut self, body: Body) -> u64 {
@@ -87,7 +87,7 @@ impl Story {
         while let Some(entry) = self.end_turn() {
             self.shard.keep(entry, 0);
         }
-        while self.shard.core.tail.oldest_proposed().is_some() {
+        while self.shard.desk.core.tail.oldest_proposed().is_some() {
             self.shard.committed(self.now);
         }
     }
@@ -446,7 +446,7 @@ fn an_abort_before_the_prepare_is_durable_leaves_nothing() {
     story.ask(read("s", card()));
     assert_eq!(story.seen(), ["3 = 0"]);
     assert!(story.shard.state().prepared().is_empty());
-    assert!(!story.shard.core.locks.in_use());
+    assert!(!story.shard.desk.core.locks.in_use());
 }
 
 #[test]
@@ -512,7 +512,8 @@ fn a_request_is_settled_once_and_for_all() {
     story.sync();
     assert_eq!(story.seen(), ["6 Voided", "7 Voided", "8 = 0"]);
     assert!(
-        story.shard.locking.open_requests.is_empty() && story.shard.locking.resolving.is_empty()
+        story.shard.desk.locking.open_requests.is_empty()
+            && story.shard.desk.locking.resolving.is_empty()
     );
 }
 
@@ -612,7 +613,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         LogRecord::Prepare(Prepare { txn: txn(id), participants, apply: apply(&[("s", op)]) })
     };
     let decided = LogRecord::Outcome { txn: txn(2), commit: Some(Timestamp(500)) };
-    let mut shard = Shard::new(Story::new().shard.core.config);
+    let mut shard = Shard::new(Story::new().shard.desk.core.config);
     // The second one is decided, and waits because the first one may come before it.
     let records = vec![prepared(1, add("a")), prepared(2, card()), decided];
     let entry = Entry { now_ms: 1, ts: Timestamp(100), seed: 0, records };
@@ -626,7 +627,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         reader.take(part).unwrap();
     }
     let (header, state) = reader.finish().unwrap();
-    let mut restored = Shard::restored(shard.core.config, state, header.clock);
+    let mut restored = Shard::restored(shard.desk.core.config, state, header.clock);
     assert_eq!(snapshot_of(&mut restored), parts);
 }
 
@@ -682,7 +683,7 @@ fn replaying_the_log_gives_the_same_state() {
     story.ask(decide(1, Some(ts)));
     story.ask(one("s", Op::Set(set::Op::Pop(None))));
     keep(&mut story);
-    let mut follower = Shard::new(story.shard.core.config);
+    let mut follower = Shard::new(story.shard.desk.core.config);
     for entry in log {
         follower.replay(story.now, entry);
     }

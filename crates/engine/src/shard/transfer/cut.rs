@@ -18,8 +18,9 @@ use crate::limits::{
 };
 use crate::message::{Answer, Body, CutStep, Refusal, Request};
 use crate::now::Now;
+use crate::shard::Desk;
 use crate::shard::Shard;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::manager::{LockManager, LockWaiter};
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
@@ -121,7 +122,7 @@ impl Cuts {
     /// released, in their order, or are refused.
     pub fn hold_back(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         locking: &LockManager,
         request: Request,
     ) -> Option<Request> {
@@ -170,7 +171,7 @@ impl Cuts {
     /// back here.
     pub fn freeze(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         from: (GatewayId, Token),
         number: u64,
@@ -193,7 +194,7 @@ impl Cuts {
 
     /// Keeps the state and answers, once the shard stands still: the state contains everything that was ever
     /// acknowledged, and no half of anything.
-    pub fn go_on(&mut self, core: &mut Core, locking: &LockManager, is_recovering: bool) {
+    pub fn go_on(&mut self, core: &mut ShardCore, locking: &LockManager, is_recovering: bool) {
         let Some(cut) = &mut self.current else { return };
         let writer = core.writers.cut.as_ref();
         if writer.is_some_and(|writer| writer.copies() > CUT_COPIES_MAX) {
@@ -218,7 +219,7 @@ impl Cuts {
     }
 
     /// Lets the shard go on, and says whether it stood still all the time.
-    pub fn release(&mut self, core: &mut Core, now: Now, number: u64) -> Reply {
+    pub fn release(&mut self, core: &mut ShardCore, now: Now, number: u64) -> Reply {
         let Some(cut) = self.current.as_mut().filter(|cut| cut.number == number) else {
             return gone();
         };
@@ -234,14 +235,14 @@ impl Cuts {
     }
 
     /// Ends a cut: all pieces were fetched, or it was given up.
-    pub fn end(&mut self, core: &mut Core, number: u64) -> Reply {
+    pub fn end(&mut self, core: &mut ShardCore, number: u64) -> Reply {
         if self.current.as_ref().is_some_and(|cut| cut.number == number) {
             self.drop_cut(core, "it was given up");
         }
         Reply::Ok
     }
 
-    fn resume(&mut self, core: &mut Core, frozen: Frozen) {
+    fn resume(&mut self, core: &mut ShardCore, frozen: Frozen) {
         core.frozen = false;
         self.released = Some(frozen.held);
     }
@@ -252,7 +253,7 @@ impl Cuts {
     }
 
     /// Gives the cut up.
-    fn drop_cut(&mut self, core: &mut Core, why: &str) {
+    fn drop_cut(&mut self, core: &mut ShardCore, why: &str) {
         core.writers.cut = None;
         let Some(ShardCut { frozen: Some(mut frozen), .. }) = self.current.take() else { return };
         if let Some((gateway, token)) = frozen.asked_by.take() {
@@ -263,14 +264,14 @@ impl Cuts {
     }
 
     /// Gives the cut up if the gateway that makes it has not come back in time.
-    pub fn expire(&mut self, core: &mut Core, now: Now) {
+    pub fn expire(&mut self, core: &mut ShardCore, now: Now) {
         if self.next_us().is_some_and(|at| at <= now.mono_us) {
             self.drop_cut(core, "it took too long");
         }
     }
 
     /// Gives the cut up: the lead has ended.
-    pub fn give_up(&mut self, core: &mut Core) {
+    pub fn give_up(&mut self, core: &mut ShardCore) {
         core.writers.cut = None;
         core.frozen = false;
         let Some(frozen) = self.current.take().and_then(|cut| cut.frozen) else { return };
@@ -293,7 +294,7 @@ impl Cuts {
     /// A piece of the state that is kept; see [`CutStep::Piece`].
     pub fn piece(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         (number, piece): (u64, u64),
         encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
@@ -302,7 +303,7 @@ impl Cuts {
         let Some(cut) = self.current.as_mut().filter(released) else { return gone() };
         cut.touched_us = now.mono_us;
         if piece == cut.next && !cut.complete {
-            let Core { state, writers, .. } = core;
+            let ShardCore { state, writers, .. } = core;
             cut.advance(&mut writers.cut, |writer, bytes| {
                 writer.parts(state, PARTS).iter().for_each(|part| encode(part, bytes));
             });
@@ -314,7 +315,7 @@ impl Cuts {
     }
 }
 
-impl Shard {
+impl Desk {
     /// Takes a step of a cut that a gateway makes. Pieces are asked for with [`Shard::cut_piece`].
     pub(in crate::shard) fn cut(
         &mut self,
@@ -372,7 +373,9 @@ impl Shard {
         self.cuts.expire(&mut self.core, now);
         self.resume_released(now);
     }
+}
 
+impl Shard {
     /// A piece of the state that is kept for a cut; see [`CutStep::Piece`].
     pub fn cut_piece(
         &mut self,
@@ -380,8 +383,8 @@ impl Shard {
         piece: (u64, u64),
         encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
     ) -> Reply {
-        self.expire_cut(now);
-        self.cuts.piece(&mut self.core, now, piece, encode)
+        self.desk.expire_cut(now);
+        self.desk.cuts.piece(&mut self.desk.core, now, piece, encode)
     }
 }
 

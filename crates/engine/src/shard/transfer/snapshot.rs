@@ -10,7 +10,7 @@ use crate::coordination::service::{Command, Coordination, Ending};
 use crate::entry::SnapshotPart;
 use crate::ids::{KeyedOp, ShardId};
 use crate::members::Members;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::{PreparedTxn, State};
 use crate::shard::streams::{KeptChain, KeptStream};
 use adt::collections::Set;
@@ -102,7 +102,7 @@ impl Writer {
     }
 }
 
-impl Core {
+impl ShardCore {
     /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when
     /// the group had these members (none: those that founded it). One that was begun before is given
     /// up.

@@ -12,7 +12,7 @@ use crate::ids::ShardId;
 use crate::map::Range;
 use crate::message::Body;
 use crate::shard::Shard;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::State;
 use crate::shard::tail::Recipient;
 use crate::slot::slot;
@@ -161,7 +161,7 @@ impl Splitting {
     }
 }
 
-impl Core {
+impl ShardCore {
     /// Puts the split into an entry of its own, behind everything else.
     pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
         self.tail.close();
@@ -173,30 +173,31 @@ impl Shard {
     /// Begins to give slots away: no new transaction gets locks there. Tells whether nothing is prepared on
     /// them any more.
     pub fn begin_giving(&mut self, range: Range) -> bool {
-        self.splitting.begin(range);
-        let mut keys = self.locking.prepared_keys();
-        let mut in_state = self.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
+        self.desk.splitting.begin(range);
+        let mut keys = self.desk.locking.prepared_keys();
+        let mut in_state =
+            self.desk.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
         let free =
             !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
         // Nor may there be units that have still to get their places, or are on their way to the log.
-        let mut contents = self.core.state.streams.all_contents().map(|(key, _)| key);
+        let mut contents = self.desk.core.state.streams.all_contents().map(|(key, _)| key);
         let units = free && !contents.any(|key| is_in(key, range));
-        units && !self.streams.open_keys().any(|key| is_in(key, range))
+        units && !self.desk.streams.open_keys().any(|key| is_in(key, range))
     }
 
     /// Puts the split into an entry of its own, behind everything else.
     pub fn log_split(&mut self, child: ShardId, first: u16, range: Range) {
-        self.core.log_split(child, first, range);
+        self.desk.core.log_split(child, first, range);
     }
 
     /// Takes the beginnings of a new shard, if this one has just given it part of its slots.
     pub fn take_born(&mut self) -> Option<Born> {
-        self.splitting.born.take()
+        self.desk.splitting.born.take()
     }
 
     /// The state, of a shard that no driver uses any more.
     pub fn into_state(self) -> State {
-        self.core.state
+        self.desk.core.state
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::BLOCKED_MAX;
 use crate::message::{Answer, Notice, Refusal, Takes};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::state::State;
 use adt::{Attempt, Blob, Reply};
 use smallvec::SmallVec;
@@ -127,7 +127,7 @@ impl Blocked {
     /// Registers a request that waits for something to take, or revives one whose attempt found nothing.
     pub fn block(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         who: Who,
         (keys, takes): (&[Blob], Option<Takes>),
@@ -169,7 +169,7 @@ impl Blocked {
 
     /// Ends the wait of a client that has left, or lets it end as soon as the result of the record in the
     /// log for it is known.
-    pub fn leave(&mut self, core: &mut Core, now: Now, who: Who) {
+    pub fn leave(&mut self, core: &mut ShardCore, now: Now, who: Who) {
         match self.waiters.get_mut(&who) {
             Some(waiter) if waiter.gets.is_some() => {
                 waiter.leaves = true;
@@ -184,7 +184,7 @@ impl Blocked {
     }
 
     /// Ends a wait: the next waiters of its keys may have a turn.
-    pub(super) fn end(&mut self, core: &mut Core, now: Now, who: Who) {
+    pub(super) fn end(&mut self, core: &mut ShardCore, now: Now, who: Who) {
         let keys = self.remove(who);
         self.freed(core, now, keys);
     }
@@ -207,7 +207,7 @@ impl Blocked {
     }
 
     /// Gives the next waiters of keys a turn: waits for these have ended.
-    fn freed(&mut self, core: &mut Core, now: Now, keys: Vec<Blob>) {
+    fn freed(&mut self, core: &mut ShardCore, now: Now, keys: Vec<Blob>) {
         for key in keys {
             self.notify_ready(core, &key);
             self.keep_for_told(core, now, &key, false);
@@ -215,7 +215,7 @@ impl Blocked {
     }
 
     /// Notifies a waiter of a key that has changed.
-    pub fn changed(&mut self, core: &mut Core, now: Now, key: &Blob) {
+    pub fn changed(&mut self, core: &mut ShardCore, now: Now, key: &Blob) {
         if let Some(queue) = self.queues.get_mut(key) {
             for (_, knows) in queue {
                 *knows = match knows {
@@ -229,7 +229,7 @@ impl Blocked {
     }
 
     /// Notifies the next waiter if a key holds something.
-    fn notify_ready(&mut self, core: &mut Core, key: &Blob) {
+    fn notify_ready(&mut self, core: &mut ShardCore, key: &Blob) {
         if let Some((gateway, token)) = self.ready(key, &core.state) {
             core.notice(gateway, token, Notice::Ready { key: key.clone() });
         }
@@ -264,7 +264,7 @@ impl WaitingRoom for Blocked {
         self.kept.values().filter_map(|kept| kept.until_us).min()
     }
 
-    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         let gone = self.waiters.keys().filter(|(gateway, _)| gateway.machine == machine);
         let gone: Vec<Who> = gone.copied().collect();
         let keys: Vec<Blob> = gone.into_iter().flat_map(|who| self.remove(who)).collect();
@@ -272,7 +272,7 @@ impl WaitingRoom for Blocked {
     }
 
     /// Forgets the waiters: their gateways register them again at the next leader.
-    fn end_lead(&mut self, core: &mut Core) {
+    fn end_lead(&mut self, core: &mut ShardCore) {
         *self = Self::default();
         core.foreseen.clear();
     }

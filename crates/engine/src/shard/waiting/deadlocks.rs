@@ -9,13 +9,18 @@ use crate::deadlock::{self as cycles, LockWait};
 use crate::ids::{GatewayId, Token};
 use crate::limits::DEADLOCK_STEPS_MAX;
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use adt::{Blob, ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
 impl TurnQueues {
     /// The error for a turn that waits in a cycle and is to be refused then.
-    pub(super) fn deadlock_of(&self, core: &Core, now: Now, number: Number) -> Option<ErrorReply> {
+    pub(super) fn deadlock_of(
+        &self,
+        core: &ShardCore,
+        now: Now,
+        number: Number,
+    ) -> Option<ErrorReply> {
         let (.., op) = self.what(number)?;
         if !op.detects() {
             return None;
@@ -25,7 +30,7 @@ impl TurnQueues {
         Some(deadlock(cycles::text(&cycle)))
     }
 
-    fn wait(&self, core: &Core, now: Now, number: Number) -> Option<LockWait> {
+    fn wait(&self, core: &ShardCore, now: Now, number: Number) -> Option<LockWait> {
         let (_, lock, op) = self.what(number)?;
         Some(LockWait {
             number,
@@ -38,13 +43,13 @@ impl TurnQueues {
     }
 
     /// Waits of an owner here, the first in turn first.
-    fn waits_of(&self, core: &Core, now: Now, name: &Blob) -> Vec<LockWait> {
+    fn waits_of(&self, core: &ShardCore, now: Now, name: &Blob) -> Vec<LockWait> {
         let numbers = self.of_name(name).map(|(number, ..)| number);
         numbers.filter_map(|number| self.wait(core, now, number)).collect()
     }
 
     /// Waits of owners here, of the owners that they wait for, and so on: nil if that is too much.
-    pub fn waits(&self, core: &Core, now: Now, names: &[Blob]) -> Reply {
+    pub fn waits(&self, core: &ShardCore, now: Now, names: &[Blob]) -> Reply {
         let mut met: BTreeSet<Blob> = names.iter().cloned().collect();
         let mut next: VecDeque<Blob> = names.iter().cloned().collect();
         let (mut waits, mut steps) = (Vec::new(), 0);
@@ -69,7 +74,7 @@ impl TurnQueues {
     /// meanwhile.
     pub fn end_deadlock(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         (gateway, token): (GatewayId, Token),
         text: &Blob,

@@ -14,7 +14,7 @@ mod wiring;
 
 use crate::ids::{GatewayId, MachineId, Token};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use adt::Blob;
 use blocked::Blocked;
 use newcomers::Newcomers;
@@ -43,10 +43,10 @@ pub(in crate::shard) trait WaitingRoom {
     fn next_us(&self, now: Now) -> Option<u64>;
 
     /// Ends the waits of clients of a machine that is gone.
-    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId);
+    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId);
 
     /// Ends all waits: the lead has ended.
-    fn end_lead(&mut self, core: &mut Core);
+    fn end_lead(&mut self, core: &mut ShardCore);
 }
 
 /// All waits of a shard for changes of records, or for places of units.
@@ -80,7 +80,7 @@ impl Waits {
     }
 
     /// Does what is due by time.
-    pub fn tick(&mut self, core: &mut Core, now: Now) {
+    pub fn tick(&mut self, core: &mut ShardCore, now: Now) {
         self.turns.tick(core, now);
         self.observers.tick(core, now);
         self.blocked.tick(core, now);
@@ -88,27 +88,27 @@ impl Waits {
 
     /// Lets the state report changes of records as long as a request waits for one.
     #[inline]
-    pub fn report_changes(&self, core: &mut Core) {
+    pub fn report_changes(&self, core: &mut ShardCore) {
         let none = self.blocked.is_empty() && self.turns.is_empty() && self.observers.is_empty();
         core.ahead.report_changes(!none);
     }
 
     /// Lets requests know that a record has changed.
-    pub fn changed(&mut self, core: &mut Core, now: Now, key: &Blob) {
+    pub fn changed(&mut self, core: &mut ShardCore, now: Now, key: &Blob) {
         self.turns.may_come(key);
         self.observers.show(core, now, key);
         self.blocked.changed(core, now, key);
     }
 
     /// Ends the wait of a client that has left.
-    pub fn leave(&mut self, core: &mut Core, now: Now, (gateway, token): (GatewayId, Token)) {
+    pub fn leave(&mut self, core: &mut ShardCore, now: Now, (gateway, token): (GatewayId, Token)) {
         self.turns.give_up(core, now, gateway, token);
         self.observers.end((gateway, token));
         self.blocked.leave(core, now, (gateway, token));
     }
 
     /// Ends the waits of clients of a machine that is gone.
-    pub fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+    pub fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         self.newcomers.forget(core, now, machine);
         self.blocked.forget(core, now, machine);
         self.turns.forget(core, now, machine);
@@ -116,7 +116,7 @@ impl Waits {
     }
 
     /// Ends all waits: the lead has ended.
-    pub fn end_lead(&mut self, core: &mut Core) {
+    pub fn end_lead(&mut self, core: &mut ShardCore) {
         self.turns.end_lead(core);
         self.observers.end_lead(core);
         self.blocked.end_lead(core);

@@ -6,7 +6,7 @@ use super::WaitingRoom;
 use crate::ids::{MachineId, TxnId};
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::streams::is_own;
 
 /// Requests that wait until units of an earlier leader have their places.
@@ -32,7 +32,7 @@ impl Newcomers {
     }
 
     /// Refuses the prepare of a transaction.
-    pub fn refuse(&mut self, core: &mut Core, txn: TxnId, why: Refusal) {
+    pub fn refuse(&mut self, core: &mut ShardCore, txn: TxnId, why: Refusal) {
         let of_it = |request: &Request| match &request.body {
             Body::Prepare { prepare, .. } => prepare.txn == txn,
             _ => false,
@@ -55,12 +55,12 @@ impl WaitingRoom for Newcomers {
         None
     }
 
-    fn forget(&mut self, _core: &mut Core, _now: Now, machine: MachineId) {
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
         self.0.retain(|request| request.gateway.machine != machine);
     }
 
     /// Sends the requests to the next leader, but for those of the shard itself.
-    fn end_lead(&mut self, core: &mut Core) {
+    fn end_lead(&mut self, core: &mut ShardCore) {
         for request in self.take() {
             if !is_own(&request.body) {
                 core.turn_away(request.gateway, request.token, request.body);

@@ -12,7 +12,7 @@ use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::OBSERVERS_MAX;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
@@ -53,7 +53,7 @@ pub(in crate::shard) struct Observers {
 
 impl Observers {
     /// Adds a read that waits until it has something to show, and tries it.
-    pub fn observe(&mut self, core: &mut Core, now: Now, request: Request) {
+    pub fn observe(&mut self, core: &mut ShardCore, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Await { apply, timeout_ms } = body else { return };
         if apply.ops.len() != 1 || self.is_full() {
@@ -89,7 +89,7 @@ impl Observers {
     }
 
     /// Tries the read of an observer, which is answered if there is something to show.
-    fn look_for(&mut self, core: &mut Core, now: Now, id: ObserverId) {
+    fn look_for(&mut self, core: &mut ShardCore, now: Now, id: ObserverId) {
         let Some(observer) = self.all.get(&id) else { return };
         if self.barred.contains(&id) {
             if !core.may_look(observer.key(), observer.op()) {
@@ -104,13 +104,13 @@ impl Observers {
         }
     }
 
-    fn end_with(&mut self, core: &mut Core, id: ObserverId, reply: Reply) {
+    fn end_with(&mut self, core: &mut ShardCore, id: ObserverId, reply: Reply) {
         self.end(id);
         core.answer(id.0, id.1, Answer::Replies(SmallVec::from_iter([reply])));
     }
 
     /// Shows the observers of a record that it has changed.
-    pub fn show(&mut self, core: &mut Core, now: Now, key: &Blob) {
+    pub fn show(&mut self, core: &mut ShardCore, now: Now, key: &Blob) {
         let Some(observers) = self.of.get(key) else { return };
         for id in observers.iter().copied().collect::<Vec<_>>() {
             self.look_for(core, now, id);
@@ -118,7 +118,7 @@ impl Observers {
     }
 
     /// Ends observations whose time is over, and tries first reads again.
-    pub fn tick(&mut self, core: &mut Core, now: Now) {
+    pub fn tick(&mut self, core: &mut ShardCore, now: Now) {
         while let Some((at_us, id)) = self.deadlines.first().copied()
             && at_us <= now.mono_us
         {
@@ -143,13 +143,13 @@ impl WaitingRoom for Observers {
     }
 
     /// Ends the observations of the machine's clients. Its gateways ask again, if they are there.
-    fn forget(&mut self, _core: &mut Core, _now: Now, machine: MachineId) {
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
         let gone = self.all.keys().filter(|(gateway, _)| gateway.machine == machine);
         gone.copied().collect::<Vec<_>>().into_iter().for_each(|id| self.end(id));
     }
 
     /// Sends observers to the next leader: their gateways know how long they have waited.
-    fn end_lead(&mut self, core: &mut Core) {
+    fn end_lead(&mut self, core: &mut ShardCore) {
         for ((gateway, token), observer) in std::mem::take(self).all {
             let Observer { apply, timeout_ms, .. } = observer;
             core.turn_away(gateway, token, Body::Await { apply, timeout_ms });

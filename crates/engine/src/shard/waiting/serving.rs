@@ -14,7 +14,7 @@ use crate::ids::{Age, KeyedOp, TxnId};
 use crate::limits::{KEPT_US_MAX, SERVED_MAX};
 use crate::message::Answer;
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::tail::{Recipient, RecipientKind};
 use crate::shard::waiting::WaitingRoom;
@@ -70,7 +70,13 @@ fn is_nothing(reply: &Reply) -> bool {
 impl Blocked {
     /// Keeps a key for its notified waiter, and not at all if there is none. If the waiter before has found
     /// nothing, the key is kept `again`, for no longer than it was for that one.
-    pub(super) fn keep_for_told(&mut self, core: &mut Core, now: Now, key: &Blob, again: bool) {
+    pub(super) fn keep_for_told(
+        &mut self,
+        core: &mut ShardCore,
+        now: Now,
+        key: &Blob,
+        again: bool,
+    ) {
         if !core.config.concurrency.takes_locks() {
             return;
         }
@@ -92,7 +98,7 @@ impl Blocked {
         self.hold_kept(core, key, KeptKey { who: Some(who), entry: 0, until_us });
     }
 
-    fn hold_kept(&mut self, core: &mut Core, key: &Blob, kept: KeptKey) {
+    fn hold_kept(&mut self, core: &mut ShardCore, key: &Blob, kept: KeptKey) {
         let before = self.kept.insert(key.clone(), kept);
         let held = before.is_some_and(|kept| kept.until_us.is_some());
         if kept.until_us.is_some() && !held {
@@ -102,7 +108,13 @@ impl Blocked {
     }
 
     /// Keeps keys for waiters that will be notified of elements which are in the log.
-    fn keep_coming(&mut self, core: &mut Core, now: Now, keys: &[Blob], serving: Option<&Serving>) {
+    fn keep_coming(
+        &mut self,
+        core: &mut ShardCore,
+        now: Now,
+        keys: &[Blob],
+        serving: Option<&Serving>,
+    ) {
         if !core.config.concurrency.takes_locks() {
             return;
         }
@@ -120,7 +132,7 @@ impl Blocked {
 
     /// Ends the keeping of keys whose elements have come or will not, and drops predictions for applied
     /// entries.
-    pub fn end_coming(&mut self, core: &mut Core, now: Now) {
+    pub fn end_coming(&mut self, core: &mut ShardCore, now: Now) {
         core.foreseen.retain(|_, (entry, _)| *entry > core.tail.applied());
         let over = |kept: &KeptKey| kept.who.is_none() && kept.entry <= core.tail.applied();
         let over = self.kept.iter().filter(|(_, kept)| over(kept));
@@ -129,7 +141,7 @@ impl Blocked {
     }
 
     /// Lets go of keys that were kept for too long.
-    pub fn tick(&mut self, core: &mut Core, now: Now) {
+    pub fn tick(&mut self, core: &mut ShardCore, now: Now) {
         let mut late = Vec::new();
         for (key, kept) in &mut self.kept {
             if kept.until_us.is_some_and(|until_us| until_us <= now.mono_us) {
@@ -141,7 +153,7 @@ impl Blocked {
     }
 
     /// Awaited keys among those that operations which are about to be logged write.
-    pub fn awaited_keys(&self, core: &Core, apply: &Apply) -> SmallVec<[Blob; 1]> {
+    pub fn awaited_keys(&self, core: &ShardCore, apply: &Apply) -> SmallVec<[Blob; 1]> {
         if self.is_empty() || core.config.clustered {
             return SmallVec::new();
         }
@@ -153,7 +165,7 @@ impl Blocked {
     /// while `units` of pipelines hold records.
     pub fn will_serve(
         &self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         (apply, kind): (&Apply, RecipientKind),
         units: bool,
@@ -196,7 +208,7 @@ impl Blocked {
     /// Logs the operations of waiters for the elements right behind the operations that bring these.
     pub fn serve_behind(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         keys: &[Blob],
         serving: Option<Serving>,
@@ -211,7 +223,7 @@ impl Blocked {
         }
     }
 
-    fn serve(&mut self, core: &mut Core, now: Now, mut serving: Serving) -> Serving {
+    fn serve(&mut self, core: &mut ShardCore, now: Now, mut serving: Serving) -> Serving {
         while let Some(key) = serving.full.pop_front() {
             let mut place = 0;
             while let Some(Scratch::Known(Some(_))) = serving.records.get(&key)
@@ -240,7 +252,7 @@ impl Blocked {
     /// Takes an element for a waiter.
     fn take_for(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         serving: &mut Serving,
         (who, key): (Who, &Blob),
         (op, wrap): (Op, fn(&Blob, Reply) -> Reply),
@@ -262,7 +274,7 @@ impl Blocked {
     /// Moves an element for a waiter.
     fn move_for(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         serving: &mut Serving,
         (who, Compound { reads, plan }): (Who, Compound),
@@ -303,7 +315,7 @@ impl Blocked {
     /// Logs operations for a waiter.
     fn log_for(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         serving: &mut Serving,
         (gateway, token): Who,
         ops: SmallVec<[KeyedOp; 1]>,
@@ -317,7 +329,7 @@ impl Blocked {
     }
 
     /// Answers a waiter whose operation is carried out, with this answer.
-    pub fn taken(&mut self, core: &mut Core, now: Now, who: Who, answer: &Answer) {
+    pub fn taken(&mut self, core: &mut ShardCore, now: Now, who: Who, answer: &Answer) {
         let Some((gets, leaves)) = self.got(who) else { return };
         let last = match answer {
             Answer::Replies(replies) => replies.last().cloned(),
@@ -345,12 +357,12 @@ impl Blocked {
 }
 
 /// Lets go of a kept key.
-fn release(core: &mut Core, key: &Blob) {
+fn release(core: &mut ShardCore, key: &Blob) {
     core.locks.release(key, KEPT);
 }
 
 /// Predicts a record.
-fn foresee(core: &mut Core, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch {
+fn foresee(core: &mut ShardCore, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch {
     // The prediction is noted again in the end.
     if let Some((_, record)) = core.foreseen.swap_remove(key) {
         return Scratch::Known(record);
@@ -370,7 +382,7 @@ fn foresee(core: &mut Core, now: Now, key: &Blob, txn: Option<TxnId>) -> Scratch
 }
 
 /// Whether operations can go into the log right now.
-fn may_go_behind(core: &Core, serving: &Serving, ops: &[KeyedOp]) -> bool {
+fn may_go_behind(core: &ShardCore, serving: &Serving, ops: &[KeyedOp]) -> bool {
     let barred = |(key, op): &KeyedOp| {
         let (claim, record) = (Claim::new(op.clone(), Class::Apply), core.state.get(key));
         core.locks.barrier(key, &claim, serving.txn, None, record).is_some()

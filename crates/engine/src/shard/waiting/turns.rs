@@ -17,7 +17,7 @@ use crate::ids::{GatewayId, KeyedOp, MachineId, RequestId, Token};
 use crate::limits::TURNS_MAX;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use crate::shard::transfer::split::is_in;
 use adt::collections::Map;
@@ -233,7 +233,7 @@ impl TurnQueues {
     }
 
     /// Takes an operation that waits for its turn. Gives its turn, unless it is refused or only listens.
-    pub fn take(&mut self, core: &mut Core, now: Now, request: Request) -> Option<NewTurn> {
+    pub fn take(&mut self, core: &mut ShardCore, now: Now, request: Request) -> Option<NewTurn> {
         let turn = Turn::of_request(request, now)?;
         let (gateway, token) = (turn.gateway, turn.token);
         let section = turn.apply.ops.first().is_some_and(|(_, op)| op.opens_section());
@@ -261,7 +261,7 @@ impl TurnQueues {
     }
 
     /// Settles whether a turn that has come waits: it ends at once if it closes a deadlock cycle.
-    pub fn settle_new(&mut self, core: &mut Core, now: Now, number: Number, key: &Blob) {
+    pub fn settle_new(&mut self, core: &mut ShardCore, now: Now, number: Number, key: &Blob) {
         let waits = self.turns.get(&number).is_some_and(|turn| !self.copy_goes(turn));
         if waits && let Some(deadlock) = self.deadlock_of(core, now, number) {
             core.stats.locks.deadlocks += 1;
@@ -406,7 +406,7 @@ impl TurnQueues {
     /// given. [`TurnQueues::let_in_next`] gives them, and [`TurnQueues::end_letting_in`] ends the step.
     pub fn begin_letting_in(
         &self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         key: &Blob,
         behind: Option<&Op>,
@@ -439,7 +439,7 @@ impl TurnQueues {
     /// replica is `certain`.
     pub fn end_letting_in(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         key: &Blob,
         (step, certain): (LettingIn, bool),
@@ -464,7 +464,7 @@ impl TurnQueues {
     }
 
     /// Ends turns whose time is over, and lets all queues be examined: some leases may have ended.
-    pub fn tick(&mut self, core: &mut Core, now: Now) {
+    pub fn tick(&mut self, core: &mut ShardCore, now: Now) {
         while let Some((at_us, number)) = self.deadlines.first().copied()
             && at_us <= now.mono_us
         {
@@ -478,7 +478,7 @@ impl TurnQueues {
     }
 
     /// Ends a turn whose time is over. If it, or a copy of it, is on the way into the log, the log decides.
-    fn end_in_time(&mut self, core: &mut Core, now: Now, number: Number) {
+    fn end_in_time(&mut self, core: &mut ShardCore, now: Now, number: Number) {
         let Some(turn) = self.turns.get(&number) else { return };
         if !turn.goes && !self.copy_goes(turn) {
             core.stats.locks.timed_out += 1;
@@ -489,7 +489,13 @@ impl TurnQueues {
     }
 
     /// Ends a turn with a reply.
-    pub(super) fn end_with(&mut self, core: &mut Core, now: Now, number: Number, reply: Reply) {
+    pub(super) fn end_with(
+        &mut self,
+        core: &mut ShardCore,
+        now: Now,
+        number: Number,
+        reply: Reply,
+    ) {
         if let Some(turn) = self.end(number) {
             self.unname(core, now, &turn);
             core.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
@@ -499,7 +505,7 @@ impl TurnQueues {
     /// Takes the answer to the operation of a turn that had set out.
     pub fn taken(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         Recipient { gateway, token, .. }: Recipient,
         answer: Answer,
@@ -553,7 +559,7 @@ impl TurnQueues {
     }
 
     /// Gives the turn of a client up that has left.
-    pub fn give_up(&mut self, core: &mut Core, now: Now, gateway: GatewayId, token: Token) {
+    pub fn give_up(&mut self, core: &mut ShardCore, now: Now, gateway: GatewayId, token: Token) {
         let Some(number) = self.of.get(&(gateway, token)).copied() else { return };
         match self.turns.get_mut(&number) {
             Some(turn) if turn.goes => turn.given_up = true,
@@ -590,7 +596,7 @@ impl WaitingRoom for TurnQueues {
 
     /// Gives the turns of the machine's clients up. Its gateways ask again for requests that have a number,
     /// if they are there, and their clients do not notice: operations on their way for them are not undone.
-    fn forget(&mut self, core: &mut Core, now: Now, machine: MachineId) {
+    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         let gone = self.of.iter().filter(|((gateway, _), _)| gateway.machine == machine);
         for ((gateway, token), number) in gone.map(|(who, n)| (*who, *n)).collect::<Vec<_>>() {
             match self.turns.get_mut(&number) {
@@ -604,7 +610,7 @@ impl WaitingRoom for TurnQueues {
 
     /// Sends waiting turns to the next leader: their gateways know how long they have waited. Turns on their
     /// way are answered with their log records.
-    fn end_lead(&mut self, core: &mut Core) {
+    fn end_lead(&mut self, core: &mut ShardCore) {
         for turn in std::mem::take(self).turns.into_values() {
             if !turn.goes {
                 let body = Body::Await { apply: turn.apply, timeout_ms: turn.timeout_ms };

@@ -5,21 +5,12 @@ use crate::entry::LogRecord;
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Request};
 use crate::now::Now;
+use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::tail::Recipient;
 use adt::{Blob, Op};
 
-impl Shard {
-    /// Whether a turn waits that can be named as a successor.
-    pub fn has_successors(&self) -> bool {
-        self.waits.turns.has_successors()
-    }
-
-    /// How many successors were told early since the shard was started.
-    pub fn told_early(&self) -> u64 {
-        self.core.stats.locks.early
-    }
-
+impl Desk {
     /// Whether successors may be told of a release before it is durable: no other machine can lead the shard,
     /// and all that is logged now will take effect here.
     pub(in crate::shard) fn may_tell_early(&self) -> bool {
@@ -87,5 +78,17 @@ impl Shard {
                 self.admit_apply(now, request);
             }
         }
+    }
+}
+
+impl Shard {
+    /// Whether a turn waits that can be named as a successor.
+    pub fn has_successors(&self) -> bool {
+        self.desk.waits.turns.has_successors()
+    }
+
+    /// How many successors were told early since the shard was started.
+    pub fn told_early(&self) -> u64 {
+        self.desk.core.stats.locks.early
     }
 }

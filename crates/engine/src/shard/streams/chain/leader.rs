@@ -14,7 +14,7 @@ use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token};
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::pipeline::{Group, Link, StreamMessage, Unit, UnitOutcome, UnitPlace};
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::OpReplies;
 use crate::shard::tail::Recipient;
@@ -99,7 +99,7 @@ impl Chain {
     }
 
     /// Fails the units after one that has no effect.
-    fn fail_behind(&mut self, core: &mut Core, id: StreamId, refused: u32) {
+    fn fail_behind(&mut self, core: &mut ShardCore, id: StreamId, refused: u32) {
         let Some(group) = &self.group else { return };
         let mut failed: Vec<(u32, UnitPlace)> = Vec::new();
         for (unit, step) in group.units.iter().zip(&mut self.steps) {
@@ -112,7 +112,7 @@ impl Chain {
     }
 
     /// Answers for the units, once all have taken effect or failed.
-    fn answer_if_over(&mut self, core: &mut Core) {
+    fn answer_if_over(&mut self, core: &mut ShardCore) {
         let over = |step: &ChainStep| matches!(step, ChainStep::Done { .. } | ChainStep::Failed);
         if self.steps.iter().all(over)
             && let Some((gateway, token)) = self.asker.take()
@@ -172,7 +172,7 @@ impl Chains {
     /// Begins a stream whose units have come.
     pub fn begin(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         agenda: &mut Agenda,
         asker: (GatewayId, Token),
         group: Arc<Group>,
@@ -209,7 +209,7 @@ impl Chains {
     /// Notes places that another shard hands on. Tells whether they are new.
     pub fn hear_places(
         &mut self,
-        core: &Core,
+        core: &ShardCore,
         agenda: &mut Agenda,
         id: StreamId,
         links: Vec<Link>,
@@ -229,7 +229,7 @@ impl Chains {
     }
 
     /// Whether the leader that has given a place is still listened to.
-    fn listens(&self, core: &Core, id: StreamId, chain: &Chain, link: &Link) -> bool {
+    fn listens(&self, core: &ShardCore, id: StreamId, chain: &Chain, link: &Link) -> bool {
         let home = chain.home(link.seq);
         home.is_some_and(|home| link.term >= self.listens_from(core, id, home))
     }
@@ -238,7 +238,7 @@ impl Chains {
     /// listened to. Two kinds of exceptions hold all the same: places that something rests on already were
     /// reported when the promise was made; and places that a leader which is listened to has reported as
     /// well, be it together with some that it is not listened to about.
-    fn takes(&self, core: &Core, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
+    fn takes(&self, core: &ShardCore, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
         let is_known =
             |link: &Link| chain.links.get(&link.seq).is_some_and(|known| known.place == link.place);
         let is_vouched = |link: &Link| {
@@ -251,7 +251,7 @@ impl Chains {
     }
 
     /// The places before a unit that are not in the log here, if all are known.
-    fn before(&self, core: &Core, id: StreamId, chain: &Chain, seq: u32) -> Option<Vec<Link>> {
+    fn before(&self, core: &ShardCore, id: StreamId, chain: &Chain, seq: u32) -> Option<Vec<Link>> {
         let Some(last) = seq.checked_sub(1) else { return Some(Vec::new()) };
         if chain.links.contains_key(&last) {
             return Some(Vec::new());
@@ -265,7 +265,7 @@ impl Chains {
     /// request for the records of the next units that get places, if `places` may be given.
     pub fn advance(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         id: StreamId,
         refused: Option<u32>,
         places: bool,
@@ -283,7 +283,7 @@ impl Chains {
 
     /// The request for the records of the next units, if all before them have places. The first unit of a
     /// stream comes after no other one, and goes into the log only once.
-    fn want_places(&mut self, core: &Core, id: StreamId) -> Option<Request> {
+    fn want_places(&mut self, core: &ShardCore, id: StreamId) -> Option<Request> {
         if self.is_recovering() {
             return None;
         }
@@ -300,7 +300,13 @@ impl Chains {
     }
 
     /// Logs units whose records are free, with their places.
-    pub fn place_run(&mut self, core: &mut Core, agenda: &mut Agenda, now: Now, group: &Group) {
+    pub fn place_run(
+        &mut self,
+        core: &mut ShardCore,
+        agenda: &mut Agenda,
+        now: Now,
+        group: &Group,
+    ) {
         let (id, first) = (group.stream, group.first());
         let Some(chain) = self.of.get(&id) else { return };
         let before = self.before(core, id, chain, first);
@@ -325,7 +331,7 @@ impl Chains {
 
     pub(super) fn log_ordered(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         stream: StreamId,
         link: Link,
@@ -342,7 +348,7 @@ impl Chains {
     /// comes after it. The unit need not be on the same record: its session may have seen the reply to a
     /// command that the unit comes after.)
     #[inline]
-    pub fn keeps_back(&self, core: &Core, body: &Body) -> bool {
+    pub fn keeps_back(&self, core: &ShardCore, body: &Body) -> bool {
         self.ordering > 0
             && match body {
                 Body::Read { key, op, .. } => is_changing(core, key, op),
@@ -354,7 +360,7 @@ impl Chains {
     }
 
     /// Notes the place that a closed entry has given to a unit.
-    pub fn has_place(&mut self, core: &Core, agenda: &mut Agenda, id: StreamId, link: Link) {
+    pub fn has_place(&mut self, core: &ShardCore, agenda: &mut Agenda, id: StreamId, link: Link) {
         let Some(chain) = self.of.get_mut(&id) else { return };
         chain.links.insert(link.seq, link);
         if chain.durable {
@@ -365,7 +371,7 @@ impl Chains {
     /// Notes that a unit has taken effect.
     pub fn carried_out(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         agenda: &mut Agenda,
         now: Now,
         (id, link): (StreamId, Link),
@@ -386,7 +392,7 @@ impl Chains {
     }
 
     /// Tells the shard of the next unit the places up to this one, unless that is this shard.
-    fn hand_on(&mut self, core: &Core, agenda: &mut Agenda, id: StreamId, seq: u32) {
+    fn hand_on(&mut self, core: &ShardCore, agenda: &mut Agenda, id: StreamId, seq: u32) {
         let Some(chain) = self.of.get_mut(&id) else { return };
         chain.handed = chain.handed.max(Some(seq));
         if let Some(next) = chain.home(seq + 1).filter(|next| *next != core.config.id) {
@@ -397,7 +403,14 @@ impl Chains {
     /// Tells another shard the places up to a unit's, if they are known. A shard that has promised something
     /// to another one has reported, too, which of its places it knows: those hold in that shard's new term
     /// as they did before.
-    fn tell_chain(&self, core: &Core, agenda: &mut Agenda, id: StreamId, seq: u32, to: ShardId) {
+    fn tell_chain(
+        &self,
+        core: &ShardCore,
+        agenda: &mut Agenda,
+        id: StreamId,
+        seq: u32,
+        to: ShardId,
+    ) {
         let own = core.config.id;
         let Some((kept, homes)) = core.state.streams.chain_with_homes(id) else { return };
         let links = self.of.get(&id).map_or(&kept.links, |chain| &chain.links);
@@ -414,7 +427,7 @@ impl Chains {
     /// Answers another shard that asks for the place of a unit which is in the log here.
     pub fn asked_for_place(
         &self,
-        core: &Core,
+        core: &ShardCore,
         agenda: &mut Agenda,
         (id, seq): (StreamId, u32),
         shard: ShardId,
@@ -428,7 +441,7 @@ impl Chains {
     }
 
     /// Asks for the places that the next unit waits for, if they are late.
-    pub fn ask_for_late(&mut self, core: &Core, agenda: &mut Agenda, now: Now, id: StreamId) {
+    pub fn ask_for_late(&mut self, core: &ShardCore, agenda: &mut Agenda, now: Now, id: StreamId) {
         let own = core.config.id;
         if self.is_recovering() {
             return;
@@ -461,7 +474,7 @@ impl Chains {
     }
 
     /// Other shards with a new leader, which alone is listened to, each with its last unit before this one.
-    fn doubted(&self, core: &Core, id: StreamId, last: u32) -> Vec<(ShardId, u32)> {
+    fn doubted(&self, core: &ShardCore, id: StreamId, last: u32) -> Vec<(ShardId, u32)> {
         let homes = self.group(id).map_or(&[][..], |group| &group.homes);
         let mut doubted: Vec<(ShardId, u32)> = Vec::new();
         for (seq, home) in homes.iter().copied().take(last as usize).enumerate().rev() {
@@ -474,7 +487,7 @@ impl Chains {
     }
 
     /// Forgets knowledge beyond the log of a stream that is settled. Tells whether it was.
-    pub fn end(&mut self, core: &Core, id: StreamId) -> bool {
+    pub fn end(&mut self, core: &ShardCore, id: StreamId) -> bool {
         let chain = self.of.get(&id);
         let over = chain.is_some_and(|chain| chain.durable && chain.asker.is_none())
             && core.state.streams.is_settled(id);
@@ -492,7 +505,7 @@ impl Chains {
 
 /// Whether an operation on its way to the log changes what is read. (Where units go into the log, every
 /// operation is noted in the lock table.)
-fn is_changing(core: &Core, key: &Blob, op: &Op) -> bool {
+fn is_changing(core: &ShardCore, key: &Blob, op: &Op) -> bool {
     let claim = Claim::new(op.clone(), Class::Passing);
     let record = core.state.get(key);
     core.locks.in_flight_against(key, &claim, record).is_some()

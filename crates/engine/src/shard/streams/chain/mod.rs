@@ -32,7 +32,7 @@ use crate::message::Body;
 use crate::now::Now;
 use crate::pipeline::{Group, Link};
 use crate::shard::ahead::AheadOfLog;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::Class;
 use crate::shard::state::{OpReplies, State};
 use crate::shard::transfer::snapshot::Writers;
@@ -63,7 +63,7 @@ impl Streams {
     /// Acts on the result of a record about such a stream, at the leader that has proposed it.
     pub(in crate::shard) fn act_on_chain(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         effect: ChainEffect<'_>,
     ) {

@@ -14,7 +14,7 @@ use crate::ids::{Age, KeyedOp, ShardId, StreamId, TxnId};
 use crate::limits::ASK_UNITS_US;
 use crate::now::Now;
 use crate::pipeline::{Group, Link, StreamMessage, Unit};
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::tail::Recipient;
 use adt::{Blob, Timestamp};
@@ -58,7 +58,7 @@ impl Chains {
     }
 
     /// The term from which on leaders of a shard are listened to about a stream.
-    pub(super) fn listens_from(&self, core: &Core, id: StreamId, shard: ShardId) -> u64 {
+    pub(super) fn listens_from(&self, core: &ShardCore, id: StreamId, shard: ShardId) -> u64 {
         let promised = core.state.streams.chain(id).map_or(0, |chain| chain.promised(shard));
         promised.max(self.promising.get(&(id, shard)).copied().unwrap_or_default())
     }
@@ -67,7 +67,7 @@ impl Chains {
     /// to listen to no earlier leader is durable.
     pub fn asked_for_places(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         agenda: &mut Agenda,
         id: StreamId,
         (shard, term): (ShardId, u64),
@@ -86,7 +86,7 @@ impl Chains {
     /// too.
     pub fn promised(
         &mut self,
-        core: &Core,
+        core: &ShardCore,
         agenda: &mut Agenda,
         id: StreamId,
         (shard, term): (ShardId, u64),
@@ -99,7 +99,12 @@ impl Chains {
     }
 
     /// Begins the recovery at the start of a lead. Gives the streams that it is about.
-    pub fn inherit(&mut self, core: &mut Core, agenda: &mut Agenda, now: Now) -> Vec<StreamId> {
+    pub fn inherit(
+        &mut self,
+        core: &mut ShardCore,
+        agenda: &mut Agenda,
+        now: Now,
+    ) -> Vec<StreamId> {
         let ids: Vec<StreamId> = core.state.streams.with_contents().collect();
         if ids.is_empty() {
             return ids;
@@ -126,7 +131,7 @@ impl Chains {
     }
 
     /// Asks the shards whose answers are missing.
-    pub fn ask_for_places(&mut self, core: &Core, agenda: &mut Agenda, now: Now) {
+    pub fn ask_for_places(&mut self, core: &ShardCore, agenda: &mut Agenda, now: Now) {
         let (shard, term) = (core.config.id, agenda.term);
         let Some(recovery) = &mut self.recovery else { return };
         if recovery.asked_us > 0 && now.mono_us < recovery.asked_us + ASK_UNITS_US {
@@ -159,7 +164,12 @@ impl Chains {
     }
 
     /// Puts the next unit whose place is known into the log again.
-    pub fn recover_next(&mut self, core: &mut Core, agenda: &mut Agenda, now: Now) -> RecoveryStep {
+    pub fn recover_next(
+        &mut self,
+        core: &mut ShardCore,
+        agenda: &mut Agenda,
+        now: Now,
+    ) -> RecoveryStep {
         let Some(recovery) = &mut self.recovery else { return RecoveryStep::Nothing };
         if !recovery.open.is_empty() {
             return RecoveryStep::Nothing;
@@ -196,7 +206,7 @@ impl Chains {
 
     fn place_again(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         now: Now,
         id: StreamId,
         link: Link,
@@ -217,7 +227,7 @@ impl Chains {
     }
 
     /// Releases the records: everything is known.
-    fn end_recovery(&mut self, core: &mut Core, agenda: &mut Agenda) {
+    fn end_recovery(&mut self, core: &mut ShardCore, agenda: &mut Agenda) {
         let Some(recovery) = self.recovery.take() else { return };
         for key in recovery.keys {
             core.locks.release(&key, RECOVERY);
@@ -226,14 +236,14 @@ impl Chains {
     }
 
     /// Marks all streams that have units without places.
-    pub fn mark_all(&self, core: &Core, agenda: &mut Agenda) {
+    pub fn mark_all(&self, core: &ShardCore, agenda: &mut Agenda) {
         core.state.streams.with_contents().for_each(|id| agenda.mark(id));
     }
 }
 
 /// Whether a unit may have been carried out in front of a prepared operation, of whose fate the log here
 /// does not know yet.
-fn comes_after_prepared(core: &Core, ops: &[KeyedOp]) -> bool {
+fn comes_after_prepared(core: &ShardCore, ops: &[KeyedOp]) -> bool {
     ops.iter().any(|(key, op)| {
         let claim = Claim::new(op.clone(), Class::Apply);
         let record = core.state.get(key);
@@ -241,7 +251,7 @@ fn comes_after_prepared(core: &Core, ops: &[KeyedOp]) -> bool {
     })
 }
 
-fn tell_places(core: &Core, agenda: &mut Agenda, id: StreamId, (to, term): (ShardId, u64)) {
+fn tell_places(core: &ShardCore, agenda: &mut Agenda, id: StreamId, (to, term): (ShardId, u64)) {
     let mut links = Vec::new();
     if let Some((chain, homes)) = core.state.streams.chain_with_homes(id) {
         links.extend(chain.links.values().copied());
@@ -253,7 +263,7 @@ fn tell_places(core: &Core, agenda: &mut Agenda, id: StreamId, (to, term): (Shar
 
 /// A stream of the log as its new leader begins with it, and the other shards that may have heard of
 /// places.
-fn inherited(core: &Core, id: StreamId) -> Option<(Chain, SmallVec<[ShardId; 8]>)> {
+fn inherited(core: &ShardCore, id: StreamId) -> Option<(Chain, SmallVec<[ShardId; 8]>)> {
     let kept = core.state.streams.get(id)?;
     let (group, chain) = (kept.groups.first()?, kept.chain.as_deref()?);
     let unit = |(seq, _): &(u32, _)| {

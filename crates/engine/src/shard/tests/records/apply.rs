@@ -25,7 +25,7 @@ impl Logged {
 
     /// A follower with this log.
     fn follower(&self) -> Shard {
-        let mut follower = Shard::new(self.story.shard.core.config);
+        let mut follower = Shard::new(self.story.shard.desk.core.config);
         self.log.iter().for_each(|entry| follower.replay(self.story.now, entry.clone()));
         follower
     }
@@ -71,7 +71,7 @@ fn an_outcome_that_waits_at_the_leader_is_carried_out_once() {
     // Both have it decided, and waiting for the first.
     logged.agrees();
     let mut follower = logged.follower();
-    assert!(follower.core.ahead.take_moved().is_empty(), "a follower notes nothing");
+    assert!(follower.desk.core.ahead.take_moved().is_empty(), "a follower notes nothing");
     assert_eq!(logged.story.seen(), Vec::<String>::new());
     let decided = logged.story.ask(decide(1, Some(late + 200)));
     logged.sync();
@@ -87,10 +87,10 @@ fn a_new_leader_knows_of_no_removal_before_its_lead() {
     logged.story.ask(Body::Flush);
     logged.sync();
     let mut follower = logged.follower();
-    let before = follower.core.state.records().version(b"s", &follower.core.ahead);
+    let before = follower.desk.core.state.records().version(b"s", &follower.desk.core.ahead);
     follower.lead(logged.story.now, 2);
     let Version::Absent { term: 2, removals: 0 } =
-        follower.core.state.records().version(b"s", &follower.core.ahead)
+        follower.desk.core.state.records().version(b"s", &follower.desk.core.ahead)
     else {
         panic!("{before:?}")
     };

@@ -27,14 +27,14 @@ fn with_a_removal_in_flight() -> Story {
 #[test]
 fn what_changes_nothing_is_answered_without_the_log() {
     let mut story = with_a_member();
-    let logged = story.shard.core.stats.log_records;
+    let logged = story.shard.desk.core.stats.log_records;
     story.ask(one("s", add("a")));
     story.ask(one("s", remove("b")));
     story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: true });
     assert!(story.end_turn().is_none());
     assert_eq!(story.seen(), ["2 done 0", "3 done 0", "4 = 1"]);
-    assert_eq!(story.shard.core.stats.log_records, logged);
-    assert!(!story.shard.core.tail.has_unapplied());
+    assert_eq!(story.shard.desk.core.stats.log_records, logged);
+    assert!(!story.shard.desk.core.tail.has_unapplied());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn what_would_change_something_at_its_place_in_the_batch_is_logged() {
     story.ask(one("other", remove("a")));
     story.sync();
     assert_eq!(story.seen(), ["4 done 0", "2 done 1", "3 done 1"]);
-    assert_eq!(story.shard.core.stats.log_records, 3);
+    assert_eq!(story.shard.desk.core.stats.log_records, 3);
 }
 
 #[test]

@@ -5,7 +5,11 @@ use super::*;
 impl Story {
     /// One replica among several.
     fn replicated() -> Self {
-        Self::leading(ShardConfig { beside: G, clustered: true, ..Self::new().shard.core.config })
+        Self::leading(ShardConfig {
+            beside: G,
+            clustered: true,
+            ..Self::new().shard.desk.core.config
+        })
     }
 
     /// Kinds of the records that are proposed now.

@@ -14,7 +14,7 @@ const BEN: TreeSessionId = TreeSessionId(80);
 impl Story {
     /// A shard of a tree that is spread.
     pub(super) fn of_shard(id: u16) -> Self {
-        let config = ShardConfig { id: ShardId(id), ..Self::new().shard.core.config };
+        let config = ShardConfig { id: ShardId(id), ..Self::new().shard.desk.core.config };
         Self::leading(config)
     }
 

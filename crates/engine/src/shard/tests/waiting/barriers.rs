@@ -51,7 +51,7 @@ fn they_go_on_together_as_soon_as_all_have_come_by_one_entry() {
     let (to, first) = generation(&mut story);
     assert_eq!(to, came);
     assert!(
-        story.shard.waits.turns.is_empty() && story.shard.state().records().is_empty(),
+        story.shard.desk.waits.turns.is_empty() && story.shard.state().records().is_empty(),
         "nothing is left"
     );
     // It is usable again at once, by as many as one likes.
@@ -83,11 +83,11 @@ fn who_leaves_or_has_waited_long_enough_has_not_come() {
     unblock(&mut story, leaves);
     story.pass(301_000);
     assert_eq!(told(&mut story), [(short, Reply::Nil)]);
-    assert!(story.shard.waits.turns.is_empty());
+    assert!(story.shard.desk.waits.turns.is_empty());
     story.ask(wait("3"));
     story.ask(wait("3"));
     story.shard.machine_gone(story.now, G.machine);
-    assert!(story.shard.waits.turns.is_empty() && story.end_turn().is_none());
+    assert!(story.shard.desk.waits.turns.is_empty() && story.end_turn().is_none());
     // What is in the log already stays there: the others go on.
     let came = [story.ask(wait("2")), story.ask(wait("2"))];
     let entry = story.end_turn().unwrap();

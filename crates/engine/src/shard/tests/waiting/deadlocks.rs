@@ -65,7 +65,7 @@ fn who_waits_for_itself_and_who_stands_in_a_queue_are_in_circles_too() {
     let circle =
         "eva waits for x behind ann, ann waits for y behind cem, cem waits for z behind eva";
     assert!(text.contains(circle), "{text}");
-    assert!(ben < ann && story.shard.waits.turns.has_waiting(&Blob::from("y")));
+    assert!(ben < ann && story.shard.desk.waits.turns.has_waiting(&Blob::from("y")));
 }
 
 #[test]
@@ -235,5 +235,5 @@ fn gateways_are_told_who_waits_for_whom_and_end_a_circle_that_they_have_found() 
     // Who does not wait any more is left alone.
     story.shard.handle(story.now, end(waits));
     assert_eq!(told(&mut story), []);
-    assert!(story.shard.waits.turns.has_waiting(&Blob::from("x")) && behind > waits);
+    assert!(story.shard.desk.waits.turns.has_waiting(&Blob::from("x")) && behind > waits);
 }

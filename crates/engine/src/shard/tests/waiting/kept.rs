@@ -72,7 +72,7 @@ fn who_listens_is_told_when_the_lock_is_gone_waits_as_long_as_it_said_and_may_le
     story.ask(call("del k"));
     story.sync();
     assert!(told(&mut story).contains(&(long, Reply::Int(0))));
-    assert!(story.shard.waits.turns.is_empty());
+    assert!(story.shard.desk.waits.turns.is_empty());
     story.ask(call("set k x"));
     story.sync();
     told(&mut story);

@@ -55,7 +55,7 @@ fn who_observes_is_shown_what_is_new_and_costs_nothing_until_then() {
         assert_eq!((answer.0, shown(&answer.1)), (watcher, (Some("there".to_owned()), version)));
     }
     assert!(answers.len() == 3 && version > ann);
-    assert!(story.shard.is_quiet() && story.shard.waits.observers.is_empty());
+    assert!(story.shard.is_quiet() && story.shard.desk.waits.observers.is_empty());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_observers_of_a_machine_that_is_gone_are_forgotten() {
     let (mut story, ann) = led("here");
     story.ask(observe(&format!("after {ann}"), 900));
     story.shard.machine_gone(story.now, G.machine);
-    assert!(story.shard.waits.observers.is_empty());
+    assert!(story.shard.desk.waits.observers.is_empty());
     story.pass(1_000_000);
     assert!(told(&mut story).is_empty());
 }

@@ -64,7 +64,7 @@ fn a_section_of_a_free_lock_leaves_nothing_of_it_and_later_tokens_are_larger() {
     story.ask(enter("", &["set x 1"]));
     assert_eq!(records(&mut story), 1);
     let (first, _) = done(&story.answers()[0].1);
-    assert!(story.shard.state().get(b"k").is_none() && story.shard.waits.turns.is_empty());
+    assert!(story.shard.state().get(b"k").is_none() && story.shard.desk.waits.turns.is_empty());
     story.ask(enter("", &["get x"]));
     story.sync();
     let (second, replies) = done(&story.answers()[0].1);
@@ -126,7 +126,7 @@ fn a_section_under_a_request_number_is_carried_out_once() {
     let answers = story.answers();
     let [(to, answer @ Answer::Repeated(_))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((*to, done(answer).1), (late, vec![Reply::Int(1)]));
-    assert!(first < second && story.shard.waits.turns.is_empty());
+    assert!(first < second && story.shard.desk.waits.turns.is_empty());
     assert_eq!(value(&story, "n"), Reply::bulk("1"));
 }
 
@@ -168,7 +168,7 @@ fn nobody_is_told_that_it_was_too_late_while_a_copy_of_the_request_is_on_its_way
     let (to, answer) = answers.last().unwrap();
     assert_eq!((*to, done(answer).1), (again, vec![Reply::Ok]));
     assert_eq!(value(&story, "x"), Reply::bulk("1"));
-    assert!(story.shard.waits.turns.is_empty());
+    assert!(story.shard.desk.waits.turns.is_empty());
 }
 
 #[test]

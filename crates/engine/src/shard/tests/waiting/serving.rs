@@ -66,7 +66,7 @@ fn what_is_pushed_is_taken_in_the_same_entry() {
     assert_eq!(story.seen(), seen);
     story.ask(look("llen l"));
     assert_eq!(story.seen(), ["4 = 1"]);
-    assert!(story.shard.waits.blocked.is_empty());
+    assert!(story.shard.desk.waits.blocked.is_empty());
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_end_of_a_wait_says_what_it_has_got_by_then() {
     let seen = story.seen();
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert!(seen[1].starts_with("1 = "), "{seen:?}");
-    assert!(story.shard.waits.blocked.is_empty());
+    assert!(story.shard.desk.waits.blocked.is_empty());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_write_that_brings_nothing_keeps_nothing() {
     story.ask(look("llen l"));
     story.sync();
     assert_eq!(story.seen().len(), 3);
-    assert!(story.shard.waits.blocked.next_us(story.now).is_none());
+    assert!(story.shard.desk.waits.blocked.next_us(story.now).is_none());
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn whoever_is_named_hears_of_the_release_before_it_is_durable() {
     story.sync();
     told(&mut story);
     assert!(story.shard.state().records().is_empty());
-    assert!(story.shard.waits.turns.is_empty() && story.shard.is_quiet());
+    assert!(story.shard.desk.waits.turns.is_empty() && story.shard.is_quiet());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn nobody_is_told_by_half_an_entry() {
 fn next_leader(story: &Story) -> Story {
     let mut next = Story::new();
     next.now = Now { wall_us: story.now.wall_us + 1, mono_us: story.now.mono_us + 1 };
-    let (config, state) = (story.shard.core.config, story.shard.state().clone());
+    let (config, state) = (story.shard.desk.core.config, story.shard.state().clone());
     next.shard = Shard::restored(config, state, story.shard.clock());
     next.token = 1000;
     next.shard.lead(next.now, 2);

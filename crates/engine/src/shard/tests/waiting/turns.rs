@@ -165,7 +165,7 @@ fn what_is_granted_to_somebody_who_is_gone_is_taken_back() {
     let (_, Reply::Int(token)) = last else { panic!() };
     story.ask(call(&format!("lock.release k {token}")));
     assert_eq!(records(&mut story), 1, "nobody waits any more");
-    assert!(story.shard.waits.turns.is_empty() && story.shard.state().get(b"k").is_none());
+    assert!(story.shard.desk.waits.turns.is_empty() && story.shard.state().get(b"k").is_none());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_was_asked_again_over_another_connection_is_granted_once_and_told_to_both
         let held = story.ask(call(&format!("lock.renew k {token}")));
         story.sync();
         assert_eq!(told(&mut story), [(held, Reply::Int(1))], "nobody has taken it back");
-        assert!(story.shard.waits.turns.is_empty());
+        assert!(story.shard.desk.waits.turns.is_empty());
     }
 }
 
@@ -293,9 +293,9 @@ fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
     let refused = story.ask(acquire(""));
     let next = story.ask(acquire(""));
     let target = Recipient { gateway: G, token: Token(refused), kind: RecipientKind::Turn };
-    let set_out = story.shard.waits.turns.set_out(1).map(|request| request.token);
+    let set_out = story.shard.desk.waits.turns.set_out(1).map(|request| request.token);
     assert_eq!(set_out, Some(Token(refused)));
-    story.shard.turn_taken(story.now, target, Answer::Refused(Refusal::Busy));
+    story.shard.desk.turn_taken(story.now, target, Answer::Refused(Refusal::Busy));
     story.answers();
     story.ask(call(&format!("lock.release k {token}")));
     story.sync();
@@ -335,7 +335,7 @@ fn nobody_goes_on_while_a_backup_stands_still() {
     // Time goes on, and the lease has ended.
     assert!(story.shard.state().get(b"k").is_none());
     let told_next = |story: &mut Story| story.answers().iter().any(|(to, _)| *to == next);
-    assert!(!told_next(&mut story) && story.shard.waits.turns.has_waiting(&Blob::from("k")));
+    assert!(!told_next(&mut story) && story.shard.desk.waits.turns.has_waiting(&Blob::from("k")));
     story.ask(Body::Cut { cut: 1, step: crate::message::CutStep::Release });
     story.pass(200_000);
     story.sync();
@@ -353,7 +353,7 @@ fn who_waits_goes_to_the_next_leader_and_what_is_in_the_log_is_not_known() {
     story.shard.keep(entry, 0);
     story.now.mono_us += 100_000;
     story.shard.tick(story.now);
-    story.shard.core.state.tell_time(story.now.mono_us);
+    story.shard.desk.core.state.tell_time(story.now.mono_us);
     story.shard.step_down();
     let answers = story.answers();
     assert!(matches!(answers[0], (to, Answer::Unknown) if to == first));

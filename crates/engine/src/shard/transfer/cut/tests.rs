@@ -145,9 +145,9 @@ fn who_waits_for_locks_does_not_hold_a_cut_up_and_is_not_granted_anything() {
     assert_eq!(seen, ["1 locked", "2 blocked", "3 blocked"]);
     story.step(9, CutStep::Freeze);
     assert_eq!(story.told(), ["2 refused Frozen", "4 still [Int(0)]"]);
-    let Shard { core, locking, .. } = &mut story.shard;
+    let Desk { core, locking, .. } = &mut story.shard.desk;
     locking.end(core, txn(1));
-    story.shard.settle(story.now);
+    story.shard.desk.settle(story.now);
     story.sync();
     assert!(story.told().is_empty(), "the lock is free, and the shard stands still");
     story.step(9, CutStep::Release);
@@ -205,7 +205,7 @@ fn there_is_one_cut_at_a_time_and_one_that_nobody_fetches_is_forgotten() {
     story.step(10, CutStep::Release);
     assert_eq!(story.told(), ["5 still [Int(0)]", "6 Ok", "7 Ok"]);
     story.step(10, CutStep::End);
-    assert!(!story.shard.cuts.is_open());
+    assert!(!story.shard.desk.cuts.is_open());
 }
 
 #[test]

@@ -6,12 +6,12 @@
 
 use super::{Turn, TurnQueues};
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use adt::{Blob, Ctx, Reply, record};
 
 impl TurnQueues {
     /// Adds a listener.
-    pub(super) fn listen(&mut self, core: &mut Core, now: Now, mut turn: Turn) {
+    pub(super) fn listen(&mut self, core: &mut ShardCore, now: Now, mut turn: Turn) {
         // It takes no effect that could be taken twice.
         turn.apply.request = None;
         let key = turn.key().clone();
@@ -20,7 +20,7 @@ impl TurnQueues {
     }
 
     /// Answers listeners of a record if another client waits for it, or if they have nothing to listen for.
-    pub fn tell_listening(&mut self, core: &mut Core, now: Now, key: &Blob) {
+    pub fn tell_listening(&mut self, core: &mut ShardCore, now: Now, key: &Blob) {
         let Some(queue) = self.queues.get(key) else { return };
         if queue.listening.is_empty() {
             return;

@@ -11,7 +11,7 @@ use super::{Number, Turn, TurnQueues};
 use crate::entry::{Apply, LogRecord};
 use crate::message::Answer;
 use crate::now::Now;
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::kinds::lock::SUCCESSORS_MAX;
 use adt::{Blob, Ctx, Op, Record, Reply, record};
@@ -75,7 +75,7 @@ impl TurnQueues {
     /// named by the entry of a hand-over, and need not cost one.
     pub(super) fn name_waiting(
         &mut self,
-        core: &mut Core,
+        core: &mut ShardCore,
         key: &Blob,
         mut scratch: Option<Record>,
         (ctx, hands_over): (&Ctx, bool),
@@ -99,7 +99,7 @@ impl TurnQueues {
 
     /// Tells turns early, if the lead of this replica is `certain`, whose namings were in the entry that is
     /// carried out now, and that may be on their way already.
-    pub fn tell_named(&mut self, core: &mut Core, now: Now, certain: bool) {
+    pub fn tell_named(&mut self, core: &mut ShardCore, now: Now, certain: bool) {
         for key in std::mem::take(&mut self.named_now) {
             if certain {
                 self.tell_early(core, now, &key);
@@ -108,7 +108,12 @@ impl TurnQueues {
     }
 
     /// A turn that has come, with the knowledge about its name.
-    pub(super) fn with_names_of_copies(&mut self, core: &mut Core, now: Now, turn: Turn) -> Turn {
+    pub(super) fn with_names_of_copies(
+        &mut self,
+        core: &mut ShardCore,
+        now: Now,
+        turn: Turn,
+    ) -> Turn {
         let copy = turn.op().ticket().and_then(|ticket| self.numbers_with(ticket).next());
         match copy.map(|(_, copy)| (copy.named, copy.inherits)) {
             Some((named, inherits)) => Turn { named, inherits, ..turn },
@@ -118,7 +123,7 @@ impl TurnQueues {
 
     /// Removes the name of a turn that had not set out and whose client is gone, unless an earlier leader
     /// has named it, which may have told it that it has the lock. That ends with the lease.
-    pub(super) fn unname(&mut self, core: &mut Core, now: Now, turn: &Turn) {
+    pub(super) fn unname(&mut self, core: &mut ShardCore, now: Now, turn: &Turn) {
         let Some(op) = turn.op().unnaming().filter(|_| turn.named && !turn.inherits) else {
             return;
         };
@@ -139,7 +144,7 @@ impl TurnQueues {
     /// wait, once no client relies on them any more: a client that was told that it has the lock was told
     /// before this lead began, and has renewed it since or lost it. (Clocks differ in speed by less than a
     /// tenth.) One after the other they would have it for a whole lease each.
-    pub(super) fn drop_names(&mut self, core: &mut Core, now: Now) {
+    pub(super) fn drop_names(&mut self, core: &mut ShardCore, now: Now) {
         if core.frozen {
             return;
         }
@@ -160,7 +165,7 @@ impl TurnQueues {
 
     /// Tells the turn that is logged behind the release of the lock that it was named for, if it certainly
     /// gets the lock. Only while the lead of this replica is certain.
-    pub(super) fn tell_early(&mut self, core: &mut Core, now: Now, key: &Blob) {
+    pub(super) fn tell_early(&mut self, core: &mut ShardCore, now: Now, key: &Blob) {
         let Some((ticket, reply)) = last_hand_over(core, now, key) else { return };
         let Some((number, turn)) = self.only_one_with(key, &ticket) else { return };
         if !turn.logged || turn.told || turn.given_up || turn.late {
@@ -177,13 +182,13 @@ impl TurnQueues {
 }
 
 /// Logs one operation.
-fn log(core: &mut Core, key: &Blob, op: Op, target: Recipient) {
+fn log(core: &mut ShardCore, key: &Blob, op: Op, target: Recipient) {
     let ops = SmallVec::from_iter([(key.clone(), op)]);
     core.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
 }
 
 /// Whether the record names a turn, or its client has the lock already.
-fn has_name(core: &mut Core, now: Now, turn: &Turn) -> bool {
+fn has_name(core: &mut ShardCore, now: Now, turn: &Turn) -> bool {
     let Some(op) = turn.op().unnaming() else { return false };
     let ctx = core.ctx(now);
     record::apply(&mut core.state.get(turn.key()).cloned(), &op, &ctx) == Reply::Int(1)
@@ -192,7 +197,7 @@ fn has_name(core: &mut Core, now: Now, turn: &Turn) -> bool {
 /// Ticket and future reply of the last turn on its way into the log, if all operations on their way that
 /// change the record are releases by the holders, and after each one the grant of the next turn that is named
 /// in the log.
-fn last_hand_over(core: &mut Core, now: Now, key: &Blob) -> Option<(Blob, Reply)> {
+fn last_hand_over(core: &mut ShardCore, now: Now, key: &Blob) -> Option<(Blob, Reply)> {
     let ctx = core.ctx(now);
     let applied = core.state.get(key)?;
     let mut scratch = Some(applied.clone());
@@ -218,7 +223,7 @@ fn last_hand_over(core: &mut Core, now: Now, key: &Blob) -> Option<(Blob, Reply)
 }
 
 /// Whether operations on their way are carried out in any case.
-fn takes_effect(core: &Core, record: &LogRecord) -> bool {
+fn takes_effect(core: &ShardCore, record: &LogRecord) -> bool {
     let LogRecord::Apply(Apply { ops, guards, fences, request }) = record else { return false };
     let known = |request| core.state.requests().get(request).is_some();
     let section = ops.first().is_some_and(|(_, op)| op.opens_section());

@@ -10,7 +10,7 @@ use super::{Number, Turn, TurnQueues};
 use crate::entry::LogRecord;
 use crate::ids::RequestId;
 use crate::message::{Body, Request};
-use crate::shard::core::Core;
+use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, ErrorReply};
 use smallvec::SmallVec;
@@ -50,7 +50,7 @@ impl TurnQueues {
     }
 
     /// Logs the operations of the parties at a barrier.
-    pub fn go_on_together(&mut self, core: &mut Core, party: &[Number]) {
+    pub fn go_on_together(&mut self, core: &mut ShardCore, party: &[Number]) {
         core.tail.make_room(party.len());
         for (in_front, number) in party.iter().enumerate() {
             let Some(Request { gateway, token, body, .. }) = self.set_out(*number) else {
