@@ -11,7 +11,7 @@
 //! their places in `clients/sessions.rs`.
 //!
 //! A gateway is made of *parts* (`sessions`, `transactions`, `turns`, `backups` ...): each owns its state,
-//! and its methods take inputs and return effects. All of them work with `Core`. Methods of [`Parts`] pass
+//! and its methods take inputs and return effects. All of them work with `Core`. Methods of `Parts` pass
 //! effects of one part to others: they carry out programs and take the answers of shards. Methods of
 //! [`Gateway`] stand above: they take inputs and carry out commands.
 
