@@ -164,7 +164,7 @@ def test_status_page_readiness_and_messages_tell_the_same(make_cluster):
     assert [machine["leads"] for machine in told["machines"]] == [[], [], []]
     assert status(survivor).startswith("NO LEADER OF shard 0, shard 1, shard 2")
     code, text = page(ports[0], "/ready")
-    assert code == 503 and "no leader" in text
+    assert code == 503 and "no known leader" in text
     troubles = json.loads(page(ports[0], "/console.json")[1])["troubles"]
     assert troubles[0]["grade"] == "bad" and "shards 0, 1, 2 have no leader" in troubles[0]["text"]
     assert any("machines 2, 3 are not connected" in one["text"] for one in troubles), troubles
