@@ -1,6 +1,6 @@
 //! KnownLeaders of all shards, as far as this worker knows them.
 
-use super::Event;
+use super::event::Event;
 use super::outgoing::Outgoing;
 use crate::ids::{MachineId, ShardId, splits_of};
 use crate::map::ShardMap;

@@ -10,9 +10,11 @@
 //! and requests keep their order.
 
 mod appends;
+mod event;
 mod leaders;
 mod outgoing;
 mod parcel;
+mod piece;
 mod placement;
 mod readiness;
 mod replicas;
@@ -22,20 +24,21 @@ mod stream_messages;
 mod timing;
 mod transfer;
 
+pub use event::Event;
+pub use outgoing::To;
 pub use parcel::{Parcel, ParcelKind};
+pub use piece::{SnapshotPiece, Taken};
 pub use placement::Placing;
 pub use readiness::Readiness;
 pub use timing::Timing;
-pub use transfer::{SnapshotPiece, Taken, Transfer};
+pub use transfer::Transfer;
 
 use crate::entry::{EntryCodec, SnapshotCodec};
-use crate::gateway::{ClusterChange, Gateway, PeerMessage};
+use crate::gateway::PeerMessage;
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::level::Level;
 use crate::limits::TICK_US;
-use crate::map::ShardMap;
-use crate::members::Members;
-use crate::message::{Request, Response};
+use crate::message::Request;
 use crate::now::Now;
 use crate::replica::{Replica, ReplicaError, Seed};
 use crate::replication::Persist;
@@ -54,63 +57,6 @@ use transfer::Transfers;
 const STAND_BACK_US: u64 = 5_000_000;
 /// Interval at which watermarks are sent, in microseconds.
 const WATERMARKS_EVERY_US: u64 = 1_000_000;
-
-/// Event for the gateway of this worker.
-#[derive(Debug)]
-pub enum Event {
-    /// An answer.
-    Response(Response),
-    /// A message of another gateway.
-    Message(GatewayId, PeerMessage),
-    /// A machine now leads a shard, in the lead with this number (see [`splits_of`]), or the shard
-    /// has no leader.
-    Led(ShardId, Option<(MachineId, u64)>),
-    /// The connection to a machine is lost.
-    Lost(MachineId),
-    /// A new shard map.
-    Map(Box<ShardMap>),
-    /// A majority of a new shard's machines has its initial state, and this machine leads it: the
-    /// map must record that. Repeated until it does.
-    SplitDone(ShardId),
-    /// Members of a shard, as its leader reports them.
-    Members(ShardId, Box<Members>),
-}
-
-impl Event {
-    /// Passes the event to the gateway.
-    #[inline]
-    pub fn deliver(self, now: Now, gateway: &mut Gateway) {
-        match self {
-            Self::Response(response) => gateway.response(now, response),
-            Self::Message(from, message) => gateway.peer(now, from, message),
-            Self::Led(shard, leader) => {
-                gateway.cluster_changed(now, ClusterChange::Led(shard, leader));
-            }
-            Self::Lost(machine) => gateway.cluster_changed(now, ClusterChange::Lost(machine)),
-            Self::SplitDone(child) => {
-                gateway.cluster_changed(now, ClusterChange::SplitDone(child));
-            }
-            Self::Map(map) => gateway.cluster_changed(now, ClusterChange::Map(map)),
-            Self::Members(shard, members) => {
-                gateway.cluster_changed(now, ClusterChange::Members(shard, members));
-            }
-        }
-    }
-}
-
-/// Destination of a parcel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum To {
-    /// Another worker of this machine. `from` is the machine that the parcel comes from.
-    Worker {
-        /// The worker.
-        worker: u16,
-        /// Machine that the parcel comes from.
-        from: MachineId,
-    },
-    /// Another machine.
-    Machine(MachineId),
-}
 
 /// Replicas of one worker, and routes to all shards.
 #[derive(Debug)]

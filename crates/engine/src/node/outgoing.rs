@@ -1,10 +1,25 @@
 //! Messages of a worker on their way to its gateway, to other workers and to other machines.
 
-use super::{Event, Parcel, To};
+use super::event::Event;
+use super::parcel::Parcel;
 use crate::gateway::PeerMessage;
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::message::{Request, Response};
 use std::collections::{BTreeSet, VecDeque};
+
+/// Destination of a parcel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum To {
+    /// Another worker of this machine. `from` is the machine that the parcel comes from.
+    Worker {
+        /// The worker.
+        worker: u16,
+        /// Machine that the parcel comes from.
+        from: MachineId,
+    },
+    /// Another machine.
+    Machine(MachineId),
+}
 
 /// Messages of a worker that were not polled yet, and what decides where they go.
 #[derive(Debug)]

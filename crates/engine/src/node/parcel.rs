@@ -1,7 +1,7 @@
 //! Messages between the machines of a cluster, and between the workers of one machine.
 
+use super::piece::{SnapshotPiece, Taken};
 use super::timing::Timing;
-use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::map::ShardMap;

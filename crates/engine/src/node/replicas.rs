@@ -1,7 +1,7 @@
 //! Replicas of a worker, and which of them may have work to do.
 
-use super::Parcel;
 use super::outgoing::Outgoing;
+use super::parcel::Parcel;
 use super::rest::Active;
 use crate::entry::EntryCodec;
 use crate::ids::{MachineId, ShardId};

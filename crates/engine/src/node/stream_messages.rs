@@ -5,9 +5,9 @@
 //! end of the turn and are sent there together.
 
 use super::leaders::KnownLeaders;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, To};
+use super::parcel::Parcel;
 use super::replicas::Replicas;
-use super::{Parcel, To};
 use crate::entry::EntryCodec;
 use crate::ids::{MachineId, ShardId};
 use crate::limits::STREAM_MESSAGES_TOGETHER_MAX;

@@ -9,6 +9,7 @@
 //! If the connection is lost, the snapshot is sent again from its beginning.
 
 use super::outgoing::Outgoing;
+use super::piece::{SnapshotPiece, Taken};
 use super::replicas::Replicas;
 use super::splitting::Sowing;
 use super::{Node, Parcel};
@@ -22,32 +23,6 @@ use crate::shard::transfer::snapshot::{Header, Reader};
 use adt::Corrupt;
 use raft::eraftpb::Message;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Piece of a snapshot. Between two machines at most one of a shard is in flight.
-#[derive(Debug)]
-pub struct SnapshotPiece {
-    /// The shard.
-    pub shard: ShardId,
-    /// Offset of the piece in the snapshot, in bytes.
-    pub offset: u64,
-    /// Bytes of encoded parts, split anywhere.
-    pub bytes: Vec<u8>,
-    /// Whether this is the last piece.
-    pub last: bool,
-    /// Message of the leader's log about the snapshot.
-    pub message: Box<Message>,
-}
-
-/// Result of a piece of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Accepted; the next piece must begin at this offset.
-    Next(u64),
-    /// The snapshot is complete, or contains nothing new.
-    Complete,
-    /// The piece could not be read or written.
-    Refused,
-}
 
 /// Disk operation for a snapshot.
 #[derive(Debug)]

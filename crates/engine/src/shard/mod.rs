@@ -12,6 +12,7 @@ pub mod coordination;
 mod core;
 mod delayed;
 mod expiry;
+mod foreseen;
 mod idle;
 mod leading;
 pub(crate) mod locking;
@@ -51,7 +52,8 @@ use state::State;
 use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
 use transfer::split::Splitting;
-use waiting::{WaitingRoom, Waits};
+use waiting::Waits;
+use waiting::room::WaitingRoom;
 
 /// One shard, as a replica drives it: requests, log entries and time go in, answers and log entries come
 /// out.

@@ -12,6 +12,7 @@ pub(in crate::shard) mod recent;
 pub mod records;
 pub mod requests;
 pub(in crate::shard) mod room;
+pub mod slots;
 pub(in crate::shard) mod whole;
 
 use crate::coordination::Ask;
@@ -21,7 +22,6 @@ use crate::ids::TxnId;
 use crate::message::Fence;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::streams::KeptStreams;
-use crate::shard::transfer::split::Slots;
 use adt::random::mix;
 use adt::record;
 use adt::{Ctx, Record, Reply, Timestamp};
@@ -31,6 +31,7 @@ use order::PreparedTxns;
 use records::Records;
 use requests::{Known, Requests};
 use room::Room;
+use slots::Slots;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

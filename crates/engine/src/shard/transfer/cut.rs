@@ -12,16 +12,14 @@
 use super::snapshot::Writer;
 use crate::coordination::TreeSessionId;
 use crate::entry::SnapshotPart;
-use crate::ids::{GatewayId, MachineId, Token, TxnId};
+use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::{
     CUT_COPIES_MAX, CUT_IDLE_US_MAX, FREEZE_US_MAX, FROZEN_REQUESTS_MAX, SNAPSHOT_PIECE_BYTES,
 };
-use crate::message::{Answer, Body, CutStep, Refusal, Request};
+use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
-use crate::shard::Desk;
-use crate::shard::Shard;
 use crate::shard::core::ShardCore;
-use crate::shard::locking::manager::{LockManager, LockWaiter};
+use crate::shard::locking::manager::LockManager;
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -98,7 +96,7 @@ fn try_again(text: &str) -> Reply {
     ErrorReply::new("TRYAGAIN", text.to_owned()).into()
 }
 
-fn gone() -> Reply {
+pub(super) fn gone() -> Reply {
     let text = "this shard does not keep the state of that cut (any more): its leader has changed, \
                 nobody asked for long, or too much was changed meanwhile; begin again";
     ErrorReply::new("NOCUT", text).into()
@@ -291,7 +289,7 @@ impl Cuts {
         }
     }
 
-    /// A piece of the state that is kept; see [`CutStep::Piece`].
+    /// A piece of the state that is kept; see [`CutStep::Piece`](crate::message::CutStep::Piece).
     pub fn piece(
         &mut self,
         core: &mut ShardCore,
@@ -312,79 +310,6 @@ impl Cuts {
         }
         let last = Reply::Int(cut.complete.into());
         Reply::Array(vec![Reply::bulk(&cut.last), last])
-    }
-}
-
-impl Desk {
-    /// Takes a step of a cut that a gateway makes. Pieces are asked for with [`Shard::cut_piece`].
-    pub(in crate::shard) fn cut(
-        &mut self,
-        now: Now,
-        from: (GatewayId, Token),
-        number: u64,
-        step: CutStep,
-    ) {
-        self.expire_cut(now);
-        let core = &mut self.core;
-        let reply = match step {
-            CutStep::Freeze => {
-                let refused = self.cuts.freeze(core, now, from, number, self.splitting.is_giving());
-                match refused {
-                    Some(refused) => refused,
-                    None => return self.refuse_waiting(now),
-                }
-            }
-            CutStep::Release => self.cuts.release(core, now, number),
-            CutStep::Piece(_) => gone(),
-            CutStep::End => self.cuts.end(core, number),
-        };
-        self.resume_released(now);
-        self.core.answer(from.0, from.1, Answer::Reply(reply));
-    }
-
-    /// Refuses parts of transactions and pipelines that wait here.
-    fn refuse_waiting(&mut self, now: Now) {
-        let waits = |waiter: &LockWaiter| match &waiter.request.body {
-            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => Some(prepare.txn),
-            _ => None,
-        };
-        let waiting: Vec<TxnId> = self.locking.waiting().filter_map(waits).collect();
-        for txn in waiting {
-            self.waits.newcomers.refuse(&mut self.core, txn, Refusal::Frozen);
-            self.locking.cancel(&mut self.core, txn, Refusal::Frozen);
-        }
-        self.refuse_waiting_groups(now);
-    }
-
-    /// Carries out the requests that were held back, if the shard does not stand still any more.
-    pub(in crate::shard) fn resume_released(&mut self, now: Now) {
-        let Some(held) = self.cuts.take_released() else { return };
-        self.locking.mark_all(&mut self.core);
-        self.streams.mark_chains(&self.core);
-        self.settle(now);
-        self.service.go_on(&mut self.core, now);
-        for request in held {
-            self.handle(now, request);
-        }
-    }
-
-    /// Gives a cut up that was not continued in time.
-    pub(in crate::shard) fn expire_cut(&mut self, now: Now) {
-        self.cuts.expire(&mut self.core, now);
-        self.resume_released(now);
-    }
-}
-
-impl Shard {
-    /// A piece of the state that is kept for a cut; see [`CutStep::Piece`].
-    pub fn cut_piece(
-        &mut self,
-        now: Now,
-        piece: (u64, u64),
-        encode: impl Fn(&SnapshotPart, &mut Vec<u8>),
-    ) -> Reply {
-        self.desk.expire_cut(now);
-        self.desk.cuts.piece(&mut self.desk.core, now, piece, encode)
     }
 }
 

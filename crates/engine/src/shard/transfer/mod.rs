@@ -3,3 +3,5 @@
 pub mod cut;
 pub mod snapshot;
 pub mod split;
+mod taking;
+mod wiring;

@@ -11,21 +11,11 @@ use crate::entry::LogRecord;
 use crate::ids::ShardId;
 use crate::map::Range;
 use crate::message::Body;
-use crate::shard::Shard;
 use crate::shard::core::ShardCore;
 use crate::shard::state::State;
+use crate::shard::state::slots::{Slots, is_in};
 use crate::shard::tail::Recipient;
-use crate::slot::slot;
 use adt::{Blob, Timestamp};
-
-/// The slots of a shard, as far as splits have made them others than those it was founded with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slots {
-    /// How often the shard was split.
-    pub splits: u16,
-    /// The slots; none if they never changed.
-    pub range: Option<Range>,
-}
 
 /// Beginnings of a new shard.
 #[derive(Debug)]
@@ -36,10 +26,6 @@ pub struct Born {
     pub state: State,
     /// Clock of the shard.
     pub clock: Timestamp,
-}
-
-pub(in crate::shard) fn is_in(key: &[u8], (first, last): Range) -> bool {
-    (first..=last).contains(&slot(key))
 }
 
 /// Whether a request concerns a key that `is` says yes to.
@@ -155,6 +141,11 @@ impl Splitting {
         self.born = Some(Born { child, state, clock });
     }
 
+    /// Takes the beginnings of a new shard, if the last split has made one.
+    pub fn take_born(&mut self) -> Option<Born> {
+        self.born.take()
+    }
+
     /// Gives no slots away: the lead has ended.
     pub fn give_up(&mut self) {
         self.giving = None;
@@ -169,38 +160,6 @@ impl ShardCore {
     }
 }
 
-impl Shard {
-    /// Begins to give slots away: no new transaction gets locks there. Tells whether nothing is prepared on
-    /// them any more.
-    pub fn begin_giving(&mut self, range: Range) -> bool {
-        self.desk.splitting.begin(range);
-        let mut keys = self.desk.locking.prepared_keys();
-        let mut in_state =
-            self.desk.core.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
-        let free =
-            !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
-        // Nor may there be units that have still to get their places, or are on their way to the log.
-        let mut contents = self.desk.core.state.streams.all_contents().map(|(key, _)| key);
-        let units = free && !contents.any(|key| is_in(key, range));
-        units && !self.desk.streams.open_keys().any(|key| is_in(key, range))
-    }
-
-    /// Puts the split into an entry of its own, behind everything else.
-    pub fn log_split(&mut self, child: ShardId, first: u16, range: Range) {
-        self.desk.core.log_split(child, first, range);
-    }
-
-    /// Takes the beginnings of a new shard, if this one has just given it part of its slots.
-    pub fn take_born(&mut self) -> Option<Born> {
-        self.desk.splitting.born.take()
-    }
-
-    /// The state, of a shard that no driver uses any more.
-    pub fn into_state(self) -> State {
-        self.desk.core.state
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +167,8 @@ mod tests {
     use crate::ids::{GatewayId, RequestId, Token};
     use crate::message::{Answer, Refusal, Request};
     use crate::now::Now;
+    use crate::shard::Shard;
+    use crate::slot::slot;
     use adt::Op;
     use adt::kinds::counter::Op as CounterOp;
     use adt::random::mix;

@@ -6,7 +6,7 @@
 //! for another type, is notified then, and the first one again when the key has changed. If the shard
 //! knows what a waiter takes it may take that itself: see [`crate::shard::waiting::serving`].
 
-use super::WaitingRoom;
+use super::room::WaitingRoom;
 use crate::ids::{GatewayId, MachineId, Token, TxnId};
 use crate::limits::BLOCKED_MAX;
 use crate::message::{Answer, Notice, Refusal, Takes};

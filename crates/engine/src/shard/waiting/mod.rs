@@ -8,6 +8,7 @@ pub(in crate::shard) mod blocked;
 mod deadlocks;
 mod newcomers;
 mod observers;
+pub(in crate::shard) mod room;
 pub(in crate::shard) mod serving;
 pub(in crate::shard) mod turns;
 mod wiring;
@@ -19,35 +20,8 @@ use adt::Blob;
 use blocked::Blocked;
 use newcomers::Newcomers;
 use observers::Observers;
+use room::WaitingRoom;
 use turns::TurnQueues;
-
-/// One kind of wait.
-pub(in crate::shard) trait WaitingRoom {
-    /// The largest number of requests that wait.
-    const LIMIT: usize;
-
-    /// Number of requests that wait.
-    fn len(&self) -> usize;
-
-    /// Whether no request waits.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether no further request can wait.
-    fn is_full(&self) -> bool {
-        self.len() >= Self::LIMIT
-    }
-
-    /// When to look at the waits next, on the monotonic clock in microseconds.
-    fn next_us(&self, now: Now) -> Option<u64>;
-
-    /// Ends the waits of clients of a machine that is gone.
-    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId);
-
-    /// Ends all waits: the lead has ended.
-    fn end_lead(&mut self, core: &mut ShardCore);
-}
 
 /// All waits of a shard for changes of records, or for places of units.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! [`Streams::keeps_out`]: crate::shard::streams::Streams::keeps_out
 
-use super::WaitingRoom;
+use super::room::WaitingRoom;
 use crate::ids::{MachineId, TxnId};
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;

@@ -6,7 +6,7 @@
 //! the shard, which the request has waited for, and that no transaction which may have been answered already
 //! is about to change the record. Whatever is carried out later is later in any case.
 
-use super::WaitingRoom;
+use super::room::WaitingRoom;
 use crate::entry::Apply;
 use crate::ids::{GatewayId, MachineId, Token};
 use crate::limits::OBSERVERS_MAX;

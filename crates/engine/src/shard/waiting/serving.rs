@@ -17,9 +17,8 @@ use crate::now::Now;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::tail::{Recipient, RecipientKind};
-use crate::shard::waiting::WaitingRoom;
 use crate::shard::waiting::blocked::{Blocked, Gets, KeptKey, Who};
-use adt::collections::Map;
+use crate::shard::waiting::room::WaitingRoom;
 use adt::key::KeyOp;
 use adt::{Attempt, Blob, Compound, Ctx, Op, Plan, Record, Reply, record};
 use smallvec::SmallVec;
@@ -37,9 +36,6 @@ enum Scratch {
     /// The value depends on operations on their way.
     Unknown,
 }
-
-/// Predicted records, with the entry up to which they are known.
-pub(in crate::shard) type Foreseen = Map<Blob, (u64, Option<Record>)>;
 
 /// Serving waiters behind one record of the log.
 pub(in crate::shard) struct Serving {

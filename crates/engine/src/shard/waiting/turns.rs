@@ -11,15 +11,15 @@ mod listening;
 mod successor;
 mod together;
 
-use super::WaitingRoom;
+use super::room::WaitingRoom;
 use crate::entry::Apply;
 use crate::ids::{GatewayId, KeyedOp, MachineId, RequestId, Token};
 use crate::limits::TURNS_MAX;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
+use crate::shard::state::slots::is_in;
 use crate::shard::tail::{Recipient, RecipientKind};
-use crate::shard::transfer::split::is_in;
 use adt::collections::Map;
 use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, record};
 use smallvec::SmallVec;

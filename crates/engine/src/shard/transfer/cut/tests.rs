@@ -1,6 +1,7 @@
 //! Stories about a shard that stands still: requests that wait or are refused, and the state that is kept.
 
 use crate::entry::{Apply, Prepare};
+use crate::message::CutStep;
 use crate::message::Notice;
 use crate::shard::tests::{Story, txn};
 use crate::shard::transfer::cut::*;
