@@ -5,7 +5,7 @@
 
 pub use crate::concurrency::Concurrency;
 
-use crate::coordination::service::JointId;
+use crate::coordination::JointId;
 use crate::coordination::{Ask, CoordinationAnswer, SessionNotice, TreeSessionId, Zxid};
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, Token, TxnId};

@@ -6,8 +6,8 @@
 use crate::machine::build::Build;
 use crate::swarm::{Fault, Focus};
 use adt::{Blob, Op, Reply};
+use engine::coordination::SpreadStep;
 use engine::coordination::service::Command;
-use engine::coordination::spread::SpreadStep;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::entry::SnapshotPart;
 use engine::ids::Token;

@@ -6,8 +6,9 @@
 use crate::bytes::{Form, Reader, put_u16, put_u32, put_u64};
 use crate::entry::{put_shards_in, read_shards};
 use adt::{Blob, Corrupt};
-use engine::coordination::service::JointId;
-use engine::coordination::spread::{Spread, SpreadStep};
+use engine::coordination::JointId;
+use engine::coordination::SpreadStep;
+use engine::coordination::spread::Spread;
 use engine::coordination::{
     Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Password, Read, Reply, Stat,
     TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,

@@ -6,9 +6,10 @@ mod parcels;
 mod stream;
 
 use adt::{Blob, Corrupt, ErrorReply, Reply};
+use engine::coordination::JointId;
+use engine::coordination::SpreadStep;
 use engine::coordination::acl::Rules;
-use engine::coordination::service::{Command, JointId};
-use engine::coordination::spread::SpreadStep;
+use engine::coordination::service::Command;
 use engine::coordination::{
     Ask, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as Done, SessionNotice,
     TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,

@@ -2,12 +2,12 @@
 
 use super::acl::Rules;
 use super::quota::{self, QuotaNode};
+use super::request::SpreadStep;
 use super::request::{
     Code, Identity, Password, Read, Reply, TreeSessionId, Watch, WatchedEvent, WatcherType, Write,
     Zxid,
 };
 use super::service::Command;
-use super::spread::SpreadStep;
 use crate::ids::StreamId;
 use adt::Blob;
 

@@ -21,6 +21,6 @@ pub mod watches;
 
 pub use ask::{Ask, CoordinationAnswer, OfSession, SessionNotice};
 pub use request::{
-    Acl, Change, Code, Create, CreateMode, Happened, Identity, Lasts, Password, Read, Reply, Stat,
-    TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, CreateMode, Happened, Identity, JointId, Lasts, Password, Read,
+    Reply, SpreadStep, Stat, TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,
 };

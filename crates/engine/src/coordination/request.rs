@@ -3,7 +3,7 @@
 //! The terms are those of ZooKeeper's programmer's guide and of its protocol definition
 //! (`zookeeper.jute`, version 3.8). The byte formats are in `wire`.
 
-use super::spread::SpreadStep;
+use super::spread::Spread;
 use crate::ids::ShardId;
 use adt::Blob;
 
@@ -404,4 +404,94 @@ pub enum WatcherType {
     Persistent,
     /// Persistent watches on everything below as well.
     Recursive,
+}
+
+/// Identity of a `multi` within a session: later ones are larger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JointId {
+    /// Number of the change at shard 0 with which the session joined the other shards for its
+    /// connection.
+    pub joined: Zxid,
+    /// Number of the `multi` within the connection.
+    pub number: u32,
+}
+
+/// Messages to shards about a tree that is spread and about sessions that are at several of them.
+/// Gateways and shards send them by themselves and the session need not be at a gateway, except for
+/// [`SpreadStep::Join`] and [`SpreadStep::Prepare`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpreadStep {
+    /// Spreads the tree over so many shards, if it was not spread before and has always been empty.
+    /// At shard 0. Answer: [`Reply::Number`](super::Reply::Number), the final number of shards.
+    Over(Spread),
+    /// Announces that the session is about to enter these shards. At shard 0; it enters them with
+    /// the number of this change. Answer: [`Reply::Done`](super::Reply::Done).
+    Join(Vec<ShardId>),
+    /// Places the session at this shard and at the gateway that sends the step. Answer:
+    /// [`Reply::Done`](super::Reply::Done), or [`Code::SessionMoved`](super::Code::SessionMoved) if
+    /// it has entered with a later number, or may have ended since.
+    Enter {
+        /// Session time-out in milliseconds, which the answer to
+        /// [`Ask::Resume`](super::Ask::Resume) reports.
+        timeout_ms: i32,
+        /// Password, which [`Ask::Resume`](super::Ask::Resume) must match.
+        password: Password,
+        /// Number of the change at shard 0 with which it has joined.
+        joined: Zxid,
+    },
+    /// Begins the session's end at this shard: its further requests are refused, and its nodes are
+    /// hidden until it is known to have ended everywhere. It cannot enter any more with a smaller
+    /// number. Answer: [`Reply::Done`](super::Reply::Done).
+    Depart {
+        /// Number of the change at shard 0 with which the end began.
+        ended: Zxid,
+    },
+    /// Ends the session, which has departed from all other shards, and deletes its nodes at shard
+    /// 0. Answer: [`Reply::Done`](super::Reply::Done).
+    Finish,
+    /// Completes the session's end at this shard and deletes its nodes. Answer:
+    /// [`Reply::Done`](super::Reply::Done).
+    Gone,
+    /// Makes shard 0 forget the session, after all shards have completed its end. Answer:
+    /// [`Reply::Done`](super::Reply::Done).
+    Forget,
+    /// Tries the changes of a session's `multi` at this shard, which then await the decision.
+    /// Answer: their outcome, as [`Reply::Multi`](super::Reply::Multi); or
+    /// [`Reply::Done`](super::Reply::Done), if they cannot be prepared now.
+    Prepare {
+        /// Identity of the `multi`.
+        id: JointId,
+        /// All shards that take part.
+        shards: Vec<ShardId>,
+        /// Changes at this shard.
+        changes: Vec<Change>,
+    },
+    /// Asks for the state of a `multi`; a shard that does not know it will not prepare it any more.
+    /// Answer: [`Reply::Number`](super::Reply::Number), see
+    /// [`Fate::number`](super::service::Fate::number).
+    Inquire {
+        /// Identity of the `multi`.
+        id: JointId,
+    },
+    /// Decides a `multi`. Answer, if it was prepared here until now: the results of its changes, as
+    /// [`Reply::Multi`](super::Reply::Multi), which is empty if it has no effect. Otherwise
+    /// [`Reply::Done`](super::Reply::Done).
+    Decide {
+        /// Identity of the `multi`.
+        id: JointId,
+        /// Whether all shards have prepared it, and none votes against it.
+        commit: bool,
+    },
+}
+
+impl SpreadStep {
+    /// Whether the session must be at the requesting gateway.
+    pub fn is_asked_by_session(&self) -> bool {
+        matches!(self, Self::Join(_) | Self::Prepare { .. })
+    }
+
+    /// Whether the step belongs to a `multi` over several shards.
+    pub fn is_of_joint(&self) -> bool {
+        matches!(self, Self::Prepare { .. } | Self::Inquire { .. } | Self::Decide { .. })
+    }
 }

@@ -43,10 +43,10 @@ pub use api::{
     Said, ServerReply, SessionId, SessionStatus, UserConfig,
 };
 pub use clients::connection::{client_list, hello};
-pub use clients::dispatch::is_heavy;
 pub use clients::foreign::HTTP_METHODS;
 pub use clients::{pubsub, session_commands};
 pub use cluster::ClusterChange;
+pub use command_docs::find::is_heavy;
 pub use coordination::{CoordinationInputs, CoordinationStatus};
 
 use crate::now::Now;

@@ -3,13 +3,40 @@
 //!
 //! The library reads only from here; the disk is read at start only.
 
-use super::Recovered;
 use crate::ids::MachineId;
 use crate::members::Members;
 use raft::eraftpb::{Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
+
+/// Promises of a replica to others, which the machine must keep when it removes the log: if the
+/// machine joined again without them, it might help to elect a leader that lacks entries which it
+/// has acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// Term of the replica.
+    pub term: u64,
+    /// Machine that it has voted for in that term; 0 for none.
+    pub vote: u64,
+    /// Index and term of the last entry that it may have acknowledged.
+    pub last: (u64, u64),
+}
+
+/// Data that a start has read from disk.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Index and term of the last entry in the snapshot from which the state was restored.
+    pub snapshot: (u64, u64),
+    /// Term, vote and commit index.
+    pub hard_state: HardState,
+    /// Entries after the snapshot, in order and without gaps.
+    pub entries: Vec<Entry>,
+    /// Members of the group as of the snapshot; none if they are its founders.
+    pub members: Option<Members>,
+    /// Promises of an earlier replica of the group on this machine.
+    pub promises: Option<Promises>,
+}
 
 /// Memory of an entry besides its payload, in bytes: the entry itself, and the allocation around
 /// the payload.

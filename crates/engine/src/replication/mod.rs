@@ -26,7 +26,7 @@ mod sleep;
 mod standing;
 
 use crate::members::Members;
-pub use log::MemoryLog;
+pub use log::{MemoryLog, Promises, Recovered};
 pub use members::MemberStep;
 use pace::ElectionPatience;
 pub use pace::Pace;
@@ -57,34 +57,6 @@ pub struct Persist {
     /// Last index of a durable snapshot that another replica has sent: the whole log before must be
     /// forgotten before `entries` are appended.
     pub restored: Option<u64>,
-}
-
-/// Data that a start has read from disk.
-#[derive(Clone, Debug, Default)]
-pub struct Recovered {
-    /// Index and term of the last entry in the snapshot from which the state was restored.
-    pub snapshot: (u64, u64),
-    /// Term, vote and commit index.
-    pub hard_state: HardState,
-    /// Entries after the snapshot, in order and without gaps.
-    pub entries: Vec<Entry>,
-    /// Members of the group as of the snapshot; none if they are its founders.
-    pub members: Option<Members>,
-    /// Promises of an earlier replica of the group on this machine.
-    pub promises: Option<Promises>,
-}
-
-/// Promises of a replica to others, which the machine must keep when it removes the log: if the
-/// machine joined again without them, it might help to elect a leader that lacks entries which it
-/// has acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Promises {
-    /// Term of the replica.
-    pub term: u64,
-    /// Machine that it has voted for in that term; 0 for none.
-    pub vote: u64,
-    /// Index and term of the last entry that it may have acknowledged.
-    pub last: (u64, u64),
 }
 
 /// A committed entry: its index, its term and its payload.

@@ -6,9 +6,10 @@ use super::spread::parts;
 use super::zxids::Logged;
 use crate::clients::errand::as_change;
 use check::coordination::{Answer, Asked, History, Reply, Request, Session, Zxid, code};
+use engine::coordination::JointId;
+use engine::coordination::SpreadStep;
 use engine::coordination::Write;
-use engine::coordination::service::JointId;
-use engine::coordination::spread::{Spread, SpreadStep};
+use engine::coordination::spread::Spread;
 use engine::ids::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,22 +9,11 @@
 //! *inquires* at all the shards, and a shard that does not know the `multi` will not prepare it any
 //! more.
 
-use super::{
-    By, Change, Code, Coordination, Identity, Made, Reply, SessionState, TreeSessionId, Zxid,
-};
+use super::{By, Change, Code, Coordination, Identity, Made, Reply, SessionState, TreeSessionId};
+use crate::coordination::JointId;
 use crate::coordination::branch::{Branch, Footprint};
 use crate::ids::ShardId;
 use std::collections::BTreeSet;
-
-/// Identity of a `multi` within a session: later ones are larger.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JointId {
-    /// Number of the change at shard 0 with which the session joined the other shards for its
-    /// connection.
-    pub joined: Zxid,
-    /// Number of the `multi` within the connection.
-    pub number: u32,
-}
 
 /// Last `multi` of a session that this shard knows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A `multi` over several shards, at one of them: prepare and decision.
 
-use super::super::service::JointId;
-use super::super::spread::SpreadStep;
+use super::super::request::JointId;
+use super::super::request::SpreadStep;
 use super::*;
 use crate::ids::ShardId;
 

@@ -5,6 +5,7 @@
 
 mod differences;
 mod docs;
+pub(in crate::gateway) mod find;
 mod key_flags;
 mod markdown;
 

@@ -2,8 +2,10 @@
 
 use super::connection::{Connection, Context, Unanswered, granted};
 use super::request::{ClientRequest, Connect, MultiRequest, Purpose, Sender};
-use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::{HOME, Spread, SpreadStep};
+use crate::coordination::JointId;
+use crate::coordination::SpreadStep;
+use crate::coordination::service::Command;
+use crate::coordination::spread::{HOME, Spread};
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, Identity, Reply, SessionNotice, TreeSessionId, Write, Zxid,
 };

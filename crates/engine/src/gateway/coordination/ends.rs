@@ -1,8 +1,9 @@
 //! Ends of sessions that are at several shards: this gateway takes each through its stages, on behalf of
 //! the leader of shard 0. See `shard/coordination/ends.rs`.
 
+use crate::coordination::SpreadStep;
 use crate::coordination::service::Command;
-use crate::coordination::spread::{HOME, SpreadStep};
+use crate::coordination::spread::HOME;
 use crate::coordination::{Ask, TreeSessionId, Write, Zxid};
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;

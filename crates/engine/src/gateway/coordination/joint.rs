@@ -7,8 +7,9 @@
 
 use super::clients::Clients;
 use super::request::MultiRequest;
-use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::SpreadStep;
+use crate::coordination::JointId;
+use crate::coordination::SpreadStep;
+use crate::coordination::service::Command;
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, Identity, Reply, TreeSessionId, Write, Zxid,
 };

@@ -19,7 +19,7 @@ mod request;
 
 use super::api::CoordinationClient;
 use super::core::Core;
-use crate::coordination::service::JointId;
+use crate::coordination::JointId;
 use crate::coordination::{SessionNotice, TreeSessionId, Zxid};
 use crate::ids::{ShardId, StreamId};
 use crate::message::Answer;

@@ -1,8 +1,9 @@
 //! Clients of the coordination service: requests to the tree's shard, and messages to clients.
 
 use super::*;
+use crate::coordination::SpreadStep;
 use crate::coordination::acl::Rules;
-use crate::coordination::spread::{Spread, SpreadStep};
+use crate::coordination::spread::Spread;
 use crate::coordination::{
     Acl, Ask, Code, CoordinationAnswer, Happened, Identity, OfSession, Read, Reply as R,
     SessionNotice, WatchedEvent, Write, Zxid,

@@ -2,8 +2,8 @@
 //! shard 0.
 
 use super::*;
+use crate::coordination::SpreadStep;
 use crate::coordination::acl::Rules;
-use crate::coordination::spread::SpreadStep;
 use crate::coordination::{
     Ask, Change, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as R, SessionNotice,
     Stat, Watch, WatchedEvent, WatcherType, Write, Zxid,

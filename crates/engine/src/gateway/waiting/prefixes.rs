@@ -2,8 +2,8 @@
 
 use super::{fence, section};
 use crate::gateway::api::SessionId;
-use crate::gateway::clients::dispatch::find;
 use crate::gateway::clients::effect::Handled;
+use crate::gateway::command_docs::find::find;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::long_key;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};

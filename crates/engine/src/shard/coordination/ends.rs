@@ -10,8 +10,9 @@ use super::ServiceLeader;
 use super::count_down;
 use super::joints::Joints;
 use super::units::HeldBranches;
+use crate::coordination::SpreadStep;
 use crate::coordination::service::{Command, Coordination};
-use crate::coordination::spread::{HOME, SpreadStep};
+use crate::coordination::spread::HOME;
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, OfSession, Reply, TreeSessionId, Write, path,
 };

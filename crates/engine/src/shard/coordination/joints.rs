@@ -9,9 +9,10 @@
 
 use super::ServiceLeader;
 use super::units::HeldBranches;
+use crate::coordination::JointId;
+use crate::coordination::SpreadStep;
 use crate::coordination::branch::Footprint;
-use crate::coordination::service::{Command, Coordination, JointId, SessionState};
-use crate::coordination::spread::SpreadStep;
+use crate::coordination::service::{Command, Coordination, SessionState};
 use crate::coordination::{Code, CoordinationAnswer, Reply, TreeSessionId, Write};
 use crate::ids::Token;
 use crate::limits::ENDS_AGAIN_US;

@@ -10,11 +10,13 @@ mod ends;
 pub(super) mod joints;
 pub(super) mod units;
 
+use crate::coordination::JointId;
+use crate::coordination::SpreadStep;
 use crate::coordination::acl::Rules;
 use crate::coordination::branch::Footprint;
 use crate::coordination::liveness::Liveness;
-use crate::coordination::service::{Command, Coordination, Done, JointId};
-use crate::coordination::spread::{HOME, Location, SpreadStep};
+use crate::coordination::service::{Command, Coordination, Done};
+use crate::coordination::spread::{HOME, Location};
 use crate::coordination::survey::{Listed, Survey};
 use crate::coordination::tree::GuardedEvent;
 use crate::coordination::watches::Watches;

@@ -7,9 +7,9 @@
 //! ends it, waits for its units, so that nothing of an earlier connection takes effect behind it.
 
 use super::{ServiceLeader, count_down, is_of_another_shard, left_by};
+use crate::coordination::SpreadStep;
 use crate::coordination::branch::{Branch, Footprint};
 use crate::coordination::service::{Coordination, Done};
-use crate::coordination::spread::SpreadStep;
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, OfSession, Reply, SessionNotice, TreeSessionId, WatchedEvent,
     Write, Zxid,

@@ -7,7 +7,8 @@ mod queue;
 mod scatter;
 
 use super::request::{ClientRequest, Connect, MultiRequest, NumberedRequest, Purpose};
-use crate::coordination::service::{Command, JointId};
+use crate::coordination::JointId;
+use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Spread};
 use crate::coordination::{
     Acl, Ask, Code, CoordinationAnswer, Identity, OfSession, Password, Reply, SessionNotice,

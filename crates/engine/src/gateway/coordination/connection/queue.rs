@@ -6,8 +6,9 @@
 
 use super::plan::Plan;
 use super::{Connection, Context};
+use crate::coordination::SpreadStep;
 use crate::coordination::service::Command;
-use crate::coordination::spread::{HOME, SpreadStep};
+use crate::coordination::spread::HOME;
 use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
 use crate::gateway::coordination::request::{
     ClientRequest, MultiRequest, NumberedRequest, Purpose,

@@ -2,8 +2,8 @@
 
 use super::coordination::{H, children, create, read, set};
 use super::*;
+use crate::coordination::SpreadStep;
 use crate::coordination::service::Command;
-use crate::coordination::spread::SpreadStep;
 use crate::coordination::{Ask, Change, OfSession, SessionNotice, TreeSessionId, Write, Zxid};
 use crate::ids::StreamId;
 use crate::limits::UNITS_OWE_US;

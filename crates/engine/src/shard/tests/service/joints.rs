@@ -3,8 +3,9 @@
 
 use super::coordination::{H, create, read, set};
 use super::*;
-use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::SpreadStep;
+use crate::coordination::JointId;
+use crate::coordination::SpreadStep;
+use crate::coordination::service::Command;
 use crate::coordination::{Ask, Change, TreeSessionId, Write, Zxid};
 use crate::ids::StreamId;
 use crate::limits::ENDS_AGAIN_US;

@@ -3,8 +3,9 @@
 
 use super::coordination::{H, children, create, read, set};
 use super::*;
+use crate::coordination::SpreadStep;
 use crate::coordination::service::Command;
-use crate::coordination::spread::{Spread, SpreadStep};
+use crate::coordination::spread::Spread;
 use crate::coordination::{Ask, OfSession, Reply as R, TreeSessionId, Write, Zxid};
 use crate::message::CutStep;
 

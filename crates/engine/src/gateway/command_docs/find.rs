@@ -1,0 +1,56 @@
+//! Lookup of commands by the words of a client.
+
+use crate::gateway::clients::session_commands;
+use adt::{Args, CommandSpec, ErrorReply, Flags, known};
+
+/// Whether the reply of a command may be large in comparison with the command. A connection should have
+/// few of these under way.
+pub fn is_heavy(args: &Args<'_>) -> bool {
+    find(args).is_ok_and(is_heavy_spec)
+}
+
+/// Command that the words call.
+pub(in crate::gateway) fn find(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
+    find_at(args).map(|(_, spec)| spec)
+}
+
+/// Command that the words call, and its position in the table.
+pub(in crate::gateway) fn find_at(
+    args: &Args<'_>,
+) -> Result<(usize, &'static CommandSpec), ErrorReply> {
+    let name = args.get(0).unwrap_or_default();
+    let position = session_commands::position(name).ok_or_else(|| unknown(args))?;
+    let spec = session_commands::all()[position];
+    spec.check_arity(args.len())?;
+    Ok((position, spec))
+}
+
+/// Whether a command reads in more than constant time, or carries out another command.
+#[inline]
+pub(in crate::gateway) fn is_heavy_spec(spec: &CommandSpec) -> bool {
+    let light = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING);
+    if light || (spec.flags.has(Flags::WRITE) && spec.name != "fence") {
+        return false;
+    }
+    spec.complexity != "O(1)"
+}
+
+/// Error for a name that is no command, in the words of Redis unless Redis has such a command.
+fn unknown(args: &Args<'_>) -> ErrorReply {
+    if let Some(error) = known::not_built(args) {
+        return error;
+    }
+    let shown = |word: &[u8], most: usize| {
+        String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned()
+    };
+    let mut rest = String::new();
+    for word in args.iter_from(1) {
+        if rest.len() >= 128 {
+            break;
+        }
+        let most = 128 - rest.len();
+        rest.push_str(&format!("'{}' ", shown(word, most)));
+    }
+    let name = shown(args.get(0).unwrap_or_default(), 128);
+    ErrorReply::err(format!("unknown command '{name}', with args beginning with: {rest}"))
+}
