@@ -7,10 +7,10 @@ mod stream;
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::coordination::JointId;
 use engine::coordination::SpreadStep;
-use engine::coordination::acl::Rules;
 use engine::coordination::service::{Command, Joint, JointState, Prepared, SessionState};
 use engine::coordination::spread::Spread;
 use engine::coordination::tree::Znode;
+use engine::coordination::tree::acl::Rules;
 use engine::coordination::{
     Acl, Change, Create, CreateMode, Identity, Lasts, TreeSessionId, Write, Zxid,
 };

@@ -8,8 +8,8 @@ mod stream;
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::JointId;
 use engine::coordination::SpreadStep;
-use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
+use engine::coordination::tree::acl::Rules;
 use engine::coordination::{
     Ask, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as Done, SessionNotice,
     TreeSessionId, Watch, WatchedEvent, WatcherType, Write, Zxid,

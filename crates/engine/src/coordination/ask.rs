@@ -1,13 +1,14 @@
 //! Messages between gateways and the shards that hold the tree.
 
-use super::acl::Rules;
-use super::quota::{self, QuotaNode};
 use super::request::SpreadStep;
 use super::request::{
     Code, Identity, Password, Read, Reply, TreeSessionId, Watch, WatchedEvent, WatcherType, Write,
     Zxid,
 };
 use super::service::Command;
+use super::tree::acl::Rules;
+use super::tree::quota;
+use super::tree::quota::QuotaNode;
 use crate::ids::StreamId;
 use adt::Blob;
 

@@ -6,10 +6,10 @@
 //! ancestors.
 
 use super::ask::{Ask, OfSession};
-use super::path;
 use super::request::{Change, Read, Write};
 use super::service::Command;
 use super::spread::{is_everywhere, top_of, without_number};
+use super::tree::path;
 use crate::ids::KeyedOp;
 use adt::key::KeyOp;
 use adt::{Blob, Op};

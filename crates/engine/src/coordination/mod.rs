@@ -4,12 +4,9 @@
 //! which every replica computes from the log; [`watches`] and [`liveness`] are the leader's memory.
 //! Shards execute the requests, and gateways serve them to clients.
 
-pub mod acl;
 mod ask;
 pub mod branch;
 pub mod liveness;
-pub mod path;
-mod quota;
 mod request;
 pub mod service;
 pub mod spread;
@@ -17,7 +14,6 @@ pub mod survey;
 #[cfg(test)]
 mod tests;
 pub mod tree;
-pub mod watches;
 
 pub use ask::{Ask, CoordinationAnswer, OfSession, SessionNotice};
 pub use request::{

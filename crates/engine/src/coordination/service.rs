@@ -6,14 +6,15 @@ mod joint;
 pub use joint::{Joint, JointState, Prepared};
 
 use super::branch::Branch;
-use super::path;
-use super::quota::{self, QuotaNode};
 use super::request::SpreadStep;
 use super::request::{
     Acl, Change, Code, Happened, Identity, Password, Read, Reply, Stat, TreeSessionId,
     WatchedEvent, Write, Zxid,
 };
 use super::spread::Spread;
+use super::tree::path;
+use super::tree::quota;
+use super::tree::quota::QuotaNode;
 use super::tree::{self, By, Tree, Undo, Znode};
 use crate::ids::ShardId;
 use crate::limits::SESSIONS_MAX;

@@ -7,9 +7,9 @@
 //! has joined know of its end before any client can see it: see "Over several shards" in
 //! `docs/internals/coordination.md`.
 
-use super::path;
-use super::quota;
 use super::request::{Change, Read, Write};
+use super::tree::path;
+use super::tree::quota;
 use crate::ids::ShardId;
 use crate::slot::slot;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::request::{TreeSessionId, Zxid};
 use super::service::Coordination;
 use super::tree;
-use super::watches::Watches;
+use super::tree::watches::Watches;
 use adt::Blob;
 
 /// Figures about the service.

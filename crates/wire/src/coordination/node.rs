@@ -6,8 +6,8 @@ use super::{
 };
 use crate::bytes::{Form, Reader};
 use adt::Corrupt;
-use engine::coordination::acl::Rules;
 use engine::coordination::tree::Znode;
+use engine::coordination::tree::acl::Rules;
 
 /// A node, without its children's names.
 pub(crate) fn put_node(node: &Znode, out: &mut Vec<u8>) {

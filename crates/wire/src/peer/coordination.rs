@@ -8,8 +8,8 @@ use crate::coordination::{
 };
 use crate::stream::{put_stream, read_stream};
 use adt::Corrupt;
-use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
+use engine::coordination::tree::acl::Rules;
 use engine::coordination::{Ask, CoordinationAnswer, OfSession, SessionNotice};
 
 const WRITE: u8 = 1;

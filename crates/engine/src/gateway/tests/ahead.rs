@@ -2,7 +2,7 @@
 
 use super::spread::{ANN, HOME, OTHER, Spread, set};
 use super::*;
-use crate::coordination::acl::Rules;
+use crate::coordination::tree::acl::Rules;
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, Happened, OfSession, Read, SessionNotice, WatchedEvent, Write,
     Zxid,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::coordination::SpreadStep;
-use crate::coordination::acl::Rules;
 use crate::coordination::spread::Spread;
+use crate::coordination::tree::acl::Rules;
 use crate::coordination::{
     Acl, Ask, Code, CoordinationAnswer, Happened, Identity, OfSession, Read, Reply as R,
     SessionNotice, WatchedEvent, Write, Zxid,

@@ -4,8 +4,8 @@ use super::spread::{ANN, HOME, OTHER, Spread, set};
 use super::*;
 use crate::coordination::JointId;
 use crate::coordination::SpreadStep;
-use crate::coordination::acl::Rules;
 use crate::coordination::service::Command;
+use crate::coordination::tree::acl::Rules;
 use crate::coordination::{
     Ask, Change, Code, Happened, OfSession, Read, Reply as R, SessionNotice, Stat, WatchedEvent,
     Write, Zxid,

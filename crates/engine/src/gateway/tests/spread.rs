@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::coordination::SpreadStep;
-use crate::coordination::acl::Rules;
+use crate::coordination::tree::acl::Rules;
 use crate::coordination::{
     Ask, Change, Code, CoordinationAnswer, Happened, OfSession, Read, Reply as R, SessionNotice,
     Stat, Watch, WatchedEvent, WatcherType, Write, Zxid,

@@ -13,9 +13,8 @@ use super::units::HeldBranches;
 use crate::coordination::SpreadStep;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::HOME;
-use crate::coordination::{
-    Ask, Code, CoordinationAnswer, OfSession, Reply, TreeSessionId, Write, path,
-};
+use crate::coordination::tree::path;
+use crate::coordination::{Ask, Code, CoordinationAnswer, OfSession, Reply, TreeSessionId, Write};
 use crate::ids::{MachineId, Token};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, Notice, Request};

@@ -12,14 +12,14 @@ pub(super) mod units;
 
 use crate::coordination::JointId;
 use crate::coordination::SpreadStep;
-use crate::coordination::acl::Rules;
 use crate::coordination::branch::Footprint;
 use crate::coordination::liveness::Liveness;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::coordination::spread::{HOME, Location};
 use crate::coordination::survey::{Listed, Survey};
 use crate::coordination::tree::GuardedEvent;
-use crate::coordination::watches::Watches;
+use crate::coordination::tree::acl::Rules;
+use crate::coordination::tree::watches::Watches;
 use crate::coordination::{
     Ask, Code, CoordinationAnswer, OfSession, Read, Reply, SessionNotice, TreeSessionId, Watch,
     Write, Zxid,

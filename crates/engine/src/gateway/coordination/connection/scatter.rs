@@ -8,9 +8,9 @@
 use super::plan::is_everywhere;
 use super::{Connection, Context};
 use crate::coordination::spread::Spread;
+use crate::coordination::tree::path;
 use crate::coordination::{
-    Ask, Code, Happened, OfSession, Read, Reply, Stat, Watch, WatchedEvent, WatcherType, Zxid,
-    path, tree,
+    Ask, Code, Happened, OfSession, Read, Reply, Stat, Watch, WatchedEvent, WatcherType, Zxid, tree,
 };
 use crate::gateway::coordination::request::{ClientRequest, NumberedRequest, Purpose};
 use crate::ids::ShardId;

@@ -5,7 +5,7 @@
 //! quota is in force while both of its nodes exist.
 
 use super::path;
-use super::request::Code;
+use crate::coordination::request::Code;
 use adt::Blob;
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! Watches of all sessions. They are the leader's memory and not part of the replicated state:
 //! clients set their watches again when they reconnect after a leader change.
 
+use super::GuardedEvent;
 use super::acl::Rules;
 use super::path;
-use super::request::{Happened, TreeSessionId, Watch, WatchedEvent, WatcherType};
-use super::survey::Watched;
-use super::tree::GuardedEvent;
+use crate::coordination::request::{Happened, TreeSessionId, Watch, WatchedEvent, WatcherType};
+use crate::coordination::survey::Watched;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 

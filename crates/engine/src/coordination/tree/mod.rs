@@ -1,14 +1,18 @@
 //! Tree of nodes by path, with its operations, each of which is atomic.
 
-use super::acl::Rules;
-use super::path;
-use super::quota::{self, Quotas, Usage};
+pub mod acl;
+pub mod path;
+pub(in crate::coordination) mod quota;
+pub mod watches;
+
 use super::request::{
     Acl, Code, Create, Happened, Identity, Lasts, Stat, TreeSessionId, WatchedEvent, Zxid,
 };
 use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
+use acl::Rules;
 use adt::Blob;
 use adt::collections::Map;
+use quota::{Quotas, Usage};
 use std::collections::BTreeSet;
 
 /// Node of the tree.

@@ -3,7 +3,7 @@
 //! Schemes are `world`, `auth`, `digest` and `ip`. The hash in a `digest` is computed earlier: here
 //! it is only compared.
 
-use super::request::{Acl, Code, Identity};
+use crate::coordination::request::{Acl, Code, Identity};
 use adt::Blob;
 use core::net::IpAddr;
 
