@@ -3,7 +3,7 @@
 #![no_main]
 
 use engine::entry::EntryCodec;
-use engine::level::Level;
+use engine::cluster::level::Level;
 use libfuzzer_sys::fuzz_target;
 use wire::entry::EntryFormat;
 

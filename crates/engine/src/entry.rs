@@ -4,13 +4,13 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
+use crate::cluster::level::Level;
+use crate::cluster::members::Members;
 use crate::coordination::service::{Command, Joint, SessionState};
 use crate::coordination::spread::Spread;
 use crate::coordination::tree::Znode;
 use crate::coordination::{Ask, TreeSessionId, Zxid};
 use crate::ids::{GatewayId, KeyedOp, RequestId, ShardId, StreamId, TxnId};
-use crate::level::Level;
-use crate::members::Members;
 use crate::message::{Fence, Guard, Remembered};
 use crate::pipeline::{Group, Link, Unit, UnitPlace};
 use adt::{Blob, Corrupt, Record, Timestamp};

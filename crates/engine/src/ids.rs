@@ -8,7 +8,7 @@ use std::fmt;
 pub struct ShardId(pub u16);
 
 impl ShardId {
-    /// Shard number of the group that agrees on the shard map; see [`crate::map`]. It has no slots.
+    /// Shard number of the group that agrees on the shard map; see [`crate::cluster::map`]. It has no slots.
     /// The number is part of the formats, and all shards have smaller ones.
     pub const MAP: Self = Self(1_024);
 }

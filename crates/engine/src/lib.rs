@@ -5,16 +5,14 @@
 //! randomness, no IO, no thread and no async in this crate; the server and the simulator drive the
 //! same types.
 
+pub mod cluster;
 mod concurrency;
 pub mod coordination;
 mod deadlock;
 pub mod entry;
 pub mod gateway;
 pub mod ids;
-pub mod level;
 pub mod limits;
-pub mod map;
-pub mod members;
 pub mod message;
 pub mod node;
 pub mod now;
@@ -23,5 +21,4 @@ mod repeats;
 pub mod replica;
 pub mod replication;
 pub mod shard;
-pub mod slot;
 pub mod stats;

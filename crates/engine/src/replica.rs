@@ -9,10 +9,10 @@ mod handover;
 mod rest;
 mod split;
 
+use crate::cluster::level::Level;
+use crate::cluster::members::Members;
 use crate::entry::{Entry, EntryCodec, SnapshotPart};
 use crate::ids::{MachineId, ShardId, TxnId};
-use crate::level::Level;
-use crate::members::Members;
 use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::pipeline::StreamMessage;

@@ -274,7 +274,7 @@ impl Synchrony {
 
     fn carry_out(&mut self, planned: Move, evidence: String) {
         let Move { shard, from, to } = planned;
-        let name = engine::map::name_of(ShardId(shard));
+        let name = engine::cluster::map::name_of(ShardId(shard));
         let applies = self.mode == Mode::Apply;
         let done = if applies { "asked for" } else { "proposed" };
         tracing::info!(
@@ -337,7 +337,7 @@ impl Synchrony {
 
     /// Handles a machine's request to move the leadership of a shard to another one.
     pub fn asked(&mut self, from: MachineId, shard: ShardId, to: MachineId) {
-        let name = engine::map::name_of(shard);
+        let name = engine::cluster::map::name_of(shard);
         let evidence = match self.mode {
             Mode::Apply => format!("machine {} asks for it", from.0),
             mode => format!("machine {} asks for it; not done, synchrony is {mode} here", from.0),

@@ -13,8 +13,8 @@ use crate::machine::build::OLDER;
 use crate::machine::server::Shape;
 use crate::plant::Plant;
 use crate::random::Random;
+use engine::cluster::level::Level;
 use engine::gateway::Order;
-use engine::level::Level;
 use engine::limits::REPLICAS_MAX;
 use engine::message::Concurrency;
 

@@ -13,9 +13,9 @@ use crate::stream::{
     read_stream,
 };
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
+use engine::cluster::level::Level;
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
-use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{Fence, Guard, Remembered, Version};
 use engine::pipeline::{Group, UnitPlace};

@@ -15,8 +15,8 @@ mod stats;
 mod stream_message;
 mod timing;
 
+pub use engine::cluster::level::Level;
 pub use engine::ids::MachineId;
-pub use engine::level::Level;
 pub use hello::{
     HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
 };
@@ -25,9 +25,9 @@ use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
+use engine::cluster::map::ShardMap;
 use engine::ids::{ShardId, Token};
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::map::ShardMap;
 use engine::message::{Answer, Refusal, Request, Response};
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use std::fmt;

@@ -19,12 +19,12 @@ use crate::stream::{
     read_units,
 };
 use adt::{Corrupt, Timestamp};
+use engine::cluster::members::Members;
 use engine::coordination::Zxid;
 use engine::coordination::service::{Joint, JointState, Prepared as PreparedPart, SessionState};
 use engine::coordination::spread::Spread;
 use engine::entry::{Dropped, RequestOutcome, SnapshotCodec, SnapshotPart, TookEffect};
 use engine::ids::{MachineId, ShardId};
-use engine::members::Members;
 
 /// Bytes before the payload: its length and the checksum.
 pub const FRAME_HEADER_BYTES: usize = 12;

@@ -5,6 +5,8 @@ mod hex;
 mod stream;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
+use engine::cluster::level::Level;
+use engine::cluster::members::Members;
 use engine::coordination::JointId;
 use engine::coordination::SpreadStep;
 use engine::coordination::service::{Command, Joint, JointState, Prepared, SessionState};
@@ -19,8 +21,6 @@ use engine::entry::{
     SnapshotCodec, SnapshotPart, TookEffect,
 };
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
-use engine::level::Level;
-use engine::members::Members;
 use engine::message::{Fence, Guard, Remembered, Version};
 use engine::pipeline::Unit;
 use hex::unhex;

@@ -6,6 +6,7 @@ mod parcels;
 mod stream;
 
 use adt::{Blob, Corrupt, ErrorReply, Reply};
+use engine::cluster::level::Level;
 use engine::coordination::JointId;
 use engine::coordination::SpreadStep;
 use engine::coordination::service::Command;
@@ -16,7 +17,6 @@ use engine::coordination::{
 };
 use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
-use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Answer, Body, Fence, Notice, Refusal, Remembered, Request, Response};
 use engine::node::Parcel;

@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn openings_that_name_nothing_are_found() {
-        let source = "//! It is this.\n\n/// What a lock\n/// is.\nfn a() {}\n/// Lock of a key. What it\n\
-                      /// it is.\nfn b() {}\n// It is a plain comment.\n/// The same for keys.\n";
+        let source = "//! It is this.\n\n/// What a lock\n/// is.\nfn a() {}\n/// Lock of a key. What it\
+                      \n/// it is.\nfn b() {}\n// It is a plain comment.\n/// The same for keys.\n";
         let tree = Tree::of(&[("crates/a/src/lib.rs", source)]);
         let (found, all) = openings(&tree, "crates/");
         assert_eq!(all, 4);

@@ -156,7 +156,7 @@ fn arm(code: &str, name: &str) -> Option<(String, bool)> {
     Some((kind, !body.starts_with("{}")))
 }
 
-/// What comes behind the fields of a pattern.
+/// Code behind the fields of a pattern.
 fn behind_fields(code: &str) -> &str {
     let code = code.trim_start();
     if !code.starts_with(['(', '{']) {

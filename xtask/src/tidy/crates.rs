@@ -47,9 +47,10 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Modules of `engine` from the lowest to the highest. A module imports only lower ones, and those
 /// that stand in one row with it.
 const ENGINE_LAYERS: &[&[&str]] = &[
-    &["level", "limits", "now", "concurrency", "stats"],
-    &["ids", "members"],
-    &["map", "slot", "deadlock", "coordination", "replication"],
+    &["limits", "now", "concurrency", "stats"],
+    &["ids"],
+    &["cluster"],
+    &["deadlock", "coordination", "replication"],
     &["pipeline"],
     &["entry", "message", "repeats"],
     &["shard"],

@@ -6,9 +6,9 @@
 
 use super::{Result, say};
 use client::{Client, Command};
+use engine::cluster::level::Level;
+use engine::cluster::map::{MapError, ShardMap, Split, list, name_of, parse_machines};
 use engine::ids::{MachineId, ShardId};
-use engine::level::Level;
-use engine::map::{MapError, ShardMap, Split, list, name_of, parse_machines};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -10,8 +10,8 @@
 use super::request::{Change, Read, Write};
 use super::tree::path;
 use super::tree::quota;
+use crate::cluster::slot::slot;
 use crate::ids::ShardId;
-use crate::slot::slot;
 use std::collections::BTreeMap;
 
 /// The shard with the sessions and the root's data: that of slot 0, which no split takes from it.

@@ -1,9 +1,9 @@
 //! Inputs and outputs of a gateway, besides the messages of shards.
 
+use crate::cluster::map::ShardMap;
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
-use crate::map::ShardMap;
 use crate::message::{Concurrency, Request};
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;

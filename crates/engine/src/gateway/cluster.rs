@@ -3,10 +3,10 @@
 use super::Gateway;
 use super::admin::overview::Overview;
 use super::admin::shardmap;
+use crate::cluster::level::Level;
+use crate::cluster::map::ShardMap;
+use crate::cluster::members::Members;
 use crate::ids::{MachineId, ShardId, splits_of};
-use crate::level::Level;
-use crate::map::ShardMap;
-use crate::members::Members;
 use crate::now::Now;
 
 /// Change of a cluster.

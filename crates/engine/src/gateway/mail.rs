@@ -4,13 +4,13 @@ use super::api::{GatewayStats, Output, SessionId};
 use super::coordination::{Purpose, Sender};
 use super::slab::{HANDLE_BITS, Slab};
 pub(super) use super::target::{ATTEMPT, Target};
+use crate::cluster::slot::Routes;
 use crate::gateway::routing::leaders::{Leaders, LostRequests};
 use crate::gateway::txn::work::Finish;
 use crate::gateway::waiting::near::NearPurpose;
 use crate::ids::{GatewayId, MachineId, ShardId, StreamId, Token};
 use crate::message::{Body, Request};
 use crate::now::Now;
-use crate::slot::Routes;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 

@@ -18,8 +18,8 @@ use super::txn::table::Transactions;
 use super::waiting::blocking::BlockedCommands;
 use super::waiting::near::NearLocks;
 use super::waiting::turns::Turns;
+use crate::cluster::slot::Routes;
 use crate::now::Now;
-use crate::slot::Routes;
 use adt::Timestamp;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,9 +1,9 @@
 //! Events of a node for the gateway of its worker.
 
+use crate::cluster::map::ShardMap;
+use crate::cluster::members::Members;
 use crate::gateway::{ClusterChange, Gateway, PeerMessage};
 use crate::ids::{GatewayId, MachineId, ShardId};
-use crate::map::ShardMap;
-use crate::members::Members;
 use crate::message::Response;
 use crate::now::Now;
 
@@ -14,8 +14,8 @@ pub enum Event {
     Response(Response),
     /// A message of another gateway.
     Message(GatewayId, PeerMessage),
-    /// A machine now leads a shard, in the lead with this number (see [`splits_of`](crate::ids::splits_of)), or the shard
-    /// has no leader.
+    /// A machine now leads a shard, in the lead with this number (see
+    /// [`splits_of`](crate::ids::splits_of)), or the shard has no leader.
     Led(ShardId, Option<(MachineId, u64)>),
     /// The connection to a machine is lost.
     Lost(MachineId),

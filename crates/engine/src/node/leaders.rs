@@ -2,8 +2,8 @@
 
 use super::event::Event;
 use super::outgoing::Outgoing;
+use crate::cluster::map::ShardMap;
 use crate::ids::{MachineId, ShardId, splits_of};
-use crate::map::ShardMap;
 use std::collections::BTreeMap;
 
 /// Leader of a shard.

@@ -1,11 +1,11 @@
 //! Messages between the machines of a cluster, and between the workers of one machine.
 
-use super::piece::{SnapshotPiece, Taken};
 use super::timing::Timing;
+use super::transfer::piece::{SnapshotPiece, Taken};
+use crate::cluster::map::ShardMap;
+use crate::cluster::members::Members;
 use crate::gateway::PeerMessage;
 use crate::ids::{GatewayId, MachineId, ShardId};
-use crate::map::ShardMap;
-use crate::members::Members;
 use crate::message::{Request, Response};
 use crate::pipeline::StreamMessage;
 use adt::Timestamp;

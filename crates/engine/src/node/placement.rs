@@ -6,12 +6,12 @@
 //! machine that is not among them, and has no place in the map, removes its replica.
 
 use super::{Event, Node, Parcel};
+use crate::cluster::level::Level;
+use crate::cluster::map::{MAP_KEY, ShardMap};
+use crate::cluster::members::Members;
 use crate::entry::EntryCodec;
 use crate::ids::{GatewayId, MachineId, ShardId};
-use crate::level::Level;
 use crate::limits::TICK_US;
-use crate::map::{MAP_KEY, ShardMap};
-use crate::members::Members;
 use crate::message::Concurrency;
 use crate::now::Now;
 use crate::replica::{Replica, ReplicaError, Setup};

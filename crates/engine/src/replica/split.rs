@@ -1,10 +1,10 @@
 //! Split of a shard: the replicas' part of it. See [`crate::shard::transfer::split`].
 
 use super::{Replica, ReplicaError};
+use crate::cluster::map::Range;
 use crate::entry::EntryCodec;
 use crate::ids::{ShardId, lead_of};
 use crate::limits::ELECTION_TICKS;
-use crate::map::Range;
 use crate::now::Now;
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::Header;

@@ -3,8 +3,8 @@
 //!
 //! The library reads only from here; the disk is read at start only.
 
+use crate::cluster::members::Members;
 use crate::ids::MachineId;
-use crate::members::Members;
 use raft::eraftpb::{Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;

@@ -4,8 +4,8 @@
 //! changes to its new voters through a joint configuration, in which a decision needs a majority of
 //! the old voters and one of the new: section 4.3 of Ongaro's thesis on Raft.
 
+use crate::cluster::members::Members;
 use crate::ids::MachineId;
-use crate::members::Members;
 use raft::eraftpb::ConfState;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2};
 

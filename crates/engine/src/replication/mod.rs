@@ -25,7 +25,7 @@ mod pace;
 mod sleep;
 mod standing;
 
-use crate::members::Members;
+use crate::cluster::members::Members;
 pub use log::{MemoryLog, Promises, Recovered};
 pub use members::MemberStep;
 use pace::ElectionPatience;

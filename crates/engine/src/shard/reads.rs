@@ -1,6 +1,7 @@
 //! Reads that take no lock.
 
 use super::expiry::Expiry;
+use crate::cluster::slot::slot;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
@@ -9,7 +10,6 @@ use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::locking::manager::LockManager;
 use crate::shard::state::room::Room;
-use crate::slot::slot;
 use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Ctx, Op, Reply, Timestamp};

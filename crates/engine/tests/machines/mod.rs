@@ -1,8 +1,8 @@
 //! Machines of a replicated log that execute the lines of a dialogue and report the results.
 
+use engine::cluster::members::Members;
 use engine::ids::{MachineId, ShardId};
 use engine::limits::TICK_US;
-use engine::members::Members;
 use engine::replication::{MemberStep, Membership, Pace, Persist, Promises, RaftGroup, Recovered};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};

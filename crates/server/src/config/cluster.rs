@@ -2,9 +2,9 @@
 
 use super::peer_tls::{PeerTlsOptions, PeerTlsSettings};
 use super::{ConfigError, Durability};
+use engine::cluster::map::ShardMap;
 use engine::ids::MachineId;
 use engine::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX};
-use engine::map::ShardMap;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wire::peer::HELLO_CLUSTER_BYTES_MAX;

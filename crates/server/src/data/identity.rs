@@ -6,10 +6,10 @@
 use super::datadir::{DirError, Member, Purpose, write_durably};
 use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
+use engine::cluster::level::Level;
+use engine::cluster::map::ShardMap;
 use engine::gateway::ClusterConfig;
 use engine::ids::{GatewayId, MachineId, ShardId};
-use engine::level::Level;
-use engine::map::ShardMap;
 use engine::replication::Membership;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! given up could take itself for a founder of their groups.
 
 use super::datadir::{DirError, write_durably};
+use engine::cluster::map::ShardMap;
 use engine::ids::{MachineId, ShardId};
-use engine::map::ShardMap;
 use engine::replication::Promises;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -64,5 +64,5 @@ impl Worker {
 }
 
 fn name(shard: ShardId) -> String {
-    engine::map::name_of(shard)
+    engine::cluster::map::name_of(shard)
 }

@@ -5,8 +5,8 @@
 //! refuses entries of a later level than its own.
 
 use adt::Corrupt;
+use engine::cluster::level::Level;
 use engine::entry::{Entry, EntryCodec, SnapshotPart};
-use engine::level::Level;
 use wire::entry::EntryFormat;
 
 /// Level of the older of two builds.

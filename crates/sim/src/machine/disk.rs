@@ -6,8 +6,8 @@
 //! to notice a flipped bit.
 
 use crate::random::Random;
+use engine::cluster::map::ShardMap;
 use engine::ids::ShardId;
-use engine::map::ShardMap;
 use engine::replication::{Persist, Promises, Recovered};
 use raft::eraftpb::{Entry, HardState};
 use std::collections::BTreeMap;

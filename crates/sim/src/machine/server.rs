@@ -7,15 +7,15 @@ use super::visits::{Visit, Visits};
 use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
+use engine::cluster::level::Level;
+use engine::cluster::map::ShardMap;
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{
     self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said,
     ServerReply, SessionId,
 };
 use engine::ids::{GatewayId, MachineId, ShardId};
-use engine::level::Level;
 use engine::limits::REAP_US;
-use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, Request};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
 use engine::now::Now;

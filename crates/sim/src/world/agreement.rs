@@ -1,9 +1,9 @@
 //! Invariants of all machines after they had time to agree.
 
 use super::World;
+use engine::cluster::map::ShardMap;
 use engine::coordination::Zxid;
 use engine::ids::ShardId;
-use engine::map::ShardMap;
 use engine::node::Readiness;
 use engine::shard::state::State;
 

@@ -8,8 +8,8 @@ use super::{Event, World};
 use crate::machine::build::Build;
 use crate::machine::server::{Input, address};
 use crate::plant::Plant;
+use engine::cluster::map::ShardMap;
 use engine::ids::{MachineId, ShardId};
-use engine::map::ShardMap;
 use engine::replica::Replica;
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 
 use super::World;
 use crate::machine::server::address;
+use engine::cluster::map::{MapError, ShardMap};
 use engine::ids::{MachineId, ShardId};
 use engine::limits::REPLICAS_MAX;
-use engine::map::{MapError, ShardMap};
 
 impl World {
     /// Newest shard map that any machine knows.

@@ -5,9 +5,9 @@ use super::{Event, World};
 use crate::machine::build::Build;
 use crate::machine::server::Input;
 use crate::plant::Plant;
+use engine::cluster::level::Level;
+use engine::cluster::map::ShardMap;
 use engine::ids::MachineId;
-use engine::level::Level;
-use engine::map::ShardMap;
 
 /// Usual interval between two steps of the operator.
 const STEP_US: u64 = 600_000;

@@ -1,8 +1,8 @@
 //! Stories about the shard map, as the workers of a machine send it to other machines.
 
+use engine::cluster::map::ShardMap;
 use engine::ids::{GatewayId, MachineId};
 use engine::limits::REAP_US;
-use engine::map::ShardMap;
 use engine::message::Concurrency;
 use engine::node::{Node, Parcel, Placing, To};
 use engine::now::Now;

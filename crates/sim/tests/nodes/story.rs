@@ -1,10 +1,10 @@
 //! Three machines for stories about their messages.
 
 use adt::{ArgBuf, record};
+use engine::cluster::map::ShardMap;
 use engine::entry::Apply;
 use engine::ids::{GatewayId, MachineId, ShardId, Token};
 use engine::limits::TICK_US;
-use engine::map::ShardMap;
 use engine::message::{Answer, Body, Concurrency, Request};
 use engine::node::{Event, Node, Parcel, Placing, To};
 use engine::now::Now;

@@ -3,8 +3,8 @@
 use super::{FRAME_HEADER_BYTES, HELLO, begin_frame, end_frame, open, payload};
 use crate::bytes::{put_u16, put_u32, put_word};
 use adt::Corrupt;
+use engine::cluster::level::Level;
 use engine::ids::MachineId;
-use engine::level::Level;
 
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;

@@ -4,11 +4,11 @@ use crate::stream::{chained, group, links, stream};
 use adt::command::scan::ScanArgs;
 use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
+use engine::cluster::map::ShardMap;
+use engine::cluster::members::Members;
 use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
-use engine::map::ShardMap;
-use engine::members::Members;
 use engine::message::{
     Answer, Body, CutStep, Fate, Guard, Notice, Refusal, Request, Response, Version,
 };

@@ -2,6 +2,8 @@
 //! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
 
 use super::inquiry::{Combine, Inquiry};
+use crate::cluster::map::Range;
+use crate::cluster::slot::ranges;
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
@@ -10,9 +12,7 @@ use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::ids::ShardId;
 use crate::limits::{CUT_WAIT_US_MAX, SLOTS};
-use crate::map::Range;
 use crate::message::{Answer, Body, CutStep};
-use crate::slot::ranges;
 use adt::{Args, ErrorReply, Reply};
 use std::collections::BTreeMap;
 

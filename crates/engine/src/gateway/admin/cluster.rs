@@ -3,6 +3,7 @@
 
 use super::inquiry::{Combine, Inquiry};
 use super::topology::ClusterNode;
+use crate::cluster::slot::slot;
 use crate::gateway::api::Admin;
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session::Session;
@@ -11,7 +12,6 @@ use crate::gateway::core::Core;
 use crate::ids::{MachineId, ShardId};
 use crate::limits::SLOTS;
 use crate::message::Body;
-use crate::slot::slot;
 use adt::{Args, ErrorReply, Reply};
 
 /// `CLUSTER` and its subcommands.

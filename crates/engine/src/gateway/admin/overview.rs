@@ -1,8 +1,8 @@
 //! Overview of the whole server or cluster, for operators.
 
+use crate::cluster::level::Level;
 use crate::gateway::core::Core;
 use crate::ids::{MachineId, ShardId};
-use crate::level::Level;
 
 /// The server, or the cluster, as one machine sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! `SHARDMAP`: which machines are to hold which shards, which do, and which level they understand.
 
 use super::inquiry::{Combine, Inquiry};
+use crate::cluster::map::{MAP_KEY, ShardMap, list, name_of};
+use crate::cluster::members::Members;
 use crate::entry::Apply;
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::ids::{MachineId, RequestId, ShardId};
-use crate::map::{MAP_KEY, ShardMap, list, name_of};
-use crate::members::Members;
 use crate::message::Body;
 use adt::kinds::string::{Expiry, Only, Op as StringOp, SetReply};
 use adt::{Args, Blob, ErrorReply, Op, Reply};

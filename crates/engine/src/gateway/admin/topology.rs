@@ -1,11 +1,11 @@
 //! Machines of a cluster as a gateway knows them: where clients reach them, whether they are connected,
 //! and which shards they hold.
 
+use crate::cluster::level::Level;
+use crate::cluster::map::ShardMap;
+use crate::cluster::members::Members;
 use crate::gateway::api::{ClusterConfig, Facts};
 use crate::ids::{MachineId, ShardId};
-use crate::level::Level;
-use crate::map::ShardMap;
-use crate::members::Members;
 use adt::random::mix;
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! Routes: the shards that a program concerns.
 
+use crate::cluster::slot::slot;
 use crate::entry::Apply;
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Guard;
-use crate::slot::slot;
 use adt::{Blob, Command, ErrorReply, Op};
 
 /// Shards that a program concerns.

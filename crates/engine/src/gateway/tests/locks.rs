@@ -1,7 +1,7 @@
 //! Clients that wait for locks, and commands that come with a fencing token.
 
 use super::*;
-use crate::map::ShardMap;
+use crate::cluster::map::ShardMap;
 use crate::message::Fence;
 use adt::Blob;
 use smallvec::SmallVec;

@@ -1,8 +1,8 @@
 //! Pipelines: commands that are sent as they are, commands that become streams, and the outcomes of streams.
 
 use super::*;
+use crate::cluster::map::ShardMap;
 use crate::limits::WINDOW_UNITS_MAX;
-use crate::map::ShardMap;
 use crate::message::Body;
 use crate::pipeline::{Group, UnitOutcome};
 

@@ -4,13 +4,13 @@
 //! Each shard judges by the tokens that it has seen itself. So all operations under one token must be on
 //! one shard: on keys of one hash slot, which no split takes apart.
 
+use crate::cluster::slot::slot;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::core::Core;
 use crate::gateway::routing::route::key_too_long;
 use crate::gateway::txn::work::ProgramStep;
 use crate::message::{Body, Fence};
-use crate::slot::slot;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
 
 /// Name of the command.

@@ -1,7 +1,7 @@
 //! Slots of a shard.
 
-use crate::map::Range;
-use crate::slot::slot;
+use crate::cluster::map::Range;
+use crate::cluster::slot::slot;
 
 /// The slots of a shard, as far as splits have made them others than those it was founded with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

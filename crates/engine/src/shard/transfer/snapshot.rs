@@ -4,11 +4,11 @@
 //! per step; a record that is about to change before its turn is written first, as it was. Keys
 //! that did not exist at the beginning are left out.
 
+use crate::cluster::members::Members;
 use crate::coordination::Zxid;
 use crate::coordination::service::{Command, Coordination, Ending};
 use crate::entry::SnapshotPart;
 use crate::ids::{KeyedOp, ShardId};
-use crate::members::Members;
 use crate::shard::state::slots::Slots;
 use crate::shard::state::{PreparedTxn, State};
 use crate::shard::streams::{KeptChain, KeptStream};

@@ -7,9 +7,9 @@
 //! to its clients a split looks like a change of leaders. See "Splitting a shard" in
 //! `docs/internals/replication.md`.
 
+use crate::cluster::map::Range;
 use crate::entry::LogRecord;
 use crate::ids::ShardId;
-use crate::map::Range;
 use crate::message::Body;
 use crate::shard::core::ShardCore;
 use crate::shard::state::State;
@@ -163,12 +163,12 @@ impl ShardCore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::slot::slot;
     use crate::entry::{Apply, Entry};
     use crate::ids::{GatewayId, RequestId, Token};
     use crate::message::{Answer, Refusal, Request};
     use crate::now::Now;
     use crate::shard::Shard;
-    use crate::slot::slot;
     use adt::Op;
     use adt::kinds::counter::Op as CounterOp;
     use adt::random::mix;

@@ -1,10 +1,10 @@
 //! Beginnings of a snapshot: the state as its parts.
 
 use super::snapshot::{Writer, session_parts};
+use crate::cluster::members::Members;
 use crate::coordination::Zxid;
 use crate::entry::SnapshotPart;
 use crate::ids::KeyedOp;
-use crate::members::Members;
 use crate::shard::core::ShardCore;
 use crate::shard::state::slots::Slots;
 use adt::collections::Set;

@@ -2,9 +2,9 @@
 
 use super::cut::gone;
 use super::split::Born;
+use crate::cluster::map::Range;
 use crate::entry::SnapshotPart;
 use crate::ids::{GatewayId, ShardId, Token, TxnId};
-use crate::map::Range;
 use crate::message::{Answer, Body, CutStep, Refusal};
 use crate::now::Now;
 use crate::shard::locking::manager::LockWaiter;

@@ -5,13 +5,13 @@ use crate::data::backup::restore::{RestoreError, restore};
 use crate::data::backup::*;
 use crate::data::datadir::{DataDir, DirError, Purpose};
 use adt::{ArgBuf, Blob, Ctx, Timestamp, record};
+use engine::cluster::slot::shard_of;
 use engine::coordination::JointId;
 use engine::coordination::service::{Joint, JointState, Prepared, SessionState};
 use engine::coordination::spread::Spread;
 use engine::coordination::{TreeSessionId, Zxid};
 use engine::entry::RequestOutcome;
 use engine::ids::RequestId;
-use engine::slot::shard_of;
 
 const KEYS: u64 = 40;
 

@@ -10,6 +10,7 @@
 use super::commit::{home_key, is_direct};
 use super::context::TxnContext;
 use super::{BACKOFF_US, Role, Stage, Txn};
+use crate::cluster::slot::slot;
 use crate::entry::Dropped;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, replies_lost, under_way};
@@ -19,7 +20,6 @@ use crate::ids::{KeyedOp, RequestId};
 use crate::limits::{REMEMBERED_BYTES_MAX, REPEATS_ASKED_MAX, UNDER_WAY_TRIED_MAX};
 use crate::message::{Body, Refusal, Remembered};
 use crate::repeats::{dropped_error, repeated, weight_of};
-use crate::slot::slot;
 use adt::{Blob, ErrorReply, Reply, Timestamp};
 
 /// Number of times that the rests between questions become twice as long: up to a tenth of a second.

@@ -23,6 +23,7 @@ mod purpose;
 
 use super::effect::WaitEffect;
 use super::turns::unblocked;
+use crate::cluster::slot::slot;
 use crate::gateway::api::{NearWord, SessionId};
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::clients::sessions::Sessions;
@@ -35,7 +36,6 @@ use crate::gateway::timer::Timer;
 use crate::ids::{GatewayId, RequestId};
 use crate::limits::NEAR_LOCKS_MAX;
 use crate::message::Answer;
-use crate::slot::slot;
 use adt::collections::{Map, Set};
 use adt::kinds::lock::Op;
 use adt::{Awaiting, Blob, ErrorReply, Op as AnyOp, Reply};

@@ -10,12 +10,12 @@
 //! split may have one too, and gets a snapshot from the leader like any other replica that lacks
 //! much.
 
-use super::transfer::Transfers;
-use super::{Event, Node, Transfer};
+use super::Transfers;
 use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
 use crate::ids::ShardId;
 use crate::limits::SNAPSHOT_PIECE_BYTES;
 use crate::message::Concurrency;
+use crate::node::{Event, Node, Transfer};
 use crate::now::Now;
 use crate::replica::{ReplicaError, Seed};
 use crate::shard::transfer::snapshot::Header;
@@ -26,7 +26,7 @@ const PARTS: usize = 64;
 
 /// Seed that is being written to the disk.
 #[derive(Debug)]
-pub(super) struct Sowing {
+pub(in crate::node) struct Sowing {
     number: u64,
     header: Header,
     /// Undriven shard that only holds the state, and from which the snapshot is taken.
@@ -77,7 +77,7 @@ impl Transfers {
 
 impl<C: EntryCodec + Clone> Node<C> {
     /// Takes the next steps of splits of shards that are led here.
-    pub(super) fn go_on_splitting(&mut self, now: Now) -> Result<(), ReplicaError> {
+    pub(in crate::node) fn go_on_splitting(&mut self, now: Now) -> Result<(), ReplicaError> {
         let Some(map) = self.placement.as_ref().and_then(|placement| placement.map()) else {
             return Ok(());
         };
@@ -106,7 +106,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Looks for a new shard that a shard's log may have created.
-    pub(super) fn look_for_births(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
+    pub(in crate::node) fn look_for_births(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+    ) -> Result<(), ReplicaError> {
         let Some(seed) = self.replica_mut(shard).and_then(|replica| replica.take_born()) else {
             return Ok(());
         };
@@ -176,7 +180,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Begins new shards whose seeds are durable.
-    pub(super) fn begin_sown(&mut self, now: Now) -> Result<(), ReplicaError> {
+    pub(in crate::node) fn begin_sown(&mut self, now: Now) -> Result<(), ReplicaError> {
         let ready = |shard: &ShardId| self.replica(*shard).is_some_and(|r| r.may_restore());
         let durable = self.transfers.sowing.iter().filter(|(_, sowing)| sowing.durable);
         let shards: Vec<ShardId> = durable.map(|(shard, _)| *shard).filter(ready).collect();

@@ -8,10 +8,11 @@
 //!
 //! If the connection is lost, the snapshot is sent again from its beginning.
 
+pub(in crate::node) mod piece;
+pub(in crate::node) mod splitting;
+
 use super::outgoing::Outgoing;
-use super::piece::{SnapshotPiece, Taken};
 use super::replicas::Replicas;
-use super::splitting::Sowing;
 use super::{Node, Parcel};
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::ids::{MachineId, ShardId};
@@ -21,7 +22,9 @@ use crate::replication::Promises;
 use crate::shard::state::State;
 use crate::shard::transfer::snapshot::{Header, Reader};
 use adt::Corrupt;
+use piece::{SnapshotPiece, Taken};
 use raft::eraftpb::Message;
+use splitting::Sowing;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Disk operation for a snapshot.

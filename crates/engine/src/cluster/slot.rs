@@ -4,9 +4,9 @@
 //! one character between the first brace and the next closing one, only that part is hashed, so
 //! that users can keep keys together. See the Redis Cluster specification.
 
+use super::map::{Range, ShardMap};
 use crate::ids::ShardId;
 use crate::limits::SLOTS;
-use crate::map::{Range, ShardMap};
 use std::collections::BTreeMap;
 
 const TABLE: [u16; 256] = {

@@ -24,10 +24,10 @@
 //! The slots are shared evenly among the shards with which a cluster was founded. A split gives the
 //! upper part of a shard's slots to a new one: `splitting` while it is in progress, `split` when it
 //! is done. See [`crate::node`] for the procedure. The level is one that all machines support, see
-//! [`crate::level`].
+//! [`super::level`].
 
+use super::level::Level;
 use crate::ids::{MachineId, ShardId};
-use crate::level::Level;
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -117,7 +117,7 @@ impl ShardMap {
     /// split that was not executed has no slots yet.
     pub fn ranges(&self, mut carried_out: impl FnMut(&Split) -> bool) -> Vec<Option<Range>> {
         let mut ranges: Vec<Option<Range>> =
-            crate::slot::ranges(self.founded_shards()).into_iter().map(Some).collect();
+            super::slot::ranges(self.founded_shards()).into_iter().map(Some).collect();
         for split in &self.splits {
             let parent = &mut ranges[usize::from(split.parent.0)];
             let whole = parent.filter(|(first, last)| *first < split.at && split.at <= *last);

@@ -1,0 +1,7 @@
+//! The cluster: its shard map, slots, the machines of a group, and the level that its machines have
+//! in common.
+
+pub mod level;
+pub mod map;
+pub mod members;
+pub mod slot;
