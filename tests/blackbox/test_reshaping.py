@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused(make_cluster):
     until(lambda: all_led(cluster), UP_S_MAX)
     first = cluster.nodes[0]
     claret(first, "remove", 9)
-    assert "no machine 9" in claret(first, "move", 0, "1,9", fails=True)
+    assert "is not in the cluster" in claret(first, "move", 0, "1,9", fails=True)
     assert "no shard 7" in claret(first, "move", 7, "1,2", fails=True)
     assert "does not name a machine" in claret(first, "add", "4", fails=True)
     assert "address of two" in claret(first, "add", "4=" + cluster.addresses[0][2:], fails=True)
