@@ -119,7 +119,7 @@ pub(in crate::gateway) enum Held {
     Fault(ErrorReply),
 }
 
-/// SessionMode of a session.
+/// Mode of a session.
 pub(in crate::gateway) enum SessionMode {
     /// Commands are carried out one by one.
     Single,

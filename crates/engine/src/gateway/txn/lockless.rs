@@ -43,7 +43,7 @@ struct Query {
     target: Target,
     merge: Option<Merge>,
     parts: Vec<ShardRead>,
-    /// ShardRead of each operation.
+    /// Place in `parts` of the shard of each operation.
     order: Vec<u16>,
     left: usize,
 }

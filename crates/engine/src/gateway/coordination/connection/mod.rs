@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// Notes an answer of a shard as of a change; false if not all of the `told` notices that the shard has
+    /// Notes an answer of a shard as of a change; false if not all of the `notices` that the shard has
     /// sent before have come.
     fn hears_answer(&mut self, shard: ShardId, zxid: Zxid, notices: u64) -> bool {
         let is_whole = self.presence(shard).is_some_and(|presence| presence.notices == notices);
