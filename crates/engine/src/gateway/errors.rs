@@ -131,6 +131,15 @@ pub(in crate::gateway) fn unexpected(answer: &Answer) -> Reply {
     }
 }
 
+/// Reply of a single operation, or the error for an answer without one.
+pub(in crate::gateway) fn single_reply(answer: Answer) -> Reply {
+    match answer {
+        Answer::Reply(reply) => reply,
+        Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+        other => unexpected(&other),
+    }
+}
+
 /// The error for a request that may have taken effect or not.
 pub(in crate::gateway) fn indefinite() -> ErrorReply {
     let text = "the machine that led this shard was lost before it answered: the request may have \

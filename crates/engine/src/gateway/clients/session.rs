@@ -257,6 +257,12 @@ impl Session {
         self.refresh();
     }
 
+    /// Sets the mode, on which the short path depends.
+    pub fn set_mode(&mut self, mode: SessionMode) {
+        self.mode = mode;
+        self.refresh();
+    }
+
     /// Updates whether commands take the short path.
     pub fn refresh(&mut self) {
         self.plain = matches!(self.mode, SessionMode::Single)

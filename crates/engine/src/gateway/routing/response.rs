@@ -4,7 +4,7 @@ use super::leads::take_back;
 use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
-use crate::gateway::errors::{answer_unread, indefinite, request_unread, unexpected};
+use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
@@ -245,14 +245,5 @@ impl Parts {
                 }
             }
         }
-    }
-}
-
-/// Reply of a single operation.
-fn single_reply(answer: Answer) -> Reply {
-    match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-        other => unexpected(&other),
     }
 }

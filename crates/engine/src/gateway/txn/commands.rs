@@ -74,14 +74,6 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
     inquiry.and_gateways(Question::Transactions).into()
 }
 
-impl Session {
-    /// Ends the interactive transaction that the session is in the middle of.
-    fn leave_transaction(&mut self, mode: SessionMode) {
-        self.mode = mode;
-        self.refresh();
-    }
-}
-
 /// `TXN RESOLVE name number`: 1 if the transaction that was begun under this request number
 /// took effect; otherwise 0, and it never will.
 fn resolve(
@@ -171,9 +163,8 @@ impl Transactions {
             Some(old) => TxnId { attempt: old.attempt + 1, ..old },
             None => new_name(core),
         };
-        session.mode =
-            SessionMode::Interactive(self.begin_interactive(core, id, name, options, request));
-        session.refresh();
+        let txn = self.begin_interactive(core, id, name, options, request);
+        session.set_mode(SessionMode::Interactive(txn));
         Reply::Ok.into()
     }
 
@@ -191,7 +182,7 @@ impl Transactions {
             SessionMode::Interactive(txn) => *txn,
             SessionMode::Aborted(error) => {
                 let reply = if commits { error.clone().into() } else { Reply::Ok };
-                session.leave_transaction(SessionMode::Single);
+                session.set_mode(SessionMode::Single);
                 return reply.into();
             }
             SessionMode::Single | SessionMode::Multi(_) => {
@@ -237,7 +228,7 @@ impl Transactions {
             };
             if let Some(session) = sessions.get_mut(id.0) {
                 session.retry = retry;
-                session.leave_transaction(mode);
+                session.set_mode(mode);
             }
         }
     }

@@ -148,11 +148,10 @@ impl Parts {
             let (steps, fences, request) = (program.steps, program.fences, program.request);
             let failed = false;
             let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
-            session.mode = SessionMode::Multi(Box::new(queued));
+            session.set_mode(SessionMode::Multi(Box::new(queued)));
             return Handled::Hold;
         }
-        session.mode = SessionMode::Single;
-        session.refresh();
+        session.set_mode(SessionMode::Single);
         for position in counted {
             self.core.mail.stats.of_command(usize::from(position)).calls += 1;
         }

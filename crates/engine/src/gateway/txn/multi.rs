@@ -23,8 +23,7 @@ pub(in crate::gateway) fn multi(session: &mut Session) -> CommandEffect {
         return ErrorReply::err("MULTI calls can not be nested").into();
     }
     let multi = Multi { request: session.request.take(), ..Multi::default() };
-    session.mode = SessionMode::Multi(Box::new(multi));
-    session.refresh();
+    session.set_mode(SessionMode::Multi(Box::new(multi)));
     Reply::Ok.into()
 }
 
@@ -99,9 +98,8 @@ pub(in crate::gateway) fn watched(
 impl Session {
     /// Ends the transaction between `MULTI` and `EXEC`.
     pub(super) fn end_multi(&mut self) {
-        self.mode = SessionMode::Single;
+        self.set_mode(SessionMode::Single);
         self.watched.clear();
-        self.refresh();
     }
 
     /// Keys to be watched, whose versions are to be asked for.

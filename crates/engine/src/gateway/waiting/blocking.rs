@@ -13,9 +13,9 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::BlockedBy;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
-use crate::gateway::errors::unexpected;
+use crate::gateway::errors::{single_reply, unexpected};
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
-use crate::gateway::routing::route::long_key;
+use crate::gateway::routing::route::{Route, long_key};
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, found_nothing};
@@ -67,15 +67,14 @@ fn patient(compound: Compound) -> Compound {
 
 /// Whether all that a command may do is at one shard.
 fn is_of_one_shard(blocking: &Blocking, mail: &Mail) -> bool {
-    let mut keys = blocking.attempts.iter().flat_map(|(key, attempt)| {
-        let reads = match attempt {
-            Attempt::Move(compound) => &compound.reads[..],
-            Attempt::Take { .. } => &[],
-        };
-        std::iter::once(key).chain(reads.iter().map(|(key, _)| key))
-    });
-    let first = keys.next().map(|key| mail.shard_of(key));
-    first.is_some_and(|first| keys.all(|key| mail.shard_of(key) == first))
+    let mut route = Route::Nowhere;
+    for (key, attempt) in &blocking.attempts {
+        route.add(mail.shard_of(key));
+        if let Attempt::Move(compound) = attempt {
+            compound.reads.iter().for_each(|(key, _)| route.add(mail.shard_of(key)));
+        }
+    }
+    matches!(route, Route::One(_))
 }
 
 impl BlockedCommands {
@@ -163,12 +162,7 @@ impl BlockedCommands {
 
     /// Takes the shard's answer to the present attempt.
     pub fn answered(&mut self, core: &mut Core, job: u64, answer: Answer) -> Option<WaitEffect> {
-        let reply = match answer {
-            Answer::Reply(reply) => reply,
-            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => unexpected(&other),
-        };
-        self.attempted(core, job, reply)
+        self.attempted(core, job, single_reply(answer))
     }
 
     /// Takes the reply of the present attempt.

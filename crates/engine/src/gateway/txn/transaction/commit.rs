@@ -4,7 +4,7 @@ use super::context::TxnContext;
 use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
-use crate::gateway::errors::{Cause, forgotten, indefinite, unexpected, voided};
+use crate::gateway::errors::{Cause, forgotten, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
@@ -318,12 +318,7 @@ impl Txn {
         index: u32,
         answer: Answer,
     ) {
-        let reply = match answer {
-            Answer::Reply(reply) => reply,
-            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            other => unexpected(&other),
-        };
-        self.answers[index as usize].1[0] = reply;
+        self.answers[index as usize].1[0] = single_reply(answer);
         self.left -= 1;
         if self.left == 0 {
             self.committed_loosely(cx);
