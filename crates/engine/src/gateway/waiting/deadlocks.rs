@@ -20,7 +20,7 @@ use adt::{Blob, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Client that is to be refused if it waits in a deadlock cycle.
-pub(in crate::gateway) struct Suspect {
+pub(super) struct Suspect {
     owner: Blob,
     lock: Blob,
     looks: u32,
@@ -83,7 +83,7 @@ impl Search {
 }
 
 /// Result of a search.
-pub(in crate::gateway) struct Searched {
+pub(super) struct Searched {
     /// The client's turn, and the request for it.
     pub turn: u64,
     pub token: u64,
@@ -93,7 +93,7 @@ pub(in crate::gateway) struct Searched {
 
 /// Searches for deadlock cycles that are under way.
 #[derive(Default)]
-pub(in crate::gateway) struct DeadlockSearches {
+pub(super) struct DeadlockSearches {
     searches: Slab<Search>,
 }
 

@@ -3,8 +3,8 @@
 
 pub(in crate::gateway) mod blocking;
 mod commands;
-pub(in crate::gateway) mod deadlocks;
-pub(in crate::gateway) mod effect;
+mod deadlocks;
+mod effect;
 pub(in crate::gateway) mod fence;
 pub(in crate::gateway) mod near;
 mod prefixes;

@@ -10,7 +10,7 @@ use adt::collections::Map;
 use std::collections::VecDeque;
 
 /// Effect of a transaction on its session.
-pub(in crate::gateway) enum TxnEffect {
+pub(in crate::gateway::txn) enum TxnEffect {
     /// The session is outside of a transaction again.
     Left(SessionId),
     /// The interactive transaction was aborted. The next one of the session is as old. Commands of this one

@@ -4,10 +4,10 @@
 //! ([`calls`]), the commit ([`commit`]), requests that are repeated ([`repeated`]), and the commands of
 //! interactive ones ([`interactive`]). They work with a [`context::TxnContext`].
 
-pub(super) mod calls;
-pub(super) mod commit;
+mod calls;
+mod commit;
 pub(super) mod context;
-pub(super) mod interactive;
+mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
 
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 const BACKOFF_US: u64 = 100;
 
 /// A transaction.
-pub(in crate::gateway) struct Txn {
+pub(super) struct Txn {
     pub(super) id: TxnId,
     pub(super) session: SessionId,
     pub(super) role: Role,
@@ -40,47 +40,47 @@ pub(in crate::gateway) struct Txn {
     /// Whether the reply is made of the replies of operations on that shard alone.
     pub(super) whole_there: bool,
     /// Number of times that the shard was asked for the replies of the request that this one repeats.
-    pub(super) asked_again: u32,
+    asked_again: u32,
     /// Number of times that the same request was found to be under way.
-    pub(super) under_way: u32,
+    under_way: u32,
     /// Reply of a transaction that may not take effect any more, unless the request that it repeats has
     /// taken effect: that is asked.
     pub(super) asks: Option<Box<ErrorReply>>,
     /// Whether the transaction had locks when it came to its commit: then it has read something, and may do
     /// something else when it is repeated.
-    pub(super) looked: Option<bool>,
-    pub(super) calls: Slab<Call>,
+    looked: Option<bool>,
+    calls: Slab<Call>,
     pub(super) touched: SmallVec<[TouchedShard; 4]>,
     /// Requests that are not answered yet.
-    pub(super) tokens: SmallVec<[u64; 8]>,
+    tokens: SmallVec<[u64; 8]>,
     /// The largest clock that a lock reported.
-    pub(super) clock: Timestamp,
+    clock: Timestamp,
     /// The largest bound that a participant voted.
-    pub(super) bound: Timestamp,
+    bound: Timestamp,
     /// Number of answers that are missing in this stage.
-    pub(super) left: usize,
+    left: usize,
     /// By operation, the shard that was asked to commit it.
-    pub(super) homes: Vec<ShardId>,
+    homes: Vec<ShardId>,
     /// Number of requests that wait for locks.
     pub(super) blocked: u32,
     /// Whether an older transaction waits for this one.
-    pub(super) wounded: bool,
+    wounded: bool,
     /// Whether participants were asked to cancel the transaction, if it is not too late.
-    pub(super) cancelling: bool,
+    cancelling: bool,
     /// Number of attempts of a program that have failed for a reason that need not pass.
-    pub(super) refusals: u32,
+    refusals: u32,
     /// Replies of the participants.
-    pub(super) answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
+    answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
     /// Leases that the transaction is a member of, and whether it is about to leave each.
     pub(super) leases: SmallVec<[(u64, bool); 4]>,
     /// Keys that the transaction has locked for reading alone, where others may share such locks.
     pub(super) reading: SmallVec<[Blob; 4]>,
     /// Bytes of its commands.
-    pub(super) bytes: usize,
+    bytes: usize,
     /// When its participants were asked to vote (monotonic microseconds).
-    pub(super) asked_us: u64,
+    asked_us: u64,
     /// Whether a committed transaction has lost replies with a machine.
-    pub(super) replies_lost: bool,
+    replies_lost: bool,
     /// Recipe for the reply from those of its reads, for a snapshot that is read under locks.
     pub(super) reread: Option<Finish>,
     /// State of an interactive transaction.
@@ -88,7 +88,7 @@ pub(in crate::gateway) struct Txn {
 }
 
 /// Origin of a transaction's commands.
-pub(in crate::gateway) enum Role {
+pub(super) enum Role {
     /// All steps are known. `next` is the first that is not carried out.
     Program { target: Target, steps: Vec<ProgramStep>, next: usize, reads: bool },
     /// The client sends the commands one by one; `commit` is the place for the reply of its `COMMIT`.
@@ -97,7 +97,7 @@ pub(in crate::gateway) enum Role {
 
 /// Stage of an attempt of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Stage {
+pub(super) enum Stage {
     /// Commands are carried out: what they read is locked, and their writes are deferred to the commit.
     Running,
     /// The commit has begun, and locks are asked for that it needs first: locks of the transaction's own for
@@ -115,14 +115,14 @@ pub(in crate::gateway) enum Stage {
 
 /// A shard that knows of the transaction.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::gateway) struct TouchedShard {
+pub(super) struct TouchedShard {
     pub(super) shard: ShardId,
     /// Whether it was asked to prepare.
-    pub(super) prepared: bool,
+    prepared: bool,
 }
 
 /// Early accesses that are under way for one command.
-pub(in crate::gateway) struct Call {
+struct Call {
     /// Place for the command's reply; programs keep their replies to the end.
     target: Option<Target>,
     replies: Vec<Reply>,
