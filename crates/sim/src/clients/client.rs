@@ -1,6 +1,6 @@
 //! Simulated client: executes its scripts over a connection that may break at any moment.
 
-use super::workload::{Form, Mix, Script, Workload, is_read, value_of};
+use super::workload::{Form, Mix, Script, Workload, is_lost, is_read, seen};
 use crate::random::Random;
 use adt::Reply;
 use check::{Event, EventKind, Value};
@@ -333,10 +333,8 @@ impl Client {
         let last = running.replies.len() == running.expected;
         let (kind, replies) = match reply {
             Reply::Error(error) if error.code() == "INDEFINITE" => (EventKind::Info, Vec::new()),
-            // The command took effect, and its reply is lost.
-            Reply::Error(error) if error.code() == "REPEATED" => (EventKind::Ok, vec![None]),
-            Reply::Error(_) => (EventKind::Fail, Vec::new()),
-            reply => (EventKind::Ok, vec![Some(value_of(reply))]),
+            Reply::Error(_) if !is_lost(reply) => (EventKind::Fail, Vec::new()),
+            reply => (EventKind::Ok, vec![seen(reply)]),
         };
         let (process, seq) = self.pipelined_as(first, at);
         let mut event = Event::new(process, kind, now_us);
@@ -424,14 +422,13 @@ impl Client {
 
     fn mark_end(&mut self, running: &Running, kind: EventKind) {
         let ended = kind == EventKind::Ok;
-        let repeated = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "REPEATED");
         if running.dawdled {
             self.mark(if ended { "locks_kept_over_pause" } else { "locks_lost_over_pause" });
         }
         if ended && running.in_doubt {
             self.mark("retries_answered");
         }
-        if ended && running.replies.last().is_some_and(repeated) {
+        if ended && running.replies.last().is_some_and(is_lost) {
             self.mark("retries_found_outcome");
         }
         let pops = |op: &Vec<String>| op[0] == "spop";
@@ -491,10 +488,8 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
 
 /// Replies of the script's operations, or `None` if it did not take effect.
 fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
-    let lost = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "REPEATED");
-    let seen = |reply: &Reply| (!lost(reply)).then(|| value_of(reply));
     let last = running.replies.last()?;
-    if matches!(last, Reply::Error(e) if e.code() == "REPEATED") {
+    if is_lost(last) {
         // The transaction took effect before the connection broke; its replies are unknown.
         return Some(vec![None; running.script.ops.len()]);
     }

@@ -256,6 +256,16 @@ pub fn is_read(op: &[String]) -> bool {
     matches!(op[0].as_str(), "get" | "lrange" | "smembers")
 }
 
+/// Whether a reply stands for one that is lost: the request took effect.
+pub fn is_lost(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if error.code() == "REPEATED")
+}
+
+/// The value of a reply in the form that the checkers take, or `None` if the reply is lost.
+pub fn seen(reply: &Reply) -> Option<check::Value> {
+    (!is_lost(reply)).then(|| value_of(reply))
+}
+
 /// Converts a reply to the form that the checkers take.
 pub fn value_of(reply: &Reply) -> check::Value {
     use check::Value;

@@ -5,8 +5,7 @@ use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, Wo
 use crate::clients::client::Client;
 use crate::clients::guest::Guest;
 use crate::clients::holder::Holder;
-use crate::clients::workload::value_of;
-use crate::clients::workload::{ACCOUNTS, DEPOSIT, account};
+use crate::clients::workload::{ACCOUNTS, DEPOSIT, account, seen};
 use crate::machine::Machine;
 use crate::machine::network::Network;
 use crate::plant::Plant;
@@ -166,8 +165,6 @@ impl World {
             if let Event::ToClient { reply, .. } = &event {
                 if let Reply::Array(items) = reply {
                     // Replies may be lost with the machine that had them.
-                    let lost = |r: &Reply| matches!(r, Reply::Error(e) if e.code() == "REPEATED");
-                    let seen = |r: &Reply| (!lost(r)).then(|| value_of(r));
                     replies = items.iter().map(seen).collect();
                     break;
                 }
