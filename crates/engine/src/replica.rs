@@ -146,7 +146,7 @@ pub struct Replica<C> {
 impl<C: EntryCodec> Replica<C> {
     /// Creates a replica from the data that a start has read: the parts of the newest snapshot
     /// (none at the first start) and the log after it. Drive it with [`Replica::take_persist`],
-    /// [`Replica::persisted`], [`Replica::take_messages`], [`Replica::step`] and [`Replica::tick`].
+    /// [`Replica::persisted`], [`RaftGroup::take_messages`], [`Replica::step`] and [`Replica::tick`].
     pub fn recover(
         setup: Setup,
         codec: C,

@@ -468,7 +468,7 @@ pub enum SpreadStep {
     },
     /// Asks for the state of a `multi`; a shard that does not know it will not prepare it any more.
     /// Answer: [`Reply::Number`](super::Reply::Number), see
-    /// [`Fate::number`](super::service::Fate::number).
+    /// [`JointState::number`](super::service::JointState::number).
     Inquire {
         /// Identity of the `multi`.
         id: JointId,

@@ -8,7 +8,7 @@ use crate::pipeline::StreamMessage;
 pub(super) struct Agenda {
     /// The term in which this replica leads.
     pub term: u64,
-    /// Dirty streams: [`crate::shard::Shard::advance_next`] examines them.
+    /// Dirty streams: `Desk::advance_next` examines them.
     marked: Vec<StreamId>,
     /// Messages to the leaders of other shards.
     messages: Vec<(ShardId, StreamMessage)>,
