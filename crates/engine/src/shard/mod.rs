@@ -200,9 +200,13 @@ impl Desk {
             Body::Read { .. } => self.reader().read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
             Body::Await { ref apply, .. } if apply.observes() => {
-                self.waits.observers.observe(&mut self.core, now, request)
+                self.waits.observers.observe(&mut self.core, now, request);
+                self.waits.report_changes(&mut self.core);
             }
-            Body::Await { .. } => self.take_turn(now, request),
+            Body::Await { .. } => {
+                self.take_turn(now, request);
+                self.waits.report_changes(&mut self.core);
+            }
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
             Body::Decide { txn, commit } => {
@@ -225,6 +229,7 @@ impl Desk {
             Body::Block { ref keys, takes } => {
                 let sender = (request.gateway, request.token);
                 self.waits.blocked.block(&mut self.core, now, sender, (keys, takes));
+                self.waits.report_changes(&mut self.core);
             }
             Body::Unblock => {
                 let sender = (request.gateway, request.token);

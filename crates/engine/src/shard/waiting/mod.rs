@@ -60,7 +60,8 @@ impl Waits {
         self.blocked.tick(core, now);
     }
 
-    /// Lets the state report changes of records as long as a request waits for one.
+    /// Lets the state report changes of records as long as a request waits for one. Called as soon as a wait
+    /// begins, because units of pipelines may be carried out in the same call of the shard.
     #[inline]
     pub fn report_changes(&self, core: &mut ShardCore) {
         let none = self.blocked.is_empty() && self.turns.is_empty() && self.observers.is_empty();

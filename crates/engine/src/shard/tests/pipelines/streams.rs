@@ -462,3 +462,22 @@ fn whoever_asks_is_told_of_everything_since() {
         });
     assert_eq!(told.collect::<Vec<_>>(), [1, 2], "it may not know yet that there is a third one");
 }
+
+#[test]
+fn a_wait_that_begins_in_the_turn_in_which_a_unit_takes_effect_hears_of_it() {
+    let mut story = ordered();
+    let unit = story.ask(other_unit("s", add("a")));
+    // The wait begins when the read before it has seen the unit's record in the log.
+    let fenced = story.ask(Body::Read { key: Blob::from("t"), op: card(), fenced: true });
+    let wait = Body::Block { keys: vec![Blob::from("s")], takes: None };
+    let wait = Request { after: Some(Token(fenced)), ..story.request(wait) };
+    let token = wait.token.0;
+    story.shard.handle(story.now, wait);
+    story.sync();
+    let seen = story.seen();
+    assert_eq!(
+        seen[..3],
+        [format!("{fenced} = 0"), format!("{token} blocked"), format!("{token} ready")]
+    );
+    assert!(seen[3].starts_with(&format!("{unit} Units")), "{seen:?}");
+}
