@@ -35,7 +35,8 @@ impl Gateway {
     /// Number of transactions, reads and waits under way.
     fn jobs_under_way(&self) -> usize {
         let parts = &self.parts;
-        parts.blocked.len() + parts.turns.len() + parts.transactions.len()
+        let waits = parts.blocked.len() + parts.turns.len();
+        waits + parts.snapshots.len() + parts.transactions.len()
     }
 }
 

@@ -203,4 +203,10 @@ impl Snapshots {
         let reads = |snapshot: &Snapshot| snapshot.parts.iter().any(|part| part.shard == shard);
         self.open.iter().filter(|(_, snapshot)| reads(snapshot)).map(|(job, _)| job).collect()
     }
+
+    /// Number of snapshots that are being read.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
 }
