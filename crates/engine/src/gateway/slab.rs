@@ -85,7 +85,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All things, to be changed, with their handles.
+    /// All values with their handles, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.entries.iter_mut().enumerate().filter_map(|(index, entry)| {
             let handle = index as u64 | u64::from(entry.generation) << 32;

@@ -119,7 +119,7 @@ pub(in crate::gateway) enum Held {
     Fault(ErrorReply),
 }
 
-/// Mode of a session.
+/// Mode of a session: the way in which it carries commands out.
 pub(in crate::gateway) enum SessionMode {
     /// Commands are carried out one by one.
     Single,

@@ -112,7 +112,7 @@ impl Leaders {
     }
 
     /// Takes the shards for which requests have been given up for the first time since the shard had a
-    /// wayer.
+    /// leader.
     pub fn take_refused(&mut self) -> Vec<ShardId> {
         std::mem::take(&mut self.refused)
     }
@@ -195,7 +195,7 @@ impl Leaders {
 
     /// Returns a request that may be sent now, with the number of its repetitions; holds it otherwise. A
     /// message that wants no answer is about state of a leader beyond the log and means nothing to the next
-    /// wayer: it is dropped.
+    /// leader: it is dropped.
     pub fn pass(&mut self, shard: ShardId, token: u64, body: Body) -> Option<(u8, Body)> {
         let lead = &mut self.shards[usize::from(shard.0)];
         let Some(sent) = self.sent.get_mut(&token) else { return lead.open.then_some((0, body)) };
