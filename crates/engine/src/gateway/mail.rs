@@ -12,22 +12,14 @@ use crate::ids::{GatewayId, MachineId, ShardId, StreamId, Token};
 use crate::message::{Body, Request};
 use crate::now::Now;
 use adt::{Blob, Timestamp};
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Request that a shard has not answered yet: its purpose, and the part that gets the answer.
 #[derive(Debug)]
 pub(super) enum Pending {
-    /// One operation of a session, whose reply is the reply.
-    Single { target: Target, wrote: Option<ShardId>, after: Option<u64> },
-    /// Commands of a session on one shard that are carried out together: for each the target of its reply,
-    /// the number of its operations, and the recipe for the reply.
-    Batch {
-        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
-        wrote: Option<ShardId>,
-        after: Option<u64>,
-    },
-    /// Operations of a session on one shard.
-    Work { target: Target, wrote: Option<ShardId>, after: Option<u64>, finish: Box<Finish> },
+    /// Request that a session has sent by itself, in no stream and for no transaction.
+    Session(SessionRequest),
     /// Group of a session's stream: its first unit, the number of units, and their shard.
     Units { session: SessionId, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// Early access of a transaction: one reply of a call.
@@ -78,32 +70,73 @@ pub(super) enum Pending {
     Remembered,
 }
 
-impl Pending {
-    /// Session that has sent the request by itself, in no stream and for no transaction.
-    pub fn of_loose(&self) -> Option<SessionId> {
+/// Request that a session has sent by itself, in no stream and for no transaction.
+#[derive(Debug)]
+pub(super) struct SessionRequest {
+    pub commands: SentCommands,
+    /// Shard that the request writes to.
+    pub wrote: Option<ShardId>,
+    /// Token of the request that this one must not overtake.
+    pub after: Option<u64>,
+}
+
+/// Commands that are sent as one request to one shard.
+#[derive(Debug)]
+pub(super) enum SentCommands {
+    /// One operation, whose reply is the reply.
+    Single(Target),
+    /// Operations of one program, with the recipe for its reply.
+    Work(Target, Box<Finish>),
+    /// Commands that are carried out together: for each the target of its reply, the number of its
+    /// operations, and the recipe for the reply.
+    Batch(Vec<(Target, u32, Option<Box<Finish>>)>),
+}
+
+impl SentCommands {
+    /// Session that has sent the commands.
+    pub fn session(&self) -> Option<SessionId> {
         match self {
-            Self::Single { target, .. } | Self::Work { target, .. } => Some(target.session),
-            Self::Batch { parts, .. } => parts.first().map(|(target, ..)| target.session),
-            _ => None,
+            Self::Single(target) | Self::Work(target, _) => Some(target.session),
+            Self::Batch(parts) => parts.first().map(|(target, ..)| target.session),
         }
+    }
+
+    /// Targets of the replies.
+    pub fn targets(&self) -> SmallVec<[Target; 1]> {
+        match self {
+            Self::Single(target) | Self::Work(target, _) => smallvec![*target],
+            Self::Batch(parts) => parts.iter().map(|(target, ..)| *target).collect(),
+        }
+    }
+}
+
+impl Pending {
+    /// One operation of a session, which may write to a shard.
+    pub fn single(target: Target, wrote: Option<ShardId>) -> Self {
+        Self::of_session(SentCommands::Single(target), wrote)
+    }
+
+    /// Request of a session, which may write to a shard.
+    pub fn of_session(commands: SentCommands, wrote: Option<ShardId>) -> Self {
+        Self::Session(SessionRequest { commands, wrote, after: None })
+    }
+
+    /// Session that has sent the request by itself.
+    pub fn session(&self) -> Option<SessionId> {
+        let Self::Session(request) = self else { return None };
+        request.commands.session()
     }
 
     /// Token of the request that this one must not overtake.
     fn after(&self) -> Option<u64> {
-        match self {
-            Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } => {
-                *after
-            }
-            _ => None,
-        }
+        let Self::Session(request) = self else { return None };
+        request.after
     }
 
     /// Notes that the request must not overtake another one.
     pub fn comes_after(&mut self, token: u64) {
-        if let Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } =
-            self
-        {
-            *after = Some(token);
+        if let Self::Session(request) = self {
+            request.after = Some(token);
         }
     }
 }
@@ -265,7 +298,7 @@ impl Mail {
         let mut unknown: BTreeSet<SessionId> = BTreeSet::new();
         for (token, again) in lost.iter_mut().rev() {
             let pending = self.pending.get(*token);
-            let Some(session) = pending.and_then(Pending::of_loose) else { continue };
+            let Some(session) = pending.and_then(Pending::session) else { continue };
             if again.is_none() {
                 unknown.insert(session);
             } else if unknown.contains(&session) {

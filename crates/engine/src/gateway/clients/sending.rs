@@ -6,7 +6,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
-use crate::gateway::mail::Pending;
+use crate::gateway::mail::{Pending, SentCommands};
 use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
@@ -49,8 +49,7 @@ impl Sessions {
         } else {
             (None, Body::Read { key, op, fenced: false })
         };
-        let pending = Pending::Single { target, wrote, after: None };
-        session.pipeline.ask(core, shard, pending, body);
+        session.pipeline.ask(core, shard, Pending::single(target, wrote), body);
     }
 
     /// Sends operations on one shard as one request.
@@ -71,7 +70,7 @@ impl Sessions {
             session.writes_to(shard);
             (Some(shard), Body::Apply(apply))
         };
-        let pending = Pending::Work { target, wrote, after: None, finish };
+        let pending = Pending::of_session(SentCommands::Work(target, finish), wrote);
         session.pipeline.ask(core, shard, pending, body);
     }
 
@@ -92,7 +91,8 @@ impl Sessions {
         } else {
             (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
         };
-        session.pipeline.ask(core, shard, Pending::Batch { parts, wrote, after: None }, body);
+        let pending = Pending::of_session(SentCommands::Batch(parts), wrote);
+        session.pipeline.ask(core, shard, pending, body);
     }
 
     /// Notes the answer to a request that a session has sent by itself, perhaps a write on this shard.

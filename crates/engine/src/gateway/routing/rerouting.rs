@@ -12,7 +12,7 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::moved;
-use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::target::Target;
@@ -122,7 +122,7 @@ fn gather_again(core: &mut Core, sessions: &mut Sessions, parent: ShardId) -> Ve
     let mut by_session: BTreeMap<u64, (Vec<u64>, bool)> = BTreeMap::new();
     for token in leaders.held(parent) {
         let Some(pending) = core.mail.pending.get(token) else { continue };
-        let Some(id) = pending.of_loose() else { continue };
+        let Some(id) = pending.session() else { continue };
         if !sessions.get(id.0).is_some_and(|session| session.pipeline.keeps_order(core)) {
             continue;
         }
@@ -136,7 +136,11 @@ fn gather_again(core: &mut Core, sessions: &mut Sessions, parent: ShardId) -> Ve
     let mut refused = Vec::new();
     for (id, (tokens, parted)) in by_session {
         let first = tokens.first().and_then(|token| core.mail.pending.get(*token));
-        let alone = tokens.len() == 1 && !matches!(first, Some(Pending::Batch { .. }));
+        let batch = matches!(
+            first,
+            Some(Pending::Session(SessionRequest { commands: SentCommands::Batch(_), .. }))
+        );
+        let alone = tokens.len() == 1 && !batch;
         if parted && !alone {
             refused.extend(dispatch_anew(core, sessions, SessionId(id), parent, tokens));
         }
@@ -185,39 +189,12 @@ fn take_apart(
     pending: Pending,
     ops: Vec<KeyedOp>,
 ) -> Option<(Target, Option<ShardId>, Vec<Planned>)> {
-    let (parts, wrote) = match pending {
-        Pending::Single { target, wrote, .. } => (vec![(target, 1, None)], wrote),
-        Pending::Work { target, wrote, finish, .. } => {
-            (vec![(target, ops.len() as u32, Some(finish))], wrote)
-        }
-        Pending::Batch { parts, wrote, .. } => (parts, wrote),
-        // No session has sent these by itself, or they are units of a stream.
-        Pending::Units { .. }
-        | Pending::Access { .. }
-        | Pending::Vote { .. }
-        | Pending::Execution { .. }
-        | Pending::Loose { .. }
-        | Pending::Snapshot { .. }
-        | Pending::Interval { .. }
-        | Pending::Version { .. }
-        | Pending::Attempt { .. }
-        | Pending::Turn { .. }
-        | Pending::Near { .. }
-        | Pending::Waits { .. }
-        | Pending::Wait { .. }
-        | Pending::Gather { .. }
-        | Pending::Cut { .. }
-        | Pending::Lease { .. }
-        | Pending::Fate { .. }
-        | Pending::Coordination { .. }
-        | Pending::Ahead { .. }
-        | Pending::Spread
-        | Pending::Ending { .. }
-        | Pending::Joint { .. }
-        | Pending::SplitDone
-        | Pending::Remembered => return None,
+    let Pending::Session(SessionRequest { commands, wrote, .. }) = pending else { return None };
+    let parts = match commands {
+        SentCommands::Single(target) => vec![(target, 1, None)],
+        SentCommands::Work(target, finish) => vec![(target, ops.len() as u32, Some(finish))],
+        SentCommands::Batch(parts) => parts,
     };
-
     let first = parts.first().map(|(target, ..)| *target)?;
     let mut ops = ops.into_iter();
     let commands = parts.into_iter().map(|(target, count, finish)| {
@@ -291,46 +268,12 @@ fn count_elsewhere(
     token: u64,
     (from, to): (ShardId, ShardId),
 ) {
-    let (id, wrote) = match core.mail.pending.get_mut(token) {
-        Some(Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. }) => {
-            (target.session, wrote)
-        }
-        Some(Pending::Batch { parts, wrote, .. }) => match parts.first() {
-            Some((target, ..)) => (target.session, wrote),
-            None => return,
-        },
-        Some(
-            Pending::Units { .. }
-            | Pending::Access { .. }
-            | Pending::Vote { .. }
-            | Pending::Execution { .. }
-            | Pending::Loose { .. }
-            | Pending::Snapshot { .. }
-            | Pending::Interval { .. }
-            | Pending::Version { .. }
-            | Pending::Attempt { .. }
-            | Pending::Turn { .. }
-            | Pending::Near { .. }
-            | Pending::Waits { .. }
-            | Pending::Wait { .. }
-            | Pending::Gather { .. }
-            | Pending::Cut { .. }
-            | Pending::Lease { .. }
-            | Pending::Fate { .. }
-            | Pending::Coordination { .. }
-            | Pending::Ahead { .. }
-            | Pending::Spread
-            | Pending::Ending { .. }
-            | Pending::Joint { .. }
-            | Pending::SplitDone
-            | Pending::Remembered,
-        )
-        | None => return,
-    };
-    if *wrote == Some(from)
+    if let Some(Pending::Session(request)) = core.mail.pending.get_mut(token)
+        && request.wrote == Some(from)
+        && let Some(id) = request.commands.session()
         && let Some(session) = sessions.get_mut(id.0)
     {
-        *wrote = Some(to);
+        request.wrote = Some(to);
         session.pipeline.rerouted();
         session.wrote(from);
         session.writes_to(to);
@@ -341,16 +284,23 @@ fn count_elsewhere(
 /// way, the request is carried out as a transaction; otherwise a transaction might come after later
 /// requests of the session, and the request is refused.
 fn relaunch(core: &mut Core, sessions: &mut Sessions, parent: ShardId, token: u64) -> Relaunch {
-    let Some(Pending::Work { target, .. }) = core.mail.pending.get(token) else {
+    let Some(&Pending::Session(SessionRequest {
+        commands: SentCommands::Work(target, _),
+        wrote,
+        ..
+    })) = core.mail.pending.get(token)
+    else {
         return Relaunch::Refuse;
     };
-    let target = *target;
     let session = sessions.get(target.session.0);
     if session.is_none_or(|s| s.queue.len() != 1 || s.base != target.seq) {
         return Relaunch::Refuse;
     }
     let held = core.mail.leaders.as_mut().and_then(|leaders| leaders.take_held(parent, token));
-    let (Some(body), Some(Pending::Work { wrote, finish, .. })) = (held, core.mail.take(token))
+    let (
+        Some(body),
+        Some(Pending::Session(SessionRequest { commands: SentCommands::Work(_, finish), .. })),
+    ) = (held, core.mail.take(token))
     else {
         return Relaunch::Nothing;
     };

@@ -5,11 +5,13 @@ use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
-use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
+use crate::gateway::target::Target;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::answer_again;
+use crate::gateway::txn::work::Finish;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
 use adt::Reply;
@@ -49,13 +51,19 @@ impl Parts {
     #[inline]
     pub(in crate::gateway) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
         match pending {
-            Pending::Single { target, wrote, .. } => {
-                self.sessions.answered(target, wrote);
-                self.finish(target, single_reply(answer));
-            }
-            Pending::Batch { parts, wrote, .. } => {
-                self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
-            }
+            Pending::Session(SessionRequest { commands, wrote, .. }) => match commands {
+                SentCommands::Single(target) => {
+                    self.sessions.answered(target, wrote);
+                    self.finish(target, single_reply(answer));
+                }
+                SentCommands::Work(target, finish) => {
+                    self.sessions.answered(target, wrote);
+                    self.work_answered(target, finish, wrote.is_some(), answer);
+                }
+                SentCommands::Batch(parts) => {
+                    self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
+                }
+            },
             Pending::Units { session, stream, first, count, shard } => {
                 let error = match answer {
                     Answer::Unread => answer_unread(),
@@ -65,30 +73,6 @@ impl Parts {
                 let group = UnitGroup { stream, first, shard, count };
                 let (core, error) = (&mut self.core, error.into());
                 self.sessions.units_settled(core, session, group, answer, &error);
-            }
-            Pending::Work { target, wrote, finish, .. } => {
-                self.sessions.answered(target, wrote);
-                match answer {
-                    Answer::Replies(replies) => {
-                        let (core, wrote) = (&mut self.core, wrote.is_some());
-                        core.carried_out(target, Some(finish), wrote, replies.into_iter());
-                    }
-                    Answer::Repeated(replies) => {
-                        let (core, replies) = (&mut self.core, replies.into_vec());
-                        self.transactions.repeated_there(core, target, *finish, replies);
-                    }
-                    Answer::Snapshot { replies, .. } => {
-                        self.complete_with(target, &finish, finish.items(replies.into_iter()));
-                    }
-                    Answer::TookEffect { ts, replies, whole: true } => {
-                        answer_again(&mut self.core, target, *finish, ts, replies);
-                    }
-                    Answer::GuardFailed => {
-                        self.core.mail.stats.guard_failures += 1;
-                        self.finish(target, Reply::NilArray);
-                    }
-                    other => self.finish(target, unexpected(&other)),
-                }
             }
             Pending::Access { job, call, index, blocked } => {
                 let (request, access) = ((token, blocked), (job, call, index));
@@ -159,6 +143,30 @@ impl Parts {
         }
     }
 
+    /// Takes the answer to the operations of a program on one shard.
+    fn work_answered(&mut self, target: Target, finish: Box<Finish>, wrote: bool, answer: Answer) {
+        match answer {
+            Answer::Replies(replies) => {
+                self.core.carried_out(target, Some(finish), wrote, replies.into_iter());
+            }
+            Answer::Repeated(replies) => {
+                let (core, replies) = (&mut self.core, replies.into_vec());
+                self.transactions.repeated_there(core, target, *finish, replies);
+            }
+            Answer::Snapshot { replies, .. } => {
+                self.complete_with(target, &finish, finish.items(replies.into_iter()));
+            }
+            Answer::TookEffect { ts, replies, whole: true } => {
+                answer_again(&mut self.core, target, *finish, ts, replies);
+            }
+            Answer::GuardFailed => {
+                self.core.mail.stats.guard_failures += 1;
+                self.finish(target, Reply::NilArray);
+            }
+            other => self.finish(target, unexpected(&other)),
+        }
+    }
+
     /// Dispatches the commands that sessions have gathered.
     pub(in crate::gateway) fn dispatch_all(&mut self) {
         while let Some(id) = self.sessions.next_dispatching() {
@@ -195,9 +203,7 @@ impl Parts {
                 }
                 // None of these gives way while it waits.
                 Some(
-                    Pending::Single { .. }
-                    | Pending::Batch { .. }
-                    | Pending::Work { .. }
+                    Pending::Session(_)
                     | Pending::Units { .. }
                     | Pending::Execution { .. }
                     | Pending::Loose { .. }

@@ -7,10 +7,9 @@
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{Cause, Unled, indefinite};
-use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::mail::{Mail, Pending, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
-use crate::gateway::target::Target;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::of_this_try;
 use crate::ids::ShardId;
@@ -123,14 +122,10 @@ impl Parts {
     ) {
         let cause = Cause::Unled(unled);
         let reply = Reply::from(error);
-        let behind = pending.of_loose().filter(|_| certain);
+        let behind = pending.session().filter(|_| certain);
         match pending {
-            Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. } => {
-                self.sessions.answered(target, wrote);
-                self.finish(target, reply);
-            }
-            Pending::Batch { parts, wrote, .. } => {
-                let targets: Vec<Target> = parts.iter().map(|(target, ..)| *target).collect();
+            Pending::Session(SessionRequest { commands, wrote, .. }) => {
+                let targets = commands.targets();
                 let Some(first) = targets.first().copied() else { return };
                 self.sessions.answered(first, wrote);
                 targets.into_iter().for_each(|target| self.finish(target, reply.clone()));

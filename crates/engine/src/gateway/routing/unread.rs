@@ -59,9 +59,7 @@ impl Parts {
                 _,
             ) => Answer::Unknown,
             (
-                Pending::Single { .. }
-                | Pending::Batch { .. }
-                | Pending::Work { .. }
+                Pending::Session(_)
                 | Pending::Units { .. }
                 | Pending::Vote { .. }
                 | Pending::Loose { .. }
@@ -71,9 +69,7 @@ impl Parts {
                 Unread::Request,
             ) => refused,
             (
-                Pending::Single { .. }
-                | Pending::Batch { .. }
-                | Pending::Work { .. }
+                Pending::Session(_)
                 | Pending::Units { .. }
                 | Pending::Loose { .. }
                 | Pending::Attempt { .. }

@@ -94,7 +94,7 @@ fn resolve(
     }
     let target = sessions.place(id, None);
     let shard = core.mail.shard_of(&request.client);
-    let pending = Pending::Single { target, wrote: None, after: None };
+    let pending = Pending::single(target, None);
     sessions.ask(core, target.session, shard, pending, Body::Resolve(request));
     CommandEffect::Silent
 }
