@@ -155,7 +155,7 @@ impl Desk {
                 Body::Version { .. } => self.reader().version(now, request),
                 Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
                 Body::Coordinate(_) => self.service.resume(&mut self.core, now, request),
-                _ => self.core.look(now, &request),
+                _ => self.carry_out(now, request),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::claims::Claims;
 use super::manager::LockManager;
-use crate::entry::LogRecord;
+use crate::entry::{Apply, LogRecord};
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
@@ -38,22 +38,18 @@ impl LockManager {
         core.answer(request.gateway, request.token, Answer::Locked { reply, clock });
     }
 
-    /// Prepares a transaction, or answers why it is not prepared. One that has this shard alone is given
-    /// back, for its operations to be logged.
+    /// Prepares a transaction, or answers why it is not prepared. If this shard is the only participant, gives
+    /// its operations back, which are to be logged.
     pub fn grant_prepare(
         &mut self,
         core: &mut ShardCore,
         now: Now,
-        mut request: Request,
+        request: Request,
         claims: Claims,
-    ) -> Option<(Request, TxnId)> {
-        let (gateway, token) = (request.gateway, request.token);
-        let Body::Prepare { ref mut prepare, floor } = request.body else { return None };
-        prepare
-            .apply
-            .guards
-            .iter_mut()
-            .for_each(|guard| core.state.records().renew_guard(guard, &core.ahead));
+    ) -> Option<(Apply, TxnId)> {
+        let Request { gateway, token, body, .. } = request;
+        let Body::Prepare { mut prepare, floor } = body else { return None };
+        core.renew_guards(&mut prepare.apply.guards, false);
         let txn = prepare.txn;
         if core.state.fates().is_void(txn) || self.voiding.contains(&txn) {
             // It was given up already.
@@ -72,7 +68,7 @@ impl LockManager {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
             }
-            return Some((request, txn));
+            return Some((prepare.apply, txn));
         }
         if let Some(id) = &prepare.apply.request {
             let answer = core.state.requests().get(id).map(|known| match known {
@@ -107,7 +103,6 @@ impl LockManager {
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
         }
-        let Body::Prepare { prepare, .. } = request.body else { return None };
         let target = Recipient { gateway, token, kind: RecipientKind::Vote(txn) };
         if let Some(entry) = self.txns.get_mut(&txn) {
             entry.touched_us = now.mono_us;

@@ -2,7 +2,7 @@
 
 use super::claims::{Claims, claims_of};
 use super::locks::Barrier;
-use crate::entry::LogRecord;
+use crate::entry::{Apply, LogRecord};
 use crate::ids::{GatewayId, Token, TxnId};
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
@@ -19,8 +19,7 @@ impl Desk {
         self.expiry.reap_all(&mut self.core, now, apply.ops.iter().map(|(key, _)| key));
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if self.may_apply(now, &request) && !judged_now {
-            let kind = RecipientKind::of_apply(&request.body);
-            self.put_apply(now, request, kind);
+            self.put_alone(now, request);
         } else {
             self.begin_locking(now, request);
         }
@@ -39,43 +38,23 @@ impl Desk {
         !self.core.locks.in_use() || (!guarded && !barred())
     }
 
+    /// Logs operations that a request brings by themselves.
+    fn put_alone(&mut self, now: Now, request: Request) {
+        let sender = (request.gateway, request.token);
+        let kind = RecipientKind::of_apply(&request.body);
+        if let Body::Apply(apply) | Body::Await { apply, .. } = request.body {
+            self.put_apply(now, sender, apply, kind);
+        }
+    }
+
     /// Logs operations, and behind them the operations of other requests that they let go ahead.
-    fn put_apply(&mut self, now: Now, request: Request, kind: RecipientKind) {
-        let (gateway, token) = (request.gateway, request.token);
-        let mut apply = match request.body {
-            Body::Apply(apply) | Body::Await { apply, .. } => apply,
-            Body::Prepare { prepare, .. } => prepare.apply,
-            // They bring no operations for the log.
-            Body::Read { .. }
-            | Body::Snapshot { .. }
-            | Body::Lock { .. }
-            | Body::Decide { .. }
-            | Body::Inquire { .. }
-            | Body::Cancel { .. }
-            | Body::Release { .. }
-            | Body::ProbeAck { .. }
-            | Body::Version { .. }
-            | Body::Block { .. }
-            | Body::Waiting { .. }
-            | Body::Holders { .. }
-            | Body::Waits { .. }
-            | Body::EndDeadlock { .. }
-            | Body::Unblock
-            | Body::Scan { .. }
-            | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
-            | Body::Flush
-            | Body::Resolve(_)
-            | Body::Remember(_)
-            | Body::Pipeline(_)
-            | Body::EndStream { .. }
-            | Body::Stats
-            | Body::Transfer { .. }
-            | Body::KeysInSlot { .. }
-            | Body::Coordinate(_)
-            | Body::Cut { .. } => return,
-        };
+    fn put_apply(
+        &mut self,
+        now: Now,
+        (gateway, token): (GatewayId, Token),
+        mut apply: Apply,
+        kind: RecipientKind,
+    ) {
         let under_way = self.locking.is_under_way(apply.request.as_ref());
         if under_way && kind == RecipientKind::Replies {
             return self.core.answer(gateway, token, Answer::Refused(Refusal::UnderWay));
@@ -133,17 +112,15 @@ impl Desk {
         match request.body {
             Body::Lock { .. } => self.locking.grant_lock(&mut self.core, now, request, claims),
             Body::Prepare { .. } => {
+                let sender = (request.gateway, request.token);
                 let alone = self.locking.grant_prepare(&mut self.core, now, request, claims);
                 self.pass_probes();
-                if let Some((request, txn)) = alone {
-                    self.put_apply(now, request, RecipientKind::Commit(txn));
+                if let Some((apply, txn)) = alone {
+                    self.put_apply(now, sender, apply, RecipientKind::Commit(txn));
                 }
             }
             Body::Pipeline(_) => self.grant_group(now, request, claims),
-            Body::Apply(_) | Body::Await { .. } => {
-                let kind = RecipientKind::of_apply(&request.body);
-                self.put_apply(now, request, kind);
-            }
+            Body::Apply(_) | Body::Await { .. } => self.put_alone(now, request),
             Body::Read { .. } => self.reader().read(now, request),
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Version { .. } => self.reader().version(now, request),

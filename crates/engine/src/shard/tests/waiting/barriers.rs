@@ -1,6 +1,7 @@
 //! Stories about barriers: which parties go on together, with how many writes to the log, and the answers
 //! when a party goes away.
 
+use super::kept::leaves;
 use super::sections::in_2026;
 use super::turns::{call, operation, records, told};
 use super::*;
@@ -28,11 +29,6 @@ fn generation(story: &mut Story) -> (Vec<u64>, i64) {
     let number = numbers.next().expect("somebody goes on");
     assert!(numbers.all(|other| other == number), "{answers:?}");
     (answers.iter().map(|(to, _)| *to).collect(), number)
-}
-
-fn unblock(story: &mut Story, asked: u64) {
-    let request = Request { gateway: G, token: Token(asked), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, request);
 }
 
 #[test]
@@ -78,9 +74,9 @@ fn those_who_come_early_wait_for_the_next_generation() {
 #[test]
 fn who_leaves_or_has_waited_long_enough_has_not_come() {
     let mut story = in_2026();
-    let leaves = story.ask(wait("3"));
+    let gone = story.ask(wait("3"));
     let short = story.ask(party("3", None, 300));
-    unblock(&mut story, leaves);
+    leaves(&mut story, gone);
     story.pass(301_000);
     assert_eq!(told(&mut story), [(short, Reply::Nil)]);
     assert!(story.shard.desk.waits.turns.is_empty());
@@ -92,7 +88,7 @@ fn who_leaves_or_has_waited_long_enough_has_not_come() {
     let came = [story.ask(wait("2")), story.ask(wait("2"))];
     let entry = story.end_turn().unwrap();
     story.shard.keep(entry, 0);
-    unblock(&mut story, came[0]);
+    leaves(&mut story, came[0]);
     story.shard.committed(story.now);
     assert_eq!(generation(&mut story).0, came);
 }

@@ -105,8 +105,7 @@ fn an_observation_ends_with_its_time_with_its_client_and_with_the_lead() {
     );
     story.pass(301_000);
     assert_eq!(told(&mut story), [(short, Reply::Nil)]);
-    let request = Request { gateway: G, token: Token(leaves), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, request);
+    super::kept::leaves(&mut story, leaves);
     story.shard.step_down();
     let answers = story.answers();
     let [(to, Answer::NotTaken(body))] = &answers[..] else { panic!("{answers:?}") };

@@ -1,5 +1,6 @@
 //! Stories about sections: a lock, what is done under it, and its release, in one record of the log.
 
+use super::kept::leaves;
 use super::turns::{acquire, call, granted, operation, records, told};
 use super::*;
 use crate::message::Fence;
@@ -141,8 +142,7 @@ fn a_section_that_is_not_let_in_in_time_does_nothing() {
     let gone = story.ask(enter("", &["set x 2"]));
     story.pass(301_000);
     assert_eq!(told(&mut story), [(short, Reply::Nil)]);
-    let unblock = Request { gateway: G, token: Token(gone), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    leaves(&mut story, gone);
     story.ask(call(&format!("lock.release k {token}")));
     assert_eq!(records(&mut story), 1, "nobody waits any more");
     assert_eq!(value(&story, "x"), Reply::Nil);

@@ -1,5 +1,6 @@
 //! Requests that wait for something to take, and what others see meanwhile.
 
+use super::kept::leaves;
 use super::turns::{call, operation};
 use super::*;
 use crate::limits::KEPT_US_MAX;
@@ -129,10 +130,7 @@ fn the_end_of_a_wait_says_what_it_has_got_by_then() {
     let mut story = story(&[waits("blpop l 0"), waits("blpop l 0")]);
     story.ask(call("rpush l x"));
     for token in [1, 2] {
-        story.shard.handle(
-            story.now,
-            Request { gateway: G, token: Token(token), after: None, body: Body::Unblock },
-        );
+        leaves(&mut story, token);
     }
     assert_eq!(story.seen(), ["2 done "]);
     story.sync();
@@ -154,10 +152,7 @@ fn a_key_is_kept_for_the_waiter_that_is_told_until_it_has_taken() {
     story.ask(take(1, "lpop l"));
     story.sync();
     assert_eq!(story.seen(), [format!("6 done {:?}", Reply::bulk("x"))]);
-    story.shard.handle(
-        story.now,
-        Request { gateway: G, token: Token(1), after: None, body: Body::Unblock },
-    );
+    leaves(&mut story, 1);
     story.sync();
     let seen = story.seen();
     assert_eq!(seen, ["5 = 0".to_owned(), format!("4 done {:?}", Reply::Nil)]);

@@ -1,6 +1,7 @@
 //! Stories about locks: the order of the grants, the number of writes to the log, and the answers when a
 //! client goes away; and about fencing.
 
+use super::kept::leaves;
 use super::*;
 use crate::message::Fence;
 use adt::{ArgBuf, record};
@@ -23,6 +24,13 @@ pub(super) fn acquire(words: &str) -> Body {
 
 fn acquire_within(words: &str, timeout_ms: u64) -> Body {
     Body::Await { apply: apply_of(&format!("lock.acquire k {words}")), timeout_ms }
+}
+
+/// A request for the lock under a number of its client.
+fn numbered() -> Body {
+    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
+    let apply = Apply { request, ..apply_of("lock.acquire k") };
+    Body::Await { apply, timeout_ms: 0 }
 }
 
 /// Answers with their requests, tokens as numbers in the order in which they were seen.
@@ -152,16 +160,14 @@ fn what_is_granted_to_somebody_who_is_gone_is_taken_back() {
     let next = story.ask(acquire(""));
     story.ask(call(&format!("lock.release k {token}")));
     // It is in the log when its client goes.
-    let unblock = Request { gateway: G, token: Token(gone), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    leaves(&mut story, gone);
     story.sync();
     story.sync();
     let answers = told(&mut story);
     let last = answers.last().unwrap();
     assert!(matches!(last, (to, Reply::Int(_)) if *to == next), "{answers:?}");
     let waits = story.ask(acquire(""));
-    let unblock = Request { gateway: G, token: Token(waits), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    leaves(&mut story, waits);
     let (_, Reply::Int(token)) = last else { panic!() };
     story.ask(call(&format!("lock.release k {token}")));
     assert_eq!(records(&mut story), 1, "nobody waits any more");
@@ -174,11 +180,6 @@ fn a_wait_under_a_request_number_has_no_outcome_before_it_ends() {
     story.ask(acquire(""));
     story.sync();
     let (_, token) = granted(&mut story);
-    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
-    let numbered = || {
-        let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
-        Body::Await { apply, timeout_ms: 0 }
-    };
     let waits = story.ask(numbered());
     story.ask(call(&format!("lock.release k {token}")));
     story.sync();
@@ -199,19 +200,12 @@ fn what_was_asked_again_over_another_connection_is_granted_once_and_told_to_both
         story.ask(acquire(""));
         story.sync();
         let (_, token) = granted(&mut story);
-        let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
-        let numbered = || {
-            let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
-            Body::Await { apply, timeout_ms: 0 }
-        };
         let first = story.ask(numbered());
         let second = story.ask(numbered());
         story.ask(call(&format!("lock.release k {token}")));
         if gone {
             // It is in the log already when its connection is known to be gone.
-            let token = Token(first);
-            let unblock = Request { gateway: G, token, after: None, body: Body::Unblock };
-            story.shard.handle(story.now, unblock);
+            leaves(&mut story, first);
         }
         story.sync();
         story.sync();
@@ -231,11 +225,6 @@ fn what_was_asked_again_over_another_connection_is_granted_once_and_told_to_both
 #[test]
 fn a_copy_that_comes_late_and_whose_client_is_gone_takes_nothing_back() {
     let mut story = Story::new();
-    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
-    let numbered = || {
-        let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
-        Body::Await { apply, timeout_ms: 0 }
-    };
     story.ask(numbered());
     story.sync();
     let (_, token) = granted(&mut story);
@@ -244,9 +233,8 @@ fn a_copy_that_comes_late_and_whose_client_is_gone_takes_nothing_back() {
     assert_eq!(told(&mut story), [(renewed, Reply::Int(1))]);
     // The first request, over a connection that has broken, has stood still in the network, and so has the
     // message that no client waits for it.
-    let late = Token(story.ask(numbered()));
-    let unblock = Request { gateway: G, token: late, after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    let late = story.ask(numbered());
+    leaves(&mut story, late);
     story.sync();
     story.sync();
     story.answers();
