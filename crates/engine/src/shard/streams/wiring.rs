@@ -49,7 +49,9 @@ impl Desk {
         }
         if group.has_asks() && self.service.bars_units(&mut self.core, now, request.gateway, &group)
         {
-            return self.streams.refuse_group(&mut self.core, asker, &group);
+            self.streams.refuse_group(&mut self.core, asker, &group);
+            // Others of the stream may wait for records that are given out next.
+            return self.drop_refused();
         }
         let unit = group.stream.unit(group.first());
         let probes = self.locking.probe(&mut self.core, unit, &claims);

@@ -63,6 +63,13 @@ impl Story {
         self.token
     }
 
+    /// Asks something that must not overtake an earlier request of its session.
+    fn follow(&mut self, earlier: u64, body: Body) -> u64 {
+        let request = self.request(body);
+        self.shard.handle(self.now, Request { after: Some(Token(earlier)), ..request });
+        self.token
+    }
+
     /// The next request, a moment later.
     fn request(&mut self, body: Body) -> Request {
         self.token += 1;

@@ -208,3 +208,19 @@ fn a_transaction_that_was_here_before_goes_on_and_others_give_way() {
     story.ask(Body::Lock { txn: taker(1), key: m, op: push, own: Vec::new(), observed: true });
     assert_eq!(story.seen(), ["4 blocked", "5 blocked", "0 wound 50"]);
 }
+
+#[test]
+fn a_wait_that_follows_another_request_sees_a_change_of_the_same_call() {
+    let mut story = Story::new();
+    story.ask(prepare(2, &[("l", operation("rpush l a").1)]));
+    story.ask(lock(1, "x", put("1")));
+    story.sync();
+    story.answers();
+    let first = story.ask(call("set x 2"));
+    let wait = story.follow(first, waits("blpop l 0"));
+    story.follow(first, decide(2, Some(1_000_000_500)));
+    assert!(story.seen().is_empty(), "all wait for the lock");
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    let seen = story.seen();
+    assert!(seen.contains(&format!("{wait} ready")), "{seen:?}");
+}
