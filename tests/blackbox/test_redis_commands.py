@@ -100,5 +100,6 @@ def test_an_absent_command_spoils_a_transaction(server):
 def test_no_version_is_promised_whose_commands_are_absent(server):
     with server.client() as client:
         assert client.info("server")["redis_version"].startswith("7.2.")
+        assert client.info("server")["shards"] == client.info("everything")["shards"] > 0
         with pytest.raises(redis.ResponseError, match="is not built"):
             client.execute_command("HEXPIRE", "h", 10, "FIELDS", 1, "f")

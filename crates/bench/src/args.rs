@@ -42,6 +42,17 @@ pub enum Bench {
     Retwis(RetwisArgs),
     /// Single commands, pipelined or not, compared with redis-server or etcd.
     ///
+    /// Without options: the server as shipped (`claret serve` chooses shards, workers and the order
+    /// of pipelines), the same with `--order none`, and redis-server, all at the same time and
+    /// measured in turns; 50 connections, one command at a time and sixteen, nothing flushed to
+    /// disk and every write. Two columns compare a row with Redis, above 1 in favour of Claret:
+    /// ops_ratio is Claret's operations per second over Redis', cpu_ratio is Redis' processor time
+    /// per operation over Claret's. Both are medians of the runs' own ratios; ops_ratio_range has
+    /// the smallest and the largest. Where load and servers share few cores, cpu_ratio means more:
+    ///
+    ///   claret bench ops
+    ///   claret bench ops --vs none --sizes 1:1,2:2 --commands SET --clients 1,50
+    ///
     /// The comparison with etcd uses as many etcd members as Claret has machines (default three),
     /// GET as a linearizable Range and SET as a Put. etcd flushes every write to disk, so Claret
     /// does too. Connections are spread over the machines round-robin on both sides; with fewer
@@ -124,6 +135,8 @@ pub enum Bench {
 /// Another server whose single commands are measured in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OpsPeer {
+    /// No other server.
+    None,
     /// The `redis-server` of this machine.
     Redis,
     /// The `etcd` of this machine; needs the program claret-etcd-load beside this one.
@@ -263,10 +276,19 @@ pub struct RetwisArgs {
     pub edge_factor: u32,
 }
 
+/// Workers and shards of a Claret server of `ops`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// As `claret serve` chooses them.
+    Shipped,
+    /// These numbers of workers and shards.
+    Of(u16, u16),
+}
+
 /// Options of `ops`.
 #[derive(Clone, Debug, Args)]
 pub struct OpsArgs {
-    /// Also measure this server, in turns.
+    /// Also measure this server, in turns; by default redis if it is installed.
     #[arg(long, value_enum)]
     pub vs: Option<OpsPeer>,
     /// Commands, separated by commas; beside etcd, GET and SET.
@@ -286,10 +308,16 @@ pub struct OpsArgs {
         default_value_if("vs", "etcd", "always"),
         value_parser = ["no", "everysec", "always"])]
     pub fsync: Vec<String>,
-    /// Claret servers as workers:shards, separated by commas; beside etcd, 1:3.
-    #[arg(long, value_delimiter = ',', default_value = "1:1,2:2",
-        default_value_if("vs", "etcd", "1:3"), value_parser = parse_sizes)]
-    pub sizes: Vec<(u16, u16)>,
+    /// Claret servers as workers:shards, or default for what `claret serve` chooses, separated by
+    /// commas [default: default; beside etcd and with several replicas 1:3].
+    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    pub sizes: Vec<Size>,
+    /// Protocols that keep the order of pipelined commands (`claret serve --order`), or default for
+    /// what `claret serve` chooses, separated by commas; each size is measured with each [default:
+    /// default,none; only default if --sizes is given, beside etcd and with several replicas].
+    #[arg(long, value_delimiter = ',',
+        value_parser = ["default", "constant", "chain", "single", "none"])]
+    pub order: Vec<String>,
     /// Machines of each Claret server, each a process with a replica of every shard; connections
     /// are spread over them. etcd has as many members; the default beside etcd is 3.
     #[arg(long, default_value_t = 1, default_value_if("vs", "etcd", "3"),
@@ -338,8 +366,31 @@ pub struct IdleArgs {
 }
 
 impl OpsArgs {
-    /// Description of a requested option that the other server does not support.
+    /// Whether the options ask for one machine beside Redis or alone.
+    fn is_plain(&self) -> bool {
+        self.replicas == 1 && self.vs != Some(OpsPeer::Etcd)
+    }
+
+    /// Claret servers to measure: size and order protocol of each.
+    pub fn servers(&self) -> Vec<(Size, &str)> {
+        let sizes = match (&self.sizes[..], self.is_plain()) {
+            ([], true) => &[Size::Shipped],
+            ([], false) => &[Size::Of(1, 3)],
+            (given, _) => given,
+        };
+        let orders: Vec<&str> = match &self.order[..] {
+            [] if self.sizes.is_empty() && self.is_plain() => vec!["default", "none"],
+            [] => vec!["default"],
+            given => given.iter().map(String::as_str).collect(),
+        };
+        sizes.iter().flat_map(|size| orders.iter().map(|order| (*size, *order))).collect()
+    }
+
+    /// Description of a requested option that the other server or a cluster does not support.
     pub fn impossible(&self) -> Option<&'static str> {
+        if !self.is_plain() && self.sizes.contains(&Size::Shipped) {
+            return Some("a server of several machines needs --sizes workers:shards");
+        }
         if self.vs != Some(OpsPeer::Etcd) {
             return None;
         }
@@ -374,10 +425,14 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "seconds are a number from 0.05 to 86400".to_owned())
 }
 
-fn parse_sizes(text: &str) -> Result<(u16, u16), String> {
+fn parse_size(text: &str) -> Result<Size, String> {
+    if text == "default" {
+        return Ok(Size::Shipped);
+    }
     let sizes = text.split_once(':').and_then(|(w, s)| Some((w.parse().ok()?, s.parse().ok()?)));
     let sizes = sizes.filter(|(workers, shards)| *workers > 0 && *shards > 0);
-    sizes.ok_or_else(|| "a size is workers:shards, such as 2:4".to_owned())
+    let size = sizes.map(|(workers, shards)| Size::Of(workers, shards));
+    size.ok_or_else(|| "a size is workers:shards, such as 2:4, or default".to_owned())
 }
 
 /// Parses a duration with its unit, `150us`, `1.5ms`, `2s`; plain numbers are microseconds.
@@ -423,7 +478,10 @@ mod tests {
         assert_eq!((plain.commands.len(), plain.replicas, &plain.clients[..]), (5, 1, &[50][..]));
         let etcd = ops(&["--vs", "etcd"]);
         assert_eq!((&etcd.commands[..], etcd.replicas), (&["GET".into(), "SET".into()][..], 3));
-        assert_eq!((&etcd.clients[..], &etcd.sizes[..]), (&[1, 256][..], &[(1, 3)][..]));
+        assert_eq!(
+            (&etcd.clients[..], etcd.servers()),
+            (&[1, 256][..], vec![(Size::Of(1, 3), "default")])
+        );
         assert_eq!(etcd.impossible(), None);
         assert!(ops(&["--vs", "etcd", "--commands", "set,incr"]).impossible().is_some());
         assert!(ops(&["--vs", "etcd", "--pipeline", "1,16"]).impossible().is_some());
@@ -432,9 +490,21 @@ mod tests {
     }
 
     #[test]
+    fn the_server_is_measured_as_shipped_unless_a_size_is_given() {
+        let shipped = vec![(Size::Shipped, "default"), (Size::Shipped, "none")];
+        assert_eq!(ops(&[]).servers(), shipped);
+        let sized = vec![(Size::Of(1, 1), "default"), (Size::Of(2, 2), "default")];
+        assert_eq!(ops(&["--sizes", "1:1,2:2"]).servers(), sized);
+        let both = ops(&["--sizes", "default,2:4", "--order", "chain"]);
+        assert_eq!(both.servers(), vec![(Size::Shipped, "chain"), (Size::Of(2, 4), "chain")]);
+        assert_eq!(ops(&["--replicas", "3"]).servers(), vec![(Size::Of(1, 3), "default")]);
+        assert!(ops(&["--replicas", "3", "--sizes", "default"]).impossible().is_some());
+    }
+
+    #[test]
     fn other_words_are_checked() {
-        assert_eq!(parse_sizes("2:4"), Ok((2, 4)));
-        assert!(parse_sizes("2").is_err() && parse_sizes("0:1").is_err());
+        assert_eq!(parse_size("2:4"), Ok(Size::Of(2, 4)));
+        assert!(parse_size("2").is_err() && parse_size("0:1").is_err());
         assert!(parse_share("1.1").is_err() && parse_share("0.5").is_ok());
         assert!(parse_condition("rw+phase").is_ok() && parse_condition("mvcc").is_err());
         assert_eq!(parse_seconds("2s"), Ok(2.0));

@@ -1,7 +1,7 @@
 //! Throughput of single commands: processor time per operation compared with `redis-server`, and
 //! throughput and latency of replicated commands compared with `etcd`.
 
-use crate::args::{OpsArgs, OpsPeer};
+use crate::args::{OpsArgs, OpsPeer, Size};
 use crate::load::driver::{Driver, Fleet, Turn};
 use crate::load::random::Rng;
 use crate::load::recorder::Recorder;
@@ -121,11 +121,35 @@ fn hammer(server: &Server, machines: &[SocketAddr], load: &Load<'_>) -> io::Resu
 /// Server under measurement.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Claret, with the numbers of workers and shards.
-    Claret(u16, u16),
+    /// Claret.
+    Claret(Claret),
     Redis,
     /// etcd, with the path of the load generator.
     Etcd(PathBuf),
+}
+
+/// A Claret server under measurement.
+#[derive(Clone, Debug)]
+struct Claret {
+    size: Size,
+    /// Workers and shards that it has.
+    has: (u64, u64),
+    /// Order protocol as in the options.
+    order: String,
+}
+
+impl Claret {
+    /// Name of this server in the ratios.
+    fn label(&self) -> String {
+        let size = match self.size {
+            Size::Shipped => "shipped".to_owned(),
+            Size::Of(workers, shards) => format!("{workers}x{shards}"),
+        };
+        match self.order.as_str() {
+            "default" => size,
+            order => format!("{size}_order_{order}"),
+        }
+    }
 }
 
 struct Contestant {
@@ -176,7 +200,46 @@ impl Contestant {
     }
 }
 
-fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Contestant>> {
+/// Starts a Claret server and asks it what it has.
+fn start_claret(
+    args: &OpsArgs,
+    size: Size,
+    order: &str,
+    durability: &str,
+    program: &Path,
+) -> io::Result<Contestant> {
+    let flags: &[&str] = if order == "default" { &[] } else { &["--order", order] };
+    let server = match size {
+        Size::Shipped => {
+            let flags = [&["--durability", durability], flags].concat();
+            Server::shipped(program, &flags, &args.dir)?
+        }
+        Size::Of(workers, shards) => {
+            let options = ClaretOptions {
+                program: program.to_owned(),
+                cc: "full".into(),
+                shards,
+                workers,
+                durability: durability.into(),
+                replicas: args.replicas,
+            };
+            Server::claret_with(&options, flags, &args.dir)?
+        }
+    };
+    let info = Control::connect(server.address())?.info(&["server"])?;
+    let shards = info.get("shards").and_then(|shards| shards.parse().ok()).unwrap_or(0);
+    let workers = server.metrics()?.get("workers").copied().unwrap_or(0);
+    let has = (workers / u64::from(args.replicas), shards);
+    Ok(Contestant { kind: Kind::Claret(Claret { size, has, order: order.into() }), server })
+}
+
+/// Starts the servers of one durability; the other server is the first one.
+fn start(
+    args: &OpsArgs,
+    fsync: &str,
+    program: &Path,
+    report: &mut Report,
+) -> io::Result<Vec<Contestant>> {
     let durability = if fsync == "no" { "none" } else { fsync };
     let mut contestants = Vec::new();
     match args.vs {
@@ -190,26 +253,28 @@ fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Contesta
             etcd::write_keys(&load, &server)?;
             contestants.push(Contestant { kind: Kind::Etcd(load), server });
         }
-        None => {}
+        Some(OpsPeer::None) => {}
+        None => match Server::redis(durability, &args.dir) {
+            Ok(server) => contestants.push(Contestant { kind: Kind::Redis, server }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let note = format!("Redis is not compared: {error}");
+                if !report.notes.contains(&note) {
+                    report.notes.push(note);
+                }
+            }
+            Err(error) => return Err(error),
+        },
     }
-    for &(workers, shards) in &args.sizes {
-        let options = ClaretOptions {
-            program: program.to_owned(),
-            cc: "full".into(),
-            shards,
-            workers,
-            durability: durability.into(),
-            replicas: args.replicas,
-        };
-        let server = Server::claret(&options, &args.dir)?;
-        contestants.push(Contestant { kind: Kind::Claret(workers, shards), server });
+    for (size, order) in args.servers() {
+        contestants.push(start_claret(args, size, order, durability, program)?);
     }
     Ok(contestants)
 }
 
 /// Columns of the printed table.
-pub const COLUMNS: [&str; 15] = [
+pub const COLUMNS: [&str; 19] = [
     "server",
+    "setting",
     "workers",
     "shards",
     "replicas",
@@ -218,7 +283,10 @@ pub const COLUMNS: [&str; 15] = [
     "fsync",
     "clients",
     "ops_per_s",
+    "ops_ratio",
+    "ops_ratio_range",
     "cpu_us_per_op",
+    "cpu_ratio",
     "client_cpu_us_per_op",
     "client_cpus",
     "p50_us",
@@ -261,12 +329,12 @@ pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
         report.more.insert("etcd_version".into(), etcd::version()?.into());
     }
     let cells = cells(args);
-    let servers = args.sizes.len() + usize::from(args.vs.is_some());
+    let servers = args.servers().len() + usize::from(args.vs != Some(OpsPeer::None));
     let bar = progress(args.fsync.len() * cells.len() * args.runs as usize * servers);
     // For the comparison with etcd all commands use all keys: they are never removed.
     let all_keys = args.vs == Some(OpsPeer::Etcd);
     for fsync in &args.fsync {
-        let contestants = start(args, fsync, program)?;
+        let contestants = start(args, fsync, program, &mut report)?;
         let mut samples: BTreeMap<(Cell, usize), Vec<Sample>> = BTreeMap::new();
         for run in 0..args.runs {
             for &cell in &cells {
@@ -333,16 +401,20 @@ fn add_rows(
     samples: &BTreeMap<(Cell, usize), Vec<Sample>>,
     report: &mut Report,
 ) {
-    let mut other = None;
+    // The other server is measured first in every cell.
+    let mut other: Option<(Cell, &[Sample])> = None;
     for (&(cell, who), samples) in samples {
+        let other_there = other.filter(|(known, _)| *known == cell).map(|(_, samples)| samples);
         let contestant = &contestants[who];
         let figures = Figures::of(samples);
         let mut row = Map::new();
         let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
         put("server", contestant.name().into());
-        if let Kind::Claret(workers, shards) = contestant.kind {
-            put("workers", workers.into());
-            put("shards", shards.into());
+        if let Kind::Claret(claret) = &contestant.kind {
+            put("setting", claret.label().into());
+            put("workers", claret.has.0.into());
+            put("shards", claret.has.1.into());
+            put("order", claret.order.as_str().into());
         }
         if !matches!(contestant.kind, Kind::Redis) {
             put("replicas", args.replicas.into());
@@ -358,17 +430,31 @@ fn add_rows(
         put("p50_us", rounded(figures.p50_us));
         put("p99_us", rounded(figures.p99_us));
         put("foreign_cpus", rounded(figures.foreign_cpus));
+        if let (Kind::Claret(claret), Some(theirs)) = (&contestant.kind, other_there) {
+            compare_runs(samples, theirs, &mut row);
+            let label = format!("fsync_{fsync}_{}", claret.label());
+            add_ratios(args, cell, &label, Figures::of(theirs), figures, report);
+        }
         report.rows.push(row);
-        match contestant.kind {
-            Kind::Claret(workers, shards) => {
-                // The other server is measured first in every cell.
-                let other = other.filter(|(known, _)| *known == cell).map(|(_, figures)| figures);
-                let label = format!("fsync_{fsync}_{workers}x{shards}");
-                add_ratios(args, cell, &label, other, figures, report);
-            }
-            Kind::Redis | Kind::Etcd(_) => other = Some((cell, figures)),
+        if matches!(contestant.kind, Kind::Redis | Kind::Etcd(_)) {
+            other = Some((cell, samples));
         }
     }
+}
+
+/// Compares the runs of Claret with those of the other server, which took place in turns: medians
+/// of the ratios of two runs beside each other, above 1 where Claret is better.
+fn compare_runs(ours: &[Sample], theirs: &[Sample], row: &mut Map<String, Value>) {
+    let pairs = || ours.iter().zip(theirs);
+    let mut rates: Vec<f64> =
+        pairs().map(|(our, their)| our.ops_per_s() / their.ops_per_s()).collect();
+    let costs = pairs().map(|(our, their)| their.cpu_us_per_op() / our.cpu_us_per_op()).collect();
+    rates.sort_by(f64::total_cmp);
+    if let (Some(least), Some(most)) = (rates.first(), rates.last()) {
+        row.insert("ops_ratio_range".into(), format!("{least:.2}..{most:.2}").into());
+    }
+    row.insert("ops_ratio".into(), rounded(median(rates)));
+    row.insert("cpu_ratio".into(), rounded(median(costs)));
 }
 
 /// Adds ratios: Redis' processor time over Claret's; for etcd, the figures that clients see,
@@ -377,7 +463,7 @@ fn add_ratios(
     args: &OpsArgs,
     cell: Cell,
     label: &str,
-    other: Option<Figures>,
+    other: Figures,
     claret: Figures,
     report: &mut Report,
 ) {
@@ -390,7 +476,7 @@ fn add_ratios(
     if etcd {
         let mut put = |field: &str, of: fn(&Figures) -> f64| {
             let label = format!("clients_{clients}_{label}_{field}");
-            ratios.insert(label, ratio(Some(of(&claret)), other.as_ref().map(of)));
+            ratios.insert(label, ratio(Some(of(&claret)), Some(of(&other))));
         };
         put("ops_per_s", |figures| figures.ops_per_s);
         put("p50_us", |figures| figures.p50_us);
@@ -402,7 +488,7 @@ fn add_ratios(
         label = format!("{label}_clients_{clients}");
     }
     let cpu = |figures: Figures| figures.cpu_us_per_op;
-    ratios.insert(label, ratio(other.map(cpu), Some(cpu(claret))));
+    ratios.insert(label, ratio(Some(cpu(other)), Some(cpu(claret))));
 }
 
 #[cfg(test)]
@@ -418,6 +504,22 @@ mod tests {
             text,
             "*4\r\n$4\r\nZADD\r\n$6\r\nmyzset\r\n$3\r\n234\r\n$20\r\nelement:000000001234\r\n"
         );
+    }
+
+    #[test]
+    fn runs_are_compared_with_the_ones_beside_them() {
+        let sample = |ops: u64, server_cpu_us: u64| Sample {
+            ops,
+            elapsed_s: 1.0,
+            server_cpu_us,
+            ..Sample::default()
+        };
+        let theirs = [sample(100, 100), sample(10, 10), sample(50, 50)];
+        let ours = [sample(200, 100), sample(20, 20), sample(25, 100)];
+        let mut row = Map::new();
+        compare_runs(&ours, &theirs, &mut row);
+        assert_eq!((&row["ops_ratio"], &row["cpu_ratio"]), (&2.into(), &1.into()));
+        assert_eq!(row["ops_ratio_range"], "0.50..2.00");
     }
 
     #[test]

@@ -66,8 +66,16 @@ impl Server {
     /// # Errors
     /// It does not become ready; the error contains the end of its output.
     pub fn claret(options: &ClaretOptions, parent: &Path) -> io::Result<Self> {
+        Self::claret_with(options, &[], parent)
+    }
+
+    /// Starts Claret as [`Server::claret`] does, with further flags on each machine.
+    ///
+    /// # Errors
+    /// It does not become ready; the error contains the end of its output.
+    pub fn claret_with(options: &ClaretOptions, flags: &[&str], parent: &Path) -> io::Result<Self> {
         if options.replicas == 1 {
-            let machines = vec![Machine::claret(options, &[], parent)?];
+            let machines = vec![Machine::claret(options, flags, parent)?];
             return Ok(Self { machines });
         }
         let mut ports = Vec::new();
@@ -81,12 +89,22 @@ impl Server {
         drop(ports);
         let (nodes, mut machines) = (nodes.join(","), Vec::new());
         for number in 1..=options.replicas {
-            let flags = ["--node", &number.to_string(), "--cluster", &nodes];
+            let number = number.to_string();
+            let flags = [&["--node", &number, "--cluster", &nodes], flags].concat();
             machines.push(Machine::claret(options, &flags, parent)?);
         }
         let server = Self { machines };
         server.spread_leads(options)?;
         Ok(server)
+    }
+
+    /// Starts Claret on one machine as it is shipped: `claret serve` with these flags and no
+    /// others, except for its ports and its data directory, which is a new one under `parent`.
+    ///
+    /// # Errors
+    /// It does not become ready; the error contains the end of its output.
+    pub fn shipped(program: &Path, flags: &[&str], parent: &Path) -> io::Result<Self> {
+        Ok(Self { machines: vec![Machine::serve(program, flags, parent)?] })
     }
 
     /// Waits until every machine sees a leader of every shard.
@@ -143,7 +161,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| io::Error::other(format!("redis-server: {error}")))?;
+            .map_err(redis_missing)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let server = Self { machines: vec![Machine::new(child, address, dir)] };
         let start = Instant::now();
@@ -223,14 +241,24 @@ impl Machine {
         flags: &[&str],
         parent: &Path,
     ) -> io::Result<Self> {
+        let (shards, workers) = (options.shards.to_string(), options.workers.to_string());
+        let mut words = vec!["--cc", &options.cc, "--durability", &options.durability];
+        words.extend(["--shards", &shards, "--workers", &workers]);
+        words.extend(flags);
+        Self::serve(&options.program, &words, parent)
+    }
+
+    /// Starts a Claret server with these flags besides those of its ports and its directory; what
+    /// they do not say is as `claret serve` chooses it.
+    ///
+    /// # Errors
+    /// It does not become ready; the error contains the end of its output.
+    fn serve(program: &Path, flags: &[&str], parent: &Path) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
         let log = dir.path().join("stderr.log");
         let data = dir.path().join("data");
-        let mut child = Command::new(&options.program)
-            .args(["serve", "--port", "0", "--metrics-port", "0", "--cc", &options.cc])
-            .args(["--durability", &options.durability])
-            .args(["--shards", &options.shards.to_string()])
-            .args(["--workers", &options.workers.to_string()])
+        let mut child = Command::new(program)
+            .args(["serve", "--port", "0", "--metrics-port", "0"])
             .args(flags)
             .arg("--dir")
             .arg(&data)
@@ -271,6 +299,15 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Error of a start of `redis-server`, with advice if it is not installed.
+fn redis_missing(error: io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => " (it is in the Debian package redis-server)",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("redis-server: {error}{advice}"))
 }
 
 /// Reads the metrics page at an address.

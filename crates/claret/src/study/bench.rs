@@ -21,7 +21,7 @@ use std::process::ExitCode;
 ///   claret bench rawmix                               four conditions, each driven to its peak
 ///   claret bench rawmix --zipf 1.4 --cc rw+phase,full --clients 16,64
 ///   claret bench rawmix --rtt 500us --durability none --cc none,full
-///   claret bench ops --vs redis                       processor time per command
+///   claret bench ops                                  the server as shipped, beside Redis
 ///   claret bench ops --vs etcd --replicas 3           replicated commands
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

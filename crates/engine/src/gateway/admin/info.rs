@@ -76,9 +76,9 @@ impl Wanted {
         self.sections.as_ref().is_none_or(|names| names.iter().any(|name| name == section))
     }
 
-    /// Whether shards must be asked for their counters.
+    /// Whether shards must be asked for their counters. `server` says how many answered.
     pub fn needs_shards(&self) -> bool {
-        ["stats", "transactions", "contention", "keyspace"].iter().any(|s| self.has(s))
+        ["server", "stats", "transactions", "contention", "keyspace"].iter().any(|s| self.has(s))
     }
 }
 
@@ -431,7 +431,8 @@ mod tests {
         assert_eq!(sample("info all").replace(&format!("{counts}\r\n"), ""), sample("info"));
         assert_eq!(sample("info default cpu"), sample("info"));
         assert!(wanted("info").needs_shards() && wanted("info stats").needs_shards());
-        assert!(!wanted("info server clients").needs_shards());
+        assert!(wanted("info server").needs_shards(), "it says how many shards there are");
+        assert!(!wanted("info memory clients").needs_shards());
     }
 
     #[test]
