@@ -7,6 +7,10 @@
 //! is present from start to end is returned) while entries are added and removed: a removal moves
 //! the last entry, which a backward walk has already passed.
 
+mod dense;
+
+pub use dense::Dense;
+
 use foldhash::quality::FixedState;
 use indexmap::{IndexMap, IndexSet};
 use std::hash::BuildHasher;
@@ -31,6 +35,12 @@ impl BuildHasher for Keyed {
     fn build_hasher(&self) -> Self::Hasher {
         FixedState::with_seed(SEED.load(Ordering::Relaxed)).build_hasher()
     }
+}
+
+/// Hash of a byte string with the process-wide key.
+#[inline]
+pub fn hash(bytes: &[u8]) -> u64 {
+    Keyed.hash_one(bytes)
 }
 
 /// A map in order of insertion.

@@ -153,14 +153,16 @@ impl KeyOp {
             }
             Self::Del => Reply::Int(i64::from(slot.take().is_some())),
             Self::Reap { expire_at_ms } => {
-                let due = slot.as_ref().is_some_and(|r| r.expire_at_ms == Some(*expire_at_ms));
+                let due = slot.as_ref().is_some_and(|r| r.expire_at_ms() == Some(*expire_at_ms));
                 if due {
                     *slot = None;
                 }
                 Reply::Int(i64::from(due))
             }
             Self::Persist => {
-                let had = slot.as_mut().and_then(|r| r.expire_at_ms.take()).is_some();
+                let expiring = slot.as_mut().filter(|r| r.expire_at_ms().is_some());
+                let had = expiring.is_some();
+                expiring.into_iter().for_each(|r| r.set_expiry(None));
                 Reply::Int(i64::from(had))
             }
             Self::Expire { at, only } => expire(slot, at.resolve(now_ms), *only, now_ms),
@@ -177,9 +179,9 @@ impl KeyOp {
         let idle = match (self, record) {
             (Self::Whole(_), _) => false,
             (_, None) => true,
-            (Self::Persist, Some(record)) => record.expire_at_ms.is_none(),
+            (Self::Persist, Some(record)) => record.expire_at_ms().is_none(),
             (Self::Expire { at, only }, Some(record)) => {
-                !only.allows(record.expire_at_ms, at.resolve(now_ms))
+                !only.allows(record.expire_at_ms(), at.resolve(now_ms))
             }
             _ => false,
         };
@@ -189,7 +191,7 @@ impl KeyOp {
 
 fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
     let Some(record) = record else { return Reply::Int(-2) };
-    let Some(at) = record.expire_at_ms else { return Reply::Int(-1) };
+    let Some(at) = record.expire_at_ms() else { return Reply::Int(-1) };
     let left = at.saturating_sub(now_ms);
     Reply::Int(match form {
         TtlForm::Seconds => (left + 500) / 1000,
@@ -201,13 +203,13 @@ fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
 
 fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Reply {
     let Some(record) = slot else { return Reply::Int(0) };
-    if !only.allows(record.expire_at_ms, at) {
+    if !only.allows(record.expire_at_ms(), at) {
         return Reply::Int(0);
     }
     if at <= now_ms {
         *slot = None;
     } else {
-        record.expire_at_ms = Some(at);
+        record.set_expiry(Some(at));
     }
     Reply::Int(1)
 }
@@ -489,7 +491,7 @@ impl KeyOp {
             }
             Self::Put(record) => {
                 out.push("record.put").push(key).push(record.value.type_name());
-                out.push_int(record.expire_at_ms.map_or(-1, |ms| ms as i64));
+                out.push_int(record.expire_at_ms().map_or(-1, |ms| ms as i64));
                 record.value.save(out);
                 out
             }
@@ -534,6 +536,6 @@ fn parse_put(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if source.remaining() > 0 {
         return Err(Corrupt.into());
     }
-    let record = Record { expire_at_ms, ..Record::new(value) };
+    let record = Record::new(value).expiring(expire_at_ms);
     single(args, KeyOp::Put(Box::new(record)))
 }

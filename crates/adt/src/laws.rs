@@ -159,7 +159,7 @@ fn check_state(state: &Slot, acts: &[Act]) -> usize {
         for (j, b) in acts.iter().enumerate() {
             let commute = commutes(state.as_ref(), a.access(), b.access());
             let shares = mode(a.access()).shares(mode(b.access()));
-            let steady = state.as_ref().is_none_or(|r| r.expire_at_ms.is_none());
+            let steady = state.as_ref().is_none_or(|r| r.expire_at_ms().is_none());
             if shares && steady && own_type(state, &a.op) {
                 assert!(commute, "modes share but {}", describe(state, &[a, b]));
             }

@@ -1,10 +1,12 @@
 //! The registry of data types, and [`Record`]: the content of a key.
 //!
-//! **To add a data type**: write its file, then add one line to `registry!` below. Nothing else in
+//! **To add a data type**: write its file, then add one line to `registry!` below, which also says
+//! whether a record holds the value itself or a pointer to it. Nothing else in
 //! the product changes: the gateway finds its commands in the table, the lock manager asks for its
 //! modes, the log and the snapshots write its words and parts.
 
 use crate::key::{self, KeyOp};
+use crate::kinds;
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
@@ -12,14 +14,15 @@ use crate::{
 };
 use crate::{ErrorReply, Handler};
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
 macro_rules! registry {
-    ($($variant:ident => $module:ident),* $(,)?) => {
+    ($($variant:ident => $module:ident as $held:ty),* $(,)?) => {
         /// A value of any data type.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs)]
-        pub enum Value { $($variant(crate::kinds::$module::Value)),* }
+        pub enum Value { $($variant($held)),* }
 
         /// An operation of any data type, or on the key itself.
         #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +48,8 @@ macro_rules! registry {
             /// Reads a value of the type called `name` from its parts.
             pub fn load(name: &[u8], source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
                 $(if name == <crate::kinds::$module::Value as DataType>::NAME.as_bytes() {
-                    return <crate::kinds::$module::Value as DataType>::load(source).map(Self::$variant);
+                    return <crate::kinds::$module::Value as DataType>::load(source)
+                        .map(|value| Self::$variant(value.into()));
                 })*
                 Err(Corrupt)
             }
@@ -190,7 +194,7 @@ macro_rules! registry {
                     type V = crate::kinds::$module::Value;
                     let mut meta = Meta {
                         present: slot.is_some(),
-                        expire_at_ms: slot.as_ref().and_then(|r| r.expire_at_ms),
+                        expire_at_ms: slot.as_ref().and_then(Record::expire_at_ms),
                         untouched: false,
                     };
                     match slot {
@@ -208,12 +212,12 @@ macro_rules! registry {
                                     OtherType::Replace => {
                                         let mut value = V::default();
                                         let reply = value.apply(op, ctx, &mut meta);
-                                        record.value = Value::$variant(value);
+                                        record.value = Value::$variant(value.into());
                                         reply
                                     }
                                 }
                             };
-                            record.expire_at_ms = meta.expire_at_ms;
+                            record.set_expiry(meta.expire_at_ms);
                             if !meta.present {
                                 *slot = None;
                             }
@@ -223,10 +227,8 @@ macro_rules! registry {
                             let mut value = V::default();
                             let reply = value.apply(op, ctx, &mut meta);
                             if V::creates(op) && !reply.is_error() && !value.is_empty() {
-                                *slot = Some(Record {
-                                    expire_at_ms: meta.expire_at_ms,
-                                    ..Record::new(Value::$variant(value))
-                                });
+                                let record = Record::new(Value::$variant(value.into()));
+                                *slot = Some(record.expiring(meta.expire_at_ms));
                             }
                             let made = slot.is_some();
                             (reply, made)
@@ -272,19 +274,21 @@ macro_rules! registry {
     };
 }
 
+// A value of more than 16 bytes is boxed, so that it does not make the records of all other types
+// larger. (A string has its tag in common with the registry's.)
 registry! {
-    String => string,
-    Hash => hash,
-    List => list,
-    Set => set,
-    Counter => counter,
-    ZSet => zset,
-    Uid => uid,
-    TopK => topk,
-    Bag => bag,
-    Log => log,
-    Lock => lock,
-    Barrier => barrier,
+    String => string as kinds::string::Value,
+    Hash => hash as Box<kinds::hash::Value>,
+    List => list as Box<kinds::list::Value>,
+    Set => set as Box<kinds::set::Value>,
+    Counter => counter as Box<kinds::counter::Value>,
+    ZSet => zset as Box<kinds::zset::Value>,
+    Uid => uid as Box<kinds::uid::Value>,
+    TopK => topk as Box<kinds::topk::Value>,
+    Bag => bag as Box<kinds::bag::Value>,
+    Log => log as Box<kinds::log::Value>,
+    Lock => lock as Box<kinds::lock::Value>,
+    Barrier => barrier as kinds::barrier::Value,
 }
 
 impl Op {
@@ -321,16 +325,38 @@ impl Mode {
 pub struct Record {
     /// The value.
     pub value: Value,
-    /// When the key ceases to exist, in milliseconds since 1970.
-    pub expire_at_ms: Option<u64>,
+    /// When the key ceases to exist, in milliseconds since 1970, plus one.
+    expiry: Option<NonZeroU64>,
     /// Commit timestamp of the last operation that changed the record.
     pub modified: Timestamp,
 }
 
+/// Latest moment at which a key can expire, in milliseconds since 1970.
+pub const EXPIRE_AT_MS_MAX: u64 = i64::MAX as u64;
+
 impl Record {
     /// A record without expiry.
     pub fn new(value: Value) -> Self {
-        Self { value, expire_at_ms: None, modified: Timestamp::ZERO }
+        Self { value, expiry: None, modified: Timestamp::ZERO }
+    }
+
+    /// When the key ceases to exist, in milliseconds since 1970.
+    #[inline]
+    pub fn expire_at_ms(&self) -> Option<u64> {
+        self.expiry.map(|at| at.get() - 1)
+    }
+
+    /// Sets when the key ceases to exist, in milliseconds since 1970; [`EXPIRE_AT_MS_MAX`] at the latest.
+    #[inline]
+    pub fn set_expiry(&mut self, at_ms: Option<u64>) {
+        self.expiry = at_ms.and_then(|at| NonZeroU64::new(at.min(EXPIRE_AT_MS_MAX) + 1));
+    }
+
+    /// The record with another expiry.
+    #[must_use]
+    pub fn expiring(mut self, at_ms: Option<u64>) -> Self {
+        self.set_expiry(at_ms);
+        self
     }
 
     /// Approximate size in memory, by counting the parts that a snapshot would write.
@@ -392,7 +418,7 @@ pub fn commutes(record: Option<&Record>, a: Access<'_, Op>, b: Access<'_, Op>) -
         (false, false) => return true,
         // A write that may remove the key forgets its expiry, so its order with a write that
         // would make the key anew shows in the expiry.
-        (true, true) if record.is_some_and(|r| r.expire_at_ms.is_some()) => {
+        (true, true) if record.is_some_and(|r| r.expire_at_ms().is_some()) => {
             return a.op.preserves_key() && b.op.preserves_key() && commutes_by_type(record, a, b);
         }
         _ => {}
@@ -448,5 +474,32 @@ pub fn decode(args: &Args<'_>) -> Result<(crate::Blob, Op), ErrorReply> {
     match parse(args)? {
         Command::Single(key, op) | Command::Awaiting(Awaiting { key, op, .. }) => Ok((key, op)),
         _ => Err(ErrorReply::err("not an operation on one key")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_record_takes_forty_bytes_besides_what_its_value_points_to() {
+        // A value is a string of up to 22 bytes, or a pointer or two. What is rare or large is behind it.
+        assert_eq!(size_of::<Value>(), 24);
+        // With the expiry and the time of the last change.
+        assert_eq!(size_of::<Record>(), 40);
+        // An absent record has its tag in common with the value.
+        assert_eq!(size_of::<Option<Record>>(), 40);
+    }
+
+    #[test]
+    fn an_expiry_is_held_as_it_was_set() {
+        let record = Record::new(Value::Barrier(Default::default()));
+        assert_eq!(record.expire_at_ms(), None);
+        for at in [0, 1, 1_700_000_000_999, EXPIRE_AT_MS_MAX] {
+            assert_eq!(record.clone().expiring(Some(at)).expire_at_ms(), Some(at));
+        }
+        let latest = record.clone().expiring(Some(u64::MAX));
+        assert_eq!(latest.expire_at_ms(), Some(EXPIRE_AT_MS_MAX));
+        assert_eq!(latest.expiring(None), record);
     }
 }

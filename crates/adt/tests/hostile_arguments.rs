@@ -155,16 +155,13 @@ fn states() -> Vec<Record> {
                 let larger = states.get(name).is_none_or(|r| made.heap_bytes() > r.heap_bytes());
                 if larger {
                     // A record that is moved gets the time of the move, so the log does not say it.
-                    states.insert(
-                        name,
-                        Record { expire_at_ms: None, modified: Timestamp::ZERO, ..made },
-                    );
+                    states.insert(name, Record::new(made.value));
                 }
             }
         }
     }
     let plain: Vec<Record> = states.into_values().collect();
-    let expiring = |r: &Record| Record { expire_at_ms: Some(1_800_000_000_000), ..r.clone() };
+    let expiring = |r: &Record| r.clone().expiring(Some(1_800_000_000_000));
     plain.iter().cloned().chain(plain.iter().map(expiring)).collect()
 }
 

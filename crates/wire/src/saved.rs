@@ -1,6 +1,7 @@
 //! Records and replies as snapshots hold them.
 
 use crate::bytes::{Reader, put_count, put_option, put_u64, put_word};
+use adt::record::EXPIRE_AT_MS_MAX;
 use adt::{Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, ValueSink, ValueSource};
 
 /// Deepest nesting of replies that is read back.
@@ -97,7 +98,7 @@ impl ValueSource for Source<'_> {
 /// value's parts and the parts.
 pub(crate) fn put_record(record: &Record, out: &mut Vec<u8>) {
     put_u64(record.modified.0, out);
-    put_option(record.expire_at_ms, out);
+    put_option(record.expire_at_ms(), out);
     put_word(record.value.type_name().as_bytes(), out);
     let len = out.len();
     put_u64(0, out);
@@ -108,13 +109,18 @@ pub(crate) fn put_record(record: &Record, out: &mut Vec<u8>) {
 
 pub(crate) fn read_record(reader: &mut Reader<'_>) -> Result<Record, Corrupt> {
     let modified = Timestamp(reader.u64()?);
-    let expire_at_ms = reader.option()?;
+    let expire_at_ms: Option<u64> = reader.option()?;
+    if expire_at_ms.is_some_and(|at| at > EXPIRE_AT_MS_MAX) {
+        return Err(Corrupt);
+    }
     let type_name = reader.word()?;
     let len = usize::try_from(reader.u64()?).map_err(|_| Corrupt)?;
     let mut source = Source(Reader::new(reader.take(len)?));
     let value = Value::load(type_name, &mut source)?;
     source.0.finish()?;
-    Ok(Record { value, expire_at_ms, modified })
+    let mut record = Record::new(value).expiring(expire_at_ms);
+    record.modified = modified;
+    Ok(record)
 }
 
 pub(crate) fn put_reply(reply: &Reply, out: &mut Vec<u8>) {

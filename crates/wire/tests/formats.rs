@@ -89,7 +89,9 @@ fn set(members: &[&str]) -> Record {
     let (_, add) = op(&format!("sadd k {}", members.join(" ")));
     let mut slot = None;
     record::apply(&mut slot, &add, &ctx);
-    Record { modified: Timestamp(77), ..slot.unwrap() }
+    let mut record = slot.unwrap();
+    record.modified = Timestamp(77);
+    record
 }
 
 /// One reply of each kind.
@@ -184,10 +186,7 @@ fn parts() -> Vec<SnapshotPart> {
             removed: Timestamp(400),
         },
         SnapshotPart::Record(Blob::from("tags"), set(&["red", "green"])),
-        SnapshotPart::Record(
-            Blob::from("soon"),
-            Record { expire_at_ms: Some(1_700_000_000_999), ..set(&["gone"]) },
-        ),
+        SnapshotPart::Record(Blob::from("soon"), set(&["gone"]).expiring(Some(1_700_000_000_999))),
         SnapshotPart::Prepared { prepare: prepare(), bound: Timestamp(8), commit: None },
         SnapshotPart::Prepared {
             prepare: prepare(),

@@ -81,7 +81,7 @@ fn a_whole_record_is_put_with_its_expiry_or_refused() {
     let mut slot = None;
     let put = ["record.put", "k", "set", "5000", "2", "a", "b"];
     assert_eq!(run(&mut slot, &put), Ok(Reply::Ok));
-    assert_eq!(slot.as_ref().and_then(|r| r.expire_at_ms), Some(5000));
+    assert_eq!(slot.as_ref().and_then(Record::expire_at_ms), Some(5000));
     assert_eq!(run(&mut slot, &["scard", "k"]), Ok(Reply::Int(2)));
     for wrong in [
         &["record.put", "k", "set", "-1", "3", "a", "b"][..],

@@ -454,7 +454,7 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
                 KeyOp::Del
             } else {
                 let value = Value { members: members.into_iter().collect(), ranked: None };
-                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value))))
+                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value.into()))))
             };
             Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
         }

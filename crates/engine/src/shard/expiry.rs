@@ -30,7 +30,7 @@ impl Expiry {
         if self.0.contains(key) {
             return true;
         }
-        let Some(expire_at_ms) = core.state.get(key).and_then(|r| r.expire_at_ms) else {
+        let Some(expire_at_ms) = core.state.get(key).and_then(|r| r.expire_at_ms()) else {
             return false;
         };
         if expire_at_ms > now.wall_ms() || core.locks.is_held(key) {

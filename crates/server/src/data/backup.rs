@@ -182,7 +182,7 @@ pub struct Contents {
 impl Contents {
     fn count(&mut self, record: &Record) {
         self.keys += 1;
-        self.expiring += u64::from(record.expire_at_ms.is_some());
+        self.expiring += u64::from(record.expire_at_ms().is_some());
         *self.types.entry(record.value.type_name()).or_default() += 1;
     }
 }

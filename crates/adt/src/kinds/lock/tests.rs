@@ -126,7 +126,7 @@ fn a_lease_ends_by_itself_and_a_late_request_changes_nothing() {
         assert_eq!(story.call(&format!("lock.{late} k {ann}")), Reply::Int(0), "{late}");
     }
     assert_eq!(story.call(&format!("lock.held k {ben}")), Reply::Int(500));
-    let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms);
+    let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms());
     assert_eq!(expiry, Some(story.now_ms + 500), "the key ceases to exist with the last lease");
 }
 

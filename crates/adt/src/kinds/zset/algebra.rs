@@ -208,7 +208,7 @@ fn store(target: &Blob, value: Value) -> Plan {
     let op = if value.is_empty() {
         KeyOp::Del
     } else {
-        KeyOp::Put(Box::new(Record::new(AnyValue::ZSet(value))))
+        KeyOp::Put(Box::new(Record::new(AnyValue::ZSet(value.into()))))
     };
     Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
 }

@@ -293,7 +293,7 @@ fn a_saved_value_keeps_order_and_refuses_nan() {
     let value =
         Value::of([(Blob::from("x"), 2.0), (Blob::from("y"), -0.0), (Blob::from("z"), 1.0)]);
     let mut parts = ArgBuf::new();
-    crate::Record::new(AnyValue::ZSet(value.clone())).value.save(&mut parts);
+    crate::Record::new(AnyValue::ZSet(value.clone().into())).value.save(&mut parts);
     let words: Vec<Vec<u8>> = parts.args().iter_from(0).map(<[u8]>::to_vec).collect();
     let put = |words: &[Vec<u8>]| {
         let mut all = ArgBuf::of(["record.put", "k", "zset", "-1"]);
@@ -304,7 +304,7 @@ fn a_saved_value_keeps_order_and_refuses_nan() {
     };
     let Ok(AnyOp::Key(crate::key::KeyOp::Put(record))) = put(&words) else { panic!("a record") };
     let AnyValue::ZSet(read) = record.value else { panic!("a sorted set") };
-    assert_eq!(read, value);
+    assert_eq!(*read, value);
     assert_eq!(read.order.walk(0, false).map(|e| e.0).collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
     let mut nan = words.clone();
     nan[2] = (f64::NAN.to_bits() as i64).to_string().into_bytes();

@@ -94,15 +94,16 @@ impl AheadOfLog {
         }
     }
 
-    /// Notes the removal of all keys, each with the hash that `hash` gives.
+    /// Notes the removal of all `count` keys, each with the hash that `hash` gives.
     pub fn emptied<'k>(
         &mut self,
-        keys: impl ExactSizeIterator<Item = &'k Blob>,
+        count: usize,
+        keys: impl Iterator<Item = &'k Blob>,
         hash: impl Fn(&Blob) -> u64,
     ) {
         // A client that watches an absent key need not hear of it, unless there are so many keys that
         // most groups of them have one.
-        let many = keys.len() > REMOVAL_GROUPS;
+        let many = count > REMOVAL_GROUPS;
         if many && self.leads {
             self.removals.note_all();
         }

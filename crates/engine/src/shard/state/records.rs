@@ -4,17 +4,16 @@ use super::room::Room;
 use crate::entry::Apply;
 use crate::message::{Guard, Version};
 use crate::shard::ahead::AheadOfLog;
-use adt::collections::Map;
+use adt::collections::{Dense, hash};
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use std::collections::BTreeSet;
-use std::hash::BuildHasher;
 
 /// The records of a shard.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Never `None` at rest: the option lets an operation take the record away in place.
-    map: Map<Blob, Option<Record>>,
+    map: Dense<Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
     removed: Timestamp,
 }
@@ -43,7 +42,7 @@ impl Records {
 
     /// The record at a position below [`Records::len`]; history alone decides the positions.
     pub fn at(&self, position: usize) -> Option<(&Blob, &Record)> {
-        let (key, slot) = self.map.get_index(position)?;
+        let (key, slot) = self.map.at(position)?;
         Some((key, slot.as_ref()?))
     }
 
@@ -84,7 +83,7 @@ impl Records {
     /// Whether a key that was absent at a look was certainly not removed since, as far as the
     /// leader knows. Nothing may be on its way that changes it.
     pub(in crate::shard) fn stayed_absent(&self, guard: &Guard, ahead: &AheadOfLog) -> bool {
-        ahead.stayed_absent(|| self.map.hasher().hash_one(&guard.key), guard.version)
+        ahead.stayed_absent(|| hash(&guard.key), guard.version)
     }
 
     /// A guard that names an earlier write names the last one, if nothing has changed in between. At
@@ -112,31 +111,31 @@ impl Records {
             return self.about_all(whole, ctx, ahead);
         }
         ahead.written(key);
-        let Some(position) = self.map.get_index_of(key) else {
+        let Some(position) = self.map.position(key) else {
             let mut slot = None;
             let reply = record::apply(&mut slot, op, ctx);
             if let Some(record) = slot {
-                if let Some(at) = record.expire_at_ms {
+                if let Some(at) = record.expire_at_ms() {
                     self.expirations.insert((at, key.clone()));
                 }
-                self.map.insert(key.clone(), Some(record));
+                self.map.push(key.clone(), Some(record));
             }
             return reply;
         };
-        let (_, slot) = self.map.get_index_mut(position).expect("the position was found");
-        let before = slot.as_ref().and_then(|r| r.expire_at_ms);
+        let slot = self.map.at_mut(position).expect("the position was found");
+        let before = slot.as_ref().and_then(Record::expire_at_ms);
         let written = slot.as_ref().map(|r| r.modified);
         let (reply, changed) = record::carry_out(slot, op, ctx);
-        let after = slot.as_ref().and_then(|r| r.expire_at_ms);
+        let after = slot.as_ref().and_then(Record::expire_at_ms);
         if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
             && record.modified != written
         {
             ahead.left_unchanged(key, written, record.modified);
         }
         if slot.is_none() {
-            self.map.swap_remove_index(position);
+            self.map.swap_remove(position);
             self.removed = self.removed.max(ctx.ts);
-            ahead.removed(|| self.map.hasher().hash_one(key));
+            ahead.removed(|| hash(key));
         }
         if before != after {
             if let Some(at) = before {
@@ -151,16 +150,17 @@ impl Records {
 
     /// Removes all records (`FLUSHALL`).
     pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        ahead.emptied(self.map.keys(), |key| self.map.hasher().hash_one(key));
-        self.map.clear();
+        let keys = self.map.iter().map(|(key, _)| key);
+        ahead.emptied(self.map.len(), keys, |key| hash(key));
+        self.map = Dense::default();
         self.expirations.clear();
         self.removed = self.removed.max(ts);
     }
 
     /// Takes a record out, to put it into another shard's state.
     pub(in crate::shard) fn take(&mut self, key: &Blob) -> Option<Record> {
-        let record = self.map.swap_remove(key)??;
-        if let Some(at) = record.expire_at_ms {
+        let record = self.map.remove(key)??;
+        if let Some(at) = record.expire_at_ms() {
             self.expirations.remove(&(at, key.clone()));
         }
         Some(record)
@@ -168,7 +168,7 @@ impl Records {
 
     /// Puts a record of a snapshot in its place.
     pub fn restore(&mut self, key: Blob, record: Record) {
-        if let Some(at) = record.expire_at_ms {
+        if let Some(at) = record.expire_at_ms() {
             self.expirations.insert((at, key.clone()));
         }
         self.map.insert(key, Some(record));

@@ -62,5 +62,5 @@ impl Records {
 }
 
 fn is_live(record: &Record, now_ms: u64) -> bool {
-    record.expire_at_ms.is_none_or(|at| at > now_ms)
+    record.expire_at_ms().is_none_or(|at| at > now_ms)
 }

@@ -365,7 +365,7 @@ fn foresee(core: &mut ShardCore, now: Now, key: &Blob, txn: Option<TxnId>) -> Sc
     }
     let record = core.state.get(key);
     let expired = |at_ms: u64| at_ms <= now.wall_ms();
-    if record.is_some_and(|r| r.expire_at_ms.is_some_and(expired)) {
+    if record.is_some_and(|r| r.expire_at_ms().is_some_and(expired)) {
         return Scratch::Unknown;
     }
     // No operation on its way changes it.

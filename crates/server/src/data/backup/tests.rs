@@ -20,7 +20,7 @@ fn set(key: &str, expire_at_ms: Option<u64>) -> SnapshotPart {
     let (_, op) = record::decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
     let mut slot = None;
     record::apply(&mut slot, &op, &Ctx { ts: Timestamp(7), ..Ctx::default() });
-    SnapshotPart::Record(Blob::from(key.as_bytes()), Record { expire_at_ms, ..slot.unwrap() })
+    SnapshotPart::Record(Blob::from(key.as_bytes()), slot.unwrap().expiring(expire_at_ms))
 }
 
 fn request(number: u64) -> SnapshotPart {

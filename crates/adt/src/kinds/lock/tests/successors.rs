@@ -54,7 +54,7 @@ fn the_successor_holds_after_the_release_and_gets_its_token_on_retry() {
 fn the_successor_holds_when_the_lease_ends_for_a_lease_of_its_own() {
     let mut story = Story::begin();
     let (ann, ben) = ben_is_next(&mut story);
-    let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms);
+    let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms());
     assert_eq!(expiry, Some(story.now_ms + 1500), "the lock is there until both are over");
     assert_eq!(story.after(1000).call("lock.try k"), Reply::Nil);
     assert_eq!(story.call(&format!("lock.renew k {ann}")), Reply::Int(0));

@@ -1,0 +1,191 @@
+//! A map for many entries, which adds little to them.
+
+use super::hash;
+use crate::Blob;
+use hashbrown::HashTable;
+use std::fmt;
+
+/// Entries in one block. A block of small entries takes some 64 KiB.
+const BLOCK: usize = 1024;
+
+/// A map from byte strings, in order of insertion (and of the swaps of removals).
+///
+/// The entries lie in blocks, so that the map can grow without copying them and keeps no room for as many
+/// again; the first block grows with its entries. The index has four bytes and a tag for each entry.
+#[derive(Clone)]
+pub struct Dense<V> {
+    /// Positions of the entries, by hash of the key.
+    index: HashTable<u32>,
+    /// Each of them is full except the last ones.
+    blocks: Vec<Vec<(Blob, V)>>,
+    len: usize,
+}
+
+impl<V> Default for Dense<V> {
+    fn default() -> Self {
+        Self { index: HashTable::new(), blocks: Vec::new(), len: 0 }
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Dense<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<V> Dense<V> {
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Position of a key.
+    #[inline]
+    pub fn position(&self, key: &[u8]) -> Option<usize> {
+        let same = |at: &u32| *self.blocks[*at as usize / BLOCK][*at as usize % BLOCK].0 == *key;
+        self.index.find(hash(key), same).map(|at| *at as usize)
+    }
+
+    /// The value under a key.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        let (_, value) = self.at(self.position(key)?)?;
+        Some(value)
+    }
+
+    /// The entry at a position below [`Dense::len`].
+    #[inline]
+    pub fn at(&self, position: usize) -> Option<(&Blob, &V)> {
+        let (key, value) = self.blocks.get(position / BLOCK)?.get(position % BLOCK)?;
+        Some((key, value))
+    }
+
+    /// The value at a position below [`Dense::len`].
+    #[inline]
+    pub fn at_mut(&mut self, position: usize) -> Option<&mut V> {
+        let (_, value) = self.blocks.get_mut(position / BLOCK)?.get_mut(position % BLOCK)?;
+        Some(value)
+    }
+
+    /// All entries, by position.
+    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &V)> {
+        self.blocks.iter().flatten().map(|(key, value)| (key, value))
+    }
+
+    /// Sets the value under a key; a new key comes last. Returns the value before.
+    pub fn insert(&mut self, key: Blob, value: V) -> Option<V> {
+        if let Some(before) = self.position(&key).and_then(|position| self.at_mut(position)) {
+            return Some(std::mem::replace(before, value));
+        }
+        self.push(key, value);
+        None
+    }
+
+    /// Adds an entry whose key is not there.
+    ///
+    /// # Panics
+    /// With more than 2^32 entries, which would take 200 GiB of memory.
+    pub fn push(&mut self, key: Blob, value: V) {
+        let position = u32::try_from(self.len).expect("no shard holds as many records");
+        let Self { index, blocks, len } = self;
+        let hashed = hash(&key);
+        let of = |at: &u32| hash(&blocks[*at as usize / BLOCK][*at as usize % BLOCK].0);
+        index.insert_unique(hashed, position, of);
+        if *len / BLOCK == blocks.len() {
+            blocks.push(if blocks.is_empty() { Vec::new() } else { Vec::with_capacity(BLOCK) });
+        }
+        blocks[*len / BLOCK].push((key, value));
+        *len += 1;
+    }
+
+    /// Removes the entry at a position; the last entry takes its place.
+    pub fn swap_remove(&mut self, position: usize) -> Option<(Blob, V)> {
+        let hashed = hash(self.at(position)?.0);
+        let found = self.index.find_entry(hashed, |at| *at as usize == position);
+        found.ok()?.remove();
+        let last = self.len - 1;
+        let moved = self.blocks[last / BLOCK].pop()?;
+        self.len = last;
+        // One empty block stays, for maps that shrink and grow by turns.
+        self.blocks.truncate(last.div_ceil(BLOCK) + 1);
+        if position == last {
+            return Some(moved);
+        }
+        if let Some(at) = self.index.find_mut(hash(&moved.0), |at| *at as usize == last) {
+            *at = position as u32;
+        }
+        Some(std::mem::replace(&mut self.blocks[position / BLOCK][position % BLOCK], moved))
+    }
+
+    /// Removes the entry under a key; the last entry takes its place.
+    pub fn remove(&mut self, key: &[u8]) -> Option<V> {
+        let (_, value) = self.swap_remove(self.position(key)?)?;
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Map;
+    use super::*;
+    use crate::random::Random;
+
+    fn check(dense: &Dense<u64>, model: &Map<Blob, u64>) {
+        assert_eq!((dense.len(), dense.is_empty()), (model.len(), model.is_empty()));
+        assert!(dense.iter().eq(model.iter()), "in the same order");
+        for (position, (key, value)) in model.iter().enumerate() {
+            assert_eq!(dense.get(key), Some(value));
+            assert_eq!(dense.position(key), Some(position));
+            assert_eq!(dense.at(position), Some((key, value)));
+        }
+        assert_eq!((dense.at(model.len()), dense.get(b"absent")), (None, None));
+    }
+
+    #[test]
+    fn a_dense_map_is_an_index_map() {
+        let (mut dense, mut model, mut random) = (Dense::default(), Map::default(), Random(7));
+        let keys = |n: usize| Blob::from(format!("{n:0width$}", width = 1 + n % 40));
+        // It grows, then shrinks to nothing, over several blocks.
+        for (steps, grows) in [(9_000, 8), (20_000, 2), (100, 9)] {
+            for step in 0..steps {
+                let key = keys(random.below(5_000));
+                if random.below(10) < grows {
+                    assert_eq!(
+                        dense.insert(key.clone(), step),
+                        model.insert(key.clone(), step),
+                        "{key:?}"
+                    );
+                } else {
+                    assert_eq!(dense.remove(&key), model.swap_remove(&key), "{key:?}");
+                }
+                if step % 1_000 == 0 {
+                    check(&dense, &model);
+                }
+            }
+            check(&dense, &model);
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_left_are_given_back() {
+        let mut dense = Dense::default();
+        for n in 0..4 * BLOCK {
+            dense.push(Blob::from(n.to_string()), ());
+        }
+        assert_eq!(dense.blocks.len(), 4);
+        while dense.len() > 1 {
+            dense.swap_remove(0);
+        }
+        assert_eq!(dense.blocks.len(), 2);
+        dense.swap_remove(0);
+        assert_eq!((dense.blocks.len(), dense.swap_remove(0)), (1, None));
+        dense.push(Blob::from("again"), ());
+        assert!(dense.get(b"again").is_some());
+    }
+}
