@@ -7,8 +7,11 @@
 //! is present from start to end is returned) while entries are added and removed: a removal moves
 //! the last entry, which a backward walk has already passed.
 
+mod compact;
 mod dense;
+mod packed;
 
+pub use compact::{Compact, Large, Part};
 pub use dense::Dense;
 
 use foldhash::quality::FixedState;

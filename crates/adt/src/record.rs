@@ -278,9 +278,9 @@ macro_rules! registry {
 // larger. (A string has its tag in common with the registry's.)
 registry! {
     String => string as kinds::string::Value,
-    Hash => hash as Box<kinds::hash::Value>,
+    Hash => hash as kinds::hash::Value,
     List => list as Box<kinds::list::Value>,
-    Set => set as Box<kinds::set::Value>,
+    Set => set as kinds::set::Value,
     Counter => counter as Box<kinds::counter::Value>,
     ZSet => zset as Box<kinds::zset::Value>,
     Uid => uid as Box<kinds::uid::Value>,

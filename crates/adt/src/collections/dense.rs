@@ -3,6 +3,7 @@
 use super::hash;
 use crate::Blob;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use std::fmt;
 
 /// Entries in one block. A block of small entries takes some 64 KiB.
@@ -25,6 +26,11 @@ impl<V> Default for Dense<V> {
     fn default() -> Self {
         Self { index: HashTable::new(), blocks: Vec::new(), len: 0 }
     }
+}
+
+/// A position as the index holds it.
+fn position(position: usize) -> u32 {
+    u32::try_from(position).expect("so many entries take 200 GiB of memory")
 }
 
 impl<V: fmt::Debug> fmt::Debug for Dense<V> {
@@ -80,23 +86,36 @@ impl<V> Dense<V> {
 
     /// Sets the value under a key; a new key comes last. Returns the value before.
     pub fn insert(&mut self, key: Blob, value: V) -> Option<V> {
-        if let Some(before) = self.position(&key).and_then(|position| self.at_mut(position)) {
-            return Some(std::mem::replace(before, value));
+        let Self { index, blocks, len } = self;
+        let same = |at: &u32| *blocks[*at as usize / BLOCK][*at as usize % BLOCK].0 == *key;
+        let of = |at: &u32| hash(&blocks[*at as usize / BLOCK][*at as usize % BLOCK].0);
+        match index.entry(hash(&key), same, of) {
+            Entry::Occupied(at) => {
+                let at = *at.get() as usize;
+                Some(std::mem::replace(&mut blocks[at / BLOCK][at % BLOCK].1, value))
+            }
+            Entry::Vacant(at) => {
+                at.insert(position(*len));
+                self.append(key, value);
+                None
+            }
         }
-        self.push(key, value);
-        None
     }
 
     /// Adds an entry whose key is not there.
     ///
     /// # Panics
-    /// With more than 2^32 entries, which would take 200 GiB of memory.
+    /// With more than 2^32 entries.
     pub fn push(&mut self, key: Blob, value: V) {
-        let position = u32::try_from(self.len).expect("no shard holds as many records");
         let Self { index, blocks, len } = self;
         let hashed = hash(&key);
         let of = |at: &u32| hash(&blocks[*at as usize / BLOCK][*at as usize % BLOCK].0);
-        index.insert_unique(hashed, position, of);
+        index.insert_unique(hashed, position(*len), of);
+        self.append(key, value);
+    }
+
+    fn append(&mut self, key: Blob, value: V) {
+        let Self { blocks, len, .. } = self;
         if *len / BLOCK == blocks.len() {
             blocks.push(if blocks.is_empty() { Vec::new() } else { Vec::with_capacity(BLOCK) });
         }

@@ -10,7 +10,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::collections::Map;
+use crate::collections::Compact;
 use crate::command::scan::ScanArgs;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::random;
@@ -29,7 +29,7 @@ pub type Pairs = SmallVec<[(Blob, Blob); 1]>;
 /// The state: fields in order of insertion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
-    fields: Map<Blob, Blob>,
+    fields: Compact<Blob>,
 }
 
 /// Operations on a hash.
@@ -162,11 +162,16 @@ fn changes_commute(a: Change<'_>, b: Change<'_>, blind: bool, old: Option<&Blob>
     }
 }
 
+fn pair((field, value): (Blob, Blob)) -> (Reply, Reply) {
+    (Reply::Bulk(field), Reply::Bulk(value))
+}
+
 impl Value {
     fn unseen(&self, write: &Op, read: &Op) -> bool {
         let look = look(read);
         changes(write).into_iter().all(|(field, change)| {
             let old = self.fields.get(field);
+            let old = old.as_ref();
             match look {
                 Look::Values(fields) => !fields.contains(field) || change.is_void(old),
                 Look::Presence(f) => f != field || change.keeps_presence(old.is_some()),
@@ -177,63 +182,62 @@ impl Value {
     }
 
     fn get(&self, field: &Blob) -> Reply {
-        self.fields.get(field).map_or(Reply::Nil, |v| Reply::Bulk(v.clone()))
+        self.fields.get(field).map_or(Reply::Nil, Reply::Bulk)
     }
 
     fn set(&mut self, pairs: &Pairs) -> i64 {
         let mut new = 0;
         for (field, value) in pairs {
-            new += i64::from(self.fields.insert(field.clone(), value.clone()).is_none());
+            new += i64::from(self.fields.insert(field, value.clone()));
         }
         new
     }
 
     fn incr(&mut self, field: &Blob, delta: i64) -> Reply {
-        let Ok(value) = self.fields.get(field).map_or(Ok(0), |v| parse_int(v)) else {
+        let Ok(value) = self.fields.get(field).map_or(Ok(0), |v| parse_int(&v)) else {
             return Reply::err("hash value is not an integer");
         };
         let Some(sum) = value.checked_add(delta) else {
             return Reply::err("increment or decrement would overflow");
         };
-        self.fields.insert(field.clone(), int_blob(sum));
+        self.fields.insert(field, int_blob(sum));
         Reply::Int(sum)
     }
 
     fn incr_float(&mut self, field: &Blob, delta: &Blob) -> Reply {
-        let zero = Blob::new(b"0");
-        let current = self.fields.get(field).unwrap_or(&zero);
-        if parse_float(current).is_err() {
+        let current = self.fields.get(field).unwrap_or_else(|| Blob::new(b"0"));
+        if parse_float(&current).is_err() {
             return Reply::err("hash value is not a float");
         }
-        let Some(sum) = add_float(current, delta) else {
+        let Some(sum) = add_float(&current, delta) else {
             return Reply::err("increment would produce NaN or Infinity");
         };
         let sum = Blob::from(sum);
-        self.fields.insert(field.clone(), sum.clone());
+        self.fields.insert(field, sum.clone());
         Reply::Bulk(sum)
     }
 
     fn random(&self, count: Option<(i64, bool)>, seed: u64) -> Reply {
         let Some((count, values)) = count else {
             let chosen = random::choose(self.fields.len(), 1, seed);
-            let field = chosen.first().and_then(|&i| self.fields.get_index(i));
-            return field.map_or(Reply::Nil, |(field, _)| Reply::Bulk(field.clone()));
+            let field = chosen.first().and_then(|&i| self.fields.at(i));
+            return field.map_or(Reply::Nil, |(field, _)| Reply::Bulk(field));
         };
         let chosen = random::choose(self.fields.len(), count, seed).into_iter();
-        let chosen = chosen.filter_map(|position| self.fields.get_index(position));
+        let chosen = chosen.filter_map(|position| self.fields.at(position));
         if values {
-            Reply::Pairs(chosen.map(|(field, value)| (field.clone(), value.clone())).collect())
+            Reply::Pairs(chosen.collect())
         } else {
-            Reply::Array(chosen.map(|(field, _)| Reply::Bulk(field.clone())).collect())
+            Reply::Array(chosen.map(|(field, _)| Reply::Bulk(field)).collect())
         }
     }
 
     fn scan(&self, scan: &ScanArgs) -> Reply {
         scan.run(self.fields.len(), |position, found| {
-            if let Some((field, value)) = self.fields.get_index(position)
-                && scan.passes(field)
+            if let Some((field, value)) = self.fields.at(position)
+                && scan.passes(&field)
             {
-                found.extend([Reply::Bulk(field.clone()), Reply::Bulk(value.clone())]);
+                found.extend([Reply::Bulk(field), Reply::Bulk(value)]);
             }
         })
     }
@@ -271,16 +275,15 @@ impl DataType for Value {
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
-        let bulk = |b: &Blob| Reply::Bulk(b.clone());
         match op {
             Op::Get(field) => self.get(field),
             Op::GetEach(fields) => Reply::Array(fields.iter().map(|f| self.get(f)).collect()),
-            Op::Contains(field) => Reply::Int(i64::from(self.fields.contains_key(field))),
+            Op::Contains(field) => Reply::Int(i64::from(self.fields.contains(field))),
             Op::ValueLen(field) => Reply::Int(self.fields.get(field).map_or(0, |v| v.len() as i64)),
             Op::Len => Reply::Int(self.fields.len() as i64),
-            Op::All => Reply::Map(self.fields.iter().map(|(f, v)| (bulk(f), bulk(v))).collect()),
-            Op::Fields => Reply::Array(self.fields.keys().map(bulk).collect()),
-            Op::Values => Reply::Array(self.fields.values().map(bulk).collect()),
+            Op::All => Reply::Map(self.fields.iter().map(pair).collect()),
+            Op::Fields => Reply::Array(self.fields.iter().map(|(f, _)| Reply::Bulk(f)).collect()),
+            Op::Values => Reply::Array(self.fields.iter().map(|(_, v)| Reply::Bulk(v)).collect()),
             Op::Random(count) => self.random(*count, ctx.seed),
             Op::Scan(scan) => self.scan(scan),
             _ => Reply::err("a write cannot be answered without being applied"),
@@ -296,14 +299,14 @@ impl DataType for Value {
                 Reply::Ok
             }
             Op::SetIfAbsent(field, value) => {
-                let absent = !self.fields.contains_key(field);
+                let absent = !self.fields.contains(field);
                 if absent {
-                    self.fields.insert(field.clone(), value.clone());
+                    self.fields.insert(field, value.clone());
                 }
                 Reply::Int(i64::from(absent))
             }
             Op::Remove(fields) => {
-                let gone = fields.iter().filter(|f| self.fields.swap_remove(*f).is_some());
+                let gone = fields.iter().filter(|f| self.fields.remove(f));
                 Reply::Int(gone.count() as i64)
             }
             Op::Incr(field, delta) => self.incr(field, *delta),
@@ -320,7 +323,8 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
-        let idle = |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field));
+        let idle =
+            |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field).as_ref());
         changes(op).into_iter().all(idle).then_some(Reply::Int(0))
     }
 
@@ -334,6 +338,7 @@ impl DataType for Value {
                 let others = changes(b.op);
                 changes(a.op).into_iter().all(|(field, x)| {
                     let old = self.fields.get(field);
+                    let old = old.as_ref();
                     let same = others.iter().filter(|(f, _)| *f == field);
                     same.into_iter().all(|(_, y)| changes_commute(x, *y, blind, old))
                 })
@@ -372,9 +377,9 @@ impl DataType for Value {
 
     fn save(&self, sink: &mut dyn ValueSink) {
         sink.number(self.fields.len() as u64);
-        for (field, value) in &self.fields {
-            sink.bytes(field);
-            sink.bytes(value);
+        for (field, value) in self.fields.iter() {
+            sink.bytes(&field);
+            sink.bytes(&value);
         }
     }
 
@@ -383,7 +388,7 @@ impl DataType for Value {
         let mut value = Self::default();
         for _ in 0..count {
             let field = Blob::new(source.bytes()?);
-            if value.fields.insert(field, Blob::new(source.bytes()?)).is_some() {
+            if !value.fields.insert(&field, Blob::new(source.bytes()?)) {
                 return Err(Corrupt);
             }
         }

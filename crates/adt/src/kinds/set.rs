@@ -9,7 +9,7 @@ mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::collections;
+use crate::collections::{self, Compact, Large};
 use crate::command::commands;
 use crate::command::scan::ScanArgs;
 use crate::key::KeyOp;
@@ -29,22 +29,15 @@ use std::sync::Arc;
 pub type Members = SmallVec<[Blob; 1]>;
 
 /// The state: members in order of insertion. Sets with the same members are equal.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Value {
-    members: collections::Set<Blob>,
-    /// Members by rank, kept from the first [`Op::Pop`] on.
-    ranked: Option<Box<Ranked>>,
-}
-
-impl PartialEq for Value {
-    fn eq(&self, other: &Self) -> bool {
-        self.members == other.members
-    }
+    /// Beside them the members by rank, from the first [`Op::Pop`] on.
+    members: Compact<(), Option<Ranked>>,
 }
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut sorted: Vec<&Blob> = self.members.iter().collect();
+        let mut sorted: Vec<Blob> = self.all().collect();
         sorted.sort_unstable();
         f.debug_set().entries(sorted).finish()
     }
@@ -103,6 +96,14 @@ fn looks(access: Access<'_, Op>) -> Touch<'_> {
 }
 
 impl Value {
+    fn all(&self) -> impl Iterator<Item = Blob> {
+        self.members.iter().map(|(member, ())| member)
+    }
+
+    fn ranked(&mut self) -> Option<&mut Ranked> {
+        self.members.as_large()?.beside.as_mut()
+    }
+
     /// Whether `write` leaves every part that `touch` depends on as it is.
     fn unseen(&self, write: &Op, touch: &Touch<'_>) -> bool {
         match write {
@@ -116,16 +117,16 @@ impl Value {
     }
 
     fn insert(&mut self, member: &Blob) -> bool {
-        let is_new = self.members.insert(member.clone());
-        if is_new && let Some(ranked) = &mut self.ranked {
+        let is_new = self.members.insert(member, ());
+        if is_new && let Some(ranked) = self.ranked() {
             ranked.insert(member);
         }
         is_new
     }
 
     fn remove(&mut self, member: &Blob) -> bool {
-        let was_there = self.members.swap_remove(member);
-        if was_there && let Some(ranked) = &mut self.ranked {
+        let was_there = self.members.remove(member);
+        if was_there && let Some(ranked) = self.ranked() {
             ranked.remove(member);
         }
         was_there
@@ -135,16 +136,18 @@ impl Value {
     fn pop(&mut self, count: u64, seed: u64) -> Vec<Blob> {
         let mut random = Random(seed);
         if count >= self.members.len() as u64 {
-            self.ranked = None;
-            let mut taken: Vec<Blob> = self.members.drain(..).collect();
+            let mut taken: Vec<Blob> = self.all().collect();
+            self.members = Compact::default();
             taken.sort_unstable();
             return taken;
         }
         let mut taken = Vec::new();
-        let ranked = self.ranked.get_or_insert_with(|| Box::new(Ranked::of(self.members.iter())));
+        let Large { entries, beside } = self.members.make_large();
+        let ranked =
+            beside.get_or_insert_with(|| Ranked::of(entries.iter().map(|(member, ())| member)));
         while (taken.len() as u64) < count {
-            let Some(member) = ranked.take(random.below(self.members.len())) else { break };
-            self.members.swap_remove(&member);
+            let Some(member) = ranked.take(random.below(entries.len())) else { break };
+            entries.remove(&member);
             taken.push(member);
         }
         taken
@@ -152,7 +155,8 @@ impl Value {
 
     fn random(&self, count: i64, seed: u64) -> Vec<Reply> {
         let chosen = random::choose(self.members.len(), count, seed);
-        chosen.into_iter().map(|i| Reply::Bulk(self.members[i].clone())).collect()
+        let members = chosen.into_iter().filter_map(|i| self.members.at(i));
+        members.map(|(member, ())| Reply::Bulk(member)).collect()
     }
 }
 
@@ -186,12 +190,14 @@ impl DataType for Value {
             Op::Contains(member) => has(member),
             Op::ContainsEach(members) => Reply::Array(members.iter().map(has).collect()),
             Op::Card => Reply::Int(self.members.len() as i64),
-            Op::All => Reply::Set(self.members.iter().cloned().map(Reply::Bulk).collect()),
+            Op::All => Reply::Set(self.all().map(Reply::Bulk).collect()),
             Op::Random(None) => self.random(1, ctx.seed).pop().unwrap_or(Reply::Nil),
             Op::Random(Some(count)) => Reply::Array(self.random(*count, ctx.seed)),
             Op::Scan(scan) => scan.run(self.members.len(), |i, found| {
-                if scan.passes(&self.members[i]) {
-                    found.push(Reply::Bulk(self.members[i].clone()));
+                if let Some((member, ())) = self.members.at(i)
+                    && scan.passes(&member)
+                {
+                    found.push(Reply::Bulk(member));
                 }
             }),
             Op::Add(_) | Op::Remove(_) | Op::Pop(_) => Reply::err("not a read"),
@@ -324,8 +330,8 @@ impl DataType for Value {
 
     fn save(&self, sink: &mut dyn ValueSink) {
         sink.number(self.members.len() as u64);
-        for member in &self.members {
-            sink.bytes(member);
+        for member in self.all() {
+            sink.bytes(&member);
         }
     }
 
@@ -333,7 +339,7 @@ impl DataType for Value {
         let count = load_count(source, 1)?;
         let mut value = Self::default();
         for _ in 0..count {
-            if !value.members.insert(Blob::new(source.bytes()?)) {
+            if !value.members.insert(&Blob::new(source.bytes()?), ()) {
                 return Err(Corrupt);
             }
         }
@@ -453,8 +459,9 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
             let op = if members.is_empty() {
                 KeyOp::Del
             } else {
-                let value = Value { members: members.into_iter().collect(), ranked: None };
-                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value.into()))))
+                let members = members.into_iter().map(|member| (member, ()));
+                let value = Value { members: members.collect() };
+                KeyOp::Put(Box::new(Record::new(AnyValue::Set(value))))
             };
             Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
         }
