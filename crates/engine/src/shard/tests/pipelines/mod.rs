@@ -2,6 +2,6 @@
 
 mod chains;
 mod owed;
-mod streams;
+pub(super) mod streams;
 
 use super::*;
