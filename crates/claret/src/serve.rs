@@ -187,6 +187,7 @@ pub fn main(args: &ServeArgs) -> ExitCode {
     };
     log_to_stderr(&options.log_level);
     server::raise_descriptor_limit();
+    crate::memory::give_back_in_background();
     // Registered before anything is started, so that no signal ends the process half-way.
     let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP]) {
         Ok(signals) => signals,

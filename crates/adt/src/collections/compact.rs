@@ -27,7 +27,7 @@ enum Form<V, B> {
 pub struct Large<V, B> {
     /// The entries.
     pub entries: Dense<V>,
-    /// What the owner keeps beside them. It is not part of the contents.
+    /// Knowledge of the owner about them, no part of the contents.
     pub beside: B,
 }
 
@@ -110,7 +110,9 @@ impl<V: Part, B: Default> Compact<V, B> {
             Form::Large(large) => (None, Some(large.entries.iter())),
         };
         let large = large.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
-        packed.into_iter().flatten().chain(large)
+        let mut entries = packed.into_iter().flatten().chain(large);
+        // A collector of the entries learns how many there are.
+        (0..self.len()).map(move |_| entries.next().expect("there are as many as the length says"))
     }
 
     /// Sets the value under a key; a new key comes last. Returns whether it is new.

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 4096;
 /// In the mark of an item: it is an integer. The other bits are its length.
 const INT: u8 = 0x80;
 
-/// What a collection keeps with a key: nothing, or a byte string.
+/// Value that a collection keeps with a key: nothing, or a byte string.
 pub trait Part: Clone + PartialEq + std::fmt::Debug {
     /// Items in an entry, with the key.
     const WIDTH: usize;
