@@ -52,3 +52,12 @@ def test_the_size_of_a_server_can_be_given(tmp_path, sizes):
     rows = bench(tmp_path, *OPS, *words)["rows"]
     found = ",".join(f"{row['workers']}:{row['shards']}" for row in rows)
     assert found == sizes
+
+
+def test_the_load_has_as_many_threads_as_asked_for(tmp_path):
+    words = ["--vs", "none", "--sizes", "1:1", "--pipeline", "1,16", "--fsync", "no"]
+    rows = bench(tmp_path, *OPS, *words, "--load-threads", "3")["rows"]
+    assert [row["load_threads"] for row in rows] == [3, 3]
+    for row in rows:
+        assert row["ops_per_s"] > 0 and row["client_cpus"] >= 0
+        assert row["limit"] in (None, "load", "machine")

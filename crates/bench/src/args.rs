@@ -3,6 +3,7 @@
 use crate::coordination::args::{LocksArgs, SmokeArgs};
 use crate::coordination::crowd::CrowdArgs;
 use crate::fanout::args::FanoutArgs;
+use crate::load::threads;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -48,7 +49,10 @@ pub enum Bench {
     /// disk and every write. Two columns compare a row with Redis, above 1 in favour of Claret:
     /// ops_ratio is Claret's operations per second over Redis', cpu_ratio is Redis' processor time
     /// per operation over Claret's. Both are medians of the runs' own ratios; ops_ratio_range has
-    /// the smallest and the largest. Where load and servers share few cores, cpu_ratio means more:
+    /// the smallest and the largest. Where load and servers share few cores, cpu_ratio means more.
+    /// client_cpus are the processors that the load kept busy, and limit says whether the row shows
+    /// something else than the server: load (its threads had no time left, so use more of them), or
+    /// machine (no processor had any):
     ///
     ///   claret bench ops
     ///   claret bench ops --vs none --sizes 1:1,2:2 --commands SET --clients 1,50
@@ -281,7 +285,7 @@ pub struct RetwisArgs {
 pub enum Size {
     /// As `claret serve` chooses them.
     Shipped,
-    /// These numbers of workers and shards.
+    /// Chosen numbers of workers and shards.
     Of(u16, u16),
 }
 
@@ -328,6 +332,10 @@ pub struct OpsArgs {
         default_value_if("vs", "etcd", "1,256"),
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: Vec<u32>,
+    /// Threads of the load, each with its share of the connections [default: half of the cores;
+    /// beside etcd 1].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub load_threads: Option<u16>,
     /// Runs of each cell; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
@@ -371,6 +379,14 @@ impl OpsArgs {
         self.replicas == 1 && self.vs != Some(OpsPeer::Etcd)
     }
 
+    /// Threads of the load for this number of connections.
+    pub fn threads(&self, clients: u32) -> usize {
+        // The load of etcd has one thread.
+        let usual = if self.vs == Some(OpsPeer::Etcd) { 1 } else { threads::usual() };
+        let threads = self.load_threads.map_or(usual, usize::from);
+        threads.min(clients as usize)
+    }
+
     /// Claret servers to measure: size and order protocol of each.
     pub fn servers(&self) -> Vec<(Size, &str)> {
         let sizes = match (&self.sizes[..], self.is_plain()) {
@@ -399,6 +415,9 @@ impl OpsArgs {
         }
         if self.pipeline != [1] {
             return Some("--vs etcd sends one command at a time: use --pipeline 1");
+        }
+        if self.load_threads.is_some_and(|threads| threads > 1) {
+            return Some("the load of etcd has one thread: use --load-threads 1");
         }
         let always = self.fsync == ["always"];
         (!always).then_some("etcd flushes every write to disk: use --fsync always")
@@ -487,6 +506,8 @@ mod tests {
         assert!(ops(&["--vs", "etcd", "--pipeline", "1,16"]).impossible().is_some());
         assert!(ops(&["--vs", "etcd", "--fsync", "no"]).impossible().is_some());
         assert_eq!(ops(&["--vs", "redis", "--fsync", "no"]).impossible(), None);
+        assert!(ops(&["--vs", "etcd", "--load-threads", "2"]).impossible().is_some());
+        assert_eq!((etcd.threads(50), ops(&["--load-threads", "8"]).threads(4)), (1, 4));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::load::driver::Driver;
 use crate::load::recorder::Recorder;
 use crate::load::runner::{Api, Retry, Runner};
+use crate::load::threads::limit;
 use crate::load::workload::Workload;
 use crate::report::rounded;
 use crate::servers::control::Control;
@@ -205,4 +206,9 @@ fn account(
     row.insert("client_cpu_us_per_txn".into(), rounded(client_us / commits));
     let foreign = (machine_us - server_us - client_us).max(0.0) / (elapsed_s * 1e6);
     row.insert("foreign_cpus".into(), rounded(foreign));
+    let client_cpus = client_us / (elapsed_s * 1e6);
+    row.insert("client_cpus".into(), rounded(client_cpus));
+    // The clients of these loads share state, so they have one thread.
+    let limit = limit(client_cpus, 1, machine_us / (elapsed_s * 1e6));
+    row.insert("limit".into(), limit.map_or(Value::Null, Value::from));
 }

@@ -132,7 +132,7 @@ pub fn run<W: Workload>(
 }
 
 /// Columns of the printed table.
-pub const COLUMNS: [&str; 21] = [
+pub const COLUMNS: [&str; 23] = [
     "server",
     "cc",
     "api",
@@ -152,6 +152,8 @@ pub const COLUMNS: [&str; 21] = [
     "peer_sends_per_txn",
     "server_cpu_us_per_txn",
     "client_cpu_us_per_txn",
+    "client_cpus",
+    "limit",
     "foreign_cpus",
     "worst_5s_over_mean",
 ];

@@ -1,7 +1,7 @@
 //! Load generators and measurements: `claret bench`.
 //!
-//! Client and server usually share a machine here, so the client must be cheap: one thread drives
-//! all connections as state machines ([`load::driver`]), commands are written straight into buffers
+//! Client and server usually share a machine here, so the client must be cheap: few threads
+//! ([`load::threads`]) drive all connections as state machines ([`load::driver`]), commands are written straight into buffers
 //! and replies are only scanned ([`load::resp`]). A [`load::workload`] defines the transactions; the
 //! [`load::runner`] decides how their operations are sent, one by one, in an interactive transaction
 //! or all at once, so that every condition runs the same transactions.

@@ -2,12 +2,13 @@
 //! throughput and latency of replicated commands compared with `etcd`.
 
 use crate::args::{OpsArgs, OpsPeer, Size};
-use crate::load::driver::{Driver, Fleet, Turn};
+use crate::load::driver::{Fleet, Turn};
 use crate::load::random::Rng;
 use crate::load::recorder::Recorder;
 use crate::load::resp;
 use crate::load::resp::Frame;
 use crate::load::sample::{Costs, Load, Sample};
+use crate::load::threads::{Driven, Recorded, Span, drive, limit, shares};
 use crate::report::{Report, ratio, rounded};
 use crate::servers::control::Control;
 use crate::servers::etcd;
@@ -94,28 +95,35 @@ impl Fleet for Hammer<'_> {
     }
 }
 
-/// Measures RESP: one thread drives all connections.
-fn hammer(server: &Server, machines: &[SocketAddr], load: &Load<'_>) -> io::Result<Sample> {
-    let clients = load.clients as usize;
-    let mut driver = Driver::connect(machines, clients, 0).map_err(io::Error::other)?;
-    let mut hammer = Hammer {
-        command: load.command,
-        pipeline: load.pipeline,
-        rng: Rng::new(load.seed),
-        started_ns: vec![0; clients],
-        recorder: Recorder::new(1, u64::MAX),
+impl Recorded for Hammer<'_> {
+    fn record(&mut self, recorder: Recorder) -> Recorder {
+        std::mem::replace(&mut self.recorder, recorder)
+    }
+}
+
+/// Measures RESP with this number of threads.
+fn hammer(
+    server: &Server,
+    machines: &[SocketAddr],
+    load: &Load<'_>,
+    threads: usize,
+) -> io::Result<Sample> {
+    let fleet = |(number, clients): (usize, usize)| {
+        let hammer = Hammer {
+            command: load.command,
+            pipeline: load.pipeline,
+            rng: Rng::new(load.seed.wrapping_add((number as u64) << 32)),
+            started_ns: vec![0; clients],
+            recorder: Recorder::new(1, u64::MAX),
+        };
+        (clients, hammer)
     };
-    let from_ns = driver.now_ns() + WARMUP_NS;
-    driver.run(&mut hammer, from_ns).map_err(io::Error::other)?;
-    let processes = server.processes();
-    let before = Costs::now(&processes);
-    let from_ns = driver.now_ns();
-    hammer.recorder = Recorder::new(1, from_ns);
-    let until_ns = from_ns + (load.seconds * 1e9) as u64;
-    driver.run(&mut hammer, until_ns).map_err(io::Error::other)?;
-    let elapsed_ns = driver.now_ns() - from_ns;
-    let costs = (before, Costs::now(&processes));
-    Ok(Sample::new(&hammer.recorder, load.pipeline, elapsed_ns, costs))
+    let shares = shares(load.clients as usize, threads);
+    let mut fleets: Vec<_> = shares.into_iter().enumerate().map(fleet).collect();
+    let span = Span { warmup_ns: WARMUP_NS, measured_ns: (load.seconds * 1e9) as u64 };
+    let costs = || Costs::now(&server.processes());
+    let Driven { recorder, elapsed_ns, costs } = drive(machines, &mut fleets, 1, span, costs)?;
+    Ok(Sample::new(&recorder, load.pipeline, elapsed_ns, costs))
 }
 
 /// Server under measurement.
@@ -184,7 +192,7 @@ impl Contestant {
 
     /// Carries out one run. With fewer connections than machines the choice of machines matters, so
     /// each machine is the first one for an equal part of the run.
-    fn measure(&self, load: &Load<'_>) -> io::Result<Sample> {
+    fn measure(&self, load: &Load<'_>, threads: usize) -> io::Result<Sample> {
         let mut machines = self.server.addresses();
         let parts = if (load.clients as usize) < machines.len() { machines.len() } else { 1 };
         let part = Load { seconds: load.seconds / parts as f64, ..*load };
@@ -192,7 +200,7 @@ impl Contestant {
         for _ in 0..parts {
             whole.add(match &self.kind {
                 Kind::Etcd(program) => etcd::run(program, &self.server, &machines, &part)?,
-                _ => hammer(&self.server, &machines, &part)?,
+                _ => hammer(&self.server, &machines, &part, threads)?,
             });
             machines.rotate_left(1);
         }
@@ -272,7 +280,7 @@ fn start(
 }
 
 /// Columns of the printed table.
-pub const COLUMNS: [&str; 19] = [
+pub const COLUMNS: [&str; 20] = [
     "server",
     "setting",
     "workers",
@@ -289,6 +297,7 @@ pub const COLUMNS: [&str; 19] = [
     "cpu_ratio",
     "client_cpu_us_per_op",
     "client_cpus",
+    "limit",
     "p50_us",
     "p99_us",
     "foreign_cpus",
@@ -350,7 +359,7 @@ pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
                     let name = contestant.name();
                     bar.set_message(format!("{name} {command} {pipeline}x{clients} fsync {fsync}"));
                     contestant.prepare(all_keys || command == "GET")?;
-                    let sample = contestant.measure(&load)?;
+                    let sample = contestant.measure(&load, args.threads(clients))?;
                     samples.entry((cell, who)).or_default().push(sample);
                     bar.inc(1);
                 }
@@ -374,6 +383,7 @@ struct Figures {
     cpu_us_per_op: f64,
     client_cpu_us_per_op: f64,
     client_cpus: f64,
+    machine_cpus: f64,
     p50_us: f64,
     p99_us: f64,
     foreign_cpus: f64,
@@ -387,6 +397,7 @@ impl Figures {
             cpu_us_per_op: of(Sample::cpu_us_per_op),
             client_cpu_us_per_op: of(Sample::client_cpu_us_per_op),
             client_cpus: of(Sample::client_cpus),
+            machine_cpus: of(Sample::machine_cpus),
             p50_us: of(|sample| sample.latency_us(0.5)),
             p99_us: of(|sample| sample.latency_us(0.99)),
             foreign_cpus: of(Sample::foreign_cpus),
@@ -422,11 +433,16 @@ fn add_rows(
         put("command", args.commands[cell.command].as_str().into());
         put("pipeline", args.pipeline[cell.pipeline].into());
         put("fsync", fsync.into());
-        put("clients", args.clients[cell.clients].into());
+        let clients = args.clients[cell.clients];
+        put("clients", clients.into());
         put("ops_per_s", rounded(figures.ops_per_s));
         put("cpu_us_per_op", rounded(figures.cpu_us_per_op));
         put("client_cpu_us_per_op", rounded(figures.client_cpu_us_per_op));
         put("client_cpus", rounded(figures.client_cpus));
+        let threads = args.threads(clients);
+        put("load_threads", threads.into());
+        let limit = limit(figures.client_cpus, threads, figures.machine_cpus);
+        put("limit", limit.map_or(Value::Null, Value::from));
         put("p50_us", rounded(figures.p50_us));
         put("p99_us", rounded(figures.p99_us));
         put("foreign_cpus", rounded(figures.foreign_cpus));

@@ -7,5 +7,6 @@ pub mod resp;
 pub mod runner;
 pub mod sample;
 pub(crate) mod stream;
+pub mod threads;
 pub mod timers;
 pub mod workload;

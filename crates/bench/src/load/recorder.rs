@@ -60,6 +60,22 @@ impl Recorder {
         self.given_up += u64::from(now_ns >= self.from_ns);
     }
 
+    /// Adds the events of another recorder with the same kinds.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sums: &mut Vec<u64>, counts: &[u64]| {
+            sums.resize(sums.len().max(counts.len()), 0);
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        };
+        add(&mut self.committed, &other.committed);
+        add(&mut self.aborted, &other.aborted);
+        add(&mut self.by_second, &other.by_second);
+        self.given_up += other.given_up;
+        // The bounds of all histograms are the same, so there is nothing that does not fit.
+        for value in other.latency.iter_recorded() {
+            self.latency.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+        }
+    }
+
     /// Number of committed transactions.
     pub fn commits(&self) -> u64 {
         self.committed.iter().sum()
@@ -98,6 +114,17 @@ mod tests {
         assert_eq!((recorder.committed.as_slice(), recorder.aborts()), (&[0, 1][..], 1));
         assert_eq!(recorder.given_up, 1);
         assert!((49_000..51_000).contains(&recorder.latency.max()));
+    }
+
+    #[test]
+    fn recorders_add_up() {
+        let (mut one, mut other) = (Recorder::new(2, 0), Recorder::new(2, 0));
+        one.commit(0, 0, 100_000);
+        other.commit(1, 0, 1_300_000_000);
+        other.abort(1, 5);
+        one.add(&other);
+        assert_eq!((one.committed.as_slice(), one.aborts()), (&[1, 1][..], 1));
+        assert_eq!((one.by_second.as_slice(), one.latency.len()), (&[1, 1][..], 2));
     }
 
     #[test]

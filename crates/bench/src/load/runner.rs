@@ -5,6 +5,7 @@ use super::random::Rng;
 use super::recorder::Recorder;
 use super::resp;
 use super::resp::Frame;
+use super::threads::Recorded;
 use super::workload::{Op, Ops, Shape, Workload};
 use std::collections::VecDeque;
 use wire::resp::ClientReply;
@@ -430,5 +431,11 @@ impl<W: Workload> Fleet for Runner<'_, W> {
         self.advance(client, now_ns, out);
         self.turns += 1;
         Turn { replies: self.clients[client].expected.len() as u32, hold_ns }
+    }
+}
+
+impl<W: Workload> Recorded for Runner<'_, W> {
+    fn record(&mut self, recorder: Recorder) -> Recorder {
+        std::mem::replace(&mut self.recorder, recorder)
     }
 }

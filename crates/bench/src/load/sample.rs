@@ -106,6 +106,11 @@ impl Sample {
         self.client_cpu_us as f64 / (self.elapsed_s * 1e6)
     }
 
+    /// Number of processors of the machine that were busy.
+    pub fn machine_cpus(&self) -> f64 {
+        self.machine_cpu_us as f64 / (self.elapsed_s * 1e6)
+    }
+
     /// Number of processors that were busy with other work.
     pub fn foreign_cpus(&self) -> f64 {
         let own_us = self.server_cpu_us + self.client_cpu_us;

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 /// turns, so that a change in the machine's performance affects all of them. Rows show the cost of
 /// a transaction in round trips, messages to shards, log records and processor time, and the
 /// processors that other programs used meanwhile (foreign_cpus): compare costs, not only
-/// throughput, when that is not near 0. The servers count the cost on all machines together:
+/// throughput, when that is not near 0. A row whose throughput shows something else than the server
+/// is marked (limit): load if the threads of the load had no time left, machine if no processor
+/// had. The servers count the cost on all machines together:
 /// entries proposed to logs (log_appends), fsyncs, and between machines requests with their answers
 /// (peer_requests), messages of the replicated logs (peer_raft) and sending system calls
 /// (peer_sends). With --json exactly one document is printed: rows, and ratios of the peaks.
