@@ -1,12 +1,16 @@
 """`claret bench`, tiny: what its rows say and compare, not how fast the servers are."""
 
 import json
+import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from harness import binary
 
+POSTGRES = any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 REDIS = shutil.which("redis-server") is not None
 
 
@@ -61,3 +65,54 @@ def test_the_load_has_as_many_threads_as_asked_for(tmp_path):
     for row in rows:
         assert row["ops_per_s"] > 0 and row["client_cpus"] >= 0
         assert row["limit"] in (None, "load", "machine")
+
+
+def test_memory_is_told_for_each_kind_of_data_and_server(tmp_path):
+    # Claret's own account is from the last second.
+    words = ["memory", "--scale", "0.002", "--settle", "2", "--durability", "none"]
+    told = bench(tmp_path, *words)
+    rows = {(row["data"], row["server"]): row for row in told["rows"]}
+    assert len(rows) == (6 if REDIS else 3)
+    strings = rows["strings of 32 bytes", "claret"]
+    assert strings["keys"] == 2000 and strings["used_bytes_per_key"] > 48
+    for (_, server), row in rows.items():
+        assert row["resident_mb"] > 1 and row["keys"] > 0
+        assert ("used_ratio" in row) == (REDIS and server == "claret")
+
+
+@pytest.fixture
+def reachable():
+    """A directory that the user of PostgreSQL can reach: those of pytest are for one user."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+HOT = ["hot", "--runs", "1", "--seconds", "0.2", "--clients", "4", "--records", "10"]
+
+
+def test_hot_records_are_changed_by_every_program_of_every_server(reachable):
+    picture = reachable / "hot.svg"
+    told = bench(reachable, *HOT, "--plot", str(picture))
+    rows = {(row["task"], row["skew"], row["server"], row["program"]): row for row in told["rows"]}
+    assert len(rows) == len(told["rows"])
+    expected = {("rewrite", "txn"), ("rewrite", "watch")}
+    expected |= {(task, program) for task in ("take", "stock") for program in ("txn", "try")}
+    assert {(task, program) for task, _, server, program in rows if server == "claret"} == expected
+    assert {skew for _, skew, _, _ in rows} == {"one", "zipf 1.2"}
+    servers = {server for _, _, server, _ in rows}
+    assert servers == {"claret"} | ({"redis"} if REDIS else set()) | ({"postgres"} if POSTGRES else set())
+    for row in rows.values():
+        assert row["commits_per_s"] > 0 and row["p99_us"] >= row["p50_us"] > 0, row
+        assert row["aborts_per_commit"] >= 0
+        assert ("redis" in servers) == (row["over_eval"] is not None)
+    assert picture.read_text().startswith("<svg")
+
+
+def test_a_server_that_is_not_installed_is_left_out_unless_it_was_named(reachable):
+    words = [*HOT, "--tasks", "rewrite", "--skew", "one", "--dir", str(reachable)]
+    nowhere = {"capture_output": True, "text": True, "timeout": 240, "env": {"PATH": "/nowhere"}}
+    done = subprocess.run([binary(), "bench", *words], **nowhere)
+    assert done.returncode == 0 and "redis is left out" in done.stdout, done.stderr
+    done = subprocess.run([binary(), "bench", *words, "--systems", "redis"], **nowhere)
+    assert done.returncode == 1 and "Debian package redis-server" in done.stderr

@@ -3,7 +3,9 @@
 use crate::coordination::args::{LocksArgs, SmokeArgs};
 use crate::coordination::crowd::CrowdArgs;
 use crate::fanout::args::FanoutArgs;
+use crate::hot::args::HotArgs;
 use crate::load::threads;
+use crate::memory::MemoryArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -76,6 +78,39 @@ pub enum Bench {
     ///   claret bench idle --shards 1000 --replicas 3
     #[command(verbatim_doc_comment)]
     Idle(IdleArgs),
+    /// Memory per key, beside redis-server.
+    ///
+    /// Fills new servers with a million strings of 32 bytes, a hundred thousand hashes of 10 fields,
+    /// ten thousand sets of 100 members, one kind of data per server. Keys, values and members have
+    /// 16 bytes. What the server took before is subtracted: resident is the memory of its process,
+    /// used and dataset are the server's own account (`INFO memory`), log the part of Claret's log
+    /// that is in memory until the next snapshot. Ratios are Claret's memory over Redis', below 1 in
+    /// favour of Claret:
+    ///
+    ///   claret bench memory
+    ///   claret bench memory --vs none --scale 0.1
+    #[command(verbatim_doc_comment)]
+    Memory(MemoryArgs),
+    /// Hot records: the programs that a newcomer writes, beside Redis and PostgreSQL.
+    ///
+    /// Every client changes one record of few, over and over, so that clients meet. Every commit is
+    /// flushed to the same disk. Tasks, and the programs for them:
+    ///
+    ///   rewrite  read a number, add one, write it back: TXN (claret), WATCH (claret, redis), EVAL
+    ///            (redis), SELECT ... FOR UPDATE and UPDATE (postgres)
+    ///   take     take one item if there is one; there always is: TXN with COUNTER.ATLEAST and
+    ///            COUNTER.TRY, COUNTER.TRY alone (claret), EVAL (redis), UPDATE ... WHERE (postgres)
+    ///   stock    take one, or bring one if there is room for it, so that the guards also refuse:
+    ///            the same programs
+    ///
+    /// Programs that can abort try again until they commit; a latency contains all attempts.
+    /// over_eval and over_postgres are the row's commits per second over those of Redis' script and
+    /// of PostgreSQL in the same cell:
+    ///
+    ///   claret bench hot --plot hot.svg
+    ///   claret bench hot --tasks rewrite --skew one --clients 1,64 --systems claret,redis
+    #[command(verbatim_doc_comment)]
+    Hot(HotArgs),
     /// Pipelined requests of many commands over several shards.
     ///
     /// Compares the protocols that keep the issue order: latency of a request by its number of

@@ -1,10 +1,11 @@
 //! Load generators and measurements: `claret bench`.
 //!
 //! Client and server usually share a machine here, so the client must be cheap: few threads
-//! ([`load::threads`]) drive all connections as state machines ([`load::driver`]), commands are written straight into buffers
-//! and replies are only scanned ([`load::resp`]). A [`load::workload`] defines the transactions; the
-//! [`load::runner`] decides how their operations are sent, one by one, in an interactive transaction
-//! or all at once, so that every condition runs the same transactions.
+//! ([`load::threads`]) drive all connections as state machines ([`load::driver`]), commands are
+//! written straight into buffers and replies are only scanned ([`load::resp`]). A
+//! [`load::workload`] defines the transactions; the [`load::runner`] decides how their operations
+//! are sent, one by one, in an interactive transaction or all at once, so that every condition runs
+//! the same transactions.
 
 pub mod args;
 pub mod cell;
@@ -12,8 +13,10 @@ pub mod conditions;
 pub mod coordination;
 pub mod demo;
 pub mod fanout;
+pub mod hot;
 pub mod idle;
 pub mod load;
+pub mod memory;
 pub mod mixes;
 pub mod ops;
 mod picture;
@@ -43,6 +46,8 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
             (crate::mixes::retwis::run(args, program)?, &conditions::COLUMNS, args.common.json)
         }
         Bench::Idle(args) => (idle::run(args, program)?, &idle::COLUMNS, args.json),
+        Bench::Hot(args) => (hot::run(args, program)?, &hot::COLUMNS, args.json),
+        Bench::Memory(args) => (memory::run(args, program)?, &memory::COLUMNS, args.json),
         Bench::Fanout(args) => (fanout::run(args, program)?, &fanout::COLUMNS, args.json),
         Bench::Smoke(args) => {
             (coordination::smoke::run(args, program)?, &coordination::smoke::COLUMNS, args.json)

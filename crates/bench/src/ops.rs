@@ -9,10 +9,10 @@ use crate::load::resp;
 use crate::load::resp::Frame;
 use crate::load::sample::{Costs, Load, Sample};
 use crate::load::threads::{Driven, Recorded, Span, drive, limit, shares};
-use crate::report::{Report, ratio, rounded};
+use crate::report::{Report, median, ratio, rounded};
 use crate::servers::control::Control;
 use crate::servers::etcd;
-use crate::servers::process::{ClaretOptions, Server};
+use crate::servers::process::{Beside, ClaretOptions, Server};
 use crate::sweep::progress;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -251,27 +251,20 @@ fn start(
     let durability = if fsync == "no" { "none" } else { fsync };
     let mut contestants = Vec::new();
     match args.vs {
-        Some(OpsPeer::Redis) => {
-            let server = Server::redis(durability, &args.dir)?;
-            contestants.push(Contestant { kind: Kind::Redis, server });
-        }
         Some(OpsPeer::Etcd) => {
             let load = etcd::load_program(program)?;
             let server = etcd::start(args.replicas, &args.dir)?;
             etcd::write_keys(&load, &server)?;
             contestants.push(Contestant { kind: Kind::Etcd(load), server });
         }
-        Some(OpsPeer::None) => {}
-        None => match Server::redis(durability, &args.dir) {
-            Ok(server) => contestants.push(Contestant { kind: Kind::Redis, server }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let note = format!("Redis is not compared: {error}");
-                if !report.notes.contains(&note) {
-                    report.notes.push(note);
-                }
-            }
-            Err(error) => return Err(error),
-        },
+        vs => {
+            let wanted = vs.map(|vs| match vs {
+                OpsPeer::Redis => Beside::Redis,
+                OpsPeer::None | OpsPeer::Etcd => Beside::None,
+            });
+            let redis = Server::redis_beside(wanted, durability, &args.dir, &mut report.notes)?;
+            contestants.extend(redis.map(|server| Contestant { kind: Kind::Redis, server }));
+        }
     }
     for (size, order) in args.servers() {
         contestants.push(start_claret(args, size, order, durability, program)?);
@@ -369,11 +362,6 @@ pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
     }
     bar.finish_and_clear();
     Ok(report)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Medians of the runs of one cell.
@@ -536,11 +524,5 @@ mod tests {
         compare_runs(&ours, &theirs, &mut row);
         assert_eq!((&row["ops_ratio"], &row["cpu_ratio"]), (&2.into(), &1.into()));
         assert_eq!(row["ops_ratio_range"], "0.50..2.00");
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert!(median(Vec::new()).is_nan());
     }
 }

@@ -62,6 +62,12 @@ pub fn ratio(over: Option<f64>, under: Option<f64>) -> Value {
     }
 }
 
+/// Middle of the values; NaN if there are none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 impl Report {
     /// Report as text: the given columns of all rows, then the ratios and the notes.
     pub fn table(&self, columns: &[&str]) -> String {
@@ -118,6 +124,12 @@ mod tests {
         assert_eq!(ratio(Some(1.0), Some(3.0)), Value::from(0.3333));
         assert_eq!(ratio(Some(1.0), None), Value::Null);
         assert_eq!(ratio(Some(1.0), Some(0.0)), Value::Null);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert!(median(Vec::new()).is_nan());
     }
 
     #[test]

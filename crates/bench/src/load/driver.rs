@@ -38,6 +38,15 @@ pub trait Fleet {
     /// Appends a client's next message to `out`, at `now_ns` of the client's clock.
     fn turn(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> Turn;
 
+    /// Length of the reply at the beginning of `bytes`, which is RESP unless the fleet speaks
+    /// another protocol; `None` if it is incomplete.
+    ///
+    /// # Errors
+    /// The bytes are no reply.
+    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, NoReply> {
+        frame_len(bytes)
+    }
+
     /// Whether the run may end early.
     fn is_done(&self) -> bool {
         false
@@ -50,7 +59,7 @@ pub enum DriveError {
     /// The operating system refused an operation.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The server sent no RESP.
+    /// The server did not speak the fleet's protocol.
     #[error("{0}")]
     NoReply(#[from] NoReply),
     /// A fleet gave up.
@@ -203,7 +212,7 @@ impl Driver {
         bytes: &[u8],
     ) -> Result<usize, DriveError> {
         let mut at = 0;
-        while let Some(len) = frame_len(&bytes[at..])? {
+        while let Some(len) = fleet.frame_len(&bytes[at..])? {
             fleet.reply(client, Frame(&bytes[at..at + len])).map_err(DriveError::Fleet)?;
             at += len;
             let connection = &mut self.connections[client];

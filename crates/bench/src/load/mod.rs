@@ -1,6 +1,7 @@
 //! Load: workloads, the clients that run them, their event loop, and what they record.
 
 pub mod driver;
+pub mod postgres;
 pub mod random;
 pub mod recorder;
 pub mod resp;

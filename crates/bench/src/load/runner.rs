@@ -350,6 +350,14 @@ impl<T> Client<T> {
     }
 
     fn send_watch(&mut self, out: &mut Vec<u8>) -> bool {
+        let again = std::mem::replace(&mut self.begun, true);
+        if again && self.ops.list.iter().all(|op| !op.read) {
+            // What the writes follow from is watched already.
+            self.deferred.extend_from_slice(&self.ops.bytes);
+            self.deferred_count += self.ops.list.len() as u32;
+            self.cursor = self.ops.list.len();
+            return false;
+        }
         resp::header(out, 1 + self.ops.list.len());
         resp::word(out, b"WATCH");
         for op in &self.ops.list {

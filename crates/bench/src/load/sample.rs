@@ -30,11 +30,13 @@ pub struct Costs {
 impl Costs {
     /// Reads the usage of these processes, of this process (the load) and of the whole machine.
     pub fn now(servers: &[u32]) -> Self {
-        Self {
-            servers_us: servers.iter().map(|id| cpu_us(&id.to_string())).sum(),
-            client_us: cpu_us("self"),
-            machine_us: machine_cpu_us(),
-        }
+        Self::with(servers.iter().map(|id| cpu_us(&id.to_string())).sum())
+    }
+
+    /// Reads the usage as [`Costs::now`] does, but for the servers', which the caller has read, in
+    /// microseconds.
+    pub fn with(servers_us: u64) -> Self {
+        Self { servers_us, client_us: cpu_us("self"), machine_us: machine_cpu_us() }
     }
 }
 

@@ -43,9 +43,9 @@ pub fn shares(clients: usize, threads: usize) -> Vec<usize> {
     (0..threads).map(|thread| (clients + thread) / threads).collect()
 }
 
-/// Limit of the throughput, if it is not the server, from the processors that the load and the whole machine kept busy:
-/// the load's threads had no time left (`load`), or the machine had none (`machine`: load, servers
-/// and other programs take it from each other).
+/// Limit of the throughput, if it is not the server, from the processors that the load and the
+/// whole machine kept busy: the load's threads had no time left (`load`), or the machine had none
+/// (`machine`: load, servers and other programs take it from each other).
 pub fn limit(client_cpus: f64, threads: usize, machine_cpus: f64) -> Option<&'static str> {
     if client_cpus >= BUSY_SHARE * threads as f64 {
         return Some("load");

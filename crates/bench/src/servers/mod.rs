@@ -3,4 +3,5 @@
 pub mod control;
 pub mod etcd;
 pub(crate) mod links;
+pub mod postgres;
 pub mod process;

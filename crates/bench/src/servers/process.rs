@@ -1,6 +1,8 @@
 //! Servers as child processes, and the resource usage of processes.
 
 use super::control::Control;
+use clap::ValueEnum;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,6 +32,15 @@ pub struct ClaretOptions {
     pub replicas: u16,
 }
 
+/// Server to measure beside Claret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Beside {
+    /// No other server.
+    None,
+    /// The `redis-server` of this machine.
+    Redis,
+}
+
 /// One process.
 pub(crate) struct Machine {
     child: Child,
@@ -38,6 +49,8 @@ pub(crate) struct Machine {
     metrics: Option<SocketAddr>,
     /// Address for clients of ZooKeeper's protocol, if it has one.
     zookeeper: Option<SocketAddr>,
+    /// Whether it is told to quit, since it has processes of its own to end.
+    has_children: bool,
     /// Held open so that the server can write to it.
     _stdout: Option<BufReader<ChildStdout>>,
     _dir: TempDir,
@@ -175,6 +188,33 @@ impl Server {
         }
     }
 
+    /// Starts `redis-server` if it is wanted. Without a wish it is left out where it is not
+    /// installed, and the notes say so.
+    ///
+    /// # Errors
+    /// See [`Server::redis`].
+    pub fn redis_beside(
+        wanted: Option<Beside>,
+        durability: &str,
+        parent: &Path,
+        notes: &mut Vec<String>,
+    ) -> io::Result<Option<Self>> {
+        if wanted == Some(Beside::None) {
+            return Ok(None);
+        }
+        match Self::redis(durability, parent) {
+            Ok(server) => Ok(Some(server)),
+            Err(error) if wanted.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                let note = format!("Redis is not compared: {error}");
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Address of the server, or of its first machine.
     pub fn address(&self) -> SocketAddr {
         self.machines[0].address
@@ -229,7 +269,22 @@ impl Server {
 impl Machine {
     /// Wraps a process whose data is in `dir`.
     pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
-        Self { child, address, metrics: None, zookeeper: None, _stdout: None, _dir: dir }
+        Self {
+            child,
+            address,
+            metrics: None,
+            zookeeper: None,
+            has_children: false,
+            _stdout: None,
+            _dir: dir,
+        }
+    }
+
+    /// Wraps a process that has processes of its own and ends them when it is told to quit.
+    pub(crate) fn with_children(child: Child, address: SocketAddr, dir: TempDir) -> Self {
+        let mut machine = Self::new(child, address, dir);
+        machine.has_children = true;
+        machine
     }
 
     /// Starts a Claret server with additional flags.
@@ -290,7 +345,11 @@ impl Machine {
 impl Machine {
     fn end(&mut self) {
         // Its data are thrown away: a clean shutdown is not needed.
-        let _ = self.child.kill();
+        let told =
+            self.has_children && kill_process(Pid::from_child(&self.child), Signal::QUIT).is_ok();
+        if !told {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }
@@ -352,10 +411,22 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
 /// Processor time that a process (`self` for this one) has used in all its threads, in
 /// microseconds; 0 where `/proc` does not have it.
 pub fn cpu_us(process: &str) -> u64 {
+    // User and system time.
+    clock_us(process, 2)
+}
+
+/// Processor time as of [`cpu_us`], with that of its child processes that have ended.
+pub fn cpu_us_with_ended(process: &str) -> u64 {
+    // After the process' own times, those of its children.
+    clock_us(process, 4)
+}
+
+/// Sum of the first fields with times.
+fn clock_us(process: &str, fields: usize) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; user and system time are fields 14 and 15.
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    // The name in parentheses may hold anything; the times begin with field 14.
+    let times = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11);
+    let ticks: u64 = times.take(fields).flat_map(str::parse::<u64>).sum();
     ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
@@ -414,6 +485,7 @@ mod tests {
             std::hint::black_box(start.elapsed());
         }
         assert!(cpu_us("self") > before);
+        assert!(cpu_us_with_ended("self") > before);
         assert!(machine_cpu_us() >= cpu_us("self"));
         assert_eq!(cpu_us("no-process"), 0);
         assert!(resident_bytes("self") > 1 << 20);

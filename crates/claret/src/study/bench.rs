@@ -24,6 +24,8 @@ use std::process::ExitCode;
 ///   claret bench rawmix --zipf 1.4 --cc rw+phase,full --clients 16,64
 ///   claret bench rawmix --rtt 500us --durability none --cc none,full
 ///   claret bench ops                                  the server as shipped, beside Redis
+///   claret bench memory                               memory per key, beside Redis
+///   claret bench hot                                  hot records, beside Redis and PostgreSQL
 ///   claret bench ops --vs etcd --replicas 3           replicated commands
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

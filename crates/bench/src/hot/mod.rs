@@ -1,0 +1,342 @@
+//! Hot records: read-modify-write, a guarded decrement and a bounded stock, as a newcomer writes
+//! them for Claret, Redis and PostgreSQL, with a commit flushed to disk each.
+
+pub mod args;
+mod plot;
+mod postgres;
+pub mod tasks;
+
+use crate::load::random::Zipf;
+use crate::load::recorder::Recorder;
+use crate::load::runner::Runner;
+use crate::load::sample::{Costs, Sample};
+use crate::load::threads::{Driven, Recorded, Span, drive, limit, shares};
+use crate::report::{Report, fields, median, number, ratio, rounded, text};
+use crate::servers::control::Control;
+use crate::servers::postgres as postgres_server;
+use crate::servers::process::Server;
+use crate::sweep::progress;
+use args::{HotArgs, Skew, System};
+use serde_json::{Map, Value};
+use std::io;
+use std::path::Path;
+use tasks::{Load, Program, Task};
+
+/// Columns of the printed table.
+pub const COLUMNS: [&str; 15] = [
+    "task",
+    "skew",
+    "clients",
+    "server",
+    "program",
+    "commits_per_s",
+    "over_eval",
+    "over_postgres",
+    "p50_us",
+    "p99_us",
+    "aborts_per_commit",
+    "server_cpu_us_per_commit",
+    "client_cpus",
+    "limit",
+    "foreign_cpus",
+];
+
+/// Load before each measurement, in nanoseconds: enough for a thousand sessions to begin.
+const WARMUP_NS: u64 = 500_000_000;
+
+/// A way to do a task on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Resp(Program),
+    Sql,
+}
+
+impl Way {
+    fn name(self, task: Task) -> &'static str {
+        match self {
+            Self::Resp(program) => program.name(),
+            Self::Sql if task == Task::Rewrite => "for update",
+            Self::Sql => "update",
+        }
+    }
+}
+
+/// Ways of a task on a server.
+fn ways(system: System, task: Task) -> Vec<Way> {
+    let programs: &[Program] = match (system, task) {
+        (System::Postgres, _) => return vec![Way::Sql],
+        (System::Claret, Task::Rewrite) => &[Program::Txn, Program::Watch],
+        (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try],
+        (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval],
+        (System::Redis, Task::Take | Task::Stock) => &[Program::Eval],
+    };
+    programs.iter().copied().map(Way::Resp).collect()
+}
+
+/// One line of a picture: a task under a skew, done in one way on one server.
+#[derive(Clone, Copy)]
+struct Contest<'s> {
+    task: Task,
+    skew: Skew,
+    system: System,
+    server: &'s Server,
+    way: Way,
+}
+
+/// Events and costs of a run.
+struct Run {
+    sample: Sample,
+    aborts: u64,
+}
+
+impl Contest<'_> {
+    fn records(&self, args: &HotArgs) -> u32 {
+        match self.skew {
+            Skew::One => 1,
+            Skew::Zipf(_) => args.records,
+        }
+    }
+
+    fn popularity(&self, args: &HotArgs) -> Zipf {
+        let exponent = match self.skew {
+            Skew::One => 0.0,
+            Skew::Zipf(exponent) => exponent,
+        };
+        Zipf::new(self.records(args) as usize, exponent)
+    }
+
+    /// Creates the records.
+    fn prepare(&self, args: &HotArgs) -> io::Result<()> {
+        let records = self.records(args);
+        match self.way {
+            Way::Sql => postgres::fill(self.server, self.task, records),
+            Way::Resp(program) => {
+                let mut control = Control::connect(self.server.address())?;
+                control.call(&["FLUSHALL"])?;
+                let create = |record| program.create(self.task, record);
+                control.load((0..u64::from(records)).map(create))
+            }
+        }
+    }
+
+    fn run(&self, args: &HotArgs, clients: u32, seed: u64) -> io::Result<Run> {
+        self.prepare(args)?;
+        let popularity = self.popularity(args);
+        let shares = shares(clients as usize, args.threads(clients));
+        let seeds = (0..).map(|thread: u64| seed.wrapping_add(thread << 32));
+        match self.way {
+            Way::Sql => {
+                let task = self.task;
+                let fleet = |(clients, seed)| {
+                    (clients, postgres::Clients::new(task, &popularity, clients, seed))
+                };
+                let mut fleets: Vec<_> = shares.into_iter().zip(seeds).map(fleet).collect();
+                self.drive(args, &mut fleets)
+            }
+            Way::Resp(program) => {
+                let load = Load { task: self.task, program, popularity };
+                let mut loads = vec![load; shares.len()];
+                let (api, retry) = program.manner();
+                let fleet = |((load, clients), seed)| {
+                    let unused = Recorder::new(1, u64::MAX);
+                    (clients, Runner::new(load, api, retry, clients, seed, unused))
+                };
+                let mut fleets: Vec<_> =
+                    loads.iter_mut().zip(shares).zip(seeds).map(fleet).collect();
+                self.drive(args, &mut fleets)
+            }
+        }
+    }
+
+    fn drive<F: Recorded + Send>(
+        &self,
+        args: &HotArgs,
+        fleets: &mut [(usize, F)],
+    ) -> io::Result<Run> {
+        let span = Span { warmup_ns: WARMUP_NS, measured_ns: (args.seconds * 1e9) as u64 };
+        let costs = || match self.way {
+            Way::Sql => Costs::with(postgres_server::cpu_us(self.server)),
+            Way::Resp(_) => Costs::now(&self.server.processes()),
+        };
+        let driven = drive(&self.server.addresses(), fleets, 1, span, costs)?;
+        let Driven { recorder, elapsed_ns, costs } = driven;
+        let sample = Sample::new(&recorder, 1, elapsed_ns, costs);
+        Ok(Run { sample, aborts: recorder.aborts() })
+    }
+
+    /// Medians of the runs.
+    fn row(&self, args: &HotArgs, clients: u32, runs: &[Run]) -> Map<String, Value> {
+        let of = |field: &dyn Fn(&Run) -> f64| median(runs.iter().map(field).collect());
+        let (client_cpus, threads) = (of(&|run| run.sample.client_cpus()), args.threads(clients));
+        let limit = limit(client_cpus, threads, of(&|run| run.sample.machine_cpus()));
+        let aborts = of(&|run| run.aborts as f64 / run.sample.ops.max(1) as f64);
+        fields([
+            ("task", self.task.name().into()),
+            ("skew", self.skew.name().into()),
+            ("records", self.records(args).into()),
+            ("clients", clients.into()),
+            ("server", self.system.name().into()),
+            ("program", self.way.name(self.task).into()),
+            ("commits_per_s", rounded(of(&|run| run.sample.ops_per_s()))),
+            ("p50_us", rounded(of(&|run| run.sample.latency_us(0.5)))),
+            ("p99_us", rounded(of(&|run| run.sample.latency_us(0.99)))),
+            ("aborts_per_commit", rounded(aborts)),
+            ("server_cpu_us_per_commit", rounded(of(&|run| run.sample.cpu_us_per_op()))),
+            ("client_cpus", rounded(client_cpus)),
+            ("load_threads", threads.into()),
+            ("limit", limit.map_or(Value::Null, Value::from)),
+            ("foreign_cpus", rounded(of(&|run| run.sample.foreign_cpus()))),
+        ])
+    }
+}
+
+/// Starts the servers that take part; one that is not installed is left out with a note, unless it
+/// was named.
+fn start(
+    args: &HotArgs,
+    program: &Path,
+    notes: &mut Vec<String>,
+) -> io::Result<Vec<(System, Server)>> {
+    let clients = args.clients.iter().copied().max().unwrap_or(1);
+    let mut servers = Vec::new();
+    for system in [System::Claret, System::Redis, System::Postgres] {
+        let (wanted, named) = args.wants(system);
+        if !wanted {
+            continue;
+        }
+        let server = match system {
+            System::Claret => Server::shipped(program, &["--durability", "always"], &args.dir),
+            System::Redis => Server::redis("always", &args.dir),
+            System::Postgres => postgres_server::start(clients, &args.dir),
+        };
+        match server {
+            Ok(server) => servers.push((system, server)),
+            Err(error) if !named && error.kind() == io::ErrorKind::NotFound => {
+                notes.push(format!("{} is left out: {error}", system.name()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(servers)
+}
+
+/// Lines to measure, those of one task and skew together.
+fn contests<'s>(args: &HotArgs, servers: &'s [(System, Server)]) -> Vec<Contest<'s>> {
+    let mut contests = Vec::new();
+    for &task in &args.tasks {
+        for &skew in &args.skew {
+            for (system, server) in servers {
+                for way in ways(*system, task) {
+                    let name = way.name(task);
+                    if args.programs.is_empty() || args.programs.iter().any(|asked| asked == name) {
+                        contests.push(Contest { task, skew, system: *system, server, way });
+                    }
+                }
+            }
+        }
+    }
+    contests
+}
+
+/// Adds to each row its commits relative to two others of the same cell.
+fn compare(rows: &mut [Map<String, Value>]) {
+    let cell = |row: &Map<String, Value>| ["task", "skew", "clients"].map(|field| text(row, field));
+    let rates: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let who = (text(row, "server"), text(row, "program"));
+            (cell(row), who, number(row, "commits_per_s"))
+        })
+        .collect();
+    for row in rows {
+        let here = cell(row);
+        let rate = |server: &str, program: Option<&str>| {
+            let is = |who: &(String, String)| {
+                who.0 == server && program.is_none_or(|program| who.1 == program)
+            };
+            rates.iter().find(|(cell, who, _)| *cell == here && is(who)).and_then(|found| found.2)
+        };
+        let own = number(row, "commits_per_s");
+        let (eval, postgres) = (rate("redis", Some("eval")), rate("postgres", None));
+        row.insert("over_eval".into(), ratio(own, eval));
+        row.insert("over_postgres".into(), ratio(own, postgres));
+    }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// A server cannot be started or fails, or the picture cannot be written.
+pub fn run(args: &HotArgs, program: &Path) -> io::Result<Report> {
+    let mut report = Report::default();
+    let servers = start(args, program, &mut report.notes)?;
+    let contests = contests(args, &servers);
+    let bar = progress(contests.len() * args.clients.len() * args.runs as usize);
+    for cell in contests.chunk_by(|one, next| (one.task, one.skew) == (next.task, next.skew)) {
+        for &clients in &args.clients {
+            let mut runs: Vec<Vec<Run>> = cell.iter().map(|_| Vec::new()).collect();
+            for number in 0..args.runs {
+                // All take turns, so that a change of the machine affects all of them.
+                for (contest, runs) in cell.iter().zip(&mut runs) {
+                    let Contest { task, skew, system, way, .. } = contest;
+                    let name = format!("{} {}", system.name(), way.name(*task));
+                    let what = format!("{name}: {}, {}, {clients}", task.name(), skew.name());
+                    bar.set_message(what.clone());
+                    let seed = args.seed.wrapping_add(u64::from(number) << 48);
+                    let run = contest.run(args, clients, seed);
+                    runs.push(run.map_err(|e| io::Error::other(format!("{what} clients: {e}")))?);
+                    bar.inc(1);
+                }
+            }
+            let rows =
+                cell.iter().zip(&runs).map(|(contest, runs)| contest.row(args, clients, runs));
+            report.rows.extend(rows);
+        }
+    }
+    bar.finish_and_clear();
+    compare(&mut report.rows);
+    if let Some(file) = &args.plot {
+        plot::draw(&report, file)?;
+    }
+    report.more.insert("seed".into(), args.seed.into());
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_has_a_program_on_every_server() {
+        for task in [Task::Rewrite, Task::Take, Task::Stock] {
+            for system in [System::Claret, System::Redis, System::Postgres] {
+                let names: Vec<_> = ways(system, task).iter().map(|way| way.name(task)).collect();
+                assert!(!names.is_empty(), "{task:?} on {system:?}");
+            }
+        }
+        assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
+    }
+
+    #[test]
+    fn rows_are_compared_within_their_cell() {
+        let row = |clients: u32, server: &str, program: &str, rate: u32| {
+            fields([
+                ("task", "take".into()),
+                ("skew", "one".into()),
+                ("clients", clients.into()),
+                ("server", server.into()),
+                ("program", program.into()),
+                ("commits_per_s", rate.into()),
+            ])
+        };
+        let mut rows = [
+            row(1, "claret", "txn", 300),
+            row(1, "redis", "eval", 200),
+            row(1, "postgres", "update", 100),
+            row(8, "claret", "txn", 300),
+        ];
+        compare(&mut rows);
+        assert_eq!((&rows[0]["over_eval"], &rows[0]["over_postgres"]), (&1.5.into(), &3.into()));
+        assert_eq!(rows[3]["over_eval"], Value::Null);
+    }
+}
