@@ -22,6 +22,8 @@ pub(super) struct Core {
     pub now: Now,
     /// Logical clock from which the ages of transactions are taken.
     pub clock: Timestamp,
+    /// The latest timestamp at which a transaction over several shards was committed here.
+    pub decided: Timestamp,
     /// State of the generator of random numbers.
     pub seed: u64,
     /// Outbox: requests to shards, and other outputs.

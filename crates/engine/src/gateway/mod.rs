@@ -51,6 +51,7 @@ pub use coordination::{CoordinationInputs, CoordinationStatus};
 
 use crate::now::Now;
 use acl::Users;
+use adt::Timestamp;
 use parts::Parts;
 use timer::Timer;
 
@@ -159,6 +160,12 @@ impl Gateway {
         }
         self.parts.give_up_unled();
         self.settle();
+    }
+
+    /// The latest timestamp at which a transaction over several shards was committed here. The clock of the
+    /// process must be later before anything that the gateway has put out leaves the worker.
+    pub fn decided(&self) -> Timestamp {
+        self.parts.core.decided
     }
 
     /// Time at which [`Gateway::tick`] is to be called, on the monotonic clock in microseconds.

@@ -62,6 +62,7 @@ impl Parts {
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
+            decided: Timestamp::ZERO,
             seed: config.seed ^ u64::from(config.id.worker),
             mail,
             timers: BTreeSet::new(),

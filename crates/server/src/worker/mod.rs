@@ -393,7 +393,7 @@ impl Worker {
     /// Called before the replies of this turn are sent: requests that depend on them get later
     /// timestamps, on all shards.
     fn publish_clocks(&self) {
-        self.clock.raise(self.node.clock());
+        self.clock.raise(self.node.clock().max(self.gateway.decided()));
     }
 
     /// Begins snapshots of all shards. Shards that are not on this machine need none.

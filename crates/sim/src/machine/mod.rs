@@ -118,7 +118,7 @@ impl Machine {
 
     /// Step before replies go out: later events get later timestamps.
     pub fn publish_clocks(&mut self, worker: u16) {
-        let latest = self.workers[usize::from(worker)].node().clock();
+        let latest = self.workers[usize::from(worker)].clock();
         self.floor_us = self.floor_us.max(latest.after_us());
     }
 

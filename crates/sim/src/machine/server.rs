@@ -695,6 +695,11 @@ impl Worker {
         }
     }
 
+    /// Latest timestamp that has been issued here.
+    pub fn clock(&self) -> adt::Timestamp {
+        self.node.clock().max(self.gateway.decided())
+    }
+
     /// Shards of this worker, and routes to all others.
     pub fn node(&self) -> &Node<Build> {
         &self.node

@@ -71,6 +71,7 @@ impl Orphans {
         self.txns.remove(&orphan.txn);
         let prepared = (!orphan.void).then_some(orphan.bound);
         let commit = orphan.committed.or(prepared);
+        raise(&mut core.decided, commit.unwrap_or_default());
         for shard in orphan.participants {
             core.mail.tell(shard, Body::Decide { txn: orphan.txn, commit });
         }

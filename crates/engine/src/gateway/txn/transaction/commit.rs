@@ -220,6 +220,7 @@ impl Txn {
         let commit = self.bound.max(self.clock.next());
         self.bound = commit;
         self.stage = Stage::Deciding;
+        raise(&mut cx.core.decided, commit);
         // Its read locks end now: a participant may have to wait for others before it
         // carries the transaction out, and these may wait for the locks.
         self.leave_leases(cx, commit);
