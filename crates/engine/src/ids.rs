@@ -55,9 +55,14 @@ impl Token {
     /// Width of the lower bits, which identify the request; the upper bits count its attempts.
     pub const HANDLE_BITS: u32 = 56;
 
+    /// Identity of the request, whatever the attempts.
+    pub fn handle(self) -> u64 {
+        self.0 << (u64::BITS - Self::HANDLE_BITS)
+    }
+
     /// Whether both tokens belong to the same request, whatever the attempts.
     pub fn is_again(self, other: Self) -> bool {
-        (self.0 ^ other.0) << (u64::BITS - Self::HANDLE_BITS) == 0
+        self.handle() == other.handle()
     }
 }
 

@@ -179,6 +179,10 @@ pub const IDLE_LOAD_US: u64 = 50_000;
 /// How long new prepares may overtake single operations that wait for earlier prepares, in
 /// microseconds. Each drain costs every client a commit's latency, so it is not done for each.
 pub const PREPARES_PASS_US_MAX: u64 = 5_000;
+/// Number of waiting requests in one lock mode that are looked at, for each arrival and each release, to
+/// find out whether they commute with another one in the state of the record. Further ones are taken for
+/// conflicting, or stay where they are.
+pub const LOOKS_MAX: usize = 8;
 /// Longest time for which outcomes of transactions wait to share a log entry with other records, in
 /// microseconds.
 pub const OUTCOMES_WAIT_US: u64 = 2_000;

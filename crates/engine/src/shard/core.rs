@@ -89,6 +89,13 @@ impl ShardCore {
         self.delayed.until_applied(self.tail.newest(), request);
     }
 
+    /// Sends delayed requests to the next leader: the lead has ended.
+    pub fn give_up_delayed(&mut self) {
+        for request in std::mem::take(&mut self.delayed).into_requests() {
+            self.turn_away(request.gateway, request.token, request.body);
+        }
+    }
+
     pub fn move_clock(&mut self, to: Timestamp) {
         self.clock = self.clock.max(to);
     }
@@ -114,6 +121,12 @@ impl ShardCore {
     /// Time and a random number for an operation that the log does not give them.
     pub fn ctx(&mut self, now: Now) -> Ctx {
         Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.draw() }
+    }
+
+    /// Whether a gateway is in this process, in this life of the machine.
+    pub fn is_near(&self, gateway: GatewayId) -> bool {
+        let beside = self.config.beside;
+        (gateway.machine, gateway.life) == (beside.machine, beside.life)
     }
 
     /// Whether this shard breaks a rule on purpose.

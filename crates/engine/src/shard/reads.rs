@@ -144,7 +144,7 @@ impl ShardCore {
             return false;
         }
         let (claim, nothing) = (Claim::new(op.clone(), Class::Passing), None::<TxnId>);
-        self.locks.barrier(key, &claim, nothing, None, self.state.get(key)).is_some()
+        self.locks.barrier(key, &claim, nothing, self.state.get(key)).is_some()
     }
 
     /// Answers a request about the shard as a whole.

@@ -58,6 +58,7 @@ impl LockManager {
             return false;
         }
         entry.decided = Some((from, token));
+        self.doubtful.remove(&txn);
         let target = Recipient { gateway: from, token, kind: RecipientKind::Silent };
         core.log(LogRecord::Outcome { txn, commit }, target);
         core.state.prepared.act_ahead(txn, commit);
@@ -108,9 +109,12 @@ impl LockManager {
             prepared: true,
             decided: inherited.commit.map(|_| Default::default()),
             request: request.clone(),
+            inherited: true,
             ..OpenTxn::default()
         };
         self.txns.insert(txn, entry);
+        self.youngest = self.youngest.max(txn.age);
+        self.doubt(core, txn);
         if let Some(id) = request {
             self.open_requests.insert(id, txn);
         }
@@ -132,12 +136,12 @@ impl LockManager {
         if moved.is_empty() {
             return;
         }
-        let oldest = self.waiters.values().map(|waiter| waiter.age).min();
+        let oldest = self.ages.first().map(|(age, _)| *age);
         if oldest.is_none() && !units {
             return;
         }
-        let awaited =
-            moved.iter().filter_map(|t| core.state.prepared.awaited_by(*t, &mut BTreeSet::new()));
+        let mut seen = BTreeSet::new();
+        let awaited = moved.iter().filter_map(|t| core.state.prepared.awaited_by(*t, &mut seen));
         let mut awaited: Vec<TxnId> = awaited.collect();
         awaited.sort_unstable();
         awaited.dedup();

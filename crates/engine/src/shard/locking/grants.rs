@@ -133,6 +133,7 @@ impl LockManager {
                 }
             }
             core.log(LogRecord::Prepare(prepare), target);
+            self.doubt(core, txn);
         }
     }
 }

@@ -7,25 +7,20 @@
 
 use super::claims::{Claims, age_of, txn_of};
 use super::contention::Contention;
-use super::locks::{Claim, WaiterId};
+use super::locks::{Claim, Place, WaiterId};
 use super::whole::Whole;
 use crate::entry::Prepare;
 use crate::ids::{Age, GatewayId, MachineId, RequestId, Token, TxnId};
-use crate::limits::{LOCK_WAITERS_BUSY, LOCK_WAITERS_MAX, ORPHAN_US};
+use crate::limits::{LOCK_WAITERS_BUSY, ORPHAN_US};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
-use crate::shard::streams::is_own;
 use crate::shard::tail::Recipient;
-use crate::shard::waiting::room::WaitingRoom;
 use crate::stats::ShardStats;
 use adt::Blob;
 use adt::collections::Map;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How often requests that wait for locks are looked at, in microseconds.
-const LOOK_US: u64 = 100_000;
 
 /// A transaction that holds or waits for something here.
 #[derive(Debug, Default)]
@@ -46,6 +41,10 @@ pub(super) struct OpenTxn {
     /// The only record, which commits the transaction, is in the log.
     pub committing: bool,
     pub request: Option<RequestId>,
+    /// An earlier leader has prepared it, and may have learnt of its decision.
+    pub inherited: bool,
+    /// A gateway of another process has asked for its fate, and may decide it.
+    pub inquired: bool,
 }
 
 /// A request that waits for locks.
@@ -55,6 +54,8 @@ pub(in crate::shard) struct LockWaiter {
     pub since_us: u64,
     pub claims: Claims,
     pub request: Request,
+    /// It stands behind an obstacle, and is looked at when that is gone.
+    pub stands: bool,
 }
 
 impl LockWaiter {
@@ -80,7 +81,13 @@ pub(in crate::shard) struct LockManager {
     pub(super) probing: BTreeMap<TxnId, Vec<TxnId>>,
     /// Groups of pipelines for which such word has come, and about which transaction.
     probed: Vec<(TxnId, TxnId)>,
+    /// Prepared transactions that may have been decided without any sign of it here. See "Real time between
+    /// transactions that are prepared together" in `docs/internals/transactions.md`.
+    pub(super) doubtful: BTreeSet<TxnId>,
     pub(super) waiters: BTreeMap<WaiterId, Box<LockWaiter>>,
+    pub(super) ages: BTreeSet<Place>,
+    /// The waiting requests by their senders.
+    pub(super) senders: BTreeSet<(GatewayId, u64, WaiterId)>,
     pub(super) next_waiter: WaiterId,
     /// Transactions that must not be prepared here, as soon as the record that says so is applied.
     pub(super) voiding: BTreeSet<TxnId>,
@@ -89,6 +96,12 @@ pub(in crate::shard) struct LockManager {
     pub(super) owed: BTreeMap<Blob, WaiterId>,
     /// Transaction about all keys.
     pub whole: Whole,
+    /// The youngest transaction of all that were here, and how many leases are: no request that is younger
+    /// asks anything to give way, unless there are leases.
+    pub(super) youngest: Age,
+    pub(super) leases: usize,
+    /// How often a waiting request was looked at.
+    pub(in crate::shard) looks: u64,
 }
 
 impl LockManager {
@@ -146,8 +159,12 @@ impl LockManager {
             return false;
         }
         let gateway = request.gateway;
-        let entry =
-            self.txns.entry(txn).or_insert_with(|| OpenTxn { gateway, ..OpenTxn::default() });
+        let (youngest, leases) = (&mut self.youngest, &mut self.leases);
+        let entry = self.txns.entry(txn).or_insert_with(|| {
+            *youngest = txn.age.max(*youngest);
+            *leases += usize::from(txn.is_lease());
+            OpenTxn { gateway, ..OpenTxn::default() }
+        });
         entry.touched_us = now.mono_us;
         true
     }
@@ -167,6 +184,8 @@ impl LockManager {
         self.whole.leave(txn);
         let Some(entry) = self.txns.swap_remove(&txn) else { return };
         self.wounded.remove(&txn);
+        self.doubtful.remove(&txn);
+        self.leases -= usize::from(txn.is_lease());
         if let Some(request) = entry.request
             && self.open_requests.get(&request) == Some(&txn)
         {
@@ -181,15 +200,20 @@ impl LockManager {
         self.probe_answered(core, txn);
     }
 
+    pub(super) fn remove_waiter(&mut self, id: WaiterId) -> Option<Box<LockWaiter>> {
+        let waiter = self.waiters.remove(&id)?;
+        self.ages.remove(&(waiter.age, id));
+        let Request { gateway, token, .. } = waiter.request;
+        self.senders.remove(&(gateway, token.handle(), id));
+        Some(waiter)
+    }
+
     /// Takes a waiting request out of its queues.
     pub fn take_waiter(&mut self, core: &mut ShardCore, id: WaiterId) -> Option<Box<LockWaiter>> {
-        let waiter = self.waiters.remove(&id)?;
+        let waiter = self.remove_waiter(id)?;
         for (key, _) in &waiter.claims {
             // A request may ask several things of one record.
-            if core.locks.dequeue(key, id) {
-                // Requests that stood behind it may go now.
-                core.locks.mark(key.clone());
-            }
+            core.locks.dequeue(key, (waiter.age, id));
         }
         Some(waiter)
     }
@@ -225,8 +249,30 @@ impl LockManager {
         if self.probed.is_empty() { None } else { Some(self.probed.remove(0)) }
     }
 
+    /// Notes that a prepared transaction may be decided without any sign of it here, if it is so: its gateway
+    /// is in another process, or was not the only one that could decide it.
+    pub(super) fn doubt(&mut self, core: &ShardCore, txn: TxnId) {
+        let Some(entry) = self.txns.get(&txn) else { return };
+        let is_own = core.is_near(entry.gateway) && !entry.inherited && !entry.inquired;
+        if entry.prepared && entry.decided.is_none() && !is_own {
+            self.doubtful.insert(txn);
+        }
+    }
+
+    /// Notes that a gateway has learnt that a transaction is prepared here: it may decide its fate.
+    pub fn inquired_by(&mut self, core: &ShardCore, gateway: GatewayId, txn: TxnId) {
+        if let Some(entry) = self.txns.get_mut(&txn)
+            && entry.gateway != gateway
+            && !core.is_near(gateway)
+        {
+            entry.inquired = true;
+            self.doubt(core, txn);
+        }
+    }
+
     /// Asks gateways whether prepared transactions that matter to this one are decided already; gives these
-    /// transactions.
+    /// transactions. Nothing is asked about those of this process: whatever begins after one of them is
+    /// decided gets a later timestamp by its clock.
     pub fn probe(
         &mut self,
         core: &mut ShardCore,
@@ -234,17 +280,22 @@ impl LockManager {
         claims: &[(Blob, Claim)],
     ) -> BTreeSet<TxnId> {
         let mut open = BTreeSet::new();
+        if self.doubtful.is_empty() {
+            return open;
+        }
         for (key, claim) in claims {
             let record = core.state.get(key);
-            open.extend(core.locks.prepared_conflicts(key, claim, txn, record).filter(|other| {
-                self.txns.get(other).is_some_and(|t| t.prepared && t.decided.is_none())
-            }));
+            let prepared = core.locks.prepared_conflicts(key, claim, txn, record);
+            open.extend(prepared.filter(|other| self.doubtful.contains(other)));
         }
         for other in &open {
-            let gateway = self.txns.get(other).map_or(GatewayId::default(), |t| t.gateway);
             self.probing.entry(*other).or_default().push(txn);
-            let notice = Notice::Probe { txn: *other, shard: core.config.id };
-            core.notice(gateway, Token::default(), notice);
+            let Some(entry) = self.txns.get(other) else { continue };
+            // The gateways that have asked for its fate settle it, and its own one need not know.
+            if !entry.inquired {
+                let notice = Notice::Probe { txn: *other, shard: core.config.id };
+                core.notice(entry.gateway, Token::default(), notice);
+            }
         }
         open
     }
@@ -268,30 +319,9 @@ impl LockManager {
         }
     }
 
-    /// Place of a request that comes now in the queues.
-    pub(super) fn place(&self, now: Now, request: &Request) -> (Age, WaiterId) {
-        (age_of(now, request), self.next_waiter)
-    }
-}
-
-impl WaitingRoom for LockManager {
-    fn limit(&self) -> usize {
-        LOCK_WAITERS_MAX
-    }
-
-    fn len(&self) -> usize {
-        self.waiters.len() + self.resolving.values().map(Vec::len).sum::<usize>()
-    }
-
-    /// When to look at what waits for locks, and at the prepared transactions of a cluster.
-    fn next_us(&self, core: &ShardCore, now: Now) -> Option<u64> {
-        let prepared = core.config.clustered && !core.state.prepared().is_empty();
-        (prepared || !self.waiters.is_empty()).then_some(now.mono_us + LOOK_US)
-    }
-
-    /// Ends the transactions of the machine, unless they are prepared: these are reported as orphans soon.
-    /// Its waiting requests are dropped.
-    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
+    /// Ends the transactions of a machine that is gone, unless they are prepared: these are reported as
+    /// orphans soon. Its waiting requests are dropped.
+    pub fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         let of_it = |gateway: GatewayId| gateway.machine == machine;
         let gone = self.txns.iter().filter(|(_, t)| of_it(t.gateway) && !t.committing);
         let gone: Vec<(TxnId, bool)> = gone.map(|(txn, t)| (*txn, t.prepared)).collect();
@@ -303,23 +333,33 @@ impl WaitingRoom for LockManager {
             }
         }
         self.take_waiting(core, |waiter| of_it(waiter.request.gateway));
-        self.resolving.retain(|_, asked| {
-            asked.retain(|request| !of_it(request.gateway));
-            !asked.is_empty()
-        });
+        self.whole.forget(machine);
     }
 
-    /// Sends the requests that wait for locks to the next leader, but for those of the shard itself, and
-    /// inquiries whether requests take effect. Forgets all transactions.
-    fn end_lead(&mut self, core: &mut ShardCore) {
-        let Self { txns, waiters, resolving, contention, next_waiter, whole, .. } =
-            std::mem::take(self);
-        *self = Self { contention, next_waiter, whole, ..Self::default() };
-        let waiting = waiters.into_values().map(|waiter| waiter.request);
-        let waiting = waiting.filter(|request| !is_own(&request.body));
-        for request in waiting.chain(resolving.into_values().flatten()) {
+    /// Sends the requests that wait for locks to the next leader, but for those of the shard itself, which
+    /// `is_own` accepts: the lead has ended.
+    pub fn give_up_waiters(&mut self, core: &mut ShardCore, is_own: impl Fn(&Body) -> bool) {
+        self.ages.clear();
+        self.senders.clear();
+        for (_, waiter) in std::mem::take(&mut self.waiters) {
+            let Request { gateway, token, body, .. } = waiter.request;
+            if !is_own(&body) {
+                core.turn_away(gateway, token, body);
+            }
+        }
+    }
+
+    /// Sends inquiries whether requests take effect to the next leader.
+    pub fn give_up_inquiries(&mut self, core: &mut ShardCore) {
+        for request in std::mem::take(&mut self.resolving).into_values().flatten() {
             core.turn_away(request.gateway, request.token, request.body);
         }
+    }
+
+    /// Forgets all transactions: the lead has ended.
+    pub fn give_up(&mut self, core: &mut ShardCore) {
+        let Self { txns, contention, next_waiter, .. } = std::mem::take(self);
+        *self = Self { contention, next_waiter, ..Self::default() };
         for (txn, entry) in txns {
             if let Some((_, target)) = entry.unlogged {
                 core.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
@@ -331,5 +371,10 @@ impl WaitingRoom for LockManager {
                 }
             }
         }
+    }
+
+    /// Place of a request that comes now in the queues.
+    pub(super) fn place(&self, now: Now, request: &Request) -> Place {
+        (age_of(now, request), self.next_waiter)
     }
 }

@@ -7,21 +7,20 @@
 //! them again, a little later. To refuse them holds nothing up; to let them wait would, at other shards.
 
 use super::claims::{Claims, age_of, txn_of, writes};
-use super::locks::{Barrier, WaiterId};
+use super::locks::{Barrier, Claim, WaiterId};
 use super::manager::{LockManager, LockWaiter, OpenTxn};
 use crate::ids::{Age, GatewayId, Token, TxnId};
-use crate::limits::{UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER_US};
+use crate::limits::{LOCK_WAITERS_MAX, UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER_US};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
 use crate::pipeline::Group;
 use crate::shard::core::ShardCore;
 use crate::shard::streams::{RECOVERY, is_own};
-use crate::shard::waiting::room::WaitingRoom;
 use adt::{Blob, Reply};
 use std::collections::BTreeSet;
 
 impl LockManager {
-    /// Obstacle to a request, if there is one.
+    /// Obstacle to a request that comes now, if there is one.
     pub fn barrier(
         &self,
         core: &ShardCore,
@@ -29,11 +28,41 @@ impl LockManager {
         request: &Request,
         claims: &Claims,
     ) -> Option<Barrier> {
-        let (txn, place) = (txn_of(&request.body), Some(self.place(now, request)));
+        let (txn, place) = (txn_of(&request.body), self.place(now, request));
         claims.iter().find_map(|(key, claim)| {
             let record = core.state.get(key);
-            core.locks.barrier(key, claim, txn, place, record)
+            let held = core.locks.barrier(key, claim, txn, record);
+            held.or_else(|| core.locks.queued_before(key, claim, place, record))
         })
+    }
+
+    /// Obstacle to a waiting request, and the record on which it is. Older requests count first: those
+    /// behind one another need not be looked at when what the first one waits for is gone. A phase of the
+    /// record `hot` lets the request overtake there, but not jump the queues of other records.
+    fn obstacle<'c>(
+        core: &ShardCore,
+        waiter: &'c LockWaiter,
+        id: WaiterId,
+        hot: Option<&Blob>,
+    ) -> Option<(&'c Blob, Barrier)> {
+        let (txn, place) = (waiter.txn(), (waiter.age, id));
+        // Reads that take no lock never bar a request, so they need not wait for their turn.
+        let is_read = matches!(
+            waiter.request.body,
+            Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. }
+        );
+        let queued = |key: &Blob, claim: &Claim| {
+            let record = core.state.get(key);
+            if is_read || hot == Some(key) {
+                return core.locks.overtaken(key, claim, place, record);
+            }
+            core.locks.queued_before(key, claim, place, record)
+        };
+        let held =
+            |key: &Blob, claim: &Claim| core.locks.barrier(key, claim, txn, core.state.get(key));
+        let all = || waiter.claims.iter();
+        let first = all().find_map(|(key, claim)| Some((key, queued(key, claim)?)));
+        first.or_else(|| all().find_map(|(key, claim)| Some((key, held(key, claim)?))))
     }
 
     /// Puts a request that is barred into the queues, unless it is refused. Gives it back if too many
@@ -48,7 +77,7 @@ impl LockManager {
     ) -> Option<Request> {
         let interactive = matches!(request.body, Body::Lock { .. });
         let no_wait = !core.config.concurrency.waits_for_locks() && interactive;
-        if no_wait && barrier != Barrier::InFlight {
+        if no_wait && !matches!(barrier, Barrier::InFlight(_)) {
             self.count_conflict(core, &request, &claims);
             core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Conflict);
@@ -56,7 +85,7 @@ impl LockManager {
             return None;
         }
         // There are no more requests of the shard itself than streams.
-        if self.is_full() && !is_own(&request.body) {
+        if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
             core.stats.refused += 1;
             return Some(request);
         }
@@ -72,7 +101,7 @@ impl LockManager {
         core.stats.waited += 1;
         let age = age_of(now, &request);
         for (key, claim) in &claims {
-            core.locks.enqueue(key, age, id, claim.clone());
+            core.locks.enqueue(key, (age, id), claim.clone());
         }
         let (gateway, token) = (request.gateway, request.token);
         if let Some(txn) = txn_of(&request.body) {
@@ -81,13 +110,35 @@ impl LockManager {
             }
             core.notice(gateway, token, Notice::Blocked { txn });
         }
-        let waiter = LockWaiter { age, since_us: now.mono_us, claims, request };
+        let waiter = LockWaiter { age, since_us: now.mono_us, claims, request, stands: false };
         self.waiters.insert(id, Box::new(waiter));
-        self.wound_for(core, id);
+        self.ages.insert((age, id));
+        self.senders.insert((gateway, token.handle(), id));
+        self.look(core, id, None);
     }
 
-    /// Takes a waiting request out of its queues if it can go; in a phase of `hot` no request that waits
-    /// for that record stands before it. Writes cannot go while the shard stands still.
+    /// Whether a waiting request can go. If it cannot, it stands behind what is in its way, and younger
+    /// transactions in its way are asked to give way.
+    fn look(&mut self, core: &mut ShardCore, id: WaiterId, hot: Option<&Blob>) -> bool {
+        self.looks += 1;
+        let Some(waiter) = self.waiters.get(&id) else { return false };
+        let found = Self::obstacle(core, waiter, id, hot);
+        let Some((key, barrier)) = found else { return true };
+        if !waiter.stands {
+            core.locks.stand_behind(key, barrier, (waiter.age, id));
+            self.waiters.entry(id).and_modify(|waiter| waiter.stands = true);
+            self.wound_for(core, id);
+        }
+        false
+    }
+
+    /// Notes that what a waiting request stood behind is gone.
+    pub fn is_woken(&mut self, id: WaiterId) {
+        self.waiters.entry(id).and_modify(|waiter| waiter.stands = false);
+    }
+
+    /// Takes a waiting request out of its queues if it can go; in a `phase` of `hot` it may overtake others
+    /// that wait for that record. Writes cannot go while the shard stands still.
     pub fn admit(
         &mut self,
         core: &mut ShardCore,
@@ -99,82 +150,35 @@ impl LockManager {
         if core.frozen && writes(&waiter.request.body) {
             return None;
         }
-        let txn = waiter.txn();
-        let barred = waiter.claims.iter().any(|(key, claim)| {
-            let record = core.state.get(key);
-            let place = (waiter.age, id);
-            // A phase of one record lets no request jump the queues of others.
-            let queue_from = (!phase || key != hot).then_some(place);
-            core.locks.barrier(key, claim, txn, queue_from, record).is_some()
-                || core.locks.overtakes(key, claim, place, record)
-        });
-        if barred {
+        if !self.look(core, id, phase.then_some(hot)) {
             return None;
         }
-        let waiter = self.waiters.remove(&id)?;
+        let waiter = self.remove_waiter(id)?;
         let waited_us = now.mono_us.saturating_sub(waiter.since_us);
         core.stats.waited_us += waited_us;
         self.contention.waited(hot, waited_us);
         for (key, _) in &waiter.claims {
-            if core.locks.dequeue(key, id) && key != hot && core.locks.first(key).is_some() {
-                core.locks.mark(key.clone());
-            }
+            core.locks.dequeue(key, (waiter.age, id));
         }
-        if let Some(entry) = txn.and_then(|txn| self.txns.get_mut(&txn)) {
+        if let Some(entry) = waiter.txn().and_then(|txn| self.txns.get_mut(&txn)) {
             entry.waiters.retain(|waiter| *waiter != id);
             entry.touched_us = now.mono_us;
         }
         Some((waiter.request, waiter.claims))
     }
 
-    /// Whether a waiting request may go although the first one in its queue cannot, and whether it may
-    /// overtake others of the record then.
-    pub fn may_pass(&self, id: WaiterId) -> Option<bool> {
-        match self.waiters.get(&id)?.request.body {
-            // Reads that take no lock never bar a request, so they need not wait for their turn.
-            Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. } => Some(true),
-            // The requests in front may wait for other records, and need not be waited for.
-            Body::Prepare { .. } | Body::Pipeline(_) => Some(false),
-            // They wait for their turn, or do not stand in these queues.
-            Body::Apply(_)
-            | Body::Lock { .. }
-            | Body::Decide { .. }
-            | Body::Inquire { .. }
-            | Body::Cancel { .. }
-            | Body::Release { .. }
-            | Body::ProbeAck { .. }
-            | Body::Block { .. }
-            | Body::Await { .. }
-            | Body::Waiting { .. }
-            | Body::Holders { .. }
-            | Body::Waits { .. }
-            | Body::EndDeadlock { .. }
-            | Body::Unblock
-            | Body::Scan { .. }
-            | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
-            | Body::Flush
-            | Body::Resolve(_)
-            | Body::Remember(_)
-            | Body::EndStream { .. }
-            | Body::Stats
-            | Body::Transfer { .. }
-            | Body::KeysInSlot { .. }
-            | Body::Coordinate(_)
-            | Body::Cut { .. } => None,
-        }
-    }
-
-    /// Marks the records of all waiting requests: what held them back is over.
+    /// Wakes all waiting requests: what held them back is over.
     pub fn mark_all(&self, core: &mut ShardCore) {
         let claims = self.waiters.values().flat_map(|waiter| &waiter.claims);
-        claims.for_each(|(key, _)| core.locks.mark(key.clone()));
+        claims.for_each(|(key, _)| core.locks.wake_all(key));
     }
 
     /// Asks younger holders that a waiting request is blocked by to give way.
     pub fn wound_for(&mut self, core: &mut ShardCore, id: WaiterId) {
         let Some(waiter) = self.waiters.get(&id) else { return };
+        if waiter.age >= self.youngest && self.leases == 0 {
+            return;
+        }
         let (age, own) = (waiter.age, waiter.txn());
         let mut hints: Vec<TxnId> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -240,8 +244,8 @@ impl LockManager {
 
     /// Whether a request that was taken waits for locks.
     pub fn holds_up(&self, gateway: GatewayId, token: Token) -> bool {
-        let is = |request: &Request| request.gateway == gateway && request.token.is_again(token);
-        self.waiters.values().any(|waiter| is(&waiter.request))
+        let from = (gateway, token.handle(), WaiterId::MIN);
+        self.senders.range(from..=(gateway, token.handle(), WaiterId::MAX)).next().is_some()
     }
 
     /// Refuses transactions that have waited long for units of pipelines: what the units wait for, at other

@@ -1,9 +1,10 @@
 //! Requests that need locks, between the lock manager and the other parts of a shard.
 
 use super::claims::{Claims, claims_of};
-use super::locks::Barrier;
+use super::locks::{Barrier, Kind};
 use crate::entry::{Apply, LogRecord};
 use crate::ids::{GatewayId, Token, TxnId};
+use crate::limits::LOOKS_MAX;
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
 use crate::shard::Desk;
@@ -11,6 +12,7 @@ use crate::shard::locking::commits::FateAnswer;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Timestamp};
+use smallvec::SmallVec;
 
 impl Desk {
     /// Admits operations whose only participant is this shard.
@@ -152,20 +154,43 @@ impl Desk {
         }
     }
 
-    /// Begins a phase if the oldest request that waits for `key` can go: it goes, and with it all that are
-    /// compatible with those admitted before.
+    /// Looks at the requests that wait for `key` and whose obstacles are gone. If the oldest request in the
+    /// queue goes, a phase begins: with it go others that are compatible with those admitted before,
+    /// whatever their places.
     pub(in crate::shard) fn begin_phase(&mut self, now: Now, key: &Blob) {
-        let Some(first) = self.core.locks.first(key) else { return };
-        let began = self.admit(now, first, (key, true));
-        self.core.stats.phases += u64::from(began);
-        for id in self.core.locks.queue(key) {
-            let phase = if began { Some(true) } else { self.locking.may_pass(id) };
-            if let Some(phase) = phase {
-                self.admit(now, id, (key, phase));
+        let mut phase = false;
+        while let Some((_, id)) = self.core.locks.next_woken(key) {
+            self.locking.is_woken(id);
+            let is_first = self.core.locks.first(key) == Some(id);
+            let went = self.admit(now, id, (key, phase));
+            if went && is_first && !phase {
+                phase = true;
+                self.core.stats.phases += 1;
             }
         }
-        if let Some(first) = self.core.locks.first(key) {
-            self.locking.wound_for(&mut self.core, first);
+        if phase {
+            self.extend_phase(now, key);
+        }
+    }
+
+    /// Admits requests in a phase, of each mode until a few are not compatible.
+    fn extend_phase(&mut self, now: Now, key: &Blob) {
+        let mut failures: SmallVec<[(Kind, usize); 2]> = SmallVec::new();
+        let mut last = None;
+        loop {
+            let is_spent =
+                |kind| failures.iter().any(|(of, count)| *of == kind && *count >= LOOKS_MAX);
+            let Some((place, kind)) = self.core.locks.next_in_lanes(key, last, is_spent) else {
+                break;
+            };
+            last = Some(place);
+            if self.admit(now, place.1, (key, true)) {
+                continue;
+            }
+            match failures.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, count)) => *count += 1,
+                None => failures.push((kind, 1)),
+            }
         }
     }
 
@@ -261,7 +286,10 @@ impl Desk {
     /// Answers an inquiry about a transaction, or delays it.
     pub(in crate::shard) fn inquire(&mut self, gateway: GatewayId, token: Token, txn: TxnId) {
         match self.locking.inquire(&self.core, txn) {
-            FateAnswer::Known(fate) => self.core.answer(gateway, token, Answer::Fate(fate)),
+            FateAnswer::Known(fate) => {
+                self.locking.inquired_by(&self.core, gateway, txn);
+                self.core.answer(gateway, token, Answer::Fate(fate));
+            }
             FateAnswer::Later => {
                 let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
                 self.core.delay(request);

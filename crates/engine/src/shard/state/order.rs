@@ -3,7 +3,7 @@
 //! On every key the prepared transactions stand in the order of the earliest timestamp that each
 //! can get: the commit timestamp once it is decided, until then the bound that the shard voted. A
 //! decided transaction is carried out when no transaction that it conflicts with stands before it.
-//! Until then it is noted with the first one that does, and looked at again when that one has moved.
+//! Until then it is noted with the latest one that does, and looked at again when that one has moved.
 
 use super::{Executed, PreparedTxn, State};
 use crate::entry::Prepare;
@@ -24,16 +24,16 @@ type Position = (Timestamp, TxnId);
 pub struct ExecutionOrder {
     /// By key, in order. Mostly there is one.
     on: Map<Blob, SmallVec<[Position; 1]>>,
-    /// Decided transactions by the first that they wait for, and the other way round.
+    /// Decided transactions by the one that they wait for, and the other way round.
     behind: BTreeMap<TxnId, Vec<TxnId>>,
     waits_for: BTreeMap<TxnId, TxnId>,
 }
 
 impl ExecutionOrder {
-    /// The decided `txn` waits for `first`.
-    fn stand_behind(&mut self, first: TxnId, txn: TxnId) {
-        self.behind.entry(first).or_default().push(txn);
-        self.waits_for.insert(txn, first);
+    /// The decided `txn` waits for `other`.
+    fn stand_behind(&mut self, other: TxnId, txn: TxnId) {
+        self.behind.entry(other).or_default().push(txn);
+        self.waits_for.insert(txn, other);
     }
 
     fn enter<'k>(&mut self, place: Position, keys: impl Iterator<Item = &'k Blob>) {
@@ -266,7 +266,7 @@ impl State {
             }
             (Some(prepared), Some(ts)) => {
                 let ts = prepared.commit.unwrap_or(ts);
-                if self.first_before((ts, txn)).is_some() {
+                if self.latest_before((ts, txn)).is_some() {
                     self.prepared.put_in_place(txn, ts);
                     ready.insert((ts, txn));
                 } else if let Some(prepared) = self.prepared.forget(txn) {
@@ -329,8 +329,8 @@ impl State {
         let waiting = self.prepared.values().filter(carried_out);
         let decided: Vec<Position> = waiting.map(place_of).collect();
         for place in decided {
-            if let Some(first) = self.first_before(place) {
-                self.prepared.order.stand_behind(first, place.1);
+            if let Some(other) = self.latest_before(place) {
+                self.prepared.order.stand_behind(other, place.1);
             }
         }
     }
@@ -353,8 +353,8 @@ impl State {
         executed: &mut Vec<Executed>,
         ahead: &mut AheadOfLog,
     ) {
-        if let Some(first) = self.first_before((ts, txn)) {
-            self.prepared.order.stand_behind(first, txn);
+        if let Some(other) = self.latest_before((ts, txn)) {
+            self.prepared.order.stand_behind(other, txn);
             ahead.moved(txn);
             return;
         }
@@ -406,14 +406,15 @@ impl State {
         executed
     }
 
-    /// A transaction that conflicts with the decided one at `place` and could still come, or has to come,
-    /// before it.
-    fn first_before(&self, place: Position) -> Option<TxnId> {
+    /// The latest transaction that conflicts with the decided one at `place` and could still come, or has to
+    /// come, before it. Those that conflict with one another thus wait in a chain, of which each carries
+    /// out the next, and not all for the first.
+    fn latest_before(&self, place: Position) -> Option<TxnId> {
         let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
         ops.iter().find_map(|(key, op)| {
             let places = self.prepared.order.on.get(key)?;
             let earlier = &places[..places.partition_point(|other| *other < place)];
-            let others = earlier.iter().map(|(_, other)| *other);
+            let others = earlier.iter().rev().map(|(_, other)| *other);
             let mut others = others.filter(|other| *other != place.1);
             others.find(|other| {
                 !self.prepared.passes(place.1, *other) && self.conflict_on(key, op, *other)

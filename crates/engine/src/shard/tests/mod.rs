@@ -420,16 +420,16 @@ fn whoever_waits_behind_a_chain_wounds_whatever_comes_to_stand_at_its_end() {
     story.ask(Body::ProbeAck { txn: txn(22) });
     story.sync();
     story.seen();
-    // 23 must wait for 22, which waits for 20 and could have to wait for 21 as well.
+    // 23 must wait for 22, which waits for 21 and could have to wait for 20 as well.
     let clock = story.shard.clock().0;
     story.ask(decide(22, Some(clock + 100)));
     story.ask(decide(23, Some(clock + 200)));
     assert_eq!(story.seen(), Vec::<String>::new());
     let waiting = story.ask(lock(1, "t", card()));
-    let told = ["0 wound 23", "0 wound 20"].map(str::to_owned);
+    let told = ["0 wound 23", "0 wound 21"].map(str::to_owned);
     assert_eq!(story.seen(), [&[format!("{waiting} blocked")], &told[..]].concat());
-    let decided = story.ask(decide(20, Some(clock + 50)));
-    assert_eq!(story.seen(), [format!("{decided} done 1"), "0 wound 21".to_owned()]);
+    let decided = story.ask(decide(21, Some(clock + 50)));
+    assert_eq!(story.seen(), [format!("{decided} done 1"), "0 wound 20".to_owned()]);
 }
 
 #[test]

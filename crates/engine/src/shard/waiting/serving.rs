@@ -371,7 +371,7 @@ fn foresee(core: &mut ShardCore, now: Now, key: &Blob, txn: Option<TxnId>) -> Sc
     // No operation on its way changes it.
     let claim = Claim::new(Op::Key(KeyOp::Fetch), Class::Early { observed: true });
     match record {
-        _ if core.locks.barrier(key, &claim, txn, None, record).is_some() => Scratch::Unknown,
+        _ if core.locks.barrier(key, &claim, txn, record).is_some() => Scratch::Unknown,
         None => Scratch::Known(None),
         Some(_) => Scratch::Typed,
     }
@@ -381,7 +381,7 @@ fn foresee(core: &mut ShardCore, now: Now, key: &Blob, txn: Option<TxnId>) -> Sc
 fn may_go_behind(core: &ShardCore, serving: &Serving, ops: &[KeyedOp]) -> bool {
     let barred = |(key, op): &KeyedOp| {
         let (claim, record) = (Claim::new(op.clone(), Class::Apply), core.state.get(key));
-        core.locks.barrier(key, &claim, serving.txn, None, record).is_some()
+        core.locks.barrier(key, &claim, serving.txn, record).is_some()
     };
     serving.served < SERVED_MAX && !ops.iter().any(barred)
 }

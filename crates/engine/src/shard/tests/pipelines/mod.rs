@@ -2,6 +2,6 @@
 
 mod chains;
 mod owed;
-pub(super) mod streams;
+mod streams;
 
 use super::*;

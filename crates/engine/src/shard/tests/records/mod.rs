@@ -2,8 +2,10 @@
 
 mod absence;
 mod apply;
+mod crowds;
 mod idle;
 mod outcomes;
+mod probes;
 mod unchanged;
 mod whole;
 

@@ -1,8 +1,8 @@
 //! Stories about the coordination service.
 
 mod ahead;
-pub(super) mod coordination;
-pub(super) mod joints;
+mod coordination;
+mod joints;
 mod spread;
 
 use super::*;

@@ -4,7 +4,6 @@ mod barriers;
 mod deadlocks;
 mod kept;
 mod observers;
-mod rooms;
 mod sections;
 mod serving;
 mod successors;
