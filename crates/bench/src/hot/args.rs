@@ -56,7 +56,8 @@ pub struct HotArgs {
     /// Runs of each cell; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Measured seconds per run.
+    /// Measured seconds per run. Transactions that do not end in this time are not in the
+    /// latencies: it should be many times the longest one.
     #[arg(long, default_value_t = 2.0, value_parser = crate::args::parse_seconds)]
     pub seconds: f64,
     /// Draw the rows into this file (SVG).

@@ -6,7 +6,7 @@ use crate::report::{Report, number, text};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -31,13 +31,17 @@ fn columns(report: &Report) -> Vec<(String, Rows<'_>)> {
     columns
 }
 
+/// Server and program of a row.
+fn name(row: &Map<String, Value>) -> String {
+    format!("{} {}", text(row, "server"), text(row, "program"))
+}
+
 fn lines(rows: &Rows<'_>, field: &str) -> Lines {
     let mut lines = Lines::new();
     for row in rows {
         let value = number(row, field).filter(|value| *value > 0.0);
         let Some(point) = number(row, "clients").zip(value) else { continue };
-        let name = format!("{} {}", text(row, "server"), text(row, "program"));
-        lines.entry(name).or_default().push(point);
+        lines.entry(name(row)).or_default().push(point);
     }
     lines
 }
@@ -53,6 +57,7 @@ fn draw_figure<DB: DrawingBackend>(
     title: &str,
     what: &str,
     lines: &Lines,
+    names: &BTreeSet<String>,
 ) -> Result<(), Failure>
 where
     DB::ErrorType: 'static,
@@ -70,7 +75,9 @@ where
         .label_style((FONT, LABEL))
         .light_line_style(TRANSPARENT)
         .draw()?;
-    for (number, (name, points)) in lines.iter().enumerate() {
+    for (name, points) in lines {
+        // The same colour for a program in all figures.
+        let number = names.iter().position(|known| known == name).unwrap_or(0);
         let style = colour(number).stroke_width(2);
         let line = LineSeries::new(points.iter().copied(), style);
         chart.draw_series(line)?.label(name).legend(move |at| mark(at, style));
@@ -82,6 +89,7 @@ where
 
 fn picture(report: &Report) -> Result<String, Failure> {
     let columns = columns(report);
+    let names: BTreeSet<String> = report.rows.iter().map(name).collect();
     let mut svg = String::new();
     {
         let size = (SIZE.0 * columns.len() as u32, SIZE.1 * 2);
@@ -96,7 +104,7 @@ fn picture(report: &Report) -> Result<String, Failure> {
             ] {
                 let lines = lines(rows, field);
                 if !lines.is_empty() {
-                    draw_figure(area, title, what, &lines)?;
+                    draw_figure(area, title, what, &lines, &names)?;
                 }
             }
         }
