@@ -25,6 +25,7 @@ from .keep import COHORT, TOKENS
 from .later import Asked, check_words
 from .script import (
     Awaitable,
+    ForUpdate,
     Manner,
     OnDatabase,
     Requests,
@@ -118,16 +119,26 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         self._check_open()
         if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
-        return Asked(self._ask(list(args), options))
+        return Asked(self._ask(list(args), args[0], options))
 
-    async def _ask(self, args, options):
+    @property
+    def for_update(self):
+        """Commands that announce a write of what they read: see :attr:`claret.Transaction.for_update`."""
+        return Announced(self)
+
+    def announce(self, args, options):
+        """Sends a command that announces a write of what it reads."""
+        self._check_open()
+        return Asked(self._ask(["TXN", "FORUPDATE", *args], args[0], options))
+
+    async def _ask(self, words, name, options):
         try:
-            reply = await self._exchange(args)
+            reply = await self._exchange(words)
         except (ConflictError, BusyError):
             self._lane.unended = True
             await self._end()
             raise
-        callback = self._db.response_callbacks.get(args[0])
+        callback = self._db.response_callbacks.get(name)
         options.pop("keys", None)
         return callback(reply, **options) if callback else reply
 
@@ -183,6 +194,10 @@ class Transaction(OnDatabase, AsyncCoreCommands):
             await self._lane.abandon()
         elif self._lane_is_own:
             await self._lane.close()
+
+
+class Announced(ForUpdate, AsyncCoreCommands):
+    """Reads of a transaction that announce a write; see :attr:`Transaction.for_update`."""
 
 
 class Batch(OnDatabase, AsyncCoreCommands):
@@ -360,12 +375,14 @@ class Claret(redis.asyncio.Redis):
         strict=False,
         idle_timeout=None,
         transaction_timeout=None,
+        for_update=False,
     ):
         """One attempt at a transaction, as an asynchronous context manager.
 
         See :meth:`claret.Claret.begin`.
         """
-        return Transaction(self, Manner(readonly, now, strict, idle_timeout, transaction_timeout))
+        times = (idle_timeout, transaction_timeout)
+        return Transaction(self, Manner(readonly, now, strict, *times, for_update))
 
     def snapshot(self):
         """A transaction of reads that all show one instant, and that takes no locks."""
@@ -384,6 +401,7 @@ class Claret(redis.asyncio.Redis):
         strict=True,
         idle_timeout=None,
         transaction_timeout=None,
+        for_update=False,
         policy=RetryPolicy(),
         **kwargs,
     ):
@@ -392,7 +410,8 @@ class Claret(redis.asyncio.Redis):
         See :meth:`claret.Claret.run`.
         """
         with self.requests.borrow() as requests:
-            manner = Manner(readonly, now, strict, idle_timeout, transaction_timeout)
+            times = (idle_timeout, transaction_timeout)
+            manner = Manner(readonly, now, strict, *times, for_update)
             return await self._run(function, args, kwargs, manner, policy, requests)
 
     async def _run(self, function, args, kwargs, manner, policy, requests):

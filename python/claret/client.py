@@ -164,15 +164,19 @@ class Claret(redis.Redis):
         strict=False,
         idle_timeout=None,
         transaction_timeout=None,
+        for_update=False,
     ):
         """One attempt at a transaction, as a context manager. See :class:`Transaction`.
 
         With ``strict`` nothing of it takes effect if a command is refused: see :class:`Undone`.
         ``idle_timeout`` is the longest pause between commands in seconds while other clients wait
         for locks of the transaction, ``transaction_timeout`` the longest duration under the same
-        condition; 0 is no limit, and ``None`` the server's default.
+        condition; 0 is no limit, and ``None`` the server's default. With ``for_update`` its reads
+        announce that their keys are written afterwards: of such transactions one has a key at a
+        time, and the others wait in line.
         """
-        return Transaction(self, Manner(readonly, now, strict, idle_timeout, transaction_timeout))
+        times = (idle_timeout, transaction_timeout)
+        return Transaction(self, Manner(readonly, now, strict, *times, for_update))
 
     def snapshot(self):
         """A transaction of reads that all show one instant, and that takes no locks."""
@@ -194,6 +198,7 @@ class Claret(redis.Redis):
         strict=True,
         idle_timeout=None,
         transaction_timeout=None,
+        for_update=False,
         policy=RetryPolicy(),
         **kwargs,
     ):
@@ -206,10 +211,11 @@ class Claret(redis.Redis):
 
         If a command is refused, nothing takes effect (:class:`Undone`), unless ``strict`` is false:
         then the others take effect, and :class:`WriteRefused` is raised. See :meth:`begin` for the
-        time-outs.
+        time-outs and ``for_update``.
         """
         with self.requests.borrow() as requests:
-            manner = Manner(readonly, now, strict, idle_timeout, transaction_timeout)
+            times = (idle_timeout, transaction_timeout)
+            manner = Manner(readonly, now, strict, *times, for_update)
             return self._run(function, args, kwargs, manner, policy, requests)
 
     def _run(self, function, args, kwargs, manner, policy, requests):

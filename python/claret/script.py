@@ -67,6 +67,17 @@ class OnDatabase:
         return self._db.get_connection_kwargs()
 
 
+class ForUpdate(OnDatabase):
+    """Commands that read, each of which announces that what it reads is written afterwards."""
+
+    def __init__(self, transaction):
+        self._db = self._transaction = transaction
+
+    def execute_command(self, *args, **options):
+        """Sends a command behind the announcement."""
+        return self._transaction.announce(args, options)
+
+
 class Requests:
     """Request numbers: names that are unique for ever, each with a count.
 
@@ -261,7 +272,7 @@ class Manner:
 
     It only reads; its writes answer at once; all is undone if a command is refused; longest pause
     between commands, and longest duration, in seconds, while other clients wait (``None``: the
-    server's default, 0: no limit).
+    server's default, 0: no limit); its reads announce that their keys are written afterwards.
     """
 
     readonly: bool = False
@@ -269,6 +280,11 @@ class Manner:
     strict: bool = False
     idle_timeout: Optional[float] = None
     transaction_timeout: Optional[float] = None
+    for_update: bool = False
+
+    def __post_init__(self):
+        if self.readonly and self.for_update:
+            raise ValueError("a transaction that only reads is not for_update")
 
     def words(self):
         """The command that begins the transaction."""
@@ -277,6 +293,7 @@ class Manner:
             return [*words, "READONLY"]
         words += [] if self.now else ["BLIND"]
         words += ["STRICT"] if self.strict else []
+        words += ["FORUPDATE"] if self.for_update else []
         for name, seconds in (("IDLE", self.idle_timeout), ("TIMEOUT", self.transaction_timeout)):
             words += [] if seconds is None else [name, round(seconds * 1000)]
         return words

@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
-from .script import Manner, OnDatabase, Script, is_connected, pool_words
+from .script import ForUpdate, Manner, OnDatabase, Script, is_connected, pool_words
 
 
 class Lane:
@@ -104,13 +104,30 @@ class Transaction(OnDatabase, CoreCommands):
         self._check_open()
         if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
+        return self._ask(list(args), args[0], options)
+
+    @property
+    def for_update(self):
+        """Commands of this transaction that announce a write of what they read.
+
+        ``tx.for_update.get("n")`` waits for other transactions that have announced a write of the
+        key, so that none of them has to be run again.
+        """
+        return Announced(self)
+
+    def announce(self, args, options):
+        """Sends a command that announces a write of what it reads."""
+        self._check_open()
+        return self._ask(["TXN", "FORUPDATE", *args], args[0], options)
+
+    def _ask(self, words, name, options):
         try:
-            reply = self._exchange(list(args))
+            reply = self._exchange(words)
         except (ConflictError, BusyError):
             self._lane.unended = True
             self._end()
             raise
-        callback = self._db.response_callbacks.get(args[0])
+        callback = self._db.response_callbacks.get(name)
         options.pop("keys", None)
         return callback(reply, **options) if callback else reply
 
@@ -173,6 +190,10 @@ class Transaction(OnDatabase, CoreCommands):
             self._lane.abandon()
         elif self._lane_is_own:
             self._lane.close()
+
+
+class Announced(ForUpdate, CoreCommands):
+    """Reads of a transaction that announce a write; see :attr:`Transaction.for_update`."""
 
 
 class Batch(OnDatabase, CoreCommands):

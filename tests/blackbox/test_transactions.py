@@ -571,3 +571,67 @@ def test_pooled_connections_come_back_clean(store):
             pass
         assert store.set("a", 1) is True
     assert len(store.client_list()) < 10
+
+
+def add_one(tx, key):
+    """Reads a number and writes the next one."""
+    tx.set(key, int(tx.get(key) or 0) + 1)
+
+
+def aborts(store):
+    """Number of transactions that were aborted."""
+    return int(store.info("all")["aborted"])
+
+
+@pytest.mark.parametrize("way", ["all reads", "one read"])
+def test_transactions_that_announce_their_writes_stand_in_line(store, way):
+    def one(tx):
+        tx.set("n", int(tx.for_update.get("n") or 0) + 1)
+
+    def work(_):
+        for _ in range(20):
+            if way == "one read":
+                store.run(one)
+            else:
+                store.run(add_one, "n", for_update=True)
+
+    before = aborts(store)
+    work_in_threads(work, 8)
+    assert int(store.get("n")) == 160
+    assert aborts(store) == before
+
+
+def test_a_read_shares_a_key_with_one_that_announces_a_write(store, server):
+    store.set("n", 5)
+    with server.client() as other, store.begin(for_update=True) as tx:
+        assert tx.get("n") == "5"
+        with store.begin(now=True) as reader:
+            assert reader.get("n") == "5" and other.get("n") == "5"
+        tx.set("n", 6)
+    assert store.get("n") == "6"
+
+
+def test_only_a_read_in_a_transaction_announces_a_write(store):
+    say = store.execute_command
+    with pytest.raises(redis.ResponseError, match="without TXN BEGIN"):
+        say("TXN", "FORUPDATE", "GET", "n")
+    with pytest.raises(redis.ResponseError, match="exclude each other"):
+        say("TXN", "BEGIN", "READONLY", "FORUPDATE")
+    for words in (["SET", "n", 1], ["PING"], ["TXN", "COMMIT"]):
+        with pytest.raises(redis.ResponseError, match="reads keys|TXN COMMIT"), store.begin() as tx:
+            tx.execute_command("TXN", "FORUPDATE", *words)
+    with pytest.raises(ValueError):
+        store.begin(readonly=True, for_update=True)
+
+
+def test_the_asynchronous_client_announces_writes_as_well(server):
+    async def story():
+        async with aio.Claret(port=server.port, decode_responses=True) as db:
+            async with db.begin(for_update=True) as tx:
+                assert await tx.get("n") is None
+            async with db.begin() as tx:
+                assert await tx.for_update.get("n") is None
+                tx.set("n", 1)
+            assert await db.get("n") == "1"
+
+    asyncio.run(story())

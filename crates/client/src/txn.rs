@@ -21,6 +21,7 @@ pub struct TxOptions {
     readonly: bool,
     returning: bool,
     strict: Option<bool>,
+    for_update: bool,
     idle: Option<Duration>,
     timeout: Option<Duration>,
     retry: Option<RetryPolicy>,
@@ -53,6 +54,15 @@ impl TxOptions {
         self
     }
 
+    /// Lets the transaction's reads announce that their keys are written afterwards: of all such
+    /// transactions one has a key at a time, and the others wait in line, so that none of them has
+    /// to be run again. One read announces it with `TXN FORUPDATE` before its command.
+    #[must_use]
+    pub fn for_update(mut self) -> Self {
+        self.for_update = true;
+        self
+    }
+
     /// Longest pause between commands while other clients wait for locks of the transaction, in
     /// place of the server's default; zero for no limit.
     #[must_use]
@@ -77,6 +87,9 @@ impl TxOptions {
         };
         let strict = (self.strict == Some(true) && !self.readonly).then_some("STRICT");
         let mut begin = Command::new("TXN").arg("BEGIN").args(mode).args(strict);
+        if self.for_update && !self.readonly {
+            begin = begin.arg("FORUPDATE");
+        }
         let times = [("IDLE", self.idle), ("TIMEOUT", self.timeout)];
         for (name, time) in times.into_iter().filter(|_| !self.readonly) {
             if let Some(time) = time {

@@ -95,6 +95,20 @@ pub struct Request {
     pub body: Body,
 }
 
+/// Use that the program of an interactive transaction makes of the reply to an early access before the
+/// commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// Not seen. Reads are always observed.
+    Deferred,
+    /// Seen.
+    Observed,
+    /// Seen, by a program that is expected to write the record afterwards: of all transactions that
+    /// announce a write of a record, one holds it at a time. Such an access shares the record with
+    /// other reads.
+    Announced,
+}
+
 /// Content of a gateway's request to a shard.
 #[derive(Clone, Debug)]
 pub enum Body {
@@ -130,8 +144,8 @@ pub enum Body {
         op: Op,
         /// The transaction's own earlier writes to the key, which the reply must show.
         own: Vec<Op>,
-        /// Whether the program sees the reply before it commits. Reads always are observed.
-        observed: bool,
+        /// Use of the reply before the commit.
+        early: Early,
     },
     /// Vote of one participant. Answer: [`Answer::Prepared`], [`Answer::Repeated`],
     /// [`Answer::GuardFailed`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.

@@ -10,7 +10,7 @@ use adt::{
 };
 use engine::entry::{Apply, Prepare};
 use engine::ids::{GatewayId, KeyedOp, ShardId, Token, TxnId};
-use engine::message::{Answer, Body, Request, Response};
+use engine::message::{Answer, Body, Early, Request, Response};
 use engine::node::Parcel;
 use smallvec::smallvec;
 use wire::peer::PeerFormat;
@@ -61,7 +61,7 @@ fn carriers((key, op): &KeyedOp) -> Vec<Parcel> {
         request(Body::Prepare { prepare, floor: at }),
         response(Answer::NotTaken(Box::new(Body::Apply(apply())))),
         request(read(op.clone())),
-        request(Body::Lock { txn, key: key.clone(), op, own, observed: true }),
+        request(Body::Lock { txn, key: key.clone(), op, own, early: Early::Observed }),
     ]
 }
 

@@ -18,7 +18,7 @@ use engine::coordination::{
 use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{Answer, Body, Fence, Notice, Refusal, Remembered, Request, Response};
+use engine::message::{Answer, Body, Early, Fence, Notice, Refusal, Remembered, Request, Response};
 use engine::node::Parcel;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
@@ -456,7 +456,13 @@ fn a_transactions_own_writes_are_on_its_key() {
     let lock = |own: &str| {
         let (key, op) = op("scard k");
         let own = vec![parcels::op(own).1];
-        encoded(&asked(engine::message::Body::Lock { txn: txn(9), key, op, own, observed: true }))
+        encoded(&asked(engine::message::Body::Lock {
+            txn: txn(9),
+            key,
+            op,
+            own,
+            early: Early::Observed,
+        }))
     };
     let mut payload = lock("sadd k a")[HEADER..].to_vec();
     assert!(check_payload(&payload));

@@ -17,7 +17,9 @@ mod unread;
 use super::*;
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, MachineId, ShardId, Token, TxnId};
-use crate::message::{Answer, Body, Concurrency, Notice, Refusal, Request, Response, Version};
+use crate::message::{
+    Answer, Body, Concurrency, Early, Notice, Refusal, Request, Response, Version,
+};
 use adt::{ArgBuf, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -402,7 +404,7 @@ fn a_snapshot_that_never_fits_is_read_under_locks() {
     }
     let clock = Timestamp(5);
     for (index, (_, token, body)) in sent.iter().enumerate() {
-        assert!(matches!(body, Body::Lock { observed: true, .. }));
+        assert!(matches!(body, Body::Lock { early: Early::Observed, .. }));
         story.answer(*token, Answer::Locked { reply: Reply::Int(index as i64), clock });
     }
     let (released, replies) = story.out();
@@ -517,6 +519,27 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     let (sent, _) = story.out();
     assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
     assert!(story.gateway.parts.transactions.reads_nothing());
+}
+
+#[test]
+fn a_read_that_announces_a_write_is_shared_with_none() {
+    let mut story = Story::new();
+    let clients: Vec<SessionId> =
+        (0..4).map(|_| story.gateway.open(story.now, Opening::default())).collect();
+    for (client, line) in clients.iter().zip(["", "", " FORUPDATE", ""]) {
+        story.says_as(*client, &format!("TXN BEGIN{line}"));
+    }
+    story.out();
+    for (client, announced) in clients.iter().zip(["", "", "", "TXN FORUPDATE "]) {
+        story.says_as(*client, &format!("{announced}GET a"));
+    }
+    let sent = story.sent().into_iter().map(|(_, _, body)| match body {
+        Body::Lock { txn, early, .. } => (txn.is_lease(), early),
+        body => panic!("{body:?}"),
+    });
+    let (observed, announced) = (Early::Observed, Early::Announced);
+    let locks = [(false, observed), (true, observed), (false, announced), (false, announced)];
+    assert_eq!(sent.collect::<Vec<_>>(), locks);
 }
 
 #[test]

@@ -474,12 +474,19 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
             commands.push_back(word("exec"));
         }
         Form::Interactive | Form::Blind | Form::ReadOnly => {
-            commands.push_back(word(match script.form {
+            // A third of the clients announce all their writes, and a third those of single reads.
+            let announces = (script.form != Form::ReadOnly).then_some(client % 3);
+            let begin = match script.form {
                 Form::Blind => "txn begin blind",
                 Form::ReadOnly => "txn begin readonly",
                 _ => "txn begin",
+            };
+            let option = if announces == Some(1) { " forupdate" } else { "" };
+            commands.push_back(word(&format!("{begin}{option}")));
+            commands.extend(ops.map(|op| match announces {
+                Some(2) if is_read(&op) => [word("txn forupdate"), op].concat(),
+                _ => op,
             }));
-            commands.extend(ops);
             commands.push_back(word("txn commit"));
         }
     }

@@ -13,7 +13,7 @@ use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
 use engine::limits::DEADLOCK_NAMES_MAX;
-use engine::message::{Body, CutStep};
+use engine::message::{Body, CutStep, Early};
 use std::sync::Arc;
 
 const READ: u8 = 1;
@@ -108,9 +108,13 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
                 put_op(key, op, words, out);
             }
         }
-        Body::Lock { txn, key, op, own, observed } => {
+        Body::Lock { txn, key, op, own, early } => {
             put_txn(*txn, out);
-            out.push(u8::from(*observed));
+            out.push(match early {
+                Early::Deferred => 0,
+                Early::Observed => 1,
+                Early::Announced => 2,
+            });
             put_op(key, op, words, out);
             put_count(own.len(), out);
             for op in own {
@@ -180,10 +184,16 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
             Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced }
         }
         LOCK => {
-            let (txn, observed) = (read_txn(reader)?, reader.flag()?);
+            let txn = read_txn(reader)?;
+            let early = match reader.u8()? {
+                0 => Early::Deferred,
+                1 => Early::Observed,
+                2 => Early::Announced,
+                _ => return Err(Corrupt),
+            };
             let (key, op) = read_op(reader, spans)?;
             let own = read_own(&key, reader, spans)?;
-            Body::Lock { txn, key, op, own, observed }
+            Body::Lock { txn, key, op, own, early }
         }
         PREPARE => {
             let floor = Timestamp(reader.u64()?);

@@ -10,7 +10,7 @@ use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
 use engine::message::{
-    Answer, Body, CutStep, Fate, Guard, Notice, Refusal, Request, Response, Version,
+    Answer, Body, CutStep, Early, Fate, Guard, Notice, Refusal, Request, Response, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::StreamMessage;
@@ -146,7 +146,7 @@ fn bodies() -> Vec<Body> {
             at: Timestamp(8),
             fenced: false,
         },
-        Body::Lock { txn: txn(9), key, op: read, own, observed: true },
+        Body::Lock { txn: txn(9), key, op: read, own, early: Early::Observed },
         Body::Prepare { prepare, floor: Timestamp(7) },
         Body::Decide { txn: txn(9), commit: Some(Timestamp(10)) },
         Body::Decide { txn: txn(9), commit: None },

@@ -2,7 +2,7 @@
 //! number of words, access control, memory and the mode of the session.
 
 use super::foreign::is_http;
-use super::session::{Held, Replies, SessionMode};
+use super::session::{Held, Replies, Session, SessionMode};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
@@ -12,6 +12,11 @@ use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
 use crate::now::Now;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
+
+/// The command in `TXN FORUPDATE command`.
+fn announced<'a>(args: &Args<'a>) -> Option<Args<'a>> {
+    if args.len() > 2 && args.is(0, "TXN") && args.is(1, "FORUPDATE") { args.tail(2) } else { None }
+}
 
 impl Gateway {
     /// Takes a command of a client. Returns whether its reply may be large, as [`is_heavy`] does.
@@ -26,7 +31,9 @@ impl Gateway {
         let wait = session.barrier.is_some() || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
         let session = self.parts.sessions.get(id.0);
-        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { is_heavy(args) };
+        let inner = announced(args);
+        let heavy = || is_heavy(inner.as_ref().unwrap_or(args));
+        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { heavy() };
         if !ran {
             self.parts.sessions.hold(id, args);
         }
@@ -70,6 +77,18 @@ impl Gateway {
 
     /// Carries out a command. False if it must wait for the replies before it.
     pub(in crate::gateway) fn run(&mut self, id: SessionId, args: &Args<'_>) -> bool {
+        let session = self.parts.sessions.get(id.0);
+        let open = |session: &Session| {
+            matches!(session.mode, SessionMode::Interactive(_) | SessionMode::Aborted(_))
+        };
+        match announced(args).filter(|_| session.is_some_and(open)) {
+            Some(command) => self.run_command(id, &command, true),
+            None => self.run_command(id, args, false),
+        }
+    }
+
+    /// Carries out a command, which announces that what it reads is written later, or does not.
+    fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
             Err(error) if args.is(0, "EXEC") => {
@@ -99,7 +118,7 @@ impl Gateway {
         session.heavy = is_heavy_spec(spec);
         session.counted = u16::try_from(position).ok();
         session.begun_us = self.parts.core.now.mono_us;
-        let ran = self.run_found(id, spec, args);
+        let ran = self.run_found(id, (spec, announced), args);
         // A command that waits is counted when it goes ahead; a refused command is not counted.
         if ran && self.parts.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
             self.parts.core.mail.stats.of_command(position).calls += 1;
@@ -108,7 +127,12 @@ impl Gateway {
     }
 
     /// Carries out a command that exists, in the mode of its session. False if it must wait.
-    fn run_found(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
+    fn run_found(
+        &mut self,
+        id: SessionId,
+        (spec, announced): (&'static CommandSpec, bool),
+        args: &Args<'_>,
+    ) -> bool {
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let is_limited = spec.flags.has(Flags::COORDINATION)
             || (self.parts.core.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
@@ -139,7 +163,7 @@ impl Gateway {
             SessionMode::Multi(_) => self.run_in_multi(id, spec, args),
             SessionMode::Interactive(txn) => {
                 let txn = *txn;
-                self.run_in_transaction(id, txn, spec, args)
+                self.run_in_transaction(id, txn, (spec, announced), args)
             }
             SessionMode::Aborted(error) => {
                 let error = error.clone();

@@ -113,8 +113,9 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("multi", 1, TRANSACTION.and(ALONE), Keys::None, "Begins a MULTI transaction.", "", "O(1)");
     ("txn", -2, TRANSACTION.and(ALONE), Keys::None,
         "Begins and ends an interactive transaction, whose reads answer at once.",
-        "BEGIN [READONLY] [BLIND] [STRICT] [IDLE milliseconds] [TIMEOUT milliseconds] | COMMIT | ABORT | \
-         HOLDERS key", "O(1); COMMIT that of the deferred commands");
+        "BEGIN [READONLY] [BLIND] [STRICT] [FORUPDATE] [IDLE milliseconds] [TIMEOUT milliseconds] | \
+         COMMIT | ABORT | FORUPDATE command [arg ...] | HOLDERS key",
+        "O(1); COMMIT that of the deferred commands");
     ("unwatch", 1, TRANSACTION, Keys::None, "Forgets all watched keys.", "", "O(1)");
     ("watch", -2, TRANSACTION.and(ALONE), Keys::ALL,
         "Makes the next EXEC fail if one of the keys has changed.", "key [key ...]",

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::map::ShardMap;
-use crate::message::Fence;
+use crate::message::{Early, Fence};
 use adt::Blob;
 use smallvec::SmallVec;
 
@@ -314,7 +314,7 @@ fn a_transaction_looks_at_a_lock_and_neither_takes_nor_fences_it() {
     }
     story.says("LOCK.HELD a 7");
     let (token, body) = story.asked();
-    assert!(matches!(body, Body::Lock { observed: true, .. }), "{body:?}");
+    assert!(matches!(body, Body::Lock { early: Early::Observed, .. }), "{body:?}");
     story.answer(token, Answer::Refused(Refusal::Busy));
     story.out();
     assert_eq!(code(&story.told("FENCE b 7 SET a 1")), "BUSY", "it is aborted");

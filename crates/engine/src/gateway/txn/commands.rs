@@ -54,6 +54,20 @@ fn only_reads(spec: &CommandSpec, step: &ProgramStep) -> Result<(), ErrorReply> 
     }
 }
 
+/// Error for a command behind `TXN FORUPDATE` that reads nothing.
+fn announces_nothing() -> ErrorReply {
+    ErrorReply::err("TXN FORUPDATE takes a command that reads keys")
+}
+
+/// Whether a command reads keys before the commit.
+fn reads_keys(step: &ProgramStep) -> bool {
+    match step {
+        ProgramStep::Ops(ops, _) => ops.iter().any(|(_, op)| !op.is_write()),
+        ProgramStep::Compound(_) | ProgramStep::Attempts(_) => true,
+        ProgramStep::Fixed(_) | ProgramStep::Later(_) => false,
+    }
+}
+
 /// `TXN HOLDERS key`: how many requests wait for the locks of transactions there, for how long, and which
 /// transactions hold them.
 fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
@@ -100,8 +114,8 @@ fn resolve(
 }
 
 impl Transactions {
-    /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
-    /// `TXN HOLDERS key`, `TXN RESOLVE name number`.
+    /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [FORUPDATE] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
+    /// `TXN HOLDERS key`, `TXN RESOLVE name number`; `TXN FORUPDATE command` outside of a transaction.
     pub fn command(
         &mut self,
         core: &mut Core,
@@ -120,11 +134,15 @@ impl Transactions {
                 holders(core, session, args)
             }
             () if args.is(1, "RESOLVE") => resolve(core, sessions, id, args),
+            () if args.is(1, "FORUPDATE") => {
+                ErrorReply::err("TXN FORUPDATE without TXN BEGIN").into()
+            }
             () if args.is(1, "COMMIT") && one_word => self.end_by_client(core, sessions, id, true),
             () if args.is(1, "ABORT") && one_word => self.end_by_client(core, sessions, id, false),
             () => {
                 let text = "unknown subcommand or wrong number of words; try TXN BEGIN, TXN COMMIT, \
-                            TXN ABORT, TXN HOLDERS key or TXN RESOLVE name number";
+                            TXN ABORT, TXN FORUPDATE command, TXN HOLDERS key or \
+                            TXN RESOLVE name number";
                 ErrorReply::err(text).into()
             }
         }
@@ -249,17 +267,18 @@ impl Transactions {
 }
 
 impl Gateway {
-    /// Carries out a command between `TXN BEGIN` and `TXN COMMIT`.
+    /// Carries out a command between `TXN BEGIN` and `TXN COMMIT`, behind `TXN FORUPDATE` if it is
+    /// `announced`.
     pub(in crate::gateway) fn run_in_transaction(
         &mut self,
         id: SessionId,
         txn: InteractiveTxn,
-        spec: &'static CommandSpec,
+        (spec, announced): (&'static CommandSpec, bool),
         args: &Args<'_>,
     ) -> bool {
         self.parts.transactions.counts_again(self.parts.core.now.mono_us, txn);
         let Handler::Data(parse) = spec.handler else {
-            match barred(spec) {
+            match barred(spec).or_else(|| announced.then(announces_nothing)) {
                 Some(error) => self.parts.refuse(id, error),
                 None => return self.session_command(id, spec, args),
             }
@@ -275,8 +294,14 @@ impl Gateway {
                 return Err(error);
             }
             let bytes = args.iter_from(0).map(<[u8]>::len).sum();
+            if announced && !reads_keys(&step) {
+                return Err(announces_nothing());
+            }
             if self.parts.transactions.make_room(txn, bytes)? {
                 only_reads(spec, &step)?;
+                if announced {
+                    return Err(ErrorReply::err("TXN FORUPDATE in a READONLY transaction"));
+                }
             }
             Ok(step)
         });
@@ -284,7 +309,7 @@ impl Gateway {
             Ok(step) => {
                 let Parts { core, sessions, transactions, .. } = &mut self.parts;
                 let target = sessions.place(id, None);
-                if transactions.run(core, txn, step, target) {
+                if transactions.run(core, txn, (step, announced), target) {
                     sessions.bar(target);
                 }
                 transactions.settle(sessions);

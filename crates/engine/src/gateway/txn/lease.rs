@@ -15,7 +15,7 @@ use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::slab::Slab;
 use crate::ids::{KeyedOp, ShardId, TxnId};
-use crate::message::{Answer, Body, Refusal};
+use crate::message::{Answer, Body, Early, Refusal};
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
@@ -174,7 +174,7 @@ impl Leases {
         self.by_name.insert(id, number);
         self.readers.entry(key.clone()).or_default().leases.push(number);
         let (key, op) = (key.clone(), op.clone());
-        let body = Body::Lock { txn: id, key, op, own: Vec::new(), observed: true };
+        let body = Body::Lock { txn: id, key, op, own: Vec::new(), early: Early::Observed };
         let token = core.mail.ask(shard, Pending::Lease { lease: number }, body);
         if let Some(lease) = self.leases.get_mut(number) {
             lease.token = token;

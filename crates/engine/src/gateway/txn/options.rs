@@ -14,6 +14,8 @@ pub(super) struct TxnOptions {
     pub readonly: bool,
     pub blind: bool,
     pub strict: bool,
+    /// Whether reads announce that their records are written afterwards.
+    pub announces: bool,
     pub patience: Patience,
 }
 
@@ -44,13 +46,15 @@ pub(super) struct Open {
 impl TxnOptions {
     /// Options in the words behind `TXN BEGIN`.
     pub fn parse(args: &Args<'_>, patience: Patience) -> Result<Self, ErrorReply> {
-        let mut options = Self { readonly: false, blind: false, strict: false, patience };
+        let (readonly, blind, strict, announces) = (false, false, false, false);
+        let mut options = Self { readonly, blind, strict, announces, patience };
         let mut i = 2;
         while i < args.len() {
             match () {
                 () if args.is(i, "READONLY") => options.readonly = true,
                 () if args.is(i, "BLIND") => options.blind = true,
                 () if args.is(i, "STRICT") => options.strict = true,
+                () if args.is(i, "FORUPDATE") => options.announces = true,
                 () if args.is(i, "IDLE") => {
                     options.patience.idle_us = microseconds(args, i + 1)?;
                     i += 1;
@@ -62,6 +66,9 @@ impl TxnOptions {
                 () => return Err(ErrorReply::syntax()),
             }
             i += 1;
+        }
+        if options.readonly && options.announces {
+            return Err(ErrorReply::err("READONLY and FORUPDATE exclude each other"));
         }
         Ok(options)
     }

@@ -191,10 +191,11 @@ impl Transactions {
         if options.is_lockless(core.config.concurrency) {
             return InteractiveTxn::Lockless(self.lockless.begin(session, id));
         }
-        let TxnOptions { readonly, blind, .. } = options;
+        let TxnOptions { readonly, blind, announces, .. } = options;
         let role = Role::Interactive { blind, readonly, commit: None };
         let mut txn = Txn::new(id, session, role);
         txn.request = request;
+        txn.announces = announces;
         txn.open = Some(Open::new(options, core.now.mono_us));
         let job = self.add(txn);
         self.admission.begun(core.now.mono_us, job);
@@ -218,18 +219,19 @@ impl Transactions {
         }
     }
 
-    /// Carries out a command. Tells whether later ones must wait for its reply.
+    /// Carries out a command, whose reads announce a write or not. Tells whether later ones must wait for
+    /// its reply.
     pub(super) fn run(
         &mut self,
         core: &mut Core,
         txn: InteractiveTxn,
-        step: ProgramStep,
+        (step, announced): (ProgramStep, bool),
         target: Target,
     ) -> bool {
         let mut bars = false;
         match (txn, step) {
             (InteractiveTxn::Locking(job), step) => {
-                self.with(core, job, |txn, cx| bars = txn.run(cx, step, target));
+                self.with(core, job, |txn, cx| bars = txn.run(cx, (step, announced), target));
             }
             (InteractiveTxn::Lockless(job), ProgramStep::Ops(ops, merge)) => {
                 self.effects.extend(self.lockless.read(core, job, ops, merge, target));

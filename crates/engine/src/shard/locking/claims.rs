@@ -3,7 +3,7 @@
 use super::locks::{Claim, Class};
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, TxnId};
-use crate::message::{Body, Guard, Request};
+use crate::message::{Body, Early, Guard, Request};
 use crate::now::Now;
 use crate::shard::streams::claim_class;
 use adt::key::KeyOp;
@@ -39,9 +39,13 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
         }
         // Writes whose replies come with the commit are locked together, to see whether all are possible.
-        Body::Lock { key, op, own, observed, .. } => {
-            let observed = *observed || !op.is_write();
-            let claim = |op: &Op| (key.clone(), Claim::new(op.clone(), Class::Early { observed }));
+        Body::Lock { key, op, own, early, .. } => {
+            let observed = *early != Early::Deferred || !op.is_write();
+            let announced = *early == Early::Announced;
+            let claim = |op: &Op| {
+                let claim = Claim::new(op.clone(), Class::Early { observed });
+                (key.clone(), Claim { announced, ..claim })
+            };
             let own = own.iter().filter(|_| !observed);
             own.chain([op]).map(claim).collect()
         }

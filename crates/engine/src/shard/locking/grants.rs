@@ -4,7 +4,7 @@ use super::claims::Claims;
 use super::manager::LockManager;
 use crate::entry::{Apply, LogRecord};
 use crate::ids::TxnId;
-use crate::message::{Answer, Body, Guard, Refusal, Request};
+use crate::message::{Answer, Body, Early, Guard, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 use crate::shard::state::requests::Known;
@@ -15,7 +15,7 @@ use adt::{Blob, Op, Reply, Timestamp};
 impl LockManager {
     /// Grants a lock, and replies to its request.
     pub fn grant_lock(&mut self, core: &mut ShardCore, now: Now, request: Request, claims: Claims) {
-        let Body::Lock { txn, key, op, own, observed } = request.body else { return };
+        let Body::Lock { txn, key, op, own, early } = request.body else { return };
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
         }
@@ -28,7 +28,7 @@ impl LockManager {
                 }
             }
         }
-        let reply = if op.is_write() && !observed {
+        let reply = if op.is_write() && early == Early::Deferred {
             check_early(core, now, &key, own.iter().chain([&op]))
         } else {
             answer_early(core, now, &key, &op, &own)
@@ -38,8 +38,8 @@ impl LockManager {
         core.answer(request.gateway, request.token, Answer::Locked { reply, clock });
     }
 
-    /// Prepares a transaction, or answers why it is not prepared. If this shard is the only participant, gives
-    /// its operations back, which are to be logged.
+    /// Prepares a transaction, or answers why it is not prepared. If this shard is the only participant,
+    /// gives its operations back, which are to be logged.
     pub fn grant_prepare(
         &mut self,
         core: &mut ShardCore,

@@ -27,6 +27,17 @@ pub enum Barrier {
     Queue(WaiterId),
 }
 
+/// Whether requests of a lane matter to a request behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matter {
+    /// No.
+    Never,
+    /// Only requests that are found to conflict.
+    IfSeen,
+    /// All requests but those that are found not to conflict.
+    UnlessSeen,
+}
+
 /// Requests that claim a record in one mode.
 #[derive(Clone, Debug)]
 struct Lane {
@@ -125,15 +136,20 @@ impl Line {
     }
 
     /// A request before `place` that the claim must not overtake: the latest one, unless too many would have
-    /// to be looked at. `clashes` tells whether modes matter to each other, `conflicts` whether claims do.
+    /// to be looked at. `matter` tells whether modes matter to each other, `conflicts` whether claims do.
     pub fn latest_before(
         &self,
         kind: Kind,
         place: Place,
-        clashes: impl Fn(Kind) -> bool,
+        matter: impl Fn(Kind) -> Matter,
         conflicts: impl Fn(&Claim) -> bool,
     ) -> Option<WaiterId> {
-        self.lanes.iter().filter(|lane| clashes(lane.kind)).find_map(|lane| {
+        self.lanes.iter().find_map(|lane| {
+            let unseen = match matter(lane.kind) {
+                Matter::Never => return None,
+                Matter::IfSeen => false,
+                Matter::UnlessSeen => true,
+            };
             let end = if kind.passes_newly_come(lane.kind) {
                 place.min((place.0.long_before(), 0))
             } else {
@@ -142,6 +158,7 @@ impl Line {
             let mut earlier = lane.members.range(..end).rev().enumerate();
             let latest = earlier
                 .find(|(looks, (_, claims))| *looks >= LOOKS_MAX || claims.iter().any(&conflicts));
+            let latest = latest.filter(|(looks, _)| unseen || *looks < LOOKS_MAX);
             latest.map(|(_, (place, _))| place.1)
         })
     }

@@ -3,8 +3,8 @@
 //! The table lives in the leader's memory only. A record has an entry here while a transaction holds it
 //! or a request waits for it. The table decides; the lock manager acts on its decisions.
 
-use super::line::Line;
 pub use super::line::{Barrier, Place, WaiterId};
+use super::line::{Line, Matter};
 pub(super) use super::modes::Kind;
 pub use super::modes::{Claim, Class};
 use super::modes::{InFlight, KeyView};
@@ -105,7 +105,7 @@ impl LockTable {
         Self { concurrency, records: Map::default(), dirty: Vec::new(), holders: 0, queued: 0 }
     }
 
-    /// What is held on `key` in the way of `claim` by `txn`: operations in the log first, then holders.
+    /// Obstacle among what is held on `key` in the way of `claim` by `txn`: operations in the log first, then holders.
     pub fn barrier(
         &self,
         key: &[u8],
@@ -141,12 +141,13 @@ impl LockTable {
         Some(entry.map_or(Barrier::Holder(holder), Barrier::InFlight))
     }
 
-    /// An older request in the queue of `key` that `claim` conflicts with.
+    /// An older request in the queue of `key` that `claim` conflicts with, unless it waits for what `txn`
+    /// holds: then it cannot go ahead of it.
     pub fn queued_before(
         &self,
         key: &[u8],
         claim: &Claim,
-        place: Place,
+        (place, txn): (Place, Option<TxnId>),
         record: Option<&Record>,
     ) -> Option<Barrier> {
         let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
@@ -161,22 +162,48 @@ impl LockTable {
                 || claim.bars(queued, self.concurrency, state)
                 || queued.precedes(claim, state)
         };
-        lock.line.latest_before(kind, place, clashes, conflicts).map(Barrier::Queue)
+        self.latest_before(lock, (kind, place, txn), clashes, conflicts, state)
     }
 
-    /// An earlier request in the queue of `key` that must go into the log before `claim`.
+    /// An earlier request in the queue of `key` that must go into the log before `claim`, unless it waits
+    /// for what `txn` holds.
     pub fn overtaken(
         &self,
         key: &[u8],
         claim: &Claim,
-        place: Place,
+        (place, txn): (Place, Option<TxnId>),
         record: Option<&Record>,
     ) -> Option<Barrier> {
-        let lock = self.records.get(key)?;
-        let kind = claim.kind();
-        let precedes = |queued: &Claim| queued.precedes(claim, lock.state(record));
+        let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
+        let (state, kind) = (lock.state(record), claim.kind());
+        let precedes = |queued: &Claim| queued.precedes(claim, state);
         let clashes = |queued: Kind| queued.may_precede(kind);
-        lock.line.latest_before(kind, place, clashes, precedes).map(Barrier::Queue)
+        self.latest_before(lock, (kind, place, txn), clashes, precedes, state)
+    }
+
+    fn latest_before(
+        &self,
+        lock: &RecordLock,
+        (kind, place, txn): (Kind, Place, Option<TxnId>),
+        clashes: impl Fn(Kind) -> bool,
+        conflicts: impl Fn(&Claim) -> bool,
+        state: KeyView<'_>,
+    ) -> Option<Barrier> {
+        let cc = self.concurrency;
+        let own = txn.and_then(|txn| lock.holders.get(&txn)).into_iter().flatten();
+        let own: SmallVec<[&Claim; 2]> = own.filter(|own| own.class != Class::Kept).collect();
+        let matter = |queued: Kind| {
+            let cannot_go = own.iter().any(|own| own.kind().bars(queued, cc));
+            if cannot_go || !clashes(queued) {
+                return Matter::Never;
+            }
+            let may_wait = own.iter().any(|own| own.kind().may_bar(queued, cc));
+            if may_wait { Matter::IfSeen } else { Matter::UnlessSeen }
+        };
+        let conflicts = |queued: &Claim| {
+            conflicts(queued) && !own.iter().any(|own| own.bars(queued, cc, state))
+        };
+        lock.line.latest_before(kind, place, matter, conflicts).map(Barrier::Queue)
     }
 
     /// All transactions that hold `key` against `claim`.

@@ -54,7 +54,7 @@ pub(in crate::shard) struct LockWaiter {
     pub since_us: u64,
     pub claims: Claims,
     pub request: Request,
-    /// It stands behind an obstacle, and is looked at when that is gone.
+    /// Whether it stands behind an obstacle, and is looked at when that is gone.
     pub stands: bool,
 }
 

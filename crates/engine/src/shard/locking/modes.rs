@@ -33,21 +33,24 @@ pub struct Claim {
     pub class: Class,
     pub(super) void: Mode,
     pub(super) seen: Mode,
+    /// The transaction is expected to write the record after this read.
+    pub(super) announced: bool,
     /// The record's state shows it already, and does not tell with what it commutes.
     pub(super) done: bool,
 }
 
-/// What claims have in common that are alike but for the members of the record that they name.
+/// Properties that claims have in common which are alike but for the members of the record that they name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub class: Class,
     writes: bool,
     void: Mode,
     pub seen: Mode,
+    announced: bool,
     done: bool,
 }
 
-/// What the modes of two claims tell about them.
+/// Verdict of the modes of two claims.
 enum Clash {
     Never,
     Always,
@@ -82,6 +85,9 @@ impl Kind {
             (Prepared, Apply) => (true, true),
             (Prepared, Passing) => (false, true),
         };
+        if self.announced && asked.announced {
+            return Clash::Always;
+        }
         if !cc.shares_by_mode() {
             return if self.writes || asked.writes { Clash::Always } else { Clash::Never };
         }
@@ -97,6 +103,11 @@ impl Kind {
     /// Whether claims of the two kinds may bar each other.
     pub fn may_bar(self, asked: Self, cc: Concurrency) -> bool {
         !matches!(self.clash(asked, cc), Clash::Never)
+    }
+
+    /// Whether every claim of the one kind bars every claim of the other.
+    pub fn bars(self, asked: Self, cc: Concurrency) -> bool {
+        matches!(self.clash(asked, cc), Clash::Always)
     }
 
     pub fn may_precede(self, later: Self) -> bool {
@@ -125,14 +136,15 @@ impl Claim {
     pub fn new(op: Op, class: Class) -> Self {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
-        Self { op, class, void, seen, done: false }
+        Self { op, class, void, seen, announced: false, done: false }
     }
 
-    /// What the claim has in common with others.
+    /// Properties of the claim that others may have as well.
     pub(super) fn kind(&self) -> Kind {
-        let Self { op, class, void, seen, done } = self;
+        let Self { op, class, void, seen, announced, done } = self;
         let writes = op.is_write();
-        Kind { class: *class, writes, void: *void, seen: *seen, done: *done }
+        let (void, seen, announced) = (*void, *seen, *announced);
+        Kind { class: *class, writes, void, seen, announced, done: *done }
     }
 
     /// Whether `asked` must wait while `self` is held.

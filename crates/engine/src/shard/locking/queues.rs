@@ -32,7 +32,7 @@ impl LockManager {
         claims.iter().find_map(|(key, claim)| {
             let record = core.state.get(key);
             let held = core.locks.barrier(key, claim, txn, record);
-            held.or_else(|| core.locks.queued_before(key, claim, place, record))
+            held.or_else(|| core.locks.queued_before(key, claim, (place, txn), record))
         })
     }
 
@@ -54,9 +54,9 @@ impl LockManager {
         let queued = |key: &Blob, claim: &Claim| {
             let record = core.state.get(key);
             if is_read || hot == Some(key) {
-                return core.locks.overtaken(key, claim, place, record);
+                return core.locks.overtaken(key, claim, (place, txn), record);
             }
-            core.locks.queued_before(key, claim, place, record)
+            core.locks.queued_before(key, claim, (place, txn), record)
         };
         let held =
             |key: &Blob, claim: &Claim| core.locks.barrier(key, claim, txn, core.state.get(key));

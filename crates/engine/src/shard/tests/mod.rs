@@ -9,7 +9,7 @@ use super::*;
 use crate::entry::{Apply, Prepare, SnapshotPart};
 use crate::ids::{Age, MachineId, RequestId, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
-use crate::message::{Concurrency, Guard, Notice, Version};
+use crate::message::{Concurrency, Early, Guard, Notice, Version};
 use crate::shard::tail::TRACKING_US;
 use adt::key::KeyOp;
 use adt::kinds::set;
@@ -179,7 +179,7 @@ fn one(key: &str, op: Op) -> Body {
 }
 
 fn lock(id: u64, key: &str, op: Op) -> Body {
-    Body::Lock { txn: txn(id), key: Blob::from(key), op, own: Vec::new(), observed: true }
+    Body::Lock { txn: txn(id), key: Blob::from(key), op, own: Vec::new(), early: Early::Observed }
 }
 
 fn read(key: &str, op: Op) -> Body {
@@ -341,7 +341,7 @@ fn unseen_writes_are_locked_with_the_answer_whether_they_are_possible() {
     story.seen();
     let check = |id: u64, key: &str, own: Vec<Op>, op: Op| {
         let key = Blob::from(key);
-        Body::Lock { txn: txn(id), key, op, own, observed: false }
+        Body::Lock { txn: txn(id), key, op, own, early: Early::Deferred }
     };
     story.ask(check(1, "s", vec![add("a")], add("b")));
     story.ask(check(2, "s", vec![add("a")], add("c")));
@@ -370,7 +370,7 @@ fn without_phases_a_conflict_is_refused() {
         key: Blob::from("s"),
         op: add("a"),
         own: Vec::new(),
-        observed: false,
+        early: Early::Deferred,
     });
     let refused = format!("2 refused {:?}", Refusal::Conflict);
     assert_eq!(story.seen(), ["1 locked 0".to_owned(), refused]);

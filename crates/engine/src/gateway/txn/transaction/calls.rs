@@ -9,7 +9,7 @@ use crate::gateway::mail::{Pending, Target, raise};
 use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
-use crate::message::{Answer, Body, Refusal};
+use crate::message::{Answer, Body, Early, Refusal};
 use adt::{Attempt, Blob, Blocking, Merge, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
@@ -26,13 +26,13 @@ impl Txn {
         cx: &mut TxnContext<'_>,
         (call, index): (u64, u32),
         (key, op): KeyedOp,
-        observed: bool,
+        early: Early,
     ) {
         let shard = cx.core.mail.shard_of(&key);
         let body = if cx.core.config.concurrency.takes_locks() {
             self.touch(shard);
             let own = self.work.own(&key);
-            Body::Lock { txn: self.id, key, op, own, observed }
+            Body::Lock { txn: self.id, key, op, own, early }
         } else if op.is_write() {
             Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
         } else {
@@ -43,11 +43,12 @@ impl Txn {
         self.tokens.push(token);
     }
 
-    /// Reads under locks, for a command that may depend on the replies.
+    /// Reads under locks, for a command that may depend on the replies. Whether the transaction announces
+    /// that it writes what it reads.
     pub(super) fn call_observed(
         &mut self,
         cx: &mut TxnContext<'_>,
-        ops: Vec<KeyedOp>,
+        (ops, announced): (Vec<KeyedOp>, bool),
         target: Option<Target>,
         then: Then,
     ) {
@@ -55,10 +56,13 @@ impl Txn {
         let shares = cx.core.config.concurrency.shares_reads() && self.is_interactive();
         let call = self.new_call(target, ops.len(), then);
         for (index, op) in (0..).zip(ops) {
-            if shares {
+            if !op.1.is_write() && (announced || self.announces) {
+                // A lock that others share would let them read what only one of them can write.
+                self.access(cx, (call, index), op, Early::Announced);
+            } else if shares {
                 self.read_shared(cx, (call, index), op);
             } else {
-                self.access(cx, (call, index), op, true);
+                self.access(cx, (call, index), op, Early::Observed);
             }
         }
         if nothing {
@@ -73,7 +77,7 @@ impl Txn {
         }
         let access = EarlyAccess { job: cx.job, call, index };
         match cx.leases.read(cx.core, self, access, &op) {
-            SharedRead::Alone => self.access(cx, (call, index), op, true),
+            SharedRead::Alone => self.access(cx, (call, index), op, Early::Observed),
             SharedRead::Granted(reply, clock) => {
                 self.access_done(cx, (call, index), reply, clock);
             }
@@ -95,7 +99,7 @@ impl Txn {
         let nothing = ops.is_empty();
         let call = self.new_call(Some(target), ops.len(), Then::Merge(merge));
         for (index, op) in (0..).zip(ops) {
-            self.access(cx, (call, index), op.clone(), true);
+            self.access(cx, (call, index), op.clone(), Early::Observed);
             if cx.core.config.concurrency.takes_locks() {
                 self.work.add_silent(vec![op]);
             }
@@ -116,7 +120,7 @@ impl Txn {
         let locks: Vec<KeyedOp> = ops.iter().filter(|(_, op)| op.is_write()).cloned().collect();
         let call = self.new_call(Some(target), locks.len(), Then::Queued);
         for (index, op) in (0..).zip(locks) {
-            self.access(cx, (call, index), op, false);
+            self.access(cx, (call, index), op, Early::Deferred);
         }
         self.work.add(ops, merge);
     }
@@ -133,12 +137,13 @@ impl Txn {
         match blocking.attempts.get(number).cloned() {
             None => self.conclude_step(cx, Some(target), blocking.on_nothing, Vec::new()),
             Some((_, Attempt::Move(compound))) => {
-                self.call_observed(cx, compound.reads, Some(target), then(blocking));
+                let reads = (compound.reads, false);
+                self.call_observed(cx, reads, Some(target), then(blocking));
             }
             Some((key, Attempt::Take { op, .. })) => {
                 self.upgrade_for(cx, &[(key.clone(), op.clone())]);
                 let call = self.new_call(Some(target), 1, then(blocking));
-                self.access(cx, (call, 0), (key, op), true);
+                self.access(cx, (call, 0), (key, op), Early::Observed);
             }
         }
     }
@@ -152,7 +157,7 @@ impl Txn {
         let then = Then::Upgrade(shared.iter().map(|(lease, _, r)| (*lease, r.clone())).collect());
         let call = self.new_call(None, shared.len(), then);
         for (index, (_, op, _)) in (0..).zip(shared) {
-            self.access(cx, (call, index), op, true);
+            self.access(cx, (call, index), op, Early::Observed);
         }
     }
 
@@ -163,7 +168,7 @@ impl Txn {
             let Some(op) = own.pop() else { continue };
             let shard = cx.core.mail.shard_of(&key);
             self.touch(shard);
-            let body = Body::Lock { txn: self.id, key, op, own, observed: false };
+            let body = Body::Lock { txn: self.id, key, op, own, early: Early::Deferred };
             let pending = Pending::Access { job: cx.job, call, index, blocked: false };
             let token = cx.core.mail.ask(shard, pending, body);
             self.tokens.push(token);

@@ -38,21 +38,22 @@ impl Txn {
         Ok(matches!(self.role, Role::Interactive { readonly: true, .. }))
     }
 
-    /// Carries out a command. Tells whether later ones must wait for its reply.
+    /// Carries out a command, whose reads announce a write or not. Tells whether later ones must wait for
+    /// its reply.
     pub(in crate::gateway::txn) fn run(
         &mut self,
         cx: &mut TxnContext<'_>,
-        step: ProgramStep,
+        (step, announced): (ProgramStep, bool),
         target: Target,
     ) -> bool {
         match step {
             ProgramStep::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
-                self.call_observed(cx, ops, Some(target), Then::Merge(merge));
+                self.call_observed(cx, (ops, announced), Some(target), Then::Merge(merge));
                 false
             }
             ProgramStep::Ops(ops, merge) => self.write(cx, ops, merge, target),
             ProgramStep::Compound(Compound { reads, plan }) => {
-                self.call_observed(cx, reads, Some(target), Then::Plan(plan));
+                self.call_observed(cx, (reads, announced), Some(target), Then::Plan(plan));
                 true
             }
             ProgramStep::Attempts(blocking) => {
@@ -90,7 +91,7 @@ impl Txn {
             }
             _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
                 Some(Compound { reads, plan }) => {
-                    self.call_observed(cx, reads, Some(target), Then::Plan(plan));
+                    self.call_observed(cx, (reads, true), Some(target), Then::Plan(plan));
                     true
                 }
                 None => {

@@ -37,12 +37,12 @@ impl Txn {
                     self.work.add_without_ops(Outcome::Later(words));
                 }
                 Some(ProgramStep::Ops(ops, merge)) if *reads => {
-                    return self.call_observed(cx, ops, None, Then::Merge(merge));
+                    return self.call_observed(cx, (ops, false), None, Then::Merge(merge));
                 }
                 Some(ProgramStep::Ops(ops, merge)) => self.work.add(ops, merge),
                 Some(ProgramStep::Compound(compound)) => {
                     let Compound { reads, plan } = compound;
-                    return self.call_observed(cx, reads, Some(target), Then::Plan(plan));
+                    return self.call_observed(cx, (reads, false), Some(target), Then::Plan(plan));
                 }
                 Some(ProgramStep::Attempts(blocking)) => {
                     return self.call_attempt(cx, blocking, 0, target);

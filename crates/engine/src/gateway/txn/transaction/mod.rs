@@ -75,6 +75,8 @@ pub(super) struct Txn {
     pub(super) leases: SmallVec<[(u64, bool); 4]>,
     /// Keys that the transaction has locked for reading alone, where others may share such locks.
     pub(super) reading: SmallVec<[Blob; 4]>,
+    /// Whether all its reads announce a write.
+    pub(super) announces: bool,
     /// Bytes of its commands.
     bytes: usize,
     /// When its participants were asked to vote (monotonic microseconds).
@@ -177,6 +179,7 @@ impl Txn {
             answers: SmallVec::new(),
             leases: SmallVec::new(),
             reading: SmallVec::new(),
+            announces: false,
             bytes: 0,
             asked_us: 0,
             replies_lost: false,

@@ -7,6 +7,7 @@ mod idle;
 mod outcomes;
 mod probes;
 mod unchanged;
+mod updates;
 mod whole;
 
 use super::*;

@@ -4,7 +4,7 @@ use super::kept::leaves;
 use super::turns::{call, operation};
 use super::*;
 use crate::limits::KEPT_US_MAX;
-use crate::message::Takes;
+use crate::message::{Early, Takes};
 use adt::{ArgBuf, Attempt, Command, Handler};
 
 fn key(name: &str) -> Blob {
@@ -196,7 +196,7 @@ fn a_transaction_that_was_here_before_goes_on_and_others_give_way() {
         key: key.clone(),
         op: op.clone(),
         own: Vec::new(),
-        observed: true,
+        early: Early::Observed,
     };
     // It holds what the waiter needs, and wants what is kept for the waiter.
     story.ask(lock(50, &l, &llen));
@@ -205,7 +205,13 @@ fn a_transaction_that_was_here_before_goes_on_and_others_give_way() {
     story.answers();
     story.ask(lock(50, &key("l"), &llen));
     let (m, push) = operation("rpush m x");
-    story.ask(Body::Lock { txn: taker(1), key: m, op: push, own: Vec::new(), observed: true });
+    story.ask(Body::Lock {
+        txn: taker(1),
+        key: m,
+        op: push,
+        own: Vec::new(),
+        early: Early::Observed,
+    });
     assert_eq!(story.seen(), ["4 blocked", "5 blocked", "0 wound 50"]);
 }
 

@@ -1,8 +1,8 @@
 //! Stories about a shard that stands still: requests that wait or are refused, and the state that is kept.
 
 use crate::entry::{Apply, Prepare};
-use crate::message::CutStep;
 use crate::message::Notice;
+use crate::message::{CutStep, Early};
 use crate::shard::tests::{Story, txn};
 use crate::shard::transfer::cut::*;
 use crate::shard::*;
@@ -139,7 +139,7 @@ fn who_waits_for_locks_does_not_hold_a_cut_up_and_is_not_granted_anything() {
     let mut story = Story::new();
     let op = Op::Counter(CounterOp::Get);
     let (key, own) = (Blob::from("a".as_bytes()), Vec::new());
-    story.ask(Body::Lock { txn: txn(1), key, op, own, observed: true });
+    story.ask(Body::Lock { txn: txn(1), key, op, own, early: Early::Observed });
     story.ask(prepare(2, &[0, 1], "a"));
     story.ask(prepare(3, &[0], "a"));
     let seen = story.told();
