@@ -87,6 +87,11 @@ impl Concurrency {
         self.deferred || !self.transactions
     }
 
+    /// Whether a gateway lets reads announce a write where one has mostly followed.
+    pub(crate) fn learns_intents(self) -> bool {
+        self.deferred
+    }
+
     /// Whether a gateway delays transactions while too many are aborted.
     pub(crate) fn admits_a_few(self) -> bool {
         self.deferred

@@ -183,6 +183,14 @@ pub const PREPARES_PASS_US_MAX: u64 = 5_000;
 /// find out whether they commute with another one in the state of the record. Further ones are taken for
 /// conflicting, or stay where they are.
 pub const LOOKS_MAX: usize = 8;
+/// Most records of which a gateway remembers that a read there is mostly followed by a write.
+pub const INTENTS_MAX: usize = 1_024;
+/// Number of reads without a write after which such a record is forgotten, when it is new.
+pub const INTENT_CREDIT_FIRST: u32 = 16;
+/// Largest number of reads without a write after which such a record is forgotten.
+pub const INTENT_CREDIT_MAX: u32 = 64;
+/// Number of early reads of a transaction that are remembered, to learn whether writes follow.
+pub const READS_TRACKED_MAX: usize = 16;
 /// Longest time for which outcomes of transactions wait to share a log entry with other records, in
 /// microseconds.
 pub const OUTCOMES_WAIT_US: u64 = 2_000;

@@ -33,6 +33,12 @@ impl Cause {
         matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
     }
 
+    /// Whether the transaction was in the way of another one, or that of it.
+    pub fn is_conflict(self) -> bool {
+        let refused = matches!(self, Self::Refused(Refusal::Conflict | Refusal::LocksLost));
+        refused || matches!(self, Self::Wounded | Self::Changed)
+    }
+
     /// Whether another attempt would only make it worse, or end like this one.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Refused(Refusal::Busy | Refusal::Unread) | Self::Unled(_))

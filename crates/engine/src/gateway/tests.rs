@@ -543,6 +543,30 @@ fn a_read_that_announces_a_write_is_shared_with_none() {
 }
 
 #[test]
+fn a_read_announces_a_write_after_one_like_it_has_failed() {
+    let mut story = Story::new();
+    let early = |story: &mut Story| {
+        let (sent, _) = story.out();
+        let [(_, token, Body::Lock { txn, early, .. })] = &sent[..] else { panic!("{sent:?}") };
+        (*token, *txn, *early)
+    };
+    story.says("TXN BEGIN");
+    story.says("GET a");
+    let (token, _, first) = early(&mut story);
+    story.answer(token, Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) });
+    story.says("SET a 6");
+    let (token, txn, _) = early(&mut story);
+    story.answer(token, Answer::Notice(Notice::Blocked { txn }));
+    story.answer(0, Answer::Notice(Notice::Wound { txn, idle_us: 0, by: Age::default() }));
+    story.says("TXN ABORT");
+    story.out();
+    story.says("TXN BEGIN");
+    story.says("GET a");
+    let (_, _, second) = early(&mut story);
+    assert_eq!((first, second), (Early::Observed, Early::Announced));
+}
+
+#[test]
 fn a_transaction_leaves_its_leases_with_the_decision() {
     let mut story = Story::new();
     let clients: Vec<SessionId> =

@@ -5,6 +5,8 @@
 //! as locks; at the end everything deferred is prepared on all participants and
 //! decided. See `docs/internals/transactions.md`.
 //!
+//! Which reads are mostly followed by a write is learned in [`intents`].
+//!
 //! [`table::Transactions`] has the transactions that are under way; each is a [`transaction::Txn`]. Reads
 //! without locks are in [`lockless::LocklessTransactions`], transactions of lost coordinators in
 //! [`recover::Orphans`]. `commands` and `exec` have the commands of clients.
@@ -13,6 +15,7 @@ pub(in crate::gateway) mod admission;
 mod commands;
 mod exec;
 pub(in crate::gateway) mod holders;
+mod intents;
 mod lease;
 mod lockless;
 pub(in crate::gateway) mod multi;

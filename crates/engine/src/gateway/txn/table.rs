@@ -2,6 +2,7 @@
 //! are over leave it.
 
 use super::admission::{Admission, Admittance};
+use super::intents::Intents;
 use super::lease::{EarlyAccess, LeaseOutcome, Leases};
 use super::lockless::LocklessTransactions;
 use super::options::{InteractiveTxn, Open, TxnOptions};
@@ -28,6 +29,7 @@ pub(in crate::gateway) struct Transactions {
     open: Slab<Box<Txn>>,
     names: Map<TxnId, u64>,
     leases: Leases,
+    intents: Intents,
     admission: Admission,
     lockless: LocklessTransactions,
     effects: VecDeque<TxnEffect>,
@@ -69,8 +71,8 @@ impl Transactions {
     /// Lets a transaction handle an input, and drops it if it is over then.
     fn with(&mut self, core: &mut Core, job: u64, f: impl FnOnce(&mut Txn, &mut TxnContext<'_>)) {
         let Some(txn) = self.open.get_mut(job) else { return };
-        let Self { names, leases, admission, effects, .. } = self;
-        f(txn, &mut TxnContext { core, job, names, leases, admission, effects });
+        let Self { names, leases, intents, admission, effects, .. } = self;
+        f(txn, &mut TxnContext { core, job, names, leases, intents, admission, effects });
         if txn.stage == Stage::Over {
             self.open.remove(job);
         }

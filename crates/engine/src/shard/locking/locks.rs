@@ -105,7 +105,8 @@ impl LockTable {
         Self { concurrency, records: Map::default(), dirty: Vec::new(), holders: 0, queued: 0 }
     }
 
-    /// Obstacle among what is held on `key` in the way of `claim` by `txn`: operations in the log first, then holders.
+    /// Obstacle to `claim` by `txn` among what is held on `key`: operations in the log first, then
+    /// holders.
     pub fn barrier(
         &self,
         key: &[u8],

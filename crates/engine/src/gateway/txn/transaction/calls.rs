@@ -56,7 +56,7 @@ impl Txn {
         let shares = cx.core.config.concurrency.shares_reads() && self.is_interactive();
         let call = self.new_call(target, ops.len(), then);
         for (index, op) in (0..).zip(ops) {
-            if !op.1.is_write() && (announced || self.announces) {
+            if self.announces(cx, &op, announced) {
                 // A lock that others share would let them read what only one of them can write.
                 self.access(cx, (call, index), op, Early::Announced);
             } else if shares {
@@ -68,6 +68,18 @@ impl Txn {
         if nothing {
             self.conclude_call(cx, call);
         }
+    }
+
+    /// Whether a read announces a write: because its program does, or because one is likely.
+    fn announces(&mut self, cx: &TxnContext<'_>, read: &KeyedOp, announced: bool) -> bool {
+        if read.1.is_write() || !cx.core.config.concurrency.takes_locks() {
+            return false;
+        }
+        let only_reads = matches!(self.role, Role::Program { reads: true, .. })
+            || matches!(self.role, Role::Interactive { readonly: true, .. });
+        let learns = cx.core.config.concurrency.learns_intents() && !only_reads;
+        let likely = learns && self.early_reads.note(cx.intents, read);
+        announced || self.announces || likely
     }
 
     /// Reads under a lock that is shared with other interactive transactions where that is possible.
@@ -150,6 +162,7 @@ impl Txn {
 
     /// Asks for locks of the transaction's own for what it shares and is about to write.
     pub(super) fn upgrade_for(&mut self, cx: &mut TxnContext<'_>, writes: &[KeyedOp]) {
+        self.early_reads.wrote(writes);
         let shared = cx.leases.upgrades(self, writes);
         if shared.is_empty() {
             return;

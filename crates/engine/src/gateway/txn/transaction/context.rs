@@ -3,6 +3,7 @@
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::txn::admission::Admission;
+use crate::gateway::txn::intents::Intents;
 use crate::gateway::txn::lease::Leases;
 use crate::ids::TxnId;
 use adt::ErrorReply;
@@ -26,6 +27,7 @@ pub(in crate::gateway::txn) struct TxnContext<'a> {
     /// Numbers of all transactions by the names under which shards know them.
     pub names: &'a mut Map<TxnId, u64>,
     pub leases: &'a mut Leases,
+    pub intents: &'a mut Intents,
     pub admission: &'a mut Admission,
     pub effects: &'a mut VecDeque<TxnEffect>,
 }

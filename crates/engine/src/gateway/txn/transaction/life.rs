@@ -67,6 +67,7 @@ impl Txn {
             }
             return;
         }
+        self.early_reads.end(cx.intents, cause.is_conflict());
         self.leave_leases(cx, Timestamp::ZERO);
         let Role::Program { target, .. } = self.role else {
             return self.abort_interactive(cx, cause);
@@ -103,6 +104,7 @@ impl Txn {
     /// Gives up what an attempt has at the shards, and begins the next one after about so many
     /// microseconds, or at once.
     pub(super) fn rest(&mut self, cx: &mut TxnContext<'_>, about_us: Option<u64>) {
+        self.early_reads.end(cx.intents, false);
         self.leave_leases(cx, Timestamp::ZERO);
         self.withdraw(&mut cx.core.mail);
         if let Role::Program { steps, next, .. } = &mut self.role
@@ -170,6 +172,7 @@ impl Txn {
     /// Ends the transaction: from now on it is not known by its name.
     pub(super) fn end(&mut self, cx: &mut TxnContext<'_>) {
         self.stage = Stage::Over;
+        self.early_reads.end(cx.intents, false);
         cx.names.swap_remove(&self.id);
         if let Some(open) = &self.open {
             cx.core.mail.stats.interactive -= 1;

@@ -11,6 +11,7 @@ mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
 
+use super::intents::EarlyReads;
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
 use crate::gateway::api::SessionId;
@@ -75,6 +76,8 @@ pub(super) struct Txn {
     pub(super) leases: SmallVec<[(u64, bool); 4]>,
     /// Keys that the transaction has locked for reading alone, where others may share such locks.
     pub(super) reading: SmallVec<[Blob; 4]>,
+    /// Early reads, from which the gateway learns whether writes follow.
+    early_reads: EarlyReads,
     /// Whether all its reads announce a write.
     pub(super) announces: bool,
     /// Bytes of its commands.
@@ -179,6 +182,7 @@ impl Txn {
             answers: SmallVec::new(),
             leases: SmallVec::new(),
             reading: SmallVec::new(),
+            early_reads: EarlyReads::default(),
             announces: false,
             bytes: 0,
             asked_us: 0,
