@@ -166,3 +166,12 @@ pub fn splits_of(lead: u64) -> u16 {
 pub fn lead_of(term: u64, splits: u16) -> u64 {
     u64::from(splits) << SPLITS_SHIFT | term
 }
+
+/// Part of a bundle in a log: see [`crate::bundles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BundlePart {
+    /// Number of the bundle; the bundles that go to the disk are numbered from 1 without gaps.
+    pub bundle: u64,
+    /// Number of the bundle's parts.
+    pub parts: u16,
+}

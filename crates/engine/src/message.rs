@@ -5,6 +5,7 @@
 
 pub use crate::concurrency::Concurrency;
 
+use crate::bundles::Disturbance;
 use crate::coordination::JointId;
 use crate::coordination::{Ask, CoordinationAnswer, SessionNotice, TreeSessionId, Zxid};
 use crate::entry::Apply;
@@ -132,6 +133,8 @@ pub enum Body {
         at: Timestamp,
         /// The session has writes on this shard that are not answered yet: read after them.
         fenced: bool,
+        /// Whether the time in which the values were valid is asked for.
+        dated: bool,
     },
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
@@ -362,6 +365,46 @@ impl Body {
     /// certain, which requires a certain lead.
     pub fn may_be_successor(&self) -> bool {
         matches!(self, Self::Await { apply, .. } if apply.may_be_successor())
+    }
+
+    /// Reason why later parts of bundles might have to wait at the shard, if there is one.
+    pub fn disturbance(&self) -> Option<Disturbance> {
+        match self {
+            Self::Lock { .. }
+            | Self::Prepare { .. }
+            | Self::Block { .. }
+            | Self::Await { .. }
+            | Self::Flush
+            | Self::Cut { .. }
+            | Self::Transfer { .. }
+            | Self::Snapshot { dated: true, .. } => Some(Disturbance::Locks),
+            Self::Pipeline(_) => Some(Disturbance::Streams),
+            // They wait for nothing of others, or end what was waited for.
+            Self::Read { .. }
+            | Self::Apply(_)
+            | Self::Snapshot { dated: false, .. }
+            | Self::Version { .. }
+            | Self::Decide { .. }
+            | Self::Inquire { .. }
+            | Self::Cancel { .. }
+            | Self::Release { .. }
+            | Self::ProbeAck { .. }
+            | Self::Waiting { .. }
+            | Self::Holders { .. }
+            | Self::Waits { .. }
+            | Self::EndDeadlock { .. }
+            | Self::Unblock
+            | Self::Scan { .. }
+            | Self::Keys { .. }
+            | Self::Count
+            | Self::RandomKey
+            | Self::KeysInSlot { .. }
+            | Self::Resolve(_)
+            | Self::Remember(_)
+            | Self::EndStream { .. }
+            | Self::Stats
+            | Self::Coordinate(_) => None,
+        }
     }
 
     /// Whether it only reads the shard's state, outside of transactions.

@@ -12,7 +12,7 @@ mod split;
 use crate::cluster::level::Level;
 use crate::cluster::members::Members;
 use crate::entry::{Entry, EntryCodec, SnapshotPart};
-use crate::ids::{MachineId, ShardId, TxnId};
+use crate::ids::{BundlePart, MachineId, ShardId, TxnId};
 use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::pipeline::StreamMessage;
@@ -276,6 +276,12 @@ impl<C: EntryCodec> Replica<C> {
         self.admit(now, request);
     }
 
+    /// Takes a part of a bundle. Only a machine that is alone has bundles.
+    pub fn take_part(&mut self, now: Now, request: Request, part: Option<BundlePart>) {
+        self.busy_us = now.mono_us;
+        self.at_shard(now, |shard| shard.take_part(now, request, part));
+    }
+
     /// Takes messages of other shards' leaders about pipelines. Only a leader needs them.
     pub fn hear(&mut self, now: Now, words: impl Iterator<Item = StreamMessage>) {
         if self.leading.is_some() && self.splitting.is_none() {
@@ -402,7 +408,10 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Data to make durable now.
     pub fn take_persist(&mut self) -> Option<Persist> {
-        self.group.take_persist()
+        let mut persist = self.group.take_persist()?;
+        // A machine that is alone has one write on its way, with everything that was proposed.
+        persist.bundles = self.shard.tail_mut().take_bundles();
+        Some(persist)
     }
 
     /// Notes that the data with `number` are durable, and executes the entries that are committed

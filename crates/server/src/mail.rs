@@ -9,7 +9,8 @@ use crate::net::peers::PeerSocket;
 use crate::operators::counts::PeerCounts;
 use crate::worker::trees::talk::{Clients, Details};
 use engine::gateway::{CoordinationClient, Facts, GatewayStats, NearWord, Overview, SessionId};
-use engine::ids::{GatewayId, MachineId, ShardId};
+use engine::ids::{BundlePart, GatewayId, MachineId, ShardId};
+use engine::message::Request;
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
 use engine::stats::ShardStats;
@@ -37,6 +38,19 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.parcels.is_empty() && self.outgoing.is_empty() && self.near.is_empty()
     }
+}
+
+/// Requests of a bundle to shards of one worker (`engine::bundles`).
+#[derive(Debug)]
+pub struct Bundle {
+    /// Number of the bundle, if its parts become durable together.
+    pub part: Option<BundlePart>,
+    /// Whether the bundle writes.
+    pub writes: bool,
+    /// Upper bound on the bytes of the commands that the requests come from.
+    pub bytes: usize,
+    /// The requests.
+    pub requests: Vec<(ShardId, Request)>,
 }
 
 /// Message for another machine.
@@ -76,6 +90,8 @@ pub enum Mail {
     Connect(Box<Accepted>),
     /// Messages of one turn of another worker.
     Batch(Batch),
+    /// Part of a bundle, of which the other parts are in other inboxes at the same moment.
+    Bundle(Bundle),
     /// Connection with another machine.
     Peer(Box<PeerSocket>),
     /// Another machine has connected and sent this greeting; the number tells its connections
@@ -154,10 +170,19 @@ impl Mailbox {
     /// Puts a message into the worker's inbox and wakes the worker. Messages to a worker that has
     /// ended are dropped.
     pub fn send(&self, mail: Mail) {
-        if self.sender.send(mail).is_ok()
-            && !self.woken.swap(true, Ordering::AcqRel)
-            && let Err(error) = self.waker.wake()
-        {
+        if self.push(mail) {
+            self.wake();
+        }
+    }
+
+    /// Puts a message into the worker's inbox. Returns whether [`Mailbox::wake`] must follow.
+    pub fn push(&self, mail: Mail) -> bool {
+        self.sender.send(mail).is_ok() && !self.woken.swap(true, Ordering::AcqRel)
+    }
+
+    /// Wakes the worker.
+    pub fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
             tracing::error!("a worker cannot be woken: {error}");
         }
     }
@@ -173,6 +198,12 @@ impl Inbox {
     /// Makes the next message wake the worker. Must be called before the inbox is emptied.
     pub fn open(&self) {
         self.woken.store(false, Ordering::Release);
+    }
+
+    /// Whether a message may be there.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
     }
 
     /// Next message, if any.

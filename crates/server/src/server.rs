@@ -24,7 +24,8 @@ use crate::operators::http::HttpThread;
 use crate::operators::words;
 use crate::synchrony::{Surroundings, Synchrony};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
-use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
+use engine::bundles::BundleOrder;
+use engine::gateway::{Config as GatewayConfig, Facts, Gateway, Order, UserConfig};
 use engine::node::{Node, Placing};
 use engine::replica::{Replica, ReplicaError};
 use mio::net::TcpListener;
@@ -294,7 +295,8 @@ impl Starting {
         };
         let metrics_address = http.as_ref().map(|http| http.address);
         let log = store.as_ref().map(LogStore::counts);
-        let mut helpers = self.helpers(store, http, &mailboxes)?;
+        let order = Arc::new(BundleOrder::new(self.shards));
+        let mut helpers = self.helpers(store, http, &mailboxes, order.clone())?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
         let budget = Arc::new(Budget::default());
         let peers = |traffic: &Arc<Traffic>| Peers {
@@ -310,6 +312,7 @@ impl Starting {
             obeys: obeys.clone(),
             budget: budget.clone(),
             log_memory: log_memory.clone(),
+            order: order.clone(),
         };
         let facts = self.facts(address);
         let zookeeper = self.place(zookeeper_address, zookeeper_tls_address);
@@ -443,6 +446,7 @@ impl Starting {
         store: Option<LogStore>,
         http: Option<HttpThread>,
         mailboxes: &[Mailbox],
+        order: Arc<BundleOrder>,
     ) -> std::io::Result<Helpers> {
         let log = match store {
             None => None,
@@ -453,6 +457,8 @@ impl Starting {
                     self.shards,
                     self.options.durability,
                     move |completions| {
+                        // All parts of a bundle become visible at one moment.
+                        let _moment = order.moment();
                         for (index, worker) in workers.iter().enumerate() {
                             let own = completions
                                 .iter()
@@ -537,6 +543,7 @@ impl Starting {
             leader_wait_us: options.leader_wait_ms * 1_000,
             concurrency: options.concurrency,
             order: options.order,
+            bundles: options.order == Order::Constant && !self.identity.is_clustered(),
             patience: options.patience,
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),

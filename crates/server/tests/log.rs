@@ -44,6 +44,7 @@ fn persist(shard: ShardId, from: u64, to: u64) -> Persist {
         hard_state: Some(hard_state),
         must_sync: true,
         restored: None,
+        bundles: Vec::new(),
     }
 }
 

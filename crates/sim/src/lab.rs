@@ -101,6 +101,7 @@ impl Lab {
             clustered: true,
             workers: 1,
             shards: plan.holders.len() as u16,
+            volatile: false,
             concurrency: Concurrency::FULL,
             level: Level::NEWEST,
             order: plan.order,

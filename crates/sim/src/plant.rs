@@ -49,6 +49,14 @@ pub enum Plant {
     TornCut,
     /// Pipelines are dispatched without an order across shards.
     LooseOrder,
+    /// A part of a bundle goes to the disk, and is visible, before the others.
+    TornBundle,
+    /// Bundles of other workers are taken after commands that arrived later.
+    OvertakenBundle,
+    /// Bundles go to shards where their parts may have to wait.
+    UncheckedBundle,
+    /// On a server that waits for no disk: requests do not see the parts of bundles that came before.
+    HiddenPart,
     /// With locks: tokens are issued and not checked, as if writes came without.
     UnfencedWrites,
     /// With locks: the largest tokens seen are lost with the log before a snapshot.
@@ -130,7 +138,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 54] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -145,6 +153,10 @@ impl Plant {
         Self::LostOwnWrites,
         Self::TornCut,
         Self::LooseOrder,
+        Self::TornBundle,
+        Self::OvertakenBundle,
+        Self::UncheckedBundle,
+        Self::HiddenPart,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
         Self::EarlyLeaseEnd,
@@ -200,6 +212,10 @@ impl Plant {
             Self::LostOwnWrites => "lost-own-writes",
             Self::TornCut => "torn-cut",
             Self::LooseOrder => "loose-order",
+            Self::TornBundle => "torn-bundle",
+            Self::OvertakenBundle => "overtaken-bundle",
+            Self::UncheckedBundle => "unchecked-bundle",
+            Self::HiddenPart => "hidden-part",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
             Self::EarlyLeaseEnd => "early-lease-end",
@@ -251,7 +267,7 @@ impl Plant {
 
     /// Focus of runs that can show it, if it needs one.
     pub fn focus(self) -> Option<Focus> {
-        if self >= Self::StandingClock {
+        if self >= Self::StandingClock || self == Self::HiddenPart {
             return Some(Focus::Pipelines);
         }
         if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
@@ -273,6 +289,11 @@ impl Plant {
             Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
             _ => &[],
         }
+    }
+
+    /// Whether it shows only where pipelines keep their order.
+    pub fn is_about_order(self) -> bool {
+        (Self::LooseOrder..=Self::HiddenPart).contains(&self)
     }
 
     /// Rule of the order of pipelines that shards break, if it is such a bug.

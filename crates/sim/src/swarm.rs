@@ -24,11 +24,18 @@ const MACHINES_MAX: u64 = 9;
 const GUESTS_PERCENT: u64 = 35;
 /// Percentage of runs with clients of locks.
 const HOLDERS_PERCENT: u64 = 25;
+/// Percentage of runs about pipelines at a single server, whose workers order them.
+const ALONE_PERCENT: u64 = 20;
+/// Percentage of runs of a single server in which it waits for no disk, and does not crash.
+const VOLATILE_PERCENT: u64 = 30;
 /// Limit on shards.
 const SHARDS_MAX: u64 = 9;
 /// Faults that depose a leader, and their maximum frequency in runs about pipelines.
 const DEPOSING: [(Fault, u64); 4] =
     [(Fault::Crash, 3), (Fault::Pause, 3), (Fault::Isolation, 4), (Fault::StandBack, 2)];
+
+/// Faults after which a server that waits for no disk has lost acknowledged writes.
+const LOSING: [Fault; 4] = [Fault::Crash, Fault::FailedSync, Fault::FullDisk, Fault::FlippedBit];
 
 /// Faults that separate a lock from its holder, and their maximum frequency in runs about locks.
 const HOLDING: [(Fault, u64); 8] = [
@@ -186,7 +193,7 @@ impl Swarm {
         let shape = shape(&mut random, plant);
         let level = founders_level(seed, shape, plant);
         let order = match plant {
-            Some(Plant::LooseOrder) => Order::Constant,
+            Some(plant) if plant.is_about_order() => Order::Constant,
             _ => order(seed),
         };
         let shape = Shape { level, order, ..shape };
@@ -209,7 +216,7 @@ impl Swarm {
         };
         let shape = Shape { tree, ..shape };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
-        if focus == Focus::Pipelines {
+        if focus == Focus::Pipelines && shape.is_cluster() {
             let mut random = Random::new(seed, "leaders");
             faults.push((Fault::HandOver, random.between(1, 12)));
             for (fault, most) in DEPOSING {
@@ -226,6 +233,9 @@ impl Swarm {
                 let possible = shape.is_cluster() || alone.contains(&fault);
                 faults.extend((random.percent(40) && possible).then_some((fault, count)));
             }
+        }
+        if shape.volatile {
+            faults.retain(|(fault, _)| !LOSING.contains(fault));
         }
         // Needless elections hide bugs elsewhere.
         faults.retain(|(fault, _)| *fault != Fault::Lie || plant.is_none());
@@ -297,6 +307,10 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             clustered: false,
             workers,
             shards,
+            volatile: match plant {
+                Some(plant) => plant == Plant::HiddenPart,
+                None => random.percent(VOLATILE_PERCENT),
+            },
             concurrency,
             level,
             order,
@@ -309,7 +323,19 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     let machines = (founders + spare).max(3) as u16;
     let founders = founders as u16;
     let tree = 1;
-    Shape { machines, founders, clustered: true, workers, shards, concurrency, level, order, tree }
+    let (clustered, volatile) = (true, false);
+    Shape {
+        machines,
+        founders,
+        clustered,
+        workers,
+        shards,
+        volatile,
+        concurrency,
+        level,
+        order,
+        tree,
+    }
 }
 
 /// Number of shards over which the tree is spread: one in half of the runs with several shards. The
@@ -329,7 +355,7 @@ fn order(seed: u64) -> Order {
     *Random::new(seed, "order").pick(&orders)
 }
 
-/// Shape of a cluster with several shards.
+/// Shape with several shards, mostly of a cluster.
 fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let mut random = Random::new(seed, "pipelines");
     let founders = *random.pick(&[3, 3, 3, 5]);
@@ -337,8 +363,16 @@ fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
     let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Chain];
     let order = if plant.is_some() { Order::Constant } else { *random.pick(&orders) };
-    let (machines, clustered) = (founders, true);
-    Shape { machines, founders, clustered, workers, shards, order, ..shape }
+    let hidden = plant == Some(Plant::HiddenPart);
+    if hidden || plant.is_none() && random.percent(ALONE_PERCENT) {
+        let (machines, founders, clustered) = (1, 1, false);
+        let (level, order) = (Level::NEWEST, Order::Constant);
+        let volatile = hidden || random.percent(VOLATILE_PERCENT);
+        let shape = Shape { machines, founders, clustered, volatile, ..shape };
+        return Shape { workers, shards, level, order, ..shape };
+    }
+    let (machines, clustered, volatile) = (founders, true, false);
+    Shape { machines, founders, clustered, workers, shards, volatile, order, ..shape }
 }
 
 /// Shape for locks: mostly a cluster.
@@ -352,7 +386,7 @@ fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     }
     let founders = *random.pick(&[3, 3, 3, 5]);
     let machines = shape.machines.max(founders);
-    Shape { machines, founders, clustered: true, ..shape }
+    Shape { machines, founders, clustered: true, volatile: false, ..shape }
 }
 
 /// Shape with several shards, mostly of a cluster.
@@ -366,7 +400,7 @@ fn of_trees(seed: u64, shape: Shape) -> Shape {
     }
     let founders = *random.pick(&[3, 3, 3, 5]);
     let machines = shape.machines.max(founders);
-    Shape { machines, founders, clustered: true, ..shape }
+    Shape { machines, founders, clustered: true, volatile: false, ..shape }
 }
 
 /// Number of clients of locks: none in most runs.

@@ -88,6 +88,11 @@ enum Event {
         epoch: u64,
         worker: u16,
     },
+    HasMail {
+        machine: u16,
+        epoch: u64,
+        worker: u16,
+    },
     Deliver {
         machine: u16,
         epoch: u64,
@@ -462,6 +467,7 @@ impl World {
             }
             started => started?,
         };
+        machine.tears_bundles = plant == Some(Plant::TornBundle);
         machine.start(workers);
         for worker in 0..shape.workers {
             self.wake_worker(index, worker, self.now_us);
@@ -481,6 +487,9 @@ impl World {
             }
             Event::Tick { machine, epoch, worker } if self.is_current(machine, epoch) => {
                 self.machines[usize::from(machine)].ticking[usize::from(worker)] = false;
+                self.wake_worker(machine, worker, self.now_us);
+            }
+            Event::HasMail { machine, epoch, worker } if self.is_current(machine, epoch) => {
                 self.wake_worker(machine, worker, self.now_us);
             }
             Event::Deliver { machine, epoch, worker, input } if self.is_current(machine, epoch) => {

@@ -93,6 +93,9 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// Order of pipelines across shards.
     pub order: Order,
+    /// Whether [`Output::Bundle`] keeps the order of pipelines, as long as it can: all shards are led by this
+    /// process for ever, and the order is [`Order::Constant`].
+    pub bundles: bool,
     /// Longest times for which interactive transactions may keep others waiting.
     pub patience: Patience,
     /// Version of the product, for `INFO` and `HELLO`.
@@ -251,6 +254,14 @@ pub enum Output {
         shard: ShardId,
         /// The request.
         request: Request,
+    },
+    /// Send requests to several shards of this process at one moment ([`crate::bundles`]), or give all of
+    /// them back with [`super::Gateway::not_bundled`].
+    Bundle {
+        /// Whether it must become durable as a whole.
+        writes: bool,
+        /// The requests.
+        requests: Vec<(ShardId, Request)>,
     },
     /// Send a message to another gateway of this server.
     Peer {

@@ -90,6 +90,8 @@ pub(super) enum SentCommands {
     /// Commands that are carried out together: for each the target of its reply, the number of its
     /// operations, and the recipe for the reply.
     Batch(Vec<(Target, u32, Option<Box<Finish>>)>),
+    /// Commands that are carried out together as a part of a bundle.
+    Part(Vec<(Target, u32, Option<Box<Finish>>)>),
 }
 
 impl SentCommands {
@@ -97,7 +99,9 @@ impl SentCommands {
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Single(target) | Self::Work(target, _) => Some(target.session),
-            Self::Batch(parts) => parts.first().map(|(target, ..)| target.session),
+            Self::Batch(parts) | Self::Part(parts) => {
+                parts.first().map(|(target, ..)| target.session)
+            }
         }
     }
 
@@ -105,7 +109,9 @@ impl SentCommands {
     pub fn targets(&self) -> SmallVec<[Target; 1]> {
         match self {
             Self::Single(target) | Self::Work(target, _) => smallvec![*target],
-            Self::Batch(parts) => parts.iter().map(|(target, ..)| *target).collect(),
+            Self::Batch(parts) | Self::Part(parts) => {
+                parts.iter().map(|(target, ..)| *target).collect()
+            }
         }
     }
 }
@@ -228,6 +234,17 @@ impl Mail {
         let after = self.pending.get(token.0 & HANDLE_MASK).and_then(Pending::after).map(Token);
         let request = Request { gateway: self.gateway, token, after, body };
         self.outputs.push_back(Output::Shard { shard, request });
+    }
+
+    /// Sends requests to several shards of this process at one moment.
+    pub fn bundle(&mut self, writes: bool, parts: Vec<(ShardId, Pending, Body)>) {
+        let requests = parts.into_iter().map(|(shard, pending, body)| {
+            self.stats.requests += 1;
+            let token = Token(self.pending.insert(pending));
+            (shard, Request { gateway: self.gateway, token, after: None, body })
+        });
+        let requests = requests.collect();
+        self.outputs.push_back(Output::Bundle { writes, requests });
     }
 
     /// Token of this gateway for a request, without the number of its repetitions.

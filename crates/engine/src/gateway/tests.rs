@@ -8,9 +8,9 @@ mod deadlocks;
 mod joints;
 mod locks;
 mod near;
+mod pipelines;
 mod sections;
 mod spread;
-mod streams;
 mod unled;
 mod unread;
 
@@ -75,6 +75,7 @@ impl Story {
             gateways: 1,
             members,
             leader_wait_us: 5_000_000,
+            bundles: false,
             shards: 2,
             concurrency: Concurrency::FULL,
             order,

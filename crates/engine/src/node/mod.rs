@@ -10,6 +10,7 @@
 //! and requests keep their order.
 
 mod appends;
+mod disturbed;
 mod event;
 mod leaders;
 mod outgoing;
@@ -22,6 +23,7 @@ mod stream_messages;
 mod timing;
 pub(crate) mod transfer;
 
+pub use disturbed::Bundles;
 pub use event::Event;
 pub use outgoing::To;
 pub use parcel::{Parcel, ParcelKind};
@@ -43,6 +45,7 @@ use crate::replication::Persist;
 use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
 use adt::Timestamp;
 use appends::Appends;
+use disturbed::Disturbed;
 use leaders::{KnownLeader, KnownLeaders};
 use outgoing::Outgoing;
 use placement::Placement;
@@ -84,6 +87,7 @@ pub struct Node<C> {
     stream_messages: StreamMessages,
     transfers: Transfers,
     appends: Appends,
+    disturbed: Disturbed,
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
@@ -124,6 +128,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             stream_messages: StreamMessages::default(),
             transfers: Transfers::new(codec),
             appends: Appends::default(),
+            disturbed: Disturbed::default(),
         };
         let level = node.placement.as_ref().map_or(Level::NEWEST, Placement::level);
         node.use_level(level);
@@ -161,7 +166,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(lead) = self.leaders.announced(shard) else { return Some(request) };
         let is_here = lead.machine == self.id.machine;
         if is_here && let Some(replica) = self.replicas.get_mut(shard) {
-            replica.handle(now, request);
+            if let Some(request) = self.disturbed.hold(shard, request) {
+                replica.handle(now, request);
+            }
             return None;
         }
         let parcel = Parcel::Request { shard, term: lead.term, request };
@@ -170,6 +177,12 @@ impl<C: EntryCodec + Clone> Node<C> {
             false => self.out.send_to_machine(lead.machine, parcel),
         }
         None
+    }
+
+    /// Bundles at the shards of this worker.
+    #[inline]
+    pub fn bundles(&mut self) -> Bundles<'_, C> {
+        Bundles { disturbed: &mut self.disturbed, replicas: &mut self.replicas }
     }
 
     /// Takes a message of this worker's gateway to another gateway.
@@ -214,7 +227,9 @@ impl<C: EntryCodec + Clone> Node<C> {
                 let alone = self.placement.is_none();
                 match self.replicas.get_mut(shard) {
                     Some(replica) if alone || replica.leading() == Some(term) => {
-                        replica.handle(now, request);
+                        if let Some(request) = self.disturbed.hold(shard, request) {
+                            replica.handle(now, request);
+                        }
                     }
                     _ => self.out.turn_back(request),
                 }

@@ -32,7 +32,7 @@ use pace::ElectionPatience;
 pub use pace::Pace;
 pub use standing::{Followers, ReplicaState};
 
-use crate::ids::{MachineId, ShardId};
+use crate::ids::{BundlePart, MachineId, ShardId};
 use crate::limits::{PERSISTS_MAX, PROMISE_US_MAX};
 use lease::{Lease, Promise};
 use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
@@ -57,6 +57,8 @@ pub struct Persist {
     /// Last index of a durable snapshot that another replica has sent: the whole log before must be
     /// forgotten before `entries` are appended.
     pub restored: Option<u64>,
+    /// Parts of bundles in the entries.
+    pub bundles: Vec<BundlePart>,
 }
 
 /// A committed entry: its index, its term and its payload.
@@ -501,7 +503,9 @@ impl RaftGroup {
             if written {
                 let hard_state = self.unsaved.take();
                 let group = self.id;
-                let persist = Persist { group, number, entries, hard_state, must_sync, restored };
+                let bundles = Vec::new();
+                let persist =
+                    Persist { group, number, entries, hard_state, must_sync, restored, bundles };
                 self.held.push_back(persist);
             } else if self.outstanding.is_empty() {
                 // A moved commit index alone is no promise to another replica; it goes with the

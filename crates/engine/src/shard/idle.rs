@@ -47,7 +47,8 @@ impl Shard {
     /// tell.
     pub fn answer_idle(&mut self, now: Now) {
         let Some(building) = self.desk.core.tail.only_building() else { return };
-        if !candidates(building).any(|candidate| candidate) {
+        // The reply of a part of a bundle must not come before the bundle is durable.
+        if self.desk.core.tail.has_bundles() || !candidates(building).any(|candidate| candidate) {
             return;
         }
         let ts = self.desk.core.clock.next().max(Timestamp::from_micros(now.wall_us));

@@ -37,10 +37,11 @@ pub use transfer::{cut, snapshot, split};
 use self::core::ShardCore;
 use self::expiry::Expiry;
 use self::reads::{Reads, unfenced};
+use crate::bundles::Disturbance;
 use crate::cluster::members::Members;
 use crate::coordination::survey::{Listed, Survey};
 use crate::entry::{Entry, LogRecord, SnapshotPart};
-use crate::ids::{GatewayId, ShardId, Token};
+use crate::ids::{BundlePart, GatewayId, ShardId, Token};
 use crate::limits::UNITS_OWE_US;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
@@ -111,6 +112,22 @@ impl Desk {
             return self.core.delayed.follow(request);
         }
         self.carry_out(now, request);
+        self.settle(now);
+    }
+
+    /// Takes a part of a bundle, which waits for nothing: see [`Shard::is_calm`].
+    fn take_part(&mut self, now: Now, request: Request, part: Option<BundlePart>) {
+        self.core.stats.requests += 1;
+        self.core.state.tell_time(now.mono_us);
+        if let Body::Apply(apply) = &request.body {
+            self.expiry.reap_all(&mut self.core, now, apply.ops.iter().map(|(key, _)| key));
+            if let Some(part) = part {
+                self.core.tail.expect_part(part);
+            }
+            self.put_alone(now, request);
+        } else {
+            self.reader().read_part(now, &request);
+        }
         self.settle(now);
     }
 
@@ -315,6 +332,30 @@ impl Shard {
         self.desk.handle(now, request);
     }
 
+    /// Takes a part of a bundle. Its parts become durable together if it has a number.
+    pub fn take_part(&mut self, now: Now, request: Request, part: Option<BundlePart>) {
+        self.desk.take_part(now, request, part);
+    }
+
+    /// Whether no part of a bundle would have to wait for this reason if it came now.
+    pub fn is_calm(&self, reason: Disturbance) -> bool {
+        let Desk { core, locking, waits, cuts, splitting, streams, .. } = &self.desk;
+        match reason {
+            Disturbance::Locks => {
+                locking.is_free()
+                    && waits.blocked.is_empty()
+                    && waits.is_quiet()
+                    && !core.frozen
+                    && !cuts.is_open()
+                    && !splitting.is_giving()
+                    && (streams.hold_records() || !core.locks.in_use())
+            }
+            Disturbance::Streams => {
+                streams.is_idle() && !streams.hold_records() && !core.locks.in_use()
+            }
+        }
+    }
+
     /// Counters of the shard, and its sizes now.
     pub fn stats(&self, now_us: u64) -> ShardStats {
         self.desk.stats(now_us)
@@ -418,6 +459,11 @@ impl Shard {
     #[inline]
     pub fn tail(&self) -> &LogTail {
         &self.desk.core.tail
+    }
+
+    /// Log entries that are not applied yet, to take their parts of bundles.
+    pub(crate) fn tail_mut(&mut self) -> &mut LogTail {
+        &mut self.desk.core.tail
     }
 
     /// Closes the entry of this turn: later records go into another one.

@@ -11,6 +11,7 @@ use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::locking::manager::LockManager;
 use crate::shard::state::room::Room;
 use adt::key::KeyOp;
+use adt::random::mix;
 use adt::record;
 use adt::{Blob, Ctx, Op, Reply, Timestamp};
 
@@ -46,9 +47,13 @@ impl Reads<'_> {
 
     /// Answers reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
     pub fn read_at_once(self, now: Now, request: Request) {
+        let Body::Snapshot { ref ops, at, fenced, dated } = request.body else { return };
+        if !dated {
+            return self.read_together(now, request);
+        }
         let Self { core, expiry, locking } = self;
-        let Body::Snapshot { ref ops, at, fenced } = request.body else { return };
-        if fenced && core.tail.has_unapplied() {
+        // The parts of a bundle have timestamps of their own: all of them are seen, or none.
+        if fenced && core.tail.has_unapplied() || core.tail.has_bundles() {
             return core.delay(request);
         }
         core.track(now);
@@ -95,6 +100,47 @@ impl Reads<'_> {
         }
         let answer = Answer::Snapshot { replies, since, until, held_us };
         core.answer(request.gateway, request.token, answer);
+    }
+
+    /// Answers reads at one instant whose time is not asked for.
+    fn read_together(self, now: Now, request: Request) {
+        let Self { core, expiry, locking } = self;
+        let Body::Snapshot { ref ops, fenced, .. } = request.body else { return };
+        if fenced && core.tail.has_unapplied()
+            || expiry.reap_all(core, now, ops.iter().map(|(key, _)| key))
+        {
+            return core.delay(request);
+        }
+        if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
+            let claims = claims_of(&request.body);
+            return locking.enqueue(core, now, request, claims);
+        }
+        let earlier = ops.iter().filter_map(|(key, op)| core.earlier_in_flight(key, op)).max();
+        if let Some(entry) = earlier {
+            return core.delayed.until_applied(entry, request);
+        }
+        let ctx = core.ctx(now);
+        let mut room = Room::default();
+        let replies = ops.iter().map(|(key, op)| room.query(core.state.get(key), op, &ctx));
+        let replies = Answer::Replies(replies.collect());
+        core.answer(request.gateway, request.token, replies);
+    }
+
+    /// Answers reads that are a part of a bundle: now, and not when an expired key is removed.
+    pub fn read_part(self, now: Now, request: &Request) {
+        let core = self.core;
+        let Body::Snapshot { ref ops, .. } = request.body else { return };
+        let mut ctx = core.ctx(now);
+        let mut room = Room::default();
+        let replies = ops.iter().map(|(key, op)| {
+            let expired = |at_ms: u64| at_ms <= now.wall_ms();
+            let record = core.state.get(key);
+            let record = record.filter(|record| !record.expire_at_ms().is_some_and(expired));
+            ctx.seed = mix(ctx.seed);
+            room.query(record, op, &ctx)
+        });
+        let replies = replies.collect();
+        core.answer(request.gateway, request.token, Answer::Replies(replies));
     }
 
     /// Answers which version of a record a guard may ask for.

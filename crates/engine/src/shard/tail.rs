@@ -4,7 +4,7 @@
 //! proposed one waits until it is durable on a majority, in the order of the proposals.
 
 use crate::entry::{Apply, Entry, LogRecord, Spacing};
-use crate::ids::{GatewayId, Token, TxnId};
+use crate::ids::{BundlePart, GatewayId, Token, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, LOOKED_BACK_MAX, OUTCOMES_WAIT_US};
 use crate::now::Now;
 use crate::shard::locking::locks::LockTable;
@@ -78,6 +78,8 @@ pub(in crate::shard) struct Batch {
     since_us: u64,
     /// How many numbers below its first timestamp are taken; see [`LogTail::reserve`].
     reserved: u64,
+    /// Parts of bundles among its records.
+    bundles: Vec<BundlePart>,
 }
 
 impl Batch {
@@ -107,6 +109,12 @@ pub struct LogTail {
     tracking_until_us: Option<u64>,
     /// Data was changed by some record since [`LogTail::watch`].
     changed: bool,
+    /// Part of a bundle whose record comes next.
+    coming: Option<BundlePart>,
+    /// Entries with parts of bundles that are not applied.
+    with_bundles: usize,
+    /// Parts of bundles that were proposed since [`LogTail::take_bundles`].
+    proposed_parts: Vec<BundlePart>,
 }
 
 impl LogTail {
@@ -119,6 +127,9 @@ impl LogTail {
             applied: 0,
             tracking_until_us: None,
             changed: false,
+            coming: None,
+            with_bundles: 0,
+            proposed_parts: Vec::new(),
         }
     }
 
@@ -153,9 +164,31 @@ impl LogTail {
         }
         self.building.records.push(record);
         self.building.targets.push(target);
+        if target.kind == RecipientKind::Replies
+            && let Some(part) = self.coming.take()
+        {
+            self.with_bundles += usize::from(self.building.bundles.is_empty());
+            self.building.bundles.push(part);
+        }
         if self.building.records.len() >= ENTRY_RECORDS_MAX {
             self.close_building();
         }
+    }
+
+    /// Notes that the next record with an answer for a client is this part of a bundle.
+    pub(in crate::shard) fn expect_part(&mut self, part: BundlePart) {
+        self.coming = Some(part);
+    }
+
+    /// Whether parts of bundles are not applied.
+    #[inline]
+    pub(in crate::shard) fn has_bundles(&self) -> bool {
+        self.with_bundles > 0
+    }
+
+    /// Takes the parts of bundles in the entries that were proposed since the last call.
+    pub fn take_bundles(&mut self) -> Vec<BundlePart> {
+        std::mem::take(&mut self.proposed_parts)
     }
 
     /// Closes the entry of this turn if it has records: later ones go into another entry.
@@ -334,6 +367,7 @@ impl LogTail {
     /// Notes that a stamped entry is proposed; its records come back with [`LogTail::keep`].
     pub(in crate::shard) fn propose(&mut self, mut batch: Batch) -> Entry {
         let records = std::mem::take(&mut batch.records);
+        self.proposed_parts.extend(&batch.bundles);
         let entry = Entry { now_ms: batch.now_ms, ts: batch.ts, seed: batch.seed, records };
         self.in_flight.push_back(batch);
         entry
@@ -348,6 +382,7 @@ impl LogTail {
     /// Takes the oldest proposed entry out: it is committed, and counts as applied from now on.
     pub(in crate::shard) fn commit_next(&mut self) -> Option<Batch> {
         let batch = self.in_flight.pop_front()?;
+        self.with_bundles -= usize::from(!batch.bundles.is_empty());
         self.applied = batch.number;
         Some(batch)
     }
@@ -380,6 +415,7 @@ impl LogTail {
         let mut unproposed = std::mem::take(&mut self.closed);
         unproposed.push_back(building);
         self.applied = number;
+        self.with_bundles = 0;
         self.tracking_until_us = None;
         Abandoned { proposed: std::mem::take(&mut self.in_flight), unproposed }
     }

@@ -79,6 +79,7 @@ impl World {
                 gateways: shape.gateways,
                 members: None,
                 leader_wait_us: 5_000_000,
+                bundles: false,
                 shards: shape.shards,
                 concurrency: shape.concurrency,
                 order: engine::gateway::Order::default(),
@@ -198,6 +199,7 @@ impl World {
                         );
                     }
                     Output::Foreign { .. } => {}
+                    Output::Bundle { .. } => panic!("no gateway here sends bundles"),
                     // No client here uses the coordination service.
                     Output::Coordination { .. } => {}
                 }

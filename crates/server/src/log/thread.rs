@@ -6,6 +6,7 @@
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
+use engine::bundles::BundleWrites;
 use engine::ids::ShardId;
 use engine::limits::PERSISTS_MAX;
 use engine::replication::Persist;
@@ -133,6 +134,7 @@ fn run(
     let sync = durability == Durability::Always;
     let mut synced = Instant::now();
     let mut completions = Vec::new();
+    let mut writes = BundleWrites::default();
     loop {
         let mut batch = Batch::default();
         let first = if store.is_unsynced() {
@@ -156,9 +158,11 @@ fn run(
                 }
             }
         }
-        if !batch.persists.is_empty() {
-            store.append(&batch.persists, sync)?;
-            completions.extend(batch.persists.iter().map(|p| (p.group, p.number)));
+        batch.persists.into_iter().for_each(|persist| writes.add(persist));
+        let ready = writes.take_ready();
+        if !ready.is_empty() {
+            store.append(&ready, sync)?;
+            completions.extend(ready.iter().map(|p| (p.group, p.number)));
             complete(&completions);
             completions.clear();
         }

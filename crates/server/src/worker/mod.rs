@@ -7,6 +7,7 @@
 //! each request costs. A request whose shard is on the same worker never leaves it; the other
 //! requests travel in one batch per worker and turn.
 
+mod bundles;
 mod clogs;
 mod connection;
 mod foreign;
@@ -33,6 +34,7 @@ use crate::net::peers::Linked;
 use crate::worker::trees::dialogue::Dialogue;
 use crate::worker::trees::talk::Talk;
 use connection::Connection;
+use engine::bundles::BundleOrder;
 use engine::gateway::{CoordinationClient, Gateway, Opening, ServerReply, SessionId};
 use engine::ids::{GatewayId, ShardId};
 use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
@@ -113,6 +115,8 @@ pub struct Peers {
     pub budget: Arc<Budget>,
     /// Memory that all logs use.
     pub log_memory: Arc<LogMemory>,
+    /// Order of the bundles of all workers.
+    pub order: Arc<BundleOrder>,
 }
 
 /// Identity and resources of a worker.
@@ -191,6 +195,14 @@ pub struct Worker {
     turn_bytes: usize,
     entry_bytes: usize,
     unlogged_bytes: usize,
+    /// Bytes of the commands taken in this turn that were counted for a bundle.
+    bundled_bytes: usize,
+    /// Whether parts of bundles are in the inbox that this worker has sent.
+    has_own: bool,
+    /// Whether parts of bundles were taken that are not applied, although they wait for no disk.
+    are_unapplied: bool,
+    /// Whether the inbox is being emptied.
+    takes_mail: bool,
     /// Memory of the buffers of all clients' connections.
     buffered: usize,
     sent_bytes: u64,
@@ -226,7 +238,10 @@ impl Drop for AbortOnPanic {
 
 impl Worker {
     /// Creates a worker with its shards.
-    pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
+    pub fn new(place: Place, gateway: Gateway, mut node: Node<EntryFormat>, peers: Peers) -> Self {
+        if place.hello.is_none() {
+            node.bundles().share_order(peers.order.clone());
+        }
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
         let snapshots = Snapshots::new(shards, snapshot_log_bytes, kept, peers.log_memory.clone());
@@ -267,6 +282,10 @@ impl Worker {
             turn_bytes: 0,
             entry_bytes: 0,
             unlogged_bytes: 0,
+            bundled_bytes: 0,
+            has_own: false,
+            are_unapplied: false,
+            takes_mail: false,
             buffered: 0,
             sent_bytes: 0,
             turns: 0,
@@ -333,6 +352,7 @@ impl Worker {
     fn turn(&mut self, events: &Events) {
         self.turns += 1;
         self.turn_bytes = 0;
+        self.bundled_bytes = 0;
         self.again = false;
         let mut mail = false;
         for event in events {
@@ -356,7 +376,7 @@ impl Worker {
             }
         }
         if mail {
-            self.take_mail();
+            self.drain_inbox();
         }
         let now = self.clock.now();
         if self.shards_due_us <= now.mono_us {
@@ -378,6 +398,7 @@ impl Worker {
         self.settle(now);
         self.post_parcels();
         self.publish_clocks();
+        self.node.bundles().calm();
         self.write_snapshots(now);
         self.flush(now);
         self.close_leaving(now);
@@ -431,6 +452,8 @@ impl Worker {
     }
 
     fn take_mail(&mut self) {
+        self.takes_mail = true;
+        self.has_own = false;
         self.inbox.open();
         while let Some(mail) = self.inbox.take() {
             let now = self.clock.now();
@@ -438,6 +461,11 @@ impl Worker {
             match mail {
                 Mail::Connect(accepted) => self.connect(now, *accepted),
                 Mail::Batch(batch) => self.take_batch(now, batch),
+                Mail::Bundle(bundle) => {
+                    // Until this moment ends, other parts may not be in their inboxes.
+                    drop(self.peers.order.moment());
+                    self.take_parts(now, bundle);
+                }
                 Mail::Peer(socket) => self.link(now, *socket),
                 Mail::PeerUp(epoch, hello) => self.peer_up(now, epoch, &hello),
                 Mail::PeerDown(machine) => self.peer_down(now, machine),
@@ -500,6 +528,7 @@ impl Worker {
                 Mail::Stop => self.stopping = true,
             }
         }
+        self.takes_mail = false;
     }
 
     fn connect(&mut self, now: Now, mut accepted: Accepted) {

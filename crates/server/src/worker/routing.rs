@@ -21,10 +21,13 @@ impl Worker {
     pub(super) fn settle(&mut self, now: Now) {
         for _ in 0..ROUNDS_MAX {
             let moved = self.route(now);
+            // Parts of bundles may have come from other workers since.
+            let now = self.clock.now();
             if moved {
                 self.moved_us = now.mono_us;
             }
             // All requests have been taken in: their writes go into the log.
+            self.are_unapplied = false;
             if !self.end_turn(now) && !moved {
                 return;
             }
@@ -36,7 +39,8 @@ impl Worker {
     pub(super) fn route(&mut self, now: Now) -> bool {
         let mut moved = false;
         loop {
-            let mut more = false;
+            // Bundles that were sent before the requests are carried out before them.
+            let mut more = self.drain_inbox();
             while let Some(output) = self.gateway.poll() {
                 more = true;
                 self.carry_out(now, output);
@@ -54,7 +58,7 @@ impl Worker {
     }
 
     /// Closes the log entries of this turn. Returns whether that has produced answers at once.
-    fn end_turn(&mut self, now: Now) -> bool {
+    pub(super) fn end_turn(&mut self, now: Now) -> bool {
         let mut answers = false;
         let mut index = 0;
         while let Some(&shard) = self.node.active().get(index) {
@@ -106,6 +110,9 @@ impl Worker {
             Parcel::Raft { shard, .. } => *shard,
             _ => ShardId::default(),
         };
+        if matches!(parcel, Parcel::Request { .. }) {
+            self.apply_parts();
+        }
         if let Err(error) = self.node.take(now, from, parcel) {
             fail(shard, &error);
         }
@@ -145,7 +152,10 @@ impl Worker {
             Output::Reply { session, reply, protocol, lingers } => {
                 self.reply(now, session, reply, protocol, lingers);
             }
+            Output::Bundle { writes, requests } => self.send_bundle(now, writes, requests),
             Output::Shard { shard, request } => {
+                self.take_own();
+                self.apply_parts();
                 if let Some(request) = self.node.request(now, shard, request) {
                     self.gateway.not_sent(request);
                 }

@@ -48,7 +48,8 @@ pub struct Lost {
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     logs: BTreeMap<ShardId, Log>,
-    unsynced: Vec<Persist>,
+    /// Writes, in units of which a crash keeps all or nothing.
+    unsynced: Vec<Vec<Persist>>,
     /// Log index and bytes of each shard's snapshot.
     snapshots: BTreeMap<ShardId, (u64, Vec<u8>)>,
     /// Every entry that was ever durable: the log as it would be without snapshots.
@@ -66,12 +67,26 @@ pub struct Disk {
 impl Disk {
     /// Hands a batch to the disk; it is not durable yet.
     pub fn write(&mut self, persist: Persist) {
-        self.unsynced.push(persist);
+        self.unsynced.push(vec![persist]);
+    }
+
+    /// Hands batches to the disk, as one write if there are parts of bundles among them.
+    pub fn write_all(&mut self, persists: Vec<Persist>) {
+        if persists.iter().any(|persist| !persist.bundles.is_empty()) {
+            self.unsynced.push(persists);
+        } else {
+            persists.into_iter().for_each(|persist| self.write(persist));
+        }
+    }
+
+    /// Makes a batch durable at once.
+    pub fn keep(&mut self, persist: Persist) {
+        self.settle(&persist);
     }
 
     /// Makes everything durable that was written so far.
     pub fn sync(&mut self) {
-        for persist in std::mem::take(&mut self.unsynced) {
+        for persist in std::mem::take(&mut self.unsynced).into_iter().flatten() {
             self.settle(&persist);
         }
     }
@@ -109,14 +124,14 @@ impl Disk {
     pub fn crash(&mut self, random: &mut Random) -> Lost {
         let unsynced = std::mem::take(&mut self.unsynced);
         let kept = random.below(unsynced.len() as u64 + 1) as usize;
-        for persist in &unsynced[..kept] {
+        for persist in unsynced[..kept].iter().flatten() {
             self.settle(persist);
         }
         // A start continues from a received snapshot even if the log does not know of it.
         for (shard, history) in std::mem::take(&mut self.histories) {
             self.adopt(shard, history);
         }
-        let batches = unsynced.len() - kept;
+        let batches = unsynced[kept..].iter().flatten().count();
         Lost { batches, torn: batches > 0 && random.percent(50) }
     }
 
@@ -162,7 +177,7 @@ impl Disk {
 
     /// Whether the disk has unsynced data of a shard.
     pub fn is_writing(&self, shard: ShardId) -> bool {
-        self.unsynced.iter().any(|persist| persist.group == shard)
+        self.unsynced.iter().flatten().any(|persist| persist.group == shard)
     }
 
     /// Promises of replicas that were here and are removed.
@@ -208,7 +223,7 @@ impl Disk {
     pub fn history(&self, shard: ShardId, index: u64) -> Vec<Entry> {
         let safe = self.archive.range((shard, 0)..=(shard, index)).map(|(_, entry)| entry);
         let mut history: BTreeMap<u64, Entry> = safe.map(|e| (e.index, e.clone())).collect();
-        for persist in self.unsynced.iter().filter(|persist| persist.group == shard) {
+        for persist in self.unsynced.iter().flatten().filter(|persist| persist.group == shard) {
             let entries = persist.entries.iter().filter(|e| e.index <= index);
             history.extend(entries.map(|e| (e.index, e.clone())));
         }

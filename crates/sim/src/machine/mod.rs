@@ -9,6 +9,7 @@ pub(crate) mod visits;
 use crate::random::Random;
 use build::Build;
 use disk::{Disk, Lost};
+use engine::bundles::BundleWrites;
 use engine::ids::{MachineId, ShardId};
 use engine::now::Now;
 use engine::replication::Persist;
@@ -51,6 +52,8 @@ pub struct Machine {
     pub is_retired: bool,
     /// Whether a bit on its disk is flipped.
     pub is_damaged: bool,
+    /// Whether parts of a bundle are written one by one, as a planted bug.
+    pub tears_bundles: bool,
     /// Whether the next fsync fails.
     pub sync_fails: bool,
     /// Time before which the disk is full.
@@ -62,6 +65,7 @@ pub struct Machine {
     /// Snapshots that other machines are sending, as far as they have arrived.
     pub incoming: BTreeMap<(ShardId, u64), Vec<u8>>,
     waiting_for_disk: Vec<Persist>,
+    bundle_writes: BundleWrites,
     syncing: Vec<(ShardId, u64)>,
     sync_running: bool,
 }
@@ -140,6 +144,7 @@ impl Machine {
         self.syncing.clear();
         self.incoming.clear();
         self.waiting_for_disk.clear();
+        self.bundle_writes = BundleWrites::default();
         self.sync_running = false;
         self.paused_until_us = 0;
         self.frozen_us = 0;
@@ -159,18 +164,24 @@ impl Machine {
         self.turning[usize::from(worker)] = false;
         let sent = self.workers[usize::from(worker)].turn(now)?;
         self.publish_clocks(worker);
+        self.workers[usize::from(worker)].calm();
         Ok(sent)
     }
 
     /// Hands a write to the disk.
     pub fn write(&mut self, persist: Persist) {
-        self.waiting_for_disk.push(persist);
+        if self.tears_bundles {
+            return self.waiting_for_disk.push(persist);
+        }
+        self.bundle_writes.add(persist);
+        self.waiting_for_disk.extend(self.bundle_writes.take_ready());
     }
 
     /// Whether a write of a shard is on its way to the disk.
     pub fn is_writing(&self, shard: ShardId) -> bool {
-        let waits = self.waiting_for_disk.iter().any(|persist| persist.group == shard);
-        waits || self.syncing.iter().any(|(of, _)| *of == shard)
+        let mut waiting = self.waiting_for_disk.iter().chain(self.bundle_writes.held());
+        waiting.any(|persist| persist.group == shard)
+            || self.syncing.iter().any(|(of, _)| *of == shard)
     }
 
     /// Begins one write and one sync of everything that all shards have produced so far. Returns
@@ -180,10 +191,9 @@ impl Machine {
             return false;
         }
         self.sync_running = true;
-        for persist in std::mem::take(&mut self.waiting_for_disk) {
-            self.syncing.push((persist.group, persist.number));
-            self.disk.write(persist);
-        }
+        let persists = std::mem::take(&mut self.waiting_for_disk);
+        self.syncing.extend(persists.iter().map(|persist| (persist.group, persist.number)));
+        self.disk.write_all(persists);
         true
     }
 

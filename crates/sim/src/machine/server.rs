@@ -1,5 +1,7 @@
 //! Workers of one machine in virtual time, with their gateways and replicas.
 
+mod bundles;
+
 use super::build::Build;
 use super::disk::Disk;
 use super::network::Frame;
@@ -7,6 +9,7 @@ use super::visits::{Visit, Visits};
 use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
+use engine::bundles::BundleOrder;
 use engine::cluster::level::Level;
 use engine::cluster::map::ShardMap;
 use engine::entry::{SnapshotCodec, SnapshotPart};
@@ -14,7 +17,7 @@ use engine::gateway::{
     self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said,
     ServerReply, SessionId,
 };
-use engine::ids::{GatewayId, MachineId, ShardId};
+use engine::ids::{BundlePart, GatewayId, MachineId, ShardId};
 use engine::limits::REAP_US;
 use engine::message::{Body, Concurrency, Request};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
@@ -23,6 +26,7 @@ use engine::replica::{Replica, Seed, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use wire::peer::PeerFormat;
 use wire::snapshot::SnapshotFormat;
 
@@ -42,6 +46,8 @@ pub struct Shape {
     pub workers: u16,
     /// Shards; shard s is on worker s modulo workers.
     pub shards: u16,
+    /// Whether the server waits for no disk, as with `--durability none`.
+    pub volatile: bool,
     /// Enabled parts of the concurrency control.
     pub concurrency: Concurrency,
     /// Level of the build that founded the cluster.
@@ -108,6 +114,8 @@ pub enum Input {
     /// Message from the gateway of another worker of this machine, about locks that are kept for
     /// clients.
     Near(GatewayId, NearWord),
+    /// Part of a bundle.
+    Part(ShardId, Box<Request>, BundlePart),
     /// A batch is durable.
     Persisted(ShardId, u64),
     /// Piece of a snapshot that was read: shard, receiver and snapshot, offset, bytes and whether
@@ -195,6 +203,14 @@ pub struct Worker {
     told_early: u64,
     /// Inputs that have arrived and are not processed yet.
     pub inbox: VecDeque<Input>,
+    /// Messages of other workers of a machine that is alone, and of its disk. They are taken before all else.
+    pub mailbox: VecDeque<Input>,
+    /// Order of the bundles of all workers.
+    order: Arc<BundleOrder>,
+    /// Whether the server waits for no disk.
+    volatile: bool,
+    /// Whether parts of bundles were taken that are not applied, although they wait for no disk.
+    are_unapplied: bool,
 }
 
 /// Starts the `life`-th life of a machine with this build, from its disk. A single machine settles
@@ -251,6 +267,7 @@ pub fn start(
         own.entry(replica.id().0 % shape.workers).or_default().push(replica);
     }
     let left = disk.left().clone();
+    let order_of_bundles = Arc::new(BundleOrder::new(shape.shards));
     let worker = |index| {
         let id = id_of(index);
         let order = if plant == Some(Plant::LooseOrder) { Order::None } else { shape.order };
@@ -263,8 +280,13 @@ pub fn start(
         let placing =
             Placing { map, left, codec: build, concurrency, seed: own_seed, reap_us: REAP_US };
         let placing = shape.is_cluster().then_some(placing);
-        let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
+        let mut node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
+        let order = order_of_bundles.clone();
+        if !shape.is_cluster() {
+            node.bundles().share_order(order.clone());
+        }
         let (sessions, clients, generations, inbox, marks) = Default::default();
+        let mailbox = VecDeque::new();
         let (workers, snapshotting, format) = (shape.workers, None, PeerFormat::default());
         let visits = Visits::default();
         Worker {
@@ -286,6 +308,10 @@ pub fn start(
             marks,
             told_early: 0,
             inbox,
+            mailbox,
+            order,
+            volatile: shape.volatile,
+            are_unapplied: false,
         }
     };
     Ok((0..shape.workers).map(worker).collect())
@@ -330,6 +356,7 @@ fn gateway_config(
         shards: shape.shards,
         members: shape.members(id.machine, map),
         leader_wait_us: LEADER_WAIT_US,
+        bundles: shape.order == Order::Constant && !shape.is_cluster(),
         concurrency: shape.concurrency,
         order: shape.order,
         patience: gateway::Patience::default(),
@@ -358,6 +385,10 @@ impl Worker {
     /// Processes all inputs as one turn. Returns the outputs.
     pub fn turn(&mut self, now: Now) -> Result<Vec<Sent>, String> {
         let mut sent = Vec::new();
+        let overtakes = self.plant == Some(Plant::OvertakenBundle);
+        if !overtakes {
+            self.drain(now, &mut sent)?;
+        }
         while let Some(input) = self.inbox.pop_front() {
             self.take(now, input, &mut sent)?;
             self.taken += 1;
@@ -366,18 +397,19 @@ impl Worker {
             if more && !self.taken.is_multiple_of(self.together) {
                 continue;
             }
-            self.pump(now, &mut sent);
+            self.pump(now, &mut sent)?;
             self.keep_map(&mut sent);
         }
+        self.drain(now, &mut sent)?;
         self.gateway.tick(now);
         self.node.tick(now).map_err(|e| e.to_string())?;
-        self.pump(now, &mut sent);
+        self.pump(now, &mut sent)?;
         loop {
             self.end_turn(now, &mut sent)?;
             if !self.node.has_answers() {
                 break;
             }
-            self.pump(now, &mut sent);
+            self.pump(now, &mut sent)?;
         }
         self.post(&mut sent);
         self.advance_snapshot(&mut sent);
@@ -402,6 +434,7 @@ impl Worker {
 
     /// Closes the log entries of this turn. Some answers do not wait for the log.
     fn end_turn(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
+        self.are_unapplied = false;
         let mut index = 0;
         while let Some(&shard) = self.node.active().get(index) {
             index += 1;
@@ -422,9 +455,9 @@ impl Worker {
         matches!(parcel, Parcel::Map(map) if !self.build.level.suffices_for(map.level))
     }
 
-    /// Whether a planted bug treats writes on their way to the disk as durable.
+    /// Whether writes on their way to the disk are treated as durable, by intent or by a planted bug.
     fn acts_early(&self) -> bool {
-        self.plant == Some(Plant::EarlyReply)
+        self.volatile || self.plant == Some(Plant::EarlyReply)
     }
 
     fn take(&mut self, now: Now, input: Input, sent: &mut Vec<Sent>) -> Result<(), String> {
@@ -461,9 +494,21 @@ impl Worker {
                 {
                     self.visits.misplace(request);
                 }
+                if matches!(&*parcel, Parcel::Request { .. }) {
+                    self.apply_parts(now, sent)?;
+                }
                 self.node.take(now, from, *parcel).map_err(|e| e.to_string())?;
             }
             Input::Near(from, word) => self.gateway.near_told(now, from, word),
+            Input::Part(shard, request, part) => {
+                let part = Some(part).filter(|part| part.bundle > 0);
+                if request.body.is_read_only() {
+                    self.apply_parts(now, sent)?;
+                } else {
+                    self.are_unapplied |= part.is_none();
+                }
+                self.node.bundles().take_part(now, shard, *request, part);
+            }
             Input::Persisted(shard, number) => {
                 if !self.acts_early() {
                     self.node.persisted(now, shard, number).map_err(|e| e.to_string())?;
@@ -539,12 +584,13 @@ impl Worker {
     }
 
     /// Passes messages between gateway and shards of this worker until both are idle.
-    fn pump(&mut self, now: Now, sent: &mut Vec<Sent>) {
+    fn pump(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
         loop {
-            let mut quiet = true;
+            let overtakes = self.plant == Some(Plant::OvertakenBundle);
+            let mut quiet = overtakes || !self.drain(now, sent)?;
             while let Some(output) = self.gateway.poll() {
                 quiet = false;
-                self.carry(now, output, sent);
+                self.carry(now, output, sent)?;
             }
             while let Some(event) = self.node.poll() {
                 quiet = false;
@@ -559,7 +605,7 @@ impl Worker {
                 }
             }
             if quiet {
-                return;
+                return Ok(());
             }
         }
     }
@@ -610,14 +656,18 @@ impl Worker {
         Some(Frame { bytes, has_entries })
     }
 
-    fn carry(&mut self, now: Now, output: Output, sent: &mut Vec<Sent>) {
+    fn carry(&mut self, now: Now, output: Output, sent: &mut Vec<Sent>) -> Result<(), String> {
         match output {
             Output::Reply { session, reply, .. } => {
                 if let Some(client) = self.clients.get(&session) {
                     sent.push(Sent::Client(*client, reply));
                 }
             }
-            Output::Shard { shard, request } => self.request(now, shard, request),
+            Output::Bundle { writes, requests } => self.send_bundle(now, writes, requests, sent),
+            Output::Shard { shard, request } => {
+                self.apply_parts(now, sent)?;
+                self.request(now, shard, request);
+            }
             Output::Peer { to, message } => self.node.message(to, message),
             Output::Near { to, word } => {
                 let input = Input::Near(self.id, word);
@@ -642,6 +692,7 @@ impl Worker {
                 sent.extend(said.into_iter().map(|said| Sent::Guest(number, said)));
             }
         }
+        Ok(())
     }
 
     /// Begins a snapshot of one of this worker's shards.

@@ -100,9 +100,10 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_op(key, op, words, out);
         }
         Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
-        Body::Snapshot { ops, at, fenced } => {
+        Body::Snapshot { ops, at, fenced, dated } => {
             put_u64(at.0, out);
             out.push(u8::from(*fenced));
+            out.push(u8::from(*dated));
             put_count(ops.len(), out);
             for (key, op) in ops {
                 put_op(key, op, words, out);
@@ -180,8 +181,8 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         }
         APPLY => Body::Apply(read_apply(reader, spans)?),
         SNAPSHOT => {
-            let (at, fenced) = (Timestamp(reader.u64()?), reader.flag()?);
-            Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced }
+            let (at, fenced, dated) = (Timestamp(reader.u64()?), reader.flag()?, reader.flag()?);
+            Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced, dated }
         }
         LOCK => {
             let txn = read_txn(reader)?;

@@ -145,6 +145,7 @@ fn bodies() -> Vec<Body> {
             ops: vec![op("get a"), op("object encoding b"), op("memory usage c")],
             at: Timestamp(8),
             fenced: false,
+            dated: true,
         },
         Body::Lock { txn: txn(9), key, op: read, own, early: Early::Observed },
         Body::Prepare { prepare, floor: Timestamp(7) },

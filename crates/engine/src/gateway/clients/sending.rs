@@ -2,20 +2,22 @@
 //! dispatched in the session's order.
 
 use super::sessions::Sessions;
+use crate::bundles::Disturbance;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
-use crate::gateway::mail::{Pending, SentCommands};
+use crate::gateway::mail::{Mail, Pending, SentCommands};
 use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
 use crate::gateway::routing::course::{Course, may_gather};
+use crate::gateway::routing::rerouting::{plain_ops, take_apart};
 use crate::gateway::routing::route::{Route, key_too_long, only_reads};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Finish, Program, ProgramStep};
 use crate::ids::ShardId;
-use crate::message::{Answer, Body};
+use crate::message::{Answer, Body, Request};
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
@@ -65,7 +67,7 @@ impl Sessions {
         let finish = Box::new(finish);
         let (wrote, body) = if only_reads(&apply) && !session.is_fenced(shard) {
             let ops = apply.ops.into_vec();
-            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
+            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false })
         } else {
             session.writes_to(shard);
             (Some(shard), Body::Apply(apply))
@@ -89,7 +91,7 @@ impl Sessions {
             let ops = SmallVec::from_vec(ops);
             (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
         } else {
-            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
+            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false })
         };
         let pending = Pending::of_session(SentCommands::Batch(parts), wrote);
         session.pipeline.ask(core, shard, pending, body);
@@ -131,21 +133,89 @@ impl Sessions {
     ) {
         let Some(first) = parts.first().map(|(target, ..)| *target) else { return };
         self.answered(first, wrote);
-        let replies: Vec<Reply> = match answer {
-            Answer::Replies(replies) => replies.into_vec(),
-            Answer::Snapshot { replies, .. } => replies,
-            other => {
-                for (target, ..) in parts {
-                    core.finish(target, unexpected(&other));
-                }
-                return;
+        carried_out_together(core, parts, wrote.is_some(), answer);
+    }
+
+    /// Sends commands on several shards at one moment.
+    fn send_bundle(&mut self, core: &mut Core, id: SessionId, batch: Vec<(ShardId, Planned)>) {
+        let Some(session) = self.get_mut(id.0) else { return };
+        let writes = session.pipeline.writes_with(&batch);
+        let mut shards: SmallVec<[(ShardId, Vec<Planned>); 4]> = SmallVec::new();
+        for (shard, planned) in batch {
+            match shards.iter_mut().find(|(of, _)| *of == shard) {
+                Some((_, own)) => own.push(planned),
+                None => shards.push((shard, vec![planned])),
             }
-        };
-        let mut replies = replies.into_iter();
-        for (target, count, finish) in parts {
-            let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
-            core.carried_out(target, finish, wrote.is_some(), own.into_iter());
         }
+        session.pipeline.bundle(shards.len() as u32, writes);
+        let mut requests = Vec::with_capacity(shards.len());
+        for (shard, own) in shards {
+            let mut ops = Vec::with_capacity(own.len());
+            let mut parts = Vec::with_capacity(own.len());
+            for planned in own {
+                parts.push((planned.target, planned.ops.len() as u32, planned.finish));
+                ops.extend(planned.ops);
+            }
+            let (wrote, body) = if writes {
+                session.writes_to(shard);
+                let ops = SmallVec::from_vec(ops);
+                (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
+            } else {
+                let at = Timestamp::ZERO;
+                (None, Body::Snapshot { ops, at, fenced: false, dated: false })
+            };
+            let pending = Pending::of_session(SentCommands::Part(parts), wrote);
+            requests.push((shard, pending, body));
+        }
+        core.mail.bundle(writes, requests);
+    }
+
+    /// Takes the requests of a bundle back that was not sent. Its commands are dispatched again, before all
+    /// later ones.
+    pub fn unbundle(
+        &mut self,
+        core: &mut Core,
+        requests: Vec<(ShardId, Request)>,
+        reason: Disturbance,
+    ) {
+        let mut again = Vec::new();
+        for (_, request) in requests {
+            let pending = core.mail.take(Mail::token_of(request.token));
+            let commands = plain_ops(request.body).zip(pending);
+            let Some((target, wrote, commands)) =
+                commands.and_then(|(ops, pending)| take_apart(pending, ops))
+            else {
+                continue;
+            };
+            again.extend(commands);
+            let Some(session) = self.get_mut(target.session.0) else { continue };
+            wrote.into_iter().for_each(|shard| session.wrote(shard));
+            session.pipeline.part_answered(wrote.is_some());
+        }
+        again.sort_by_key(|planned: &Planned| planned.target.seq);
+        let Some(id) = again.first().map(|planned| planned.target.session) else { return };
+        let Some(session) = self.get_mut(id.0) else { return };
+        session.pipeline.unbundle(core, id, again, reason);
+        self.dispatch_soon(id);
+    }
+
+    /// Takes the answer to a part of a bundle.
+    pub fn part_answered(
+        &mut self,
+        core: &mut Core,
+        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
+        if let Some(id) = parts.first().map(|(target, ..)| target.session)
+            && let Some(session) = self.get_mut(id.0)
+        {
+            wrote.into_iter().for_each(|shard| session.wrote(shard));
+            if session.pipeline.part_answered(wrote.is_some()) {
+                self.dispatch_soon(id);
+            }
+        }
+        carried_out_together(core, parts, wrote.is_some(), answer);
     }
 
     /// Takes the outcome of a group of a session's stream. Commands with an unknown outcome are not sent
@@ -244,6 +314,7 @@ impl Sessions {
                 }
             }
             Dispatch::Batch(shard, batch) => self.send_batch(core, id, shard, batch),
+            Dispatch::Bundle(batch) => self.send_bundle(core, id, batch),
             Dispatch::One(planned) => {
                 let Planned { target, mut ops, finish } = planned;
                 let Some(finish) = finish else {
@@ -262,5 +333,29 @@ impl Sessions {
             }
         }
         None
+    }
+}
+
+/// Gives commands that were carried out together their replies.
+fn carried_out_together(
+    core: &mut Core,
+    parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+    wrote: bool,
+    answer: Answer,
+) {
+    let replies: Vec<Reply> = match answer {
+        Answer::Replies(replies) => replies.into_vec(),
+        Answer::Snapshot { replies, .. } => replies,
+        other => {
+            for (target, ..) in parts {
+                core.finish(target, unexpected(&other));
+            }
+            return;
+        }
+    };
+    let mut replies = replies.into_iter();
+    for (target, count, finish) in parts {
+        let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
+        core.carried_out(target, finish, wrote, own.into_iter());
     }
 }

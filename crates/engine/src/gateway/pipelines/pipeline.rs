@@ -5,9 +5,13 @@
 //! Commands on several shards become a stream: see `docs/internals/order.md`. If a part of a stream has
 //! failed, it has had no effect and never will, and neither has any part after it. All of these are
 //! dispatched once more.
+//!
+//! If all shards are led by this process, commands on several shards become a bundle instead of a stream, as
+//! long as no part of it would have to wait at its shard.
 
 use super::planned::Planned;
 use super::stream::{Settled, Stream};
+use crate::bundles::Disturbance;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
@@ -34,6 +38,16 @@ struct Loose {
     last: u64,
 }
 
+/// Bundles of a session that are not answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bundled {
+    /// Number of parts without an answer, and how many of them write.
+    open: u32,
+    writing: u32,
+    /// Why no bundle can be sent now: one was given back.
+    barred: Option<Disturbance>,
+}
+
 /// Group of a stream: the stream, its first unit, its shard and the number of its units.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct UnitGroup {
@@ -51,6 +65,8 @@ pub(in crate::gateway) enum Dispatch {
     One(Planned),
     /// Commands on one shard are to be sent as one request.
     Batch(ShardId, Vec<Planned>),
+    /// Commands are to be sent to their shards at one moment.
+    Bundle(Vec<(ShardId, Planned)>),
     /// A part of a stream was sent; whether more commands wait for dispatch.
     Issued { more: bool },
 }
@@ -78,6 +94,7 @@ pub(in crate::gateway) struct Pipeline {
     /// Whether failed commands wait before they are dispatched again.
     rests: bool,
     loose: Loose,
+    bundled: Bundled,
     /// Stream under way.
     stream: Option<Box<Stream<Planned>>>,
     /// Number of failed parts since the last one that succeeded.
@@ -86,13 +103,14 @@ pub(in crate::gateway) struct Pipeline {
 
 impl Default for Pipeline {
     fn default() -> Self {
-        let (gathered, loose) = Default::default();
+        let (gathered, loose, bundled) = Default::default();
         Self {
             ordered: true,
             gathered,
             queued: false,
             rests: false,
             loose,
+            bundled,
             stream: None,
             failures: 0,
         }
@@ -122,7 +140,8 @@ impl Pipeline {
     /// to this shard as it is.
     pub fn orders(&self, shard: Option<ShardId>) -> bool {
         let elsewhere = self.loose.open > 0 && (shard.is_none() || self.loose.shard != shard);
-        !self.gathered.is_empty() || self.stream.is_some() || elsewhere
+        let bundled = self.bundled.open > 0;
+        !self.gathered.is_empty() || self.stream.is_some() || bundled || elsewhere
     }
 
     /// Whether commands wait for dispatch.
@@ -181,6 +200,43 @@ impl Pipeline {
         self.loose.open == 0 && !self.gathered.is_empty()
     }
 
+    /// Whether the parts of a bundle must come after writes of the session, or write themselves.
+    pub fn writes_with(&self, batch: &[(ShardId, Planned)]) -> bool {
+        let mut ops = batch.iter().flat_map(|(_, planned)| &planned.ops);
+        self.bundled.writing > 0 || ops.any(|(_, op)| op.is_write())
+    }
+
+    /// Notes that a bundle of so many parts is sent.
+    pub fn bundle(&mut self, parts: u32, writes: bool) {
+        self.bundled.open += parts;
+        self.bundled.writing += if writes { parts } else { 0 };
+    }
+
+    /// Notes the answer to a part of a bundle. Returns whether the session is to be dispatched.
+    pub fn part_answered(&mut self, wrote: bool) -> bool {
+        self.bundled.open -= 1;
+        self.bundled.writing -= u32::from(wrote);
+        self.bundled.open == 0 && !self.gathered.is_empty()
+    }
+
+    /// Takes commands back whose bundle was not sent. Streams are over soon, and the bundle is tried again
+    /// then; otherwise the commands become a stream.
+    pub fn unbundle(
+        &mut self,
+        core: &mut Core,
+        id: SessionId,
+        commands: Vec<Planned>,
+        reason: Disturbance,
+    ) {
+        self.gather_first(commands);
+        if reason == Disturbance::Streams {
+            self.rests = true;
+            core.set_timer(AGAIN_US, Timer::Dispatch { session: id.0 });
+        } else {
+            self.bundled.barred = Some(reason);
+        }
+    }
+
     /// Notes that a request in no stream is at another shard than it was sent to.
     pub fn rerouted(&mut self) {
         self.loose.shard = None;
@@ -193,7 +249,11 @@ impl Pipeline {
         if self.gathered.is_empty() || waits {
             return Dispatch::Nothing;
         }
-        let alone = self.loose.open == 0 && self.stream.is_none();
+        let bundled = self.bundled.open > 0;
+        if bundled && self.bundled.barred.is_some() {
+            return Dispatch::Nothing;
+        }
+        let alone = self.loose.open == 0 && self.stream.is_none() && !bundled;
         let one_by_one = core.config.order.waits_for_answers();
         // Most commands are single ones, and pay nothing for the order.
         if alone && (one_by_one || self.gathered.len() == 1) {
@@ -206,6 +266,10 @@ impl Pipeline {
             return if alone { self.first() } else { Dispatch::Nothing };
         };
         let one = batch.iter().all(|(shard, _)| *shard == first);
+        let bundles = core.config.bundles && self.bundled.barred.is_none();
+        if bundles && self.stream.is_none() && (!one || bundled) {
+            return Dispatch::Bundle(batch);
+        }
         if self.stream.is_some() || !one {
             self.issue(core, id, batch);
             return Dispatch::Issued { more: !self.gathered.is_empty() };
@@ -282,6 +346,7 @@ impl Pipeline {
             return StreamEnd::Open;
         };
         core.end_stream(stream.id, stream.shards());
+        self.bundled.barred = None;
         let refused = stream.refused.take();
         let again = stream.into_failed();
         if let Some(error) = refused {

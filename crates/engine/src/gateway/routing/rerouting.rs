@@ -185,7 +185,7 @@ fn dispatch_anew(
 }
 
 /// Commands of which a request consists, with the target of the first one and the shard that it wrote to.
-fn take_apart(
+pub(in crate::gateway) fn take_apart(
     pending: Pending,
     ops: Vec<KeyedOp>,
 ) -> Option<(Target, Option<ShardId>, Vec<Planned>)> {
@@ -193,7 +193,7 @@ fn take_apart(
     let parts = match commands {
         SentCommands::Single(target) => vec![(target, 1, None)],
         SentCommands::Work(target, finish) => vec![(target, ops.len() as u32, Some(finish))],
-        SentCommands::Batch(parts) => parts,
+        SentCommands::Batch(parts) | SentCommands::Part(parts) => parts,
     };
     let first = parts.first().map(|(target, ..)| *target)?;
     let mut ops = ops.into_iter();
@@ -314,7 +314,7 @@ fn relaunch(core: &mut Core, sessions: &mut Sessions, parent: ShardId, token: u6
 }
 
 /// Operations of a request that consists of nothing else.
-fn plain_ops(body: Body) -> Option<Vec<KeyedOp>> {
+pub(in crate::gateway) fn plain_ops(body: Body) -> Option<Vec<KeyedOp>> {
     match body {
         Body::Read { key, op, .. } => Some(vec![(key, op)]),
         Body::Snapshot { ops, .. } => Some(ops),

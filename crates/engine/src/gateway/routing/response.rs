@@ -2,6 +2,7 @@
 
 use super::leads::take_back;
 use super::unread::Unread;
+use crate::bundles::Disturbance;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
@@ -12,6 +13,7 @@ use crate::gateway::target::Target;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::answer_again;
 use crate::gateway::txn::work::Finish;
+use crate::ids::ShardId;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
 use adt::Reply;
@@ -44,6 +46,19 @@ impl Gateway {
         let token = Mail::token_of(request.token);
         take_back(&mut self.parts.core, &self.parts.turns, token, request.body);
     }
+
+    /// Takes the requests of a bundle back: it cannot be sent now, for this reason.
+    pub fn not_bundled(
+        &mut self,
+        now: Now,
+        requests: Vec<(ShardId, Request)>,
+        reason: Disturbance,
+    ) {
+        self.parts.core.now = now;
+        let core = &mut self.parts.core;
+        self.parts.sessions.unbundle(core, requests, reason);
+        self.settle();
+    }
 }
 
 impl Parts {
@@ -62,6 +77,9 @@ impl Parts {
                 }
                 SentCommands::Batch(parts) => {
                     self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
+                }
+                SentCommands::Part(parts) => {
+                    self.sessions.part_answered(&mut self.core, parts, wrote, answer);
                 }
             },
             Pending::Units { session, stream, first, count, shard } => {

@@ -66,7 +66,9 @@ impl ShardRead {
     pub fn ask(&mut self, mail: &mut Mail, now: Now, pending: Pending, at: Timestamp) {
         let at = if mail.is_clustered() { Timestamp::ZERO } else { at };
         self.asked_us = now.mono_us;
-        mail.ask(self.shard, pending, Body::Snapshot { ops: self.ops.clone(), at, fenced: false });
+        let ops = self.ops.clone();
+        let body = Body::Snapshot { ops, at, fenced: false, dated: true };
+        mail.ask(self.shard, pending, body);
     }
 
     /// Takes an answer; returns the replies. The shards of one machine report by their common clock from when

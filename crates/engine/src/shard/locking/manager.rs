@@ -105,6 +105,11 @@ pub(in crate::shard) struct LockManager {
 }
 
 impl LockManager {
+    /// Whether no transaction is here.
+    pub fn is_free(&self) -> bool {
+        self.txns.is_empty() && !self.whole.is_open()
+    }
+
     /// Whether no request waits for locks.
     pub fn has_no_waiters(&self) -> bool {
         self.waiters.is_empty()

@@ -41,7 +41,7 @@ impl Desk {
     }
 
     /// Logs operations that a request brings by themselves.
-    fn put_alone(&mut self, now: Now, request: Request) {
+    pub(in crate::shard) fn put_alone(&mut self, now: Now, request: Request) {
         let sender = (request.gateway, request.token);
         let kind = RecipientKind::of_apply(&request.body);
         if let Body::Apply(apply) | Body::Await { apply, .. } = request.body {

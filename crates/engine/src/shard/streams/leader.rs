@@ -55,6 +55,11 @@ impl Streams {
             && !self.chains.is_recovering()
     }
 
+    /// Whether no units are here that are not settled.
+    pub(in crate::shard) fn is_idle(&self) -> bool {
+        self.live.is_empty()
+    }
+
     /// Whether it is not known yet which places an earlier leader has handed on.
     #[inline]
     pub(in crate::shard) fn is_recovering(&self) -> bool {

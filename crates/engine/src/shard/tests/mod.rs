@@ -548,6 +548,7 @@ fn a_snapshot_read_reports_its_interval() {
         ops: vec![(Blob::from("s"), card())],
         at: Timestamp::ZERO,
         fenced: false,
+        dated: true,
     });
     let (_, Answer::Snapshot { replies, since, until, .. }) = story.answers().remove(0) else {
         panic!("a snapshot answers with values and their interval");
@@ -563,6 +564,7 @@ fn a_snapshot_read_reports_its_interval() {
         ops: vec![(Blob::from("s"), card())],
         at: Timestamp::ZERO,
         fenced: false,
+        dated: true,
     });
     let (_, Answer::Snapshot { replies, until, .. }) = story.answers().remove(0) else {
         panic!("a snapshot does not wait for writes that nobody was told of");

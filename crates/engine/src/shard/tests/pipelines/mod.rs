@@ -1,5 +1,6 @@
 //! Stories about pipelines over several shards.
 
+mod bundles;
 mod chains;
 mod owed;
 mod streams;
