@@ -647,3 +647,41 @@ def test_the_asynchronous_client_announces_writes_as_well(server):
             assert await db.get("n") == "1"
 
     asyncio.run(story())
+
+
+def test_guarded_decrements_of_many_transactions_go_side_by_side(store):
+    store.execute_command("COUNTER.SET", "items", 1000, "MIN", 0)
+
+    def take(tx):
+        items = Counter(tx, "items")
+        assert items.at_least(1)
+        items.attempt(-1)
+
+    def work(_):
+        for _ in range(50):
+            store.run(take)
+
+    before = aborts(store)
+    work_in_threads(work, 8)
+    assert aborts(store) == before and Counter(store, "items").get() == 600
+    with store.begin(now=True) as one, store.begin(now=True) as other:
+        for tx in (one, other):
+            assert Counter(tx, "items").at_least(1) and Counter(tx, "items").attempt(-1)
+
+
+def test_the_last_items_are_taken_once(store):
+    store.execute_command("COUNTER.SET", "items", 20, "MIN", 0)
+    taken = []
+
+    def take(tx):
+        items = Counter(tx, "items")
+        if not items.at_least(1):
+            return 0
+        items.attempt(-1)
+        return 1
+
+    def work(_):
+        taken.extend(store.run(take) for _ in range(10))
+
+    work_in_threads(work, 8)
+    assert sum(taken) == 20 and Counter(store, "items").get() == 0

@@ -6,8 +6,9 @@
 //! "stable for any number of holders". Two further laws: operations and states read back as
 //! written, and an idle operation changes nothing.
 
+use crate::escrow::Outstanding;
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
-use crate::record::{apply, carry_out, commutes, decode, idle, mode};
+use crate::record::{amount, apply, carry_out, commutes, decode, idle, mode};
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
@@ -185,6 +186,53 @@ fn check_state(state: &Slot, acts: &[Act]) -> usize {
         }
     }
     pairs
+}
+
+/// A set of accesses that [`Outstanding`] admits, and whose order or selection shows, in the states that
+/// up to `depth` writes reach. With `forgets`, the sums lack one of the accesses.
+pub(crate) fn escrow_violation<T: DataType>(
+    ops: &[T::Op],
+    depth: usize,
+    forgets: bool,
+) -> Option<String> {
+    let ops: Vec<Op> = ops.iter().map(generalized::<T>).collect();
+    let states = reachable(&ops, depth, T::NAME);
+    let acts = ops.into_iter().filter(|op| op.share().is_some());
+    let acts: Vec<Act> = acts.map(|op| Act { op, observed: true }).collect();
+    let mut admitted = 0;
+    for state in &states {
+        let Some(amount) = amount(state.as_ref()) else { continue };
+        for number in 0..acts.len().pow(4) {
+            let places = [0, 1, 2, 3].map(|digit| number / acts.len().pow(digit) % acts.len());
+            if !places.is_sorted() {
+                continue;
+            }
+            let set = places.map(|place| &acts[place]);
+            let mut sums = Outstanding::default();
+            let shares = set.iter().filter_map(|act| act.op.share()).skip(usize::from(forgets));
+            shares.for_each(|share| sums.add(share));
+            if !sums.leaves_room(amount, &[]) {
+                continue;
+            }
+            admitted += 1;
+            let alone: Vec<Reply> =
+                set.iter().map(|act| run(state, &[*act], &[0]).1.remove(0)).collect();
+            let all = run(state, &set, &[0, 1, 2, 3]).0;
+            for order in orders_of_four() {
+                let (slot, replies) = run(state, &set, &order);
+                if slot != all || replies != alone {
+                    return Some(describe(state, &set));
+                }
+            }
+        }
+    }
+    assert!(admitted > 0, "nothing is admitted");
+    None
+}
+
+fn orders_of_four() -> impl Iterator<Item = [usize; 4]> {
+    let orders = (0..256_usize).map(|number| [0, 2, 4, 6].map(|shift| number >> shift & 3));
+    orders.filter(|order| (0..4).all(|place| order.contains(&place)))
 }
 
 /// Whether the state is absent or of the type that the operation belongs to.

@@ -8,6 +8,7 @@
 mod blob;
 pub mod collections;
 pub mod command;
+pub mod escrow;
 pub mod key;
 pub mod kinds;
 pub mod known;

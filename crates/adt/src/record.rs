@@ -5,6 +5,7 @@
 //! the product changes: the gateway finds its commands in the table, the lock manager asks for its
 //! modes, the log and the snapshots write its words and parts.
 
+use crate::escrow::{Amount, Share};
 use crate::key::{self, KeyOp};
 use crate::kinds;
 use crate::types::{Corrupt, ValueSink, ValueSource};
@@ -94,6 +95,17 @@ macro_rules! registry {
                 }
             }
 
+            /// Use that it makes of the quantity of its record: see [`DataType::QUANTITY`].
+            pub fn share(&self) -> Option<Share> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => {
+                        let quantity = <crate::kinds::$module::Value as DataType>::QUANTITY;
+                        quantity.and_then(|quantity| (quantity.share)(op))
+                    })*
+                }
+            }
+
             /// Whether [`idle`] is worth asking.
             pub fn may_be_idle(&self) -> bool {
                 match self {
@@ -153,6 +165,15 @@ macro_rules! registry {
                 Op::Key(_) => ("key", ["read", "write"][mode.min(1)]),
                 $(Op::$variant(_) => (<crate::kinds::$module::Value as DataType>::NAME,
                     <crate::kinds::$module::Value as DataType>::MODES.get(mode).copied().unwrap_or("?"))),*
+            }
+        }
+
+        fn amount_by_type(record: &Record) -> Option<Amount> {
+            match &record.value {
+                $(Value::$variant(value) => {
+                    let quantity = <crate::kinds::$module::Value as DataType>::QUANTITY;
+                    quantity.map(|quantity| (quantity.amount)(value))
+                })*
             }
         }
 
@@ -410,6 +431,11 @@ pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool)
 /// milliseconds since 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
+}
+
+/// The quantity that a record is: see [`DataType::QUANTITY`]. A record that expires is none.
+pub fn amount(record: Option<&Record>) -> Option<Amount> {
+    record.filter(|record| record.expire_at_ms().is_none()).and_then(amount_by_type)
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].

@@ -1,5 +1,6 @@
 //! The contract of a data type, and the small values that every type uses.
 
+use crate::escrow::Quantity;
 use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
 
@@ -193,6 +194,10 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     ///
     /// Symmetric. `false` is always safe.
     fn commutes(&self, a: Access<'_, Self::Op>, b: Access<'_, Self::Op>) -> bool;
+
+    /// How values and operations are a quantity and changes of it, if they are: such operations also
+    /// commute while the quantity leaves room for all of them, see [`crate::escrow`].
+    const QUANTITY: Option<Quantity<Self, Self::Op>> = None;
 
     /// The lock mode of an access: a number below 8. Accesses whose modes are in each other's
     /// [`DataType::SHARED`] mask commute in every state, so that the usual grant is one mask test.

@@ -3,12 +3,14 @@
 //! Redis' `INCR` answers the sum and so reveals to each caller its place in the order of all
 //! others. `COUNTER.ADD` answers nothing: adds never conflict, observed or not, because the value
 //! is wide enough (128 bits under 64-bit deltas) never to overflow. `COUNTER.TRY` keeps a counter
-//! within bounds and answers whether it was applied; on a bounded counter two tries conflict, since
-//! their verdicts depend on the order (escrow, O'Neil 1986, would admit more with a view of all
-//! holders; a rule for pairs cannot). `COUNTER.ATLEAST` conflicts only with adds that can change
-//! its answer. A counter exists while it is 0; an absent key counts as an unbounded 0.
+//! within bounds and answers whether it was applied; on a bounded counter two tries conflict for a
+//! rule of pairs, since their verdicts may depend on the order, and go side by side as long as all
+//! those outstanding fit ([`crate::escrow`]). `COUNTER.ATLEAST` conflicts only with adds that can
+//! change its answer, and with none while all those outstanding leave it. A counter exists while it
+//! is 0; an absent key counts as an unbounded 0.
 
 use crate::command::commands;
+use crate::escrow::{Amount, Quantity, Share};
 use crate::{
     Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags, Keys,
     Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
@@ -103,8 +105,21 @@ impl Value {
         Reply::Int(i64::from(sum.is_some()))
     }
 
+    fn amount(&self) -> Amount {
+        let (min, max) = (self.bounds.min.map(i128::from), self.bounds.max.map(i128::from));
+        Amount { value: self.value, min, max }
+    }
+
     fn at_least(&self, threshold: i64) -> bool {
         self.value >= i128::from(threshold)
+    }
+}
+
+fn share(op: &Op) -> Option<Share> {
+    match op {
+        Op::Add(delta) | Op::Try(delta) => Some(Share::Change(*delta)),
+        Op::AtLeast(threshold) => Some(Share::AtLeast(*threshold)),
+        Op::Set(..) | Op::Incr(_) | Op::Get | Op::Bounds => None,
     }
 }
 
@@ -116,6 +131,8 @@ impl DataType for Value {
     // An add changes no verdict of a try: without bounds there is only one, with bounds an add is
     // refused.
     const SHARED: [u8; 8] = [0b1, 0b110, 0b10, 0, 0, 0, 0, 0];
+
+    const QUANTITY: Option<Quantity<Self, Op>> = Some(Quantity { share, amount: Self::amount });
 
     fn is_write(op: &Op) -> bool {
         matches!(op, Op::Set(..) | Op::Add(_) | Op::Incr(_) | Op::Try(_))
@@ -339,12 +356,20 @@ pub(crate) fn samples() -> Vec<Op> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::{check_laws, check_words, dialogue};
+    use crate::laws::{check_laws, check_words, dialogue, escrow_violation};
 
     #[test]
     fn laws() {
         check_laws::<Value>(&samples(), 2);
         check_words(&samples().into_iter().map(AnyOp::Counter).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn whatever_there_is_room_for_commutes_in_every_order_and_selection() {
+        let more = [Op::Try(-1), Op::Set(3, Bounds { min: Some(-1), max: None }), Op::AtLeast(1)];
+        let ops: Vec<Op> = samples().into_iter().chain(more).collect();
+        assert_eq!(escrow_violation::<Value>(&ops, 2, false), None);
+        assert!(escrow_violation::<Value>(&ops, 2, true).is_some(), "one is forgotten");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             let announced = *early == Early::Announced;
             let claim = |op: &Op| {
                 let claim = Claim::new(op.clone(), Class::Early { observed });
+                // Changes of a quantity go side by side, though their transactions have tested it before.
+                let announced = announced && claim.share.is_none();
                 (key.clone(), Claim { announced, ..claim })
             };
             let own = own.iter().filter(|_| !observed);

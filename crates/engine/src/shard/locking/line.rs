@@ -25,6 +25,8 @@ pub enum Barrier {
     InFlight(u64),
     /// An older request waits for the record.
     Queue(WaiterId),
+    /// The record's quantity leaves no room beside what is held and in flight.
+    Room,
 }
 
 /// Whether requests of a lane matter to a request behind them.

@@ -11,6 +11,7 @@ use super::modes::{InFlight, KeyView};
 use crate::ids::{Age, TxnId};
 use crate::message::Concurrency;
 use adt::collections::Map;
+use adt::escrow::Outstanding;
 use adt::{Access, Blob, Op, Record, record};
 use smallvec::SmallVec;
 
@@ -21,12 +22,16 @@ struct RecordLock {
     holders: Map<TxnId, SmallVec<[Claim; 1]>>,
     /// How many claims of each kind are held.
     held: SmallVec<[(Kind, u32); 2]>,
+    /// Sums over what is held and in flight.
+    sums: Outstanding,
     line: Line,
 }
 
 impl RecordLock {
     fn state<'a>(&'a self, record: Option<&'a Record>) -> KeyView<'a> {
-        KeyView { record, in_flight: &self.in_flight }
+        let tells_all = self.in_flight.iter().all(|f| f.sums.is_some());
+        let (in_flight, sums) = (&self.in_flight[..], &self.sums);
+        KeyView { record, in_flight, sums, tells_all, queued: false, admitted: false }
     }
 
     /// Whether a holder may be in the way of `txn`. What is kept for a waiter is not in the way of waiters,
@@ -35,6 +40,15 @@ impl RecordLock {
         let passes = |txn: TxnId| txn.is_taker() || self.holders.contains_key(&txn);
         let kept = claim.class == Class::Kept;
         Some(holder) != txn && !(kept && txn.is_some_and(passes))
+    }
+
+    /// Whether `txn` has been told already what a change of a quantity at its commit answers: then there
+    /// was room for it, and it is in the sums.
+    fn has_admitted(&self, claim: &Claim, txn: Option<TxnId>) -> bool {
+        let own = txn.filter(|_| claim.share.is_some()).and_then(|txn| self.holders.get(&txn));
+        let told = Class::Early { observed: true };
+        claim.class != told
+            && own.is_some_and(|own| own.iter().any(|o| o.class == told && o.op == claim.op))
     }
 
     /// Whether something is held that may be in the way of claims of this kind.
@@ -53,6 +67,9 @@ impl RecordLock {
 
     fn hold(&mut self, txn: TxnId, claim: Claim) {
         self.count(claim.kind(), true);
+        if let Some(share) = claim.share.filter(|_| !claim.done) {
+            self.sums.add(share);
+        }
         self.holders.entry(txn).or_default().push(claim);
     }
 
@@ -69,8 +86,13 @@ impl RecordLock {
     /// Lets go what a transaction holds and `goes` accepts, and wakes the requests behind it.
     fn release(&mut self, txn: TxnId, goes: impl Fn(&Claim) -> bool) {
         let Some(claims) = self.holders.get_mut(&txn) else { return };
-        let gone: SmallVec<[Kind; 2]> =
-            claims.iter().filter(|claim| goes(claim)).map(Claim::kind).collect();
+        let mut gone: SmallVec<[Kind; 2]> = SmallVec::new();
+        for claim in claims.iter().filter(|claim| goes(claim)) {
+            gone.push(claim.kind());
+            if let Some(share) = claim.share.filter(|_| !claim.done) {
+                self.sums.remove(share);
+            }
+        }
         if gone.is_empty() {
             return;
         }
@@ -80,6 +102,7 @@ impl RecordLock {
         }
         gone.into_iter().for_each(|kind| self.count(kind, false));
         self.line.wake(Barrier::Holder(txn));
+        self.line.wake(Barrier::Room);
     }
 
     fn is_idle(&self) -> bool {
@@ -115,26 +138,38 @@ impl LockTable {
         record: Option<&Record>,
     ) -> Option<Barrier> {
         let lock = self.records.get(key)?;
-        let state = lock.state(record);
+        let state = KeyView { admitted: lock.has_admitted(claim, txn), ..lock.state(record) };
         for in_flight in lock.in_flight.iter().rev() {
             let bars =
                 in_flight.claim.bars(claim, self.concurrency, KeyView { in_flight: &[], ..state });
             // Several operations are represented by one; only their mode is known to be equal.
             let crowd = in_flight.count > 1
                 && matches!(claim.class, Class::Early { .. })
-                && !in_flight.claim.void.shares(claim.seen);
+                && !in_flight.claim.void.shares(claim.seen)
+                && !state.has_room(&in_flight.claim, claim);
             if bars || crowd {
                 return Some(Barrier::InFlight(in_flight.entry));
             }
         }
         let kind = claim.kind();
-        if !lock.may_be_held(kind, self.concurrency) {
+        // Where there is room, those who use the quantity need not be compared one by one.
+        let has_room = state.has_room(claim, claim);
+        let may_bar =
+            |held: Kind| !(has_room && held.counts) && held.may_bar(kind, self.concurrency);
+        if !lock.held.iter().any(|(held, _)| may_bar(*held)) {
             return None;
         }
-        let mut against = lock.claims().filter(|(holder, held)| {
-            held.kind().may_bar(kind, self.concurrency) && lock.is_against((*holder, held), txn)
-        });
+        let mut against = lock
+            .claims()
+            .filter(|(holder, held)| may_bar(held.kind()) && lock.is_against((*holder, held), txn));
         let (holder, held) = against.find(|(_, held)| held.bars(claim, self.concurrency, state))?;
+        if held.kind().counts
+            && kind.counts
+            && state.tells_all
+            && record::amount(state.record).is_some()
+        {
+            return Some(Barrier::Room);
+        }
         // Perhaps only what is in flight is in the way.
         let newest = lock.in_flight.iter().map(|f| f.entry).max();
         let settled = KeyView { in_flight: &[], ..state };
@@ -158,9 +193,10 @@ impl LockTable {
                 || kind.may_bar(queued, self.concurrency)
                 || queued.may_precede(kind)
         };
+        let both = KeyView { queued: true, ..state };
         let conflicts = |queued: &Claim| {
-            queued.bars(claim, self.concurrency, state)
-                || claim.bars(queued, self.concurrency, state)
+            queued.bars(claim, self.concurrency, both)
+                || claim.bars(queued, self.concurrency, both)
                 || queued.precedes(claim, state)
         };
         self.latest_before(lock, (kind, place, txn), clashes, conflicts, state)
@@ -277,7 +313,7 @@ impl LockTable {
     ) -> Option<u64> {
         let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
         let lock = self.records.get(key)?;
-        let state = KeyView { record, in_flight: &[] };
+        let state = KeyView { in_flight: &[], ..lock.state(record) };
         let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, self.concurrency, state);
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
@@ -305,11 +341,12 @@ impl LockTable {
         let kinds = open.map(|claim| {
             let before = claim.kind();
             claim.done = true;
-            (before, claim.kind())
+            (before, claim.kind(), claim.share)
         });
-        for (before, after) in kinds.collect::<SmallVec<[_; 2]>>() {
+        for (before, after, share) in kinds.collect::<SmallVec<[_; 2]>>() {
             lock.count(before, false);
             lock.count(after, true);
+            share.into_iter().for_each(|share| lock.sums.remove(share));
         }
     }
 
@@ -319,21 +356,38 @@ impl LockTable {
             return;
         }
         let void = record::mode(Access { op, observed: false });
+        let share = op.share();
         let lock = self.records.entry(key.clone()).or_default();
         match lock.in_flight.iter_mut().find(|f| f.entry == entry && f.claim.void == void) {
-            Some(in_flight) => in_flight.count += 1,
+            Some(in_flight) => {
+                in_flight.count += 1;
+                match (&mut in_flight.sums, share) {
+                    (Some(sums), Some(share)) => sums.add(share),
+                    (Some(sums), None) => {
+                        lock.sums.part(sums);
+                        in_flight.sums = None;
+                    }
+                    (None, _) => return,
+                }
+            }
             None => {
                 let claim = Claim::new(op.clone(), Class::Apply);
-                lock.in_flight.push(InFlight { entry, count: 1, claim });
+                let sums = share.map(Outstanding::of);
+                lock.in_flight.push(InFlight { entry, count: 1, claim, sums });
             }
         }
+        share.into_iter().for_each(|share| lock.sums.add(share));
     }
 
     /// Removes the operations of log entry `entry` on `key`: it is applied.
     pub fn land(&mut self, key: &Blob, entry: u64) {
         self.change(key, |lock| {
+            for landed in lock.in_flight.iter().filter(|f| f.entry == entry) {
+                landed.sums.iter().for_each(|sums| lock.sums.part(sums));
+            }
             lock.in_flight.retain(|f| f.entry != entry);
             lock.line.wake(Barrier::InFlight(entry));
+            lock.line.wake(Barrier::Room);
         });
     }
 

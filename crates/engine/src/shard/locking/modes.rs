@@ -4,6 +4,7 @@
 use crate::ids::Age;
 use crate::limits::PREPARES_PASS_US_MAX;
 use crate::message::Concurrency;
+use adt::escrow::{Outstanding, Share};
 use adt::{Access, Mode, Op, Record, Timestamp, record};
 
 /// How an access relates to its transaction's commit.
@@ -35,6 +36,8 @@ pub struct Claim {
     pub(super) seen: Mode,
     /// The transaction is expected to write the record after this read.
     pub(super) announced: bool,
+    /// Use that it makes of the record's quantity.
+    pub(super) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
     pub(super) done: bool,
 }
@@ -47,6 +50,8 @@ pub(super) struct Kind {
     void: Mode,
     pub seen: Mode,
     announced: bool,
+    /// Whether it uses the record's quantity, so that the sums tell of it.
+    pub counts: bool,
     done: bool,
 }
 
@@ -136,15 +141,17 @@ impl Claim {
     pub fn new(op: Op, class: Class) -> Self {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
-        Self { op, class, void, seen, announced: false, done: false }
+        let share = op.share();
+        Self { op, class, void, seen, announced: false, share, done: false }
     }
 
     /// Properties of the claim that others may have as well.
     pub(super) fn kind(&self) -> Kind {
-        let Self { op, class, void, seen, announced, done } = self;
+        let Self { op, class, void, seen, announced, share, done } = self;
         let writes = op.is_write();
         let (void, seen, announced) = (*void, *seen, *announced);
-        Kind { class: *class, writes, void, seen, announced, done: *done }
+        let counts = share.is_some() && !done;
+        Kind { class: *class, writes, void, seen, announced, counts, done: *done }
     }
 
     /// Whether `asked` must wait while `self` is held.
@@ -153,7 +160,7 @@ impl Claim {
             Clash::Never => false,
             Clash::Always => true,
             Clash::UnlessCommuting { held, asked: observed } => {
-                !state.commute((self, held), (asked, observed))
+                !state.commute((self, held), (asked, observed)) && !state.has_room(self, asked)
             }
         }
     }
@@ -176,9 +183,28 @@ impl Claim {
 pub(super) struct KeyView<'a> {
     pub record: Option<&'a Record>,
     pub in_flight: &'a [InFlight],
+    /// Sums over what is held and what is in flight, and whether they tell all that is in flight.
+    pub sums: &'a Outstanding,
+    pub tells_all: bool,
+    /// Whether the first of two claims that are compared is in the queue: then it is not in the sums.
+    pub queued: bool,
+    /// Whether the second of them is the commit of an access that was admitted before.
+    pub admitted: bool,
 }
 
 impl KeyView<'_> {
+    /// Whether the record's quantity leaves room for a claim beside all others, of which one is compared
+    /// with it.
+    pub fn has_room(&self, held: &Claim, asked: &Claim) -> bool {
+        let (Some(other), Some(share)) = (held.share, asked.share) else { return false };
+        if self.admitted {
+            return true;
+        }
+        let more = if self.queued { &[share, other][..] } else { &[share][..] };
+        self.tells_all
+            && record::amount(self.record).is_some_and(|a| self.sums.leaves_room(a, more))
+    }
+
     /// Whether two accesses commute in the state in which they will be carried out. The present one
     /// tells only if what is in flight commutes with both: otherwise it may take away what makes
     /// one of them a no-op now.
@@ -206,4 +232,6 @@ pub(super) struct InFlight {
     pub entry: u64,
     pub count: u32,
     pub claim: Claim,
+    /// Sums of the operations, if they all are changes of a quantity.
+    pub sums: Option<Outstanding>,
 }

@@ -3,6 +3,7 @@
 mod absence;
 mod apply;
 mod crowds;
+mod escrow;
 mod idle;
 mod outcomes;
 mod probes;
