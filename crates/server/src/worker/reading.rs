@@ -51,7 +51,10 @@ impl Worker {
             return;
         }
         self.entry_bytes = 0;
-        self.route(self.clock.now());
+        // Nothing overtakes what is in the inbox still.
+        if !self.takes_mail {
+            self.route(self.clock.now());
+        }
         for index in 0..self.node.local().len() {
             let shard = ShardId(self.node.local()[index] as u16);
             if let Some(replica) = self.node.replica_mut(shard) {

@@ -4,7 +4,10 @@
 //! The hot keys are found with the space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a
 //! bounded table in which a newcomer takes the place, and the count, of the least waited-for key.
 
+use super::claims::{Claims, txn_of};
 use crate::limits::HOT_KEYS_MAX;
+use crate::message::Request;
+use crate::shard::core::ShardCore;
 use adt::Blob;
 use adt::collections::Map;
 use std::collections::BTreeMap;
@@ -21,6 +24,20 @@ pub struct Contention {
 }
 
 impl Contention {
+    /// Counts for which pair of lock modes a request waits.
+    pub fn count(&mut self, core: &ShardCore, request: &Request, claims: &Claims) {
+        let own = txn_of(&request.body);
+        for (key, claim) in claims {
+            let record = core.state.get(key);
+            let held = core.locks.holders_against(key, claim, own, record).next();
+            if let Some((_, held)) = held {
+                let names = (held.mode_name(), claim.mode_name());
+                self.waits(names.0, names.1);
+                return;
+            }
+        }
+    }
+
     /// A request in mode `asked` has to wait for one in mode `held`.
     pub fn waits(&mut self, held: ModeName, asked: ModeName) {
         *self.pairs.entry((held, asked)).or_default() += 1;

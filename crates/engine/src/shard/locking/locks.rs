@@ -3,16 +3,19 @@
 //! The table lives in the leader's memory only. A record has an entry here while a transaction holds it
 //! or a request waits for it. The table decides; the lock manager acts on its decisions.
 
-pub use super::line::{Barrier, Place, WaiterId};
-use super::line::{Line, Matter};
-pub(super) use super::modes::Kind;
-pub use super::modes::{Claim, Class};
-use super::modes::{InFlight, KeyView};
+mod line;
+mod modes;
+
 use crate::ids::{Age, TxnId};
 use crate::message::Concurrency;
 use adt::collections::Map;
 use adt::escrow::Outstanding;
 use adt::{Access, Blob, Op, Record, record};
+pub use line::{Barrier, Place, WaiterId};
+use line::{Line, Matter};
+pub(super) use modes::ClaimKind;
+pub use modes::{Claim, Class};
+use modes::{InFlight, KeyView};
 use smallvec::SmallVec;
 
 /// Everything about one record.
@@ -21,7 +24,7 @@ struct RecordLock {
     in_flight: SmallVec<[InFlight; 2]>,
     holders: Map<TxnId, SmallVec<[Claim; 1]>>,
     /// How many claims of each kind are held.
-    held: SmallVec<[(Kind, u32); 2]>,
+    held: SmallVec<[(ClaimKind, u32); 2]>,
     /// Sums over what is held and in flight.
     sums: Outstanding,
     line: Line,
@@ -52,7 +55,7 @@ impl RecordLock {
     }
 
     /// Whether something is held that may be in the way of claims of this kind.
-    fn may_be_held(&self, asked: Kind, cc: Concurrency) -> bool {
+    fn may_be_held(&self, asked: ClaimKind, cc: Concurrency) -> bool {
         self.held.iter().any(|(held, _)| held.may_bar(asked, cc))
     }
 
@@ -73,7 +76,7 @@ impl RecordLock {
         self.holders.entry(txn).or_default().push(claim);
     }
 
-    fn count(&mut self, kind: Kind, held: bool) {
+    fn count(&mut self, kind: ClaimKind, held: bool) {
         match self.held.iter().position(|(of, _)| *of == kind) {
             Some(at) if held => self.held[at].1 += 1,
             Some(at) if self.held[at].1 > 1 => self.held[at].1 -= 1,
@@ -86,7 +89,7 @@ impl RecordLock {
     /// Lets go what a transaction holds and `goes` accepts, and wakes the requests behind it.
     fn release(&mut self, txn: TxnId, goes: impl Fn(&Claim) -> bool) {
         let Some(claims) = self.holders.get_mut(&txn) else { return };
-        let mut gone: SmallVec<[Kind; 2]> = SmallVec::new();
+        let mut gone: SmallVec<[ClaimKind; 2]> = SmallVec::new();
         for claim in claims.iter().filter(|claim| goes(claim)) {
             gone.push(claim.kind());
             if let Some(share) = claim.share.filter(|_| !claim.done) {
@@ -155,7 +158,7 @@ impl LockTable {
         // Where there is room, those who use the quantity need not be compared one by one.
         let has_room = state.has_room(claim, claim);
         let may_bar =
-            |held: Kind| !(has_room && held.counts) && held.may_bar(kind, self.concurrency);
+            |held: ClaimKind| !(has_room && held.counts) && held.may_bar(kind, self.concurrency);
         if !lock.held.iter().any(|(held, _)| may_bar(*held)) {
             return None;
         }
@@ -188,7 +191,7 @@ impl LockTable {
     ) -> Option<Barrier> {
         let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
         let (state, kind) = (lock.state(record), claim.kind());
-        let clashes = |queued: Kind| {
+        let clashes = |queued: ClaimKind| {
             queued.may_bar(kind, self.concurrency)
                 || kind.may_bar(queued, self.concurrency)
                 || queued.may_precede(kind)
@@ -214,22 +217,22 @@ impl LockTable {
         let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
         let (state, kind) = (lock.state(record), claim.kind());
         let precedes = |queued: &Claim| queued.precedes(claim, state);
-        let clashes = |queued: Kind| queued.may_precede(kind);
+        let clashes = |queued: ClaimKind| queued.may_precede(kind);
         self.latest_before(lock, (kind, place, txn), clashes, precedes, state)
     }
 
     fn latest_before(
         &self,
         lock: &RecordLock,
-        (kind, place, txn): (Kind, Place, Option<TxnId>),
-        clashes: impl Fn(Kind) -> bool,
+        (kind, place, txn): (ClaimKind, Place, Option<TxnId>),
+        clashes: impl Fn(ClaimKind) -> bool,
         conflicts: impl Fn(&Claim) -> bool,
         state: KeyView<'_>,
     ) -> Option<Barrier> {
         let cc = self.concurrency;
         let own = txn.and_then(|txn| lock.holders.get(&txn)).into_iter().flatten();
         let own: SmallVec<[&Claim; 2]> = own.filter(|own| own.class != Class::Kept).collect();
-        let matter = |queued: Kind| {
+        let matter = |queued: ClaimKind| {
             let cannot_go = own.iter().any(|own| own.kind().bars(queued, cc));
             if cannot_go || !clashes(queued) {
                 return Matter::Never;
@@ -273,7 +276,8 @@ impl LockTable {
     pub fn oldest_behind(&self, key: &[u8], txn: TxnId, record: Option<&Record>) -> Option<Age> {
         let lock = self.records.get(key)?;
         let held = lock.holders.get(&txn)?;
-        let clashes = |asked: Kind| held.iter().any(|h| h.kind().may_bar(asked, self.concurrency));
+        let clashes =
+            |asked: ClaimKind| held.iter().any(|h| h.kind().may_bar(asked, self.concurrency));
         let state = lock.state(record);
         let barred = |c: &Claim| held.iter().any(|h| h.bars(c, self.concurrency, state));
         lock.line.oldest(clashes, barred)
@@ -288,7 +292,7 @@ impl LockTable {
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = TxnId> + 'a {
         let of_that_kind =
-            |held: &Kind| held.class == Class::Prepared && !held.seen.shares(claim.seen);
+            |held: &ClaimKind| held.class == Class::Prepared && !held.seen.shares(claim.seen);
         let lock = self.records.get(key);
         let lock = lock.filter(|lock| lock.held.iter().any(|(held, _)| of_that_kind(held)));
         let matters = move |(lock, (holder, held)): &(&RecordLock, (TxnId, &Claim))| {
@@ -424,8 +428,8 @@ impl LockTable {
         &self,
         key: &[u8],
         after: Option<Place>,
-        is_spent: impl Fn(Kind) -> bool,
-    ) -> Option<(Place, Kind)> {
+        is_spent: impl Fn(ClaimKind) -> bool,
+    ) -> Option<(Place, ClaimKind)> {
         self.records.get(key)?.line.next_in_lanes(after, is_spent)
     }
 

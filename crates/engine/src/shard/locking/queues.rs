@@ -78,7 +78,7 @@ impl LockManager {
         let interactive = matches!(request.body, Body::Lock { .. });
         let no_wait = !core.config.concurrency.waits_for_locks() && interactive;
         if no_wait && !matches!(barrier, Barrier::InFlight(_)) {
-            self.count_conflict(core, &request, &claims);
+            self.contention.count(core, &request, &claims);
             core.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Conflict);
             core.answer(request.gateway, request.token, refused);
@@ -89,7 +89,7 @@ impl LockManager {
             core.stats.refused += 1;
             return Some(request);
         }
-        self.count_conflict(core, &request, &claims);
+        self.contention.count(core, &request, &claims);
         self.enqueue(core, now, request, claims);
         None
     }
@@ -165,12 +165,6 @@ impl LockManager {
             entry.touched_us = now.mono_us;
         }
         Some((waiter.request, waiter.claims))
-    }
-
-    /// Wakes all waiting requests: what held them back is over.
-    pub fn mark_all(&self, core: &mut ShardCore) {
-        let claims = self.waiters.values().flat_map(|waiter| &waiter.claims);
-        claims.for_each(|(key, _)| core.locks.wake_all(key));
     }
 
     /// Asks younger holders that a waiting request is blocked by to give way.
@@ -271,20 +265,6 @@ impl LockManager {
             entry.waiters.retain(|waiting| *waiting != id);
         }
         core.answer(waiter.request.gateway, waiter.request.token, Answer::Refused(why));
-    }
-
-    /// Counts for which pair of lock modes a request waits.
-    fn count_conflict(&mut self, core: &ShardCore, request: &Request, claims: &Claims) {
-        let own = txn_of(&request.body);
-        for (key, claim) in claims {
-            let record = core.state.get(key);
-            let held = core.locks.holders_against(key, claim, own, record).next();
-            if let Some((_, held)) = held {
-                let names = (held.mode_name(), claim.mode_name());
-                self.contention.waits(names.0, names.1);
-                return;
-            }
-        }
     }
 
     /// Whether a record that units of a pipeline are for is owed to a waiting request.

@@ -1,7 +1,7 @@
 //! Requests that need locks, between the lock manager and the other parts of a shard.
 
 use super::claims::{Claims, claims_of};
-use super::locks::{Barrier, Kind};
+use super::locks::{Barrier, ClaimKind};
 use crate::entry::{Apply, LogRecord};
 use crate::ids::{GatewayId, Token, TxnId};
 use crate::limits::LOOKS_MAX;
@@ -175,7 +175,7 @@ impl Desk {
 
     /// Admits requests in a phase, of each mode until a few are not compatible.
     fn extend_phase(&mut self, now: Now, key: &Blob) {
-        let mut failures: SmallVec<[(Kind, usize); 2]> = SmallVec::new();
+        let mut failures: SmallVec<[(ClaimKind, usize); 2]> = SmallVec::new();
         let mut last = None;
         loop {
             let is_spent =

@@ -57,7 +57,9 @@ impl Desk {
     /// Carries out the requests that were held back, if the shard does not stand still any more.
     pub(in crate::shard) fn resume_released(&mut self, now: Now) {
         let Some(held) = self.cuts.take_released() else { return };
-        self.locking.mark_all(&mut self.core);
+        for waiter in self.locking.waiting() {
+            waiter.claims.iter().for_each(|(key, _)| self.core.locks.wake_all(key));
+        }
         self.streams.mark_chains(&self.core);
         self.settle(now);
         self.service.go_on(&mut self.core, now);

@@ -32,19 +32,19 @@ pub struct Claim {
     pub op: Op,
     /// Relation to the commit.
     pub class: Class,
-    pub(super) void: Mode,
-    pub(super) seen: Mode,
+    pub(in crate::shard::locking) void: Mode,
+    pub(in crate::shard::locking) seen: Mode,
     /// The transaction is expected to write the record after this read.
-    pub(super) announced: bool,
+    pub(in crate::shard::locking) announced: bool,
     /// Use that it makes of the record's quantity.
-    pub(super) share: Option<Share>,
+    pub(in crate::shard::locking) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
-    pub(super) done: bool,
+    pub(in crate::shard::locking) done: bool,
 }
 
 /// Properties that claims have in common which are alike but for the members of the record that they name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(in crate::shard::locking) struct ClaimKind {
     pub class: Class,
     writes: bool,
     void: Mode,
@@ -66,7 +66,7 @@ enum Clash {
     },
 }
 
-impl Kind {
+impl ClaimKind {
     fn mode(self, observed: bool) -> Mode {
         if observed { self.seen } else { self.void }
     }
@@ -129,7 +129,7 @@ impl Kind {
 impl Age {
     /// Bound of the ages of requests that prepares of this age have to wait for, though they are no
     /// transaction's.
-    pub(super) fn long_before(self) -> Self {
+    pub(in crate::shard::locking) fn long_before(self) -> Self {
         let last_us = self.began.micros().checked_sub(PREPARES_PASS_US_MAX);
         let began = last_us.map_or(Timestamp::ZERO, |us| Timestamp::from_micros(us + 1));
         Self { began, gateway: Self::OLDEST.gateway }
@@ -146,16 +146,21 @@ impl Claim {
     }
 
     /// Properties of the claim that others may have as well.
-    pub(super) fn kind(&self) -> Kind {
+    pub(in crate::shard::locking) fn kind(&self) -> ClaimKind {
         let Self { op, class, void, seen, announced, share, done } = self;
         let writes = op.is_write();
         let (void, seen, announced) = (*void, *seen, *announced);
         let counts = share.is_some() && !done;
-        Kind { class: *class, writes, void, seen, announced, counts, done: *done }
+        ClaimKind { class: *class, writes, void, seen, announced, counts, done: *done }
     }
 
     /// Whether `asked` must wait while `self` is held.
-    pub(super) fn bars(&self, asked: &Self, cc: Concurrency, state: KeyView<'_>) -> bool {
+    pub(in crate::shard::locking) fn bars(
+        &self,
+        asked: &Self,
+        cc: Concurrency,
+        state: KeyView<'_>,
+    ) -> bool {
         match self.kind().clash(asked.kind(), cc) {
             Clash::Never => false,
             Clash::Always => true,
@@ -167,7 +172,7 @@ impl Claim {
 
     /// Whether `self`, waiting to go into the log, must go before `later`: a pipeline's operations
     /// on a record keep their order unless it makes no difference.
-    pub(super) fn precedes(&self, later: &Self, state: KeyView<'_>) -> bool {
+    pub(in crate::shard::locking) fn precedes(&self, later: &Self, state: KeyView<'_>) -> bool {
         self.kind().may_precede(later.kind()) && !state.commute((self, true), (later, true))
     }
 
@@ -180,7 +185,7 @@ impl Claim {
 
 /// View of a record's state: the record, and the operations in the log that will change it.
 #[derive(Clone, Copy)]
-pub(super) struct KeyView<'a> {
+pub(in crate::shard::locking) struct KeyView<'a> {
     pub record: Option<&'a Record>,
     pub in_flight: &'a [InFlight],
     /// Sums over what is held and what is in flight, and whether they tell all that is in flight.
@@ -228,7 +233,7 @@ impl KeyView<'_> {
 
 /// Operations of one log entry on one record, in one mode.
 #[derive(Clone, Debug)]
-pub(super) struct InFlight {
+pub(in crate::shard::locking) struct InFlight {
     pub entry: u64,
     pub count: u32,
     pub claim: Claim,

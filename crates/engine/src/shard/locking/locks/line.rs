@@ -3,7 +3,7 @@
 //! A waiting request stands behind one obstacle, and is looked at again when that one is gone. So the work
 //! of a release does not grow with the number of requests that wait for something else.
 
-use super::modes::{Claim, Kind};
+use super::modes::{Claim, ClaimKind};
 use crate::ids::{Age, TxnId};
 use crate::limits::LOOKS_MAX;
 use adt::collections::Map;
@@ -43,7 +43,7 @@ pub(super) enum Matter {
 /// Requests that claim a record in one mode.
 #[derive(Clone, Debug)]
 struct Lane {
-    kind: Kind,
+    kind: ClaimKind,
     members: BTreeMap<Place, SmallVec<[Claim; 1]>>,
 }
 
@@ -125,8 +125,8 @@ impl Line {
     pub fn next_in_lanes(
         &self,
         after: Option<Place>,
-        is_spent: impl Fn(Kind) -> bool,
-    ) -> Option<(Place, Kind)> {
+        is_spent: impl Fn(ClaimKind) -> bool,
+    ) -> Option<(Place, ClaimKind)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let lanes = self.lanes.iter().filter(|lane| !is_spent(lane.kind));
@@ -141,9 +141,9 @@ impl Line {
     /// to be looked at. `matter` tells whether modes matter to each other, `conflicts` whether claims do.
     pub fn latest_before(
         &self,
-        kind: Kind,
+        kind: ClaimKind,
         place: Place,
-        matter: impl Fn(Kind) -> Matter,
+        matter: impl Fn(ClaimKind) -> Matter,
         conflicts: impl Fn(&Claim) -> bool,
     ) -> Option<WaiterId> {
         self.lanes.iter().find_map(|lane| {
@@ -169,7 +169,7 @@ impl Line {
     /// at.
     pub fn oldest(
         &self,
-        clashes: impl Fn(Kind) -> bool,
+        clashes: impl Fn(ClaimKind) -> bool,
         conflicts: impl Fn(&Claim) -> bool,
     ) -> Option<Age> {
         let lanes = self.lanes.iter().filter(|lane| clashes(lane.kind));
