@@ -108,3 +108,23 @@ fn what_was_carried_out_behind_a_lost_transaction_is_asked_for_and_not_done_agai
         assert_eq!(story.gateway.stats().published, 0);
     }
 }
+
+#[test]
+fn an_element_that_comes_after_the_end_of_a_wait_was_sent_stays_where_it_is() {
+    let mut story = Story::new();
+    story.says("BLPOP b 0.01");
+    let sent = story.sent();
+    let [(_, attempt, Body::Apply(_))] = &sent[..] else { panic!("{sent:?}") };
+    story.answer(*attempt, Answer::Replies(smallvec::smallvec![Reply::Nil]));
+    let sent = story.sent();
+    let [(_, wait, Body::Block { .. })] = &sent[..] else { panic!("{sent:?}") };
+    let wait = *wait;
+    story.now.mono_us += 20_000;
+    story.gateway.tick(story.now);
+    assert!(matches!(&story.sent()[..], [(_, token, Body::Unblock)] if *token == wait));
+    story.answer(wait, Answer::Notice(Notice::Ready { key: adt::Blob::from("b") }));
+    assert_eq!(story.sent().len(), 0, "an attempt would take it for no client");
+    story.answer(wait, Answer::Replies(smallvec::smallvec![]));
+    let (_, replies) = story.out();
+    assert_eq!(replies, [Reply::NilArray]);
+}

@@ -256,6 +256,11 @@ impl BlockedCommands {
     /// Makes the attempts on a key again, since it holds something and it is this command's turn.
     pub fn ready(&mut self, core: &mut Core, job: u64, key: &Blob) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
+        // The shard has been told that the wait is over. It may end before an attempt does, which would then
+        // take an element for no client.
+        if command.leaves.is_some() {
+            return None;
+        }
         for (number, (k, _)) in command.blocking.attempts.iter().enumerate() {
             if k == key && !command.to_try.contains(&number) {
                 command.to_try.push_back(number);
