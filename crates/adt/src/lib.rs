@@ -8,7 +8,6 @@
 mod blob;
 pub mod collections;
 pub mod command;
-pub mod escrow;
 pub mod key;
 pub mod kinds;
 pub mod known;
@@ -30,6 +29,7 @@ pub use command::{
 };
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};
+pub use types::escrow;
 pub use types::{
     Access, CameOf, Corrupt, Ctx, DataType, Meta, NUMBER_MAX, OtherType, Timestamp, ValueSink,
     ValueSource, load_count,

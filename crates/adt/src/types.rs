@@ -1,5 +1,7 @@
 //! The contract of a data type, and the small values that every type uses.
 
+pub mod escrow;
+
 use crate::escrow::Quantity;
 use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
