@@ -167,7 +167,7 @@ pub fn lead_of(term: u64, splits: u16) -> u64 {
     u64::from(splits) << SPLITS_SHIFT | term
 }
 
-/// Part of a bundle in a log: see [`crate::bundles`].
+/// Part of a bundle in a log: see [`crate::pipeline::bundles`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundlePart {
     /// Number of the bundle; the bundles that go to the disk are numbered from 1 without gaps.

@@ -5,7 +5,6 @@
 //! randomness, no IO, no thread and no async in this crate; the server and the simulator drive the
 //! same types.
 
-pub mod bundles;
 pub mod cluster;
 mod concurrency;
 pub mod coordination;

@@ -5,12 +5,12 @@
 
 pub use crate::concurrency::Concurrency;
 
-use crate::bundles::Disturbance;
 use crate::coordination::JointId;
 use crate::coordination::{Ask, CoordinationAnswer, SessionNotice, TreeSessionId, Zxid};
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, Token, TxnId};
 use crate::limits::PEER_FRAME_BYTES_MAX;
+use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
 use adt::{Attempt, Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;

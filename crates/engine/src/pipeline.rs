@@ -4,6 +4,8 @@
 //! *stream*. A stream's *units* (commands) are numbered in the order of their issue. A *group* is
 //! the units that a shard receives together. See `docs/internals/order.md` for the protocol.
 
+pub mod bundles;
+
 use crate::coordination::{Ask, TreeSessionId};
 use crate::ids::{KeyedOp, ShardId, StreamId, TxnId};
 use adt::{Blob, Reply, Timestamp};

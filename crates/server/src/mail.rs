@@ -40,7 +40,7 @@ impl Batch {
     }
 }
 
-/// Requests of a bundle to shards of one worker (`engine::bundles`).
+/// Requests of a bundle to shards of one worker (`engine::pipeline::bundles`).
 #[derive(Debug)]
 pub struct Bundle {
     /// Number of the bundle, if its parts become durable together.

@@ -51,7 +51,7 @@ const ENGINE_LAYERS: &[&[&str]] = &[
     &["ids"],
     &["cluster"],
     &["deadlock", "coordination", "replication"],
-    &["bundles", "pipeline"],
+    &["pipeline"],
     &["entry", "message", "repeats"],
     &["shard"],
     &["replica"],

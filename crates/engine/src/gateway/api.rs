@@ -255,8 +255,8 @@ pub enum Output {
         /// The request.
         request: Request,
     },
-    /// Send requests to several shards of this process at one moment ([`crate::bundles`]), or give all of
-    /// them back with [`super::Gateway::not_bundled`].
+    /// Send requests to several shards of this process at one moment ([`crate::pipeline::bundles`]), or
+    /// give all of them back with [`super::Gateway::not_bundled`].
     Bundle {
         /// Whether it must become durable as a whole.
         writes: bool,

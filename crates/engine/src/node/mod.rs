@@ -10,7 +10,6 @@
 //! and requests keep their order.
 
 mod appends;
-mod disturbed;
 mod event;
 mod leaders;
 mod outgoing;
@@ -23,12 +22,12 @@ mod stream_messages;
 mod timing;
 pub(crate) mod transfer;
 
-pub use disturbed::Bundles;
 pub use event::Event;
 pub use outgoing::To;
 pub use parcel::{Parcel, ParcelKind};
 pub use placement::Placing;
 pub use readiness::Readiness;
+pub use replicas::disturbed::Bundles;
 pub use timing::Timing;
 pub use transfer::Transfer;
 pub use transfer::piece::{SnapshotPiece, Taken};
@@ -45,11 +44,11 @@ use crate::replication::Persist;
 use crate::shard::locking::watermark::{SettledUpTo, Watermarks};
 use adt::Timestamp;
 use appends::Appends;
-use disturbed::Disturbed;
 use leaders::{KnownLeader, KnownLeaders};
 use outgoing::Outgoing;
 use placement::Placement;
 use replicas::Replicas;
+use replicas::disturbed::Disturbed;
 use std::collections::VecDeque;
 use stream_messages::StreamMessages;
 use transfer::Transfers;

@@ -1,5 +1,7 @@
 //! Replicas of a worker, and which of them may have work to do.
 
+pub(super) mod disturbed;
+
 use super::outgoing::Outgoing;
 use super::parcel::Parcel;
 use super::rest::Active;

@@ -6,9 +6,9 @@
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
-use engine::bundles::BundleWrites;
 use engine::ids::ShardId;
 use engine::limits::PERSISTS_MAX;
+use engine::pipeline::bundles::BundleWrites;
 use engine::replication::Persist;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;

@@ -2,7 +2,6 @@
 //! dispatched in the session's order.
 
 use super::sessions::Sessions;
-use crate::bundles::Disturbance;
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
@@ -18,6 +17,7 @@ use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Finish, Program, ProgramStep};
 use crate::ids::ShardId;
 use crate::message::{Answer, Body, Request};
+use crate::pipeline::bundles::Disturbance;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 

@@ -11,7 +11,6 @@
 
 use super::planned::Planned;
 use super::stream::{Settled, Stream};
-use crate::bundles::Disturbance;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
@@ -20,6 +19,7 @@ use crate::ids::{KeyedOp, ShardId, StreamId};
 use crate::limits::WINDOW_UNITS_MAX;
 use crate::message::{Answer, Body};
 use crate::pipeline::Unit;
+use crate::pipeline::bundles::Disturbance;
 use adt::Reply;
 use std::collections::VecDeque;
 use std::sync::Arc;

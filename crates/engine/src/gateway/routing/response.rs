@@ -2,7 +2,6 @@
 
 use super::leads::take_back;
 use super::unread::Unread;
-use crate::bundles::Disturbance;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
@@ -16,6 +15,7 @@ use crate::gateway::txn::work::Finish;
 use crate::ids::ShardId;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
+use crate::pipeline::bundles::Disturbance;
 use adt::Reply;
 
 impl Gateway {

@@ -15,7 +15,6 @@ pub(in crate::gateway) mod admission;
 mod commands;
 mod exec;
 pub(in crate::gateway) mod holders;
-mod intents;
 mod lease;
 mod lockless;
 pub(in crate::gateway) mod multi;

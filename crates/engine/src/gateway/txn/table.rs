@@ -2,11 +2,11 @@
 //! are over leave it.
 
 use super::admission::{Admission, Admittance};
-use super::intents::Intents;
 use super::lease::{EarlyAccess, LeaseOutcome, Leases};
 use super::lockless::LocklessTransactions;
 use super::options::{InteractiveTxn, Open, TxnOptions};
 use super::transaction::context::{TxnContext, TxnEffect};
+use super::transaction::intents::Intents;
 use super::transaction::repeated::{home_of, home_of_steps};
 use super::transaction::{Role, Stage, Txn};
 use super::work::{Finish, Keep, Program, ProgramStep};

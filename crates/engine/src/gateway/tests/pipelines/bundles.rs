@@ -1,8 +1,8 @@
 //! Bundles: commands on several shards of one process, sent at one moment.
 
 use super::*;
-use crate::bundles::Disturbance;
 use crate::message::Body;
+use crate::pipeline::bundles::Disturbance;
 
 /// Requests of a bundle, and whether it must become durable as a whole.
 type Bundle = (bool, Vec<(ShardId, Request)>);

@@ -1,9 +1,9 @@
 //! Surroundings of a transaction while it handles an input.
 
+use super::intents::Intents;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::txn::admission::Admission;
-use crate::gateway::txn::intents::Intents;
 use crate::gateway::txn::lease::Leases;
 use crate::ids::TxnId;
 use adt::ErrorReply;

@@ -7,11 +7,11 @@
 mod calls;
 mod commit;
 pub(super) mod context;
+pub(in crate::gateway::txn) mod intents;
 mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
 
-use super::intents::EarlyReads;
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
 use crate::gateway::api::SessionId;
@@ -20,6 +20,7 @@ use crate::gateway::slab::Slab;
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
 use adt::{Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
+use intents::EarlyReads;
 use smallvec::SmallVec;
 
 /// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.

@@ -1,8 +1,8 @@
 //! Stories about parts of bundles, and about the shards to which bundles do not go.
 
 use super::*;
-use crate::bundles::Disturbance;
 use crate::ids::BundlePart;
+use crate::pipeline::bundles::Disturbance;
 
 fn part(story: &mut Story, body: Body, part: Option<BundlePart>) -> u64 {
     let request = story.request(body);

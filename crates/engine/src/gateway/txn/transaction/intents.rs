@@ -22,7 +22,7 @@ struct Intent {
 
 /// Intents that a gateway has learned.
 #[derive(Default)]
-pub(super) struct Intents {
+pub(in crate::gateway::txn) struct Intents {
     of_records: Map<Blob, Intent>,
     /// Place of the intent that makes room for the next one, if there are too many.
     hand: usize,
@@ -40,7 +40,7 @@ struct EarlyRead {
 
 /// The first early reads of a transaction.
 #[derive(Default)]
-pub(super) struct EarlyReads(SmallVec<[EarlyRead; 1]>);
+pub(in crate::gateway::txn) struct EarlyReads(SmallVec<[EarlyRead; 1]>);
 
 impl Intents {
     /// Whether a read is likely to be followed by a write.

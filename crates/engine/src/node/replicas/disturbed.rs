@@ -4,19 +4,19 @@
 //! of bundles. Bundles of earlier moments may be in the inbox still, and come before the request: it is
 //! held until the inbox was drained once, and later requests to that shard are held behind it.
 
-use super::replicas::Replicas;
-use crate::bundles::{BundleOrder, Disturbance};
+use super::Replicas;
 use crate::entry::EntryCodec;
 use crate::ids::{BundlePart, ShardId};
 use crate::message::Request;
 use crate::now::Now;
+use crate::pipeline::bundles::{BundleOrder, Disturbance};
 use std::collections::VecDeque;
 use std::iter::once;
 use std::sync::Arc;
 
 /// Shards of a worker at which parts of bundles might have to wait.
 #[derive(Debug, Default)]
-pub(super) struct Disturbed {
+pub(in crate::node) struct Disturbed {
     /// Order of the machine's bundles; none if it has no bundles.
     order: Option<Arc<BundleOrder>>,
     /// Disturbed shards of this worker.
@@ -51,8 +51,8 @@ impl Disturbed {
 
 /// Bundles at the shards of a worker.
 pub struct Bundles<'n, C> {
-    pub(super) disturbed: &'n mut Disturbed,
-    pub(super) replicas: &'n mut Replicas<C>,
+    pub(in crate::node) disturbed: &'n mut Disturbed,
+    pub(in crate::node) replicas: &'n mut Replicas<C>,
 }
 
 impl<C: EntryCodec + Clone> Bundles<'_, C> {
