@@ -59,6 +59,10 @@ fn measures(tree: &Tree) -> Vec<Measure> {
     let details = twice.iter().map(|(kind, functions)| format!("{kind}: {}", functions.join(", ")));
     add("record-kinds-matched-twice", 0, twice.len(), details.collect());
 
+    // The log ends its own requests: what becomes of each depends on how far its record has come.
+    let rooms = structure::callers(&shard, "turn_away", "WaitingRoom");
+    add("rooms-that-end-by-themselves", 1, rooms.len(), rooms);
+
     let names = structure::repeated_names(&engine);
     let details =
         names.iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect();

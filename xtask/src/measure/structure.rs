@@ -140,6 +140,31 @@ pub fn kinds_matched_twice(modules: &Modules<'_>, name: &str) -> BTreeMap<String
     acted
 }
 
+/// Functions that call another one, except those of the same name, which pass the call on, and those that
+/// implement a trait.
+pub fn callers(modules: &Modules<'_>, callee: &str, but_of: &str) -> Vec<String> {
+    let call = format!(".{callee}(");
+    let but_of = format!("impl {but_of} for ");
+    let mut found = BTreeSet::new();
+    for (path, code) in modules {
+        let (mut function, mut implements) = (String::new(), false);
+        for line in code.lines() {
+            if !line.starts_with([' ', '}']) && !line.is_empty() {
+                implements = line.starts_with(&but_of);
+            }
+            if line.len() - line.trim_start().len() <= 4
+                && let Some((_, rest)) = line.split_once("fn ")
+            {
+                function = rest.chars().take_while(|c| is_word(*c)).collect();
+            }
+            if line.contains(&call) && function != callee && !implements {
+                found.insert(format!("{path}: {function}"));
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
 /// The kind that a pattern begins with, and whether its arm does something; none if it is not the pattern of
 /// an arm. `code` begins behind `Enum::`.
 fn arm(code: &str, name: &str) -> Option<(String, bool)> {
@@ -403,6 +428,17 @@ mod tests {
         let found = kinds_matched_twice(&modules(&[("a.rs", first), ("b.rs", second)]), "Record");
         let twice = vec!["a.rs: commit".to_owned(), "b.rs: replay".to_owned()];
         assert_eq!(found, BTreeMap::from([("A".into(), twice)]));
+    }
+
+    #[test]
+    fn a_caller_counts_that_neither_passes_a_call_on_nor_implements_the_trait() {
+        let first = "impl Core {\n    fn away(&mut self) {\n        self.out.away();\n    }\n}\n\
+                     impl Room for Core {\n    fn end(&mut self) {\n        self.away();\n    }\n}\n\
+                     impl Core {\n    fn leave(&mut self) {\n        self.away();\n\
+                     \x20       self.away();\n    }\n}\n";
+        let second = "fn end(core: &mut Core) {\n    core.away();\n}\nfn no() {\n    away();\n}\n";
+        let found = callers(&modules(&[("a.rs", first), ("b.rs", second)]), "away", "Room");
+        assert_eq!(found, ["a.rs: leave", "b.rs: end"]);
     }
 
     #[test]

@@ -89,13 +89,6 @@ impl ShardCore {
         self.delayed.until_applied(self.tail.newest(), request);
     }
 
-    /// Sends delayed requests to the next leader: the lead has ended.
-    pub fn give_up_delayed(&mut self) {
-        for request in std::mem::take(&mut self.delayed).into_requests() {
-            self.turn_away(request.gateway, request.token, request.body);
-        }
-    }
-
     pub fn move_clock(&mut self, to: Timestamp) {
         self.clock = self.clock.max(to);
     }

@@ -46,8 +46,13 @@ impl Delayed {
         self.after.iter().map(|(_, request)| request)
     }
 
-    /// Drops the requests of a machine that is gone.
-    pub fn forget(&mut self, machine: MachineId) {
+    /// Number of requests.
+    pub fn count(&self) -> usize {
+        self.after.len() + self.behind.len()
+    }
+
+    /// Drops the requests of a machine.
+    pub fn drop_of(&mut self, machine: MachineId) {
         self.after.retain(|(_, request)| request.gateway.machine != machine);
         self.behind.retain(|request| request.gateway.machine != machine);
     }

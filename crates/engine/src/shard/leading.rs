@@ -4,9 +4,7 @@
 //! requests that wait are answered at once, with a distinction: either nothing has happened and the
 //! request may go to the next leader, or this replica cannot know.
 
-use super::coordination::ServiceLeader;
 use super::expiry::Expiry;
-use super::streams::is_own;
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
 use crate::ids::{MachineId, TxnId};
@@ -105,12 +103,7 @@ impl Shard {
     /// Drops everything that the gateways of a machine have sent, as far as they are known here: nothing more
     /// will come from them. Their transactions end, unless they are prepared, and these are settled soon.
     pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
-        self.desk.locking.forget(&mut self.desk.core, now, machine);
-        self.desk.core.delayed.forget(machine);
-        self.desk.service.count_waiting(&self.desk.core);
-        self.desk.cuts.forget(machine);
-        self.desk.service.forget(machine);
-        self.desk.waits.forget(&mut self.desk.core, now, machine);
+        self.desk.each_room(|room, core| room.forget(core, now, machine));
         self.desk.settle(now);
     }
 
@@ -130,21 +123,11 @@ impl Shard {
         for batch in unproposed {
             self.desk.give_up(batch, GivenUp::Before);
         }
-        self.desk.locking.give_up_waiters(&mut self.desk.core, is_own);
-        self.desk.core.give_up_delayed();
-        self.desk.locking.whole.give_up(&mut self.desk.core);
-        self.desk.locking.give_up_inquiries(&mut self.desk.core);
-        self.desk.waits.end_lead(&mut self.desk.core);
-        self.desk.cuts.give_up(&mut self.desk.core);
-        self.desk.locking.give_up(&mut self.desk.core);
-        for ((gateway, token), group) in self.desk.streams.end_lead() {
-            self.desk.core.turn_away(gateway, token, Body::Pipeline(group));
-        }
+        self.desk.each_room(|room, core| room.end_lead(core));
+        debug_assert!(self.desk.rooms().iter().all(|room| room.is_empty()), "no request waits");
         self.desk.core.state.renounce(std::mem::take(&mut self.desk.core.ahead));
         self.desk.splitting.give_up();
         self.desk.core.locks = LockTable::new(self.desk.core.config.concurrency);
         self.desk.expiry = Expiry::default();
-        self.desk.service.give_up(&mut self.desk.core);
-        self.desk.service = ServiceLeader::default();
     }
 }

@@ -477,17 +477,11 @@ impl Shard {
             let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
             now.mono_us + wait_ms * 1000
         });
-        let prepared =
-            self.desk.core.config.clustered && !self.desk.core.state.prepared().is_empty();
-        let watching = !self.desk.locking.has_no_waiters() || prepared;
         let soon = !self.desk.locking.has_no_waiters() && self.desk.streams.hold_records();
-        let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
-        let waiting = watching.then_some(now.mono_us + wait_us);
-        let streams = self.desk.streams.next_us(now);
-        let sessions = self.desk.service.next_us(self.desk.core.state.coordination());
-        let sessions = sessions.into_iter().chain(self.desk.waits.next_us(now));
-        let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
-        due.chain(self.desk.cuts.next_us()).min()
+        let soon = soon.then_some(now.mono_us + UNITS_OWE_US);
+        let rooms = self.desk.rooms();
+        let rooms = rooms.iter().filter_map(|room| room.next_us(&self.desk.core, now));
+        expiry.into_iter().chain(soon).chain(rooms).min()
     }
 
     /// Does what is due by time: expiry, and word to transactions that others have waited for.

@@ -11,7 +11,7 @@ use super::count_down;
 use super::joints::Joints;
 use super::units::HeldBranches;
 use crate::coordination::SpreadStep;
-use crate::coordination::service::{Command, Coordination};
+use crate::coordination::service::Command;
 use crate::coordination::spread::HOME;
 use crate::coordination::tree::path;
 use crate::coordination::{Ask, Code, CoordinationAnswer, OfSession, Reply, TreeSessionId, Write};
@@ -21,6 +21,7 @@ use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
+use crate::shard::waiting::room::WaitingRoom;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -92,19 +93,6 @@ impl Ends {
     pub(super) fn holds_of(&self, session: TreeSessionId) -> bool {
         self.holding.contains(&session)
     }
-
-    /// When to ask again what has become of an end, or of a `multi`.
-    pub(super) fn next_us(&self, service: &Coordination) -> Option<u64> {
-        let ends_us = self.again_us.filter(|_| !service.ending().is_empty());
-        ends_us.into_iter().chain(self.joints.next_us()).min()
-    }
-
-    /// The connections of a machine are gone.
-    pub(super) fn forget(&mut self, machine: MachineId) {
-        self.held.retain(|request| request.gateway.machine != machine);
-        self.holding = self.held.iter().filter_map(session_of).collect();
-        self.askers.retain(|_, (target, _)| target.gateway.machine != machine);
-    }
 }
 
 fn session_of(request: &Request) -> Option<TreeSessionId> {
@@ -167,13 +155,12 @@ impl ServiceLeader {
     }
 
     fn keep_for_ends(&mut self, core: &mut ShardCore, now: Now, request: Request) {
-        let ends = &mut self.ends;
-        if ends.held.len() >= FROZEN_REQUESTS_MAX {
+        if self.is_full() {
             // Its client cannot go on as if this had been asked.
             return core.answer(request.gateway, request.token, Answer::Unknown);
         }
         if let Some(session) = session_of(&request) {
-            ends.holding.insert(session);
+            self.ends.holding.insert(session);
             self.liveness.hear(session, now.mono_us);
         }
         self.ends.held.push_back(request);
@@ -293,11 +280,45 @@ impl ServiceLeader {
         let ending: Vec<_> = core.state.coordination().ending().keys().copied().collect();
         ending.into_iter().for_each(|session| self.hide_nodes(core, session));
     }
+}
 
-    /// Answers all requests that wait: the lead has ended.
-    pub(in super::super) fn give_up(&mut self, core: &mut ShardCore) {
-        let ends = std::mem::take(&mut self.ends);
-        for (_, (asker, _)) in ends.askers {
+impl WaitingRoom for ServiceLeader {
+    fn limit(&self) -> usize {
+        FROZEN_REQUESTS_MAX
+    }
+
+    fn len(&self) -> usize {
+        self.ends.held.len() + self.ends.askers.len()
+    }
+
+    /// When a session may have been silent for too long, a node's time may have come, or it is to be asked
+    /// again what has become of an end, or of a `multi`.
+    fn next_us(&self, core: &ShardCore, _now: Now) -> Option<u64> {
+        let service = core.state.coordination();
+        let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
+        let ends_us = self.ends.again_us.filter(|_| !service.ending().is_empty());
+        let (silent_us, joints_us) = (self.liveness.next_us(), self.ends.joints.next_us());
+        [silent_us, reap_us, ends_us, joints_us].into_iter().flatten().min()
+    }
+
+    /// Forgets the connections of the machine, and what they have asked.
+    fn forget(&mut self, core: &mut ShardCore, _now: Now, machine: MachineId) {
+        let of_it = self.homes.iter().filter(|(_, home)| home.gateway.machine == machine);
+        for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
+            self.leave(session);
+        }
+        let ends = &mut self.ends;
+        ends.held.retain(|request| request.gateway.machine != machine);
+        ends.holding = ends.held.iter().filter_map(session_of).collect();
+        ends.askers.retain(|_, (target, _)| target.gateway.machine != machine);
+        self.count_waiting(core);
+    }
+
+    /// Answers that it is not known whether sessions end, sends all other requests to the next leader, and
+    /// forgets where sessions are.
+    fn end_lead(&mut self, core: &mut ShardCore) {
+        let ends = std::mem::take(self).ends;
+        for (asker, _) in ends.askers.into_values() {
             core.answer(asker.gateway, asker.token, Answer::Unknown);
         }
         for request in ends.held {

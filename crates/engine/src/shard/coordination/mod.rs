@@ -25,7 +25,7 @@ use crate::coordination::{
     Write, Zxid,
 };
 use crate::entry::LogRecord;
-use crate::ids::{GatewayId, MachineId, Token};
+use crate::ids::{GatewayId, Token};
 use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, Notice, Request};
 use crate::now::Now;
@@ -60,23 +60,6 @@ struct Home {
 }
 
 impl ServiceLeader {
-    /// When a session may have been silent for too long, or a node's time may have come, in monotonic
-    /// microseconds.
-    pub fn next_us(&self, service: &Coordination) -> Option<u64> {
-        let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
-        let ends_us = self.ends.next_us(service);
-        self.liveness.next_us().into_iter().chain(reap_us).chain(ends_us).min()
-    }
-
-    /// The connections of a machine are gone.
-    pub fn forget(&mut self, machine: MachineId) {
-        let of_it = self.homes.iter().filter(|(_, home)| home.gateway.machine == machine);
-        for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
-            self.leave(session);
-        }
-        self.ends.forget(machine);
-    }
-
     /// Whether something that a session has asked before is not carried out yet.
     fn is_behind(&self, session: TreeSessionId) -> bool {
         self.writing.contains_key(&session) || self.waiting.contains_key(&session)
@@ -191,8 +174,8 @@ impl ServiceLeader {
         self.carry_out(core, now, request);
     }
 
-    /// Some of the requests that wait are not there any more.
-    pub(super) fn count_waiting(&mut self, core: &ShardCore) {
+    /// Some of the requests that wait for the log are not there any more.
+    fn count_waiting(&mut self, core: &ShardCore) {
         self.waiting.clear();
         for request in core.delayed.waiting() {
             if let Body::Coordinate(ask) = &request.body

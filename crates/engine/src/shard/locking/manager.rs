@@ -11,16 +11,21 @@ use super::locks::{Claim, Place, WaiterId};
 use super::whole::Whole;
 use crate::entry::Prepare;
 use crate::ids::{Age, GatewayId, MachineId, RequestId, Token, TxnId};
-use crate::limits::{LOCK_WAITERS_BUSY, ORPHAN_US};
+use crate::limits::{LOCK_WAITERS_BUSY, LOCK_WAITERS_MAX, ORPHAN_US};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
+use crate::shard::streams::is_own;
 use crate::shard::tail::Recipient;
+use crate::shard::waiting::room::WaitingRoom;
 use crate::stats::ShardStats;
 use adt::Blob;
 use adt::collections::Map;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How often requests that wait for locks are looked at, in microseconds.
+const LOOK_US: u64 = 100_000;
 
 /// A transaction that holds or waits for something here.
 #[derive(Debug, Default)]
@@ -324,9 +329,30 @@ impl LockManager {
         }
     }
 
-    /// Ends the transactions of a machine that is gone, unless they are prepared: these are reported as
-    /// orphans soon. Its waiting requests are dropped.
-    pub fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
+    /// Place of a request that comes now in the queues.
+    pub(super) fn place(&self, now: Now, request: &Request) -> (Age, WaiterId) {
+        (age_of(now, request), self.next_waiter)
+    }
+}
+
+impl WaitingRoom for LockManager {
+    fn limit(&self) -> usize {
+        LOCK_WAITERS_MAX
+    }
+
+    fn len(&self) -> usize {
+        self.waiters.len() + self.resolving.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// When to look at what waits for locks, and at the prepared transactions of a cluster.
+    fn next_us(&self, core: &ShardCore, now: Now) -> Option<u64> {
+        let prepared = core.config.clustered && !core.state.prepared().is_empty();
+        (prepared || !self.waiters.is_empty()).then_some(now.mono_us + LOOK_US)
+    }
+
+    /// Ends the transactions of the machine, unless they are prepared: these are reported as orphans soon.
+    /// Its waiting requests are dropped.
+    fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
         let of_it = |gateway: GatewayId| gateway.machine == machine;
         let gone = self.txns.iter().filter(|(_, t)| of_it(t.gateway) && !t.committing);
         let gone: Vec<(TxnId, bool)> = gone.map(|(txn, t)| (*txn, t.prepared)).collect();
@@ -338,33 +364,23 @@ impl LockManager {
             }
         }
         self.take_waiting(core, |waiter| of_it(waiter.request.gateway));
-        self.whole.forget(machine);
+        self.resolving.retain(|_, asked| {
+            asked.retain(|request| !of_it(request.gateway));
+            !asked.is_empty()
+        });
     }
 
-    /// Sends the requests that wait for locks to the next leader, but for those of the shard itself, which
-    /// `is_own` accepts: the lead has ended.
-    pub fn give_up_waiters(&mut self, core: &mut ShardCore, is_own: impl Fn(&Body) -> bool) {
-        self.ages.clear();
-        self.senders.clear();
-        for (_, waiter) in std::mem::take(&mut self.waiters) {
-            let Request { gateway, token, body, .. } = waiter.request;
-            if !is_own(&body) {
-                core.turn_away(gateway, token, body);
-            }
-        }
-    }
-
-    /// Sends inquiries whether requests take effect to the next leader.
-    pub fn give_up_inquiries(&mut self, core: &mut ShardCore) {
-        for request in std::mem::take(&mut self.resolving).into_values().flatten() {
+    /// Sends the requests that wait for locks to the next leader, but for those of the shard itself, and
+    /// inquiries whether requests take effect. Forgets all transactions.
+    fn end_lead(&mut self, core: &mut ShardCore) {
+        let Self { txns, waiters, resolving, contention, next_waiter, whole, .. } =
+            std::mem::take(self);
+        *self = Self { contention, next_waiter, whole, ..Self::default() };
+        let waiting = waiters.into_values().map(|waiter| waiter.request);
+        let waiting = waiting.filter(|request| !is_own(&request.body));
+        for request in waiting.chain(resolving.into_values().flatten()) {
             core.turn_away(request.gateway, request.token, request.body);
         }
-    }
-
-    /// Forgets all transactions: the lead has ended.
-    pub fn give_up(&mut self, core: &mut ShardCore) {
-        let Self { txns, contention, next_waiter, .. } = std::mem::take(self);
-        *self = Self { contention, next_waiter, ..Self::default() };
         for (txn, entry) in txns {
             if let Some((_, target)) = entry.unlogged {
                 core.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
@@ -376,10 +392,5 @@ impl LockManager {
                 }
             }
         }
-    }
-
-    /// Place of a request that comes now in the queues.
-    pub(super) fn place(&self, now: Now, request: &Request) -> Place {
-        (age_of(now, request), self.next_waiter)
     }
 }

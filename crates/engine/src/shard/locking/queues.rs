@@ -10,12 +10,13 @@ use super::claims::{Claims, age_of, txn_of, writes};
 use super::locks::{Barrier, Claim, WaiterId};
 use super::manager::{LockManager, LockWaiter, OpenTxn};
 use crate::ids::{Age, GatewayId, Token, TxnId};
-use crate::limits::{LOCK_WAITERS_MAX, UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER_US};
+use crate::limits::{UNITS_OWE_US, UNITS_STUCK_US, WANTED_AFTER_US};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
 use crate::now::Now;
 use crate::pipeline::Group;
 use crate::shard::core::ShardCore;
 use crate::shard::streams::{RECOVERY, is_own};
+use crate::shard::waiting::room::WaitingRoom;
 use adt::{Blob, Reply};
 use std::collections::BTreeSet;
 
@@ -85,7 +86,7 @@ impl LockManager {
             return None;
         }
         // There are no more requests of the shard itself than streams.
-        if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
+        if self.is_full() && !is_own(&request.body) {
             core.stats.refused += 1;
             return Some(request);
         }

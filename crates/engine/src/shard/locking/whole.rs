@@ -9,7 +9,9 @@ use super::manager::LockManager;
 use crate::entry::Prepare;
 use crate::ids::{MachineId, Token, TxnId};
 use crate::message::{Answer, Body, Notice, Refusal, Request};
+use crate::now::Now;
 use crate::shard::core::ShardCore;
+use crate::shard::waiting::room::WaitingRoom;
 use std::collections::VecDeque;
 
 /// The transaction about all keys, and the requests that wait for its end.
@@ -95,14 +97,20 @@ impl Whole {
     pub fn take_behind(&mut self) -> VecDeque<Request> {
         if self.is_open() { VecDeque::new() } else { std::mem::take(&mut self.behind) }
     }
+}
 
-    /// Drops the requests of a machine that is gone.
-    pub fn forget(&mut self, machine: MachineId) {
+impl WaitingRoom for Whole {
+    fn len(&self) -> usize {
+        self.behind.len()
+    }
+
+    /// Drops the requests of the machine.
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
         self.behind.retain(|request| request.gateway.machine != machine);
     }
 
-    /// Sends the requests that wait to the next leader: the lead has ended.
-    pub fn give_up(&mut self, core: &mut ShardCore) {
+    /// Sends the requests that wait to the next leader.
+    fn end_lead(&mut self, core: &mut ShardCore) {
         for request in std::mem::take(self).behind {
             core.turn_away(request.gateway, request.token, request.body);
         }

@@ -9,7 +9,8 @@ use super::live::{Live, LiveStream, Progress, answer_of};
 use super::memory::Memory;
 use super::refusals::Refusals;
 use crate::entry::{KeptGroup, LogRecord};
-use crate::ids::{GatewayId, KeyedOp, ShardId, StreamId, Token, TxnId};
+use crate::ids::{GatewayId, KeyedOp, MachineId, ShardId, StreamId, Token, TxnId};
+use crate::limits::ASK_UNITS_US;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::pipeline::{Group, Link, StreamMessage, UnitPlace};
@@ -18,6 +19,7 @@ use crate::shard::core::ShardCore;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::state::{Executed, OpReplies};
 use crate::shard::tail::Recipient;
+use crate::shard::waiting::room::WaitingRoom;
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
 use smallvec::SmallVec;
@@ -556,13 +558,33 @@ impl Streams {
             self.agenda.say(home, StreamMessage::Asks { stream: id, shard: own, hurries, units });
         }
     }
+}
 
-    /// Takes the groups out whose senders wait for an answer: the lead ends.
-    pub(in crate::shard) fn end_lead(&mut self) -> Vec<((GatewayId, Token), Arc<Group>)> {
+impl WaitingRoom for Streams {
+    /// Number of groups that are not settled, or whose failure is not durable. The windows of the connections
+    /// bound it.
+    fn len(&self) -> usize {
+        let live: usize = self.live.values().map(|stream| stream.groups.len()).sum();
+        live + self.chains.groups().count() + self.refusals.waiting()
+    }
+
+    /// When [`Streams::tick`] has something to do, if ever.
+    fn next_us(&self, _core: &ShardCore, now: Now) -> Option<u64> {
+        (!self.is_quiet()).then_some(now.mono_us + ASK_UNITS_US / 2)
+    }
+
+    /// Keeps all groups: units that have come stand in the order, and other shards may wait for them.
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, _machine: MachineId) {}
+
+    /// Sends the groups to the next leader whose senders wait for an answer.
+    fn end_lead(&mut self, core: &mut ShardCore) {
         let streams = std::mem::take(self);
         let groups = streams.live.into_values().flat_map(|stream| stream.groups);
         let asked = groups.filter_map(|live| Some((live.asker?, live.group)));
-        asked.chain(streams.chains.into_asked()).chain(streams.refusals.into_failed()).collect()
+        let asked = asked.chain(streams.chains.into_asked());
+        for ((gateway, token), group) in asked.chain(streams.refusals.into_failed()) {
+            core.turn_away(gateway, token, Body::Pipeline(group));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::leader::Streams;
 use super::live::Live;
 use crate::entry::LogRecord;
 use crate::ids::{GatewayId, ShardId, StreamId, Token};
-use crate::limits::{ASK_UNITS_US, EARLY_STREAM_MESSAGES_US, UNITS_LATE_US};
+use crate::limits::{EARLY_STREAM_MESSAGES_US, UNITS_LATE_US};
 use crate::message::Answer;
 use crate::now::Now;
 use crate::pipeline::{Group, StreamMessage};
@@ -49,6 +49,11 @@ impl Refusals {
     /// Takes a stream whose waiting requests are to be refused.
     pub fn take_new(&mut self) -> Option<StreamId> {
         self.new.pop()
+    }
+
+    /// Number of groups that are not let in.
+    pub fn waiting(&self) -> usize {
+        self.of.values().map(|refusal| refusal.failed.len()).sum()
     }
 
     /// Takes the groups out that are not let in.
@@ -304,10 +309,5 @@ impl Streams {
             }
         }
         self.memory.tick(core, now);
-    }
-
-    /// When [`Streams::tick`] has something to do, if ever.
-    pub(in crate::shard) fn next_us(&self, now: Now) -> Option<u64> {
-        (!self.is_quiet()).then_some(now.mono_us + ASK_UNITS_US / 2)
     }
 }

@@ -20,6 +20,7 @@ use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::manager::LockManager;
+use crate::shard::waiting::room::WaitingRoom;
 use adt::{ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -110,10 +111,15 @@ impl Cuts {
     }
 
     /// When the cut is given up, on the monotonic clock in microseconds.
-    pub fn next_us(&self) -> Option<u64> {
+    fn until_us(&self) -> Option<u64> {
         let cut = self.current.as_ref()?;
         let idle = cut.touched_us + CUT_IDLE_US_MAX;
         Some(cut.frozen.as_ref().map_or(idle, |frozen| frozen.until_us))
+    }
+
+    /// Requests that are held back while the shard stands still.
+    fn frozen(&self) -> Option<&Frozen> {
+        self.current.as_ref().and_then(|cut| cut.frozen.as_ref())
     }
 
     /// Gives a request back that may be carried out while the shard stands still. Others wait until it is
@@ -145,13 +151,13 @@ impl Cuts {
             core.answer(request.gateway, request.token, refused);
             return None;
         }
+        let full = self.is_full();
         let frozen = self.current.as_mut().and_then(|cut| cut.frozen.as_mut())?;
         if let Body::Coordinate(ask) = &request.body {
             frozen.sessions.extend(ask.session());
         }
-        let held = &mut frozen.held;
-        held.push_back(request);
-        if held.len() > FROZEN_REQUESTS_MAX {
+        frozen.held.push_back(request);
+        if full {
             self.drop_cut(core, "too many requests wait");
         }
         None
@@ -159,8 +165,7 @@ impl Cuts {
 
     /// Whether a request of a session is held back.
     fn holds_of(&self, session: Option<TreeSessionId>) -> bool {
-        let frozen = self.current.as_ref().and_then(|cut| cut.frozen.as_ref());
-        let of_it = session.zip(frozen);
+        let of_it = session.zip(self.frozen());
         of_it.is_some_and(|(session, frozen)| frozen.sessions.contains(&session))
     }
 
@@ -263,29 +268,8 @@ impl Cuts {
 
     /// Gives the cut up if the gateway that makes it has not come back in time.
     pub fn expire(&mut self, core: &mut ShardCore, now: Now) {
-        if self.next_us().is_some_and(|at| at <= now.mono_us) {
+        if self.until_us().is_some_and(|at| at <= now.mono_us) {
             self.drop_cut(core, "it took too long");
-        }
-    }
-
-    /// Gives the cut up: the lead has ended.
-    pub fn give_up(&mut self, core: &mut ShardCore) {
-        core.writers.cut = None;
-        core.frozen = false;
-        let Some(frozen) = self.current.take().and_then(|cut| cut.frozen) else { return };
-        if let Some((gateway, token)) = frozen.asked_by {
-            let text = "the leader of a shard has changed meanwhile";
-            core.answer(gateway, token, Answer::Reply(try_again(text)));
-        }
-        for request in frozen.held {
-            core.turn_away(request.gateway, request.token, request.body);
-        }
-    }
-
-    /// Drops the requests of a machine that is gone.
-    pub fn forget(&mut self, machine: MachineId) {
-        if let Some(frozen) = self.current.as_mut().and_then(|cut| cut.frozen.as_mut()) {
-            frozen.held.retain(|request| request.gateway.machine != machine);
         }
     }
 
@@ -310,6 +294,41 @@ impl Cuts {
         }
         let last = Reply::Int(cut.complete.into());
         Reply::Array(vec![Reply::bulk(&cut.last), last])
+    }
+}
+
+impl WaitingRoom for Cuts {
+    fn limit(&self) -> usize {
+        FROZEN_REQUESTS_MAX
+    }
+
+    fn len(&self) -> usize {
+        self.frozen().map_or(0, |frozen| frozen.held.len())
+    }
+
+    fn next_us(&self, _core: &ShardCore, _now: Now) -> Option<u64> {
+        self.until_us()
+    }
+
+    /// Drops the requests of the machine.
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
+        if let Some(frozen) = self.current.as_mut().and_then(|cut| cut.frozen.as_mut()) {
+            frozen.held.retain(|request| request.gateway.machine != machine);
+        }
+    }
+
+    /// Gives the cut up, and sends the requests that it holds back to the next leader.
+    fn end_lead(&mut self, core: &mut ShardCore) {
+        core.writers.cut = None;
+        core.frozen = false;
+        let Some(frozen) = self.current.take().and_then(|cut| cut.frozen) else { return };
+        if let Some((gateway, token)) = frozen.asked_by {
+            let text = "the leader of a shard has changed meanwhile";
+            core.answer(gateway, token, Answer::Reply(try_again(text)));
+        }
+        for request in frozen.held {
+            core.turn_away(request.gateway, request.token, request.body);
+        }
     }
 }
 

@@ -253,14 +253,16 @@ impl Blocked {
 }
 
 impl WaitingRoom for Blocked {
-    const LIMIT: usize = BLOCKED_MAX;
+    fn limit(&self) -> usize {
+        BLOCKED_MAX
+    }
 
     fn len(&self) -> usize {
         self.waiters.len()
     }
 
     /// When the first kept key is let go.
-    fn next_us(&self, _now: Now) -> Option<u64> {
+    fn next_us(&self, _core: &ShardCore, _now: Now) -> Option<u64> {
         self.kept.values().filter_map(|kept| kept.until_us).min()
     }
 

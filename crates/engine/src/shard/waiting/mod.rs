@@ -1,8 +1,11 @@
 //! Requests that wait at a shard's leader for a change of a record, or for places of units.
 //!
 //! Each kind of wait is a part of [`Waits`]. As a [`WaitingRoom`] it says what bounds it, and what becomes
-//! of its requests when a machine is gone and when the lead ends. (`docs/internals/life-of-a-request.md`
-//! has a table of all waits.)
+//! of its requests when a machine is gone and when the lead ends. So do other parts of the shard in which
+//! requests wait: [`Desk::each_room`] has them all. (`docs/internals/life-of-a-request.md` has a table of
+//! all waits.)
+//!
+//! [`Desk::each_room`]: crate::shard::Desk::each_room
 
 pub(in crate::shard) mod blocked;
 mod deadlocks;
@@ -13,7 +16,7 @@ pub(in crate::shard) mod serving;
 pub(in crate::shard) mod turns;
 mod wiring;
 
-use crate::ids::{GatewayId, MachineId, Token};
+use crate::ids::{GatewayId, Token};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 use adt::Blob;
@@ -40,17 +43,6 @@ impl Waits {
     /// Whether nothing must be looked after: no client waits for a turn, and no request for places.
     pub fn is_quiet(&self) -> bool {
         self.turns.is_empty() && self.newcomers.is_empty()
-    }
-
-    /// When to look at the waits next, on the monotonic clock in microseconds.
-    pub fn next_us(&self, now: Now) -> Option<u64> {
-        let next = [
-            self.blocked.next_us(now),
-            self.turns.next_us(now),
-            self.observers.next_us(now),
-            self.newcomers.next_us(now),
-        ];
-        next.into_iter().flatten().min()
     }
 
     /// Does what is due by time.
@@ -80,21 +72,5 @@ impl Waits {
         self.turns.give_up(core, now, gateway, token);
         self.observers.end((gateway, token));
         self.blocked.leave(core, now, (gateway, token));
-    }
-
-    /// Ends the waits of clients of a machine that is gone.
-    pub fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId) {
-        self.newcomers.forget(core, now, machine);
-        self.blocked.forget(core, now, machine);
-        self.turns.forget(core, now, machine);
-        self.observers.forget(core, now, machine);
-    }
-
-    /// Ends all waits: the lead has ended.
-    pub fn end_lead(&mut self, core: &mut ShardCore) {
-        self.turns.end_lead(core);
-        self.observers.end_lead(core);
-        self.blocked.end_lead(core);
-        self.newcomers.end_lead(core);
     }
 }

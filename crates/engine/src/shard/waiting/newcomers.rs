@@ -44,15 +44,8 @@ impl Newcomers {
 }
 
 impl WaitingRoom for Newcomers {
-    /// The requests of the connections, which have bounds of their own.
-    const LIMIT: usize = usize::MAX;
-
     fn len(&self) -> usize {
         self.0.len()
-    }
-
-    fn next_us(&self, _now: Now) -> Option<u64> {
-        None
     }
 
     fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {

@@ -131,13 +131,15 @@ impl Observers {
 }
 
 impl WaitingRoom for Observers {
-    const LIMIT: usize = OBSERVERS_MAX;
+    fn limit(&self) -> usize {
+        OBSERVERS_MAX
+    }
 
     fn len(&self) -> usize {
         self.all.len()
     }
 
-    fn next_us(&self, now: Now) -> Option<u64> {
+    fn next_us(&self, _core: &ShardCore, now: Now) -> Option<u64> {
         let barred = (!self.barred.is_empty()).then_some(now.mono_us + LOOK_US);
         barred.into_iter().chain(self.deadlines.first().map(|(at_us, _)| *at_us)).min()
     }

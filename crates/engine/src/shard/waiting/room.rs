@@ -1,13 +1,17 @@
-//! Contract of a kind of wait.
+//! Contract of a place where requests wait.
 
 use crate::ids::MachineId;
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 
-/// One kind of wait.
+/// Place where requests wait at the leader of a shard. [`Desk::each_room`] visits all of them.
+///
+/// [`Desk::each_room`]: crate::shard::Desk::each_room
 pub(in crate::shard) trait WaitingRoom {
-    /// The largest number of requests that wait.
-    const LIMIT: usize;
+    /// The largest number of requests that wait, unless the requests of the connections are the only bound.
+    fn limit(&self) -> usize {
+        usize::MAX
+    }
 
     /// Number of requests that wait.
     fn len(&self) -> usize;
@@ -19,15 +23,17 @@ pub(in crate::shard) trait WaitingRoom {
 
     /// Whether no further request can wait.
     fn is_full(&self) -> bool {
-        self.len() >= Self::LIMIT
+        self.len() >= self.limit()
     }
 
-    /// When to look at the waits next, on the monotonic clock in microseconds.
-    fn next_us(&self, now: Now) -> Option<u64>;
+    /// When to look at what waits next, on the monotonic clock in microseconds, if time ends a wait.
+    fn next_us(&self, _core: &ShardCore, _now: Now) -> Option<u64> {
+        None
+    }
 
     /// Ends the waits of clients of a machine that is gone.
     fn forget(&mut self, core: &mut ShardCore, now: Now, machine: MachineId);
 
-    /// Ends all waits: the lead has ended.
+    /// Ends all waits: the lead has ended. Every request that waits for an answer gets one.
     fn end_lead(&mut self, core: &mut ShardCore);
 }

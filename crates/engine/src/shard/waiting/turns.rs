@@ -582,13 +582,15 @@ impl TurnQueues {
 }
 
 impl WaitingRoom for TurnQueues {
-    const LIMIT: usize = TURNS_MAX;
+    fn limit(&self) -> usize {
+        TURNS_MAX
+    }
 
     fn len(&self) -> usize {
         self.turns.len()
     }
 
-    fn next_us(&self, now: Now) -> Option<u64> {
+    fn next_us(&self, _core: &ShardCore, now: Now) -> Option<u64> {
         let waits = self.queues.values().any(|queue| !queue.waiting.is_empty());
         let deadline = self.deadlines.first().map(|(at_us, _)| *at_us);
         waits.then_some(now.mono_us + LOOK_US).into_iter().chain(deadline).min()

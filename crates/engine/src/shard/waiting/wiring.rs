@@ -1,16 +1,77 @@
-//! Connections of waits with the rest of the shard: turns go on through locks and log.
+//! Connections of waits with the rest of the shard: all places where requests wait, and how turns go on
+//! through locks and log.
 
+use super::Waits;
+use super::room::WaitingRoom;
 use super::turns::NewTurn;
 use crate::entry::LogRecord;
-use crate::ids::KeyedOp;
+use crate::ids::{KeyedOp, MachineId};
 use crate::message::{Answer, Request};
 use crate::now::Now;
 use crate::shard::Desk;
 use crate::shard::Shard;
+use crate::shard::core::ShardCore;
+use crate::shard::delayed::Delayed;
 use crate::shard::tail::Recipient;
 use adt::{Blob, Op};
 
+impl WaitingRoom for Delayed {
+    fn len(&self) -> usize {
+        self.count()
+    }
+
+    fn forget(&mut self, _core: &mut ShardCore, _now: Now, machine: MachineId) {
+        self.drop_of(machine);
+    }
+
+    /// Sends the requests to the next leader, those that wait for the log first.
+    fn end_lead(&mut self, core: &mut ShardCore) {
+        for request in std::mem::take(self).into_requests() {
+            core.turn_away(request.gateway, request.token, request.body);
+        }
+    }
+}
+
 impl Desk {
+    /// Visits every place where requests wait, in the order in which requests are answered when the lead
+    /// ends: of one session, those that wait for longest first. What is not in the log yet, or on its way
+    /// there, is not among them: see [`Shard::step_down`].
+    ///
+    /// The parts are named one by one so that a new one cannot be forgotten here.
+    pub(in crate::shard) fn each_room(
+        &mut self,
+        mut visit: impl FnMut(&mut dyn WaitingRoom, &mut ShardCore),
+    ) {
+        let Self {
+            core,
+            locking,
+            expiry: _,
+            waits,
+            cuts,
+            splitting: _,
+            streams,
+            service,
+            lead_is_certain: _,
+        } = self;
+        let Waits { blocked, turns, observers, newcomers } = waits;
+        visit(locking, core);
+        let mut delayed = std::mem::take(&mut core.delayed);
+        visit(&mut delayed, core);
+        core.delayed = delayed;
+        visit(&mut locking.whole, core);
+        let rooms: [&mut dyn WaitingRoom; 7] =
+            [turns, observers, blocked, newcomers, cuts, streams, service];
+        rooms.into_iter().for_each(|room| visit(room, core));
+    }
+
+    /// Every place where requests wait, to look at.
+    pub(in crate::shard) fn rooms(&self) -> [&dyn WaitingRoom; 10] {
+        let Self { core, locking, waits, cuts, streams, service, .. } = self;
+        let Waits { blocked, turns, observers, newcomers } = waits;
+        let (delayed, whole) = (&core.delayed, &locking.whole);
+        [locking, delayed, whole, turns, observers, blocked, newcomers, cuts, streams, service]
+    }
+
     /// Whether successors may be told of a release before it is durable: no other machine can lead the shard,
     /// and all that is logged now will take effect here.
     pub(in crate::shard) fn may_tell_early(&self) -> bool {

@@ -3,6 +3,6 @@
 mod bundles;
 mod chains;
 mod owed;
-mod streams;
+pub(super) mod streams;
 
 use super::*;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
 
 /// A shard that takes units of streams.
-fn ordered() -> Story {
+pub(in crate::shard::tests) fn ordered() -> Story {
     let mut story = Story::new();
     story.shard.lead(story.now, 1);
     story
 }
 
 /// One unit, whose stream goes to these shards up to there.
-fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
+pub(in crate::shard::tests) fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
     let ops = [(Blob::from(op.0), op.1)].into_iter().collect();
     let homes = homes.iter().map(|home| ShardId(*home)).collect();
     let units = vec![Unit { seq, ops, ..Unit::default() }];
@@ -24,7 +24,7 @@ fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
 }
 
 /// The first unit of another stream, behind which nothing comes.
-fn other_unit(key: &str, op: Op) -> Body {
+pub(in crate::shard::tests) fn other_unit(key: &str, op: Op) -> Body {
     let stream = StreamId(Age { began: Timestamp(60), gateway: G });
     let Body::Pipeline(group) = unit(0, 0, &[0], (key, op)) else { return Body::Count };
     Body::Pipeline(Arc::new(Group { stream, ..(*group).clone() }))
@@ -51,7 +51,7 @@ impl Story {
     }
 
     /// This replica loses the lead and gets it again: it knows what is in the log.
-    fn led_anew(mut self) -> Self {
+    pub(in crate::shard::tests) fn led_anew(mut self) -> Self {
         self.shard.step_down();
         self.answers();
         self.shard.lead(self.now, 2);

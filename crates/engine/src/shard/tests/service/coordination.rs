@@ -24,11 +24,11 @@ fn create_so(path: &str, lasts: Lasts) -> Change {
     Change::Create(Create { path: Blob::from(path), data: None, acl, mode, stat: false })
 }
 
-pub(super) fn set(path: &str, data: &str) -> Change {
+pub(in crate::shard::tests) fn set(path: &str, data: &str) -> Change {
     Change::SetData { path: Blob::from(path), data: Some(Blob::from(data)), version: -1 }
 }
 
-pub(super) fn read(path: &str, watch: bool) -> OfSession {
+pub(in crate::shard::tests) fn read(path: &str, watch: bool) -> OfSession {
     OfSession::Read { identities: Vec::new(), read: Read::Data(Blob::from(path)), watch }
 }
 
@@ -52,12 +52,12 @@ impl Story {
         self.token
     }
 
-    pub(super) fn write(&mut self, session: TreeSessionId, change: Change) -> u64 {
+    pub(in crate::shard::tests) fn write(&mut self, session: TreeSessionId, change: Change) -> u64 {
         let write = Write::Change(change);
         self.coordinate(G, Ask::Write(Command::of(session, write)))
     }
 
-    pub(super) fn of(&mut self, session: TreeSessionId, of: OfSession) -> u64 {
+    pub(in crate::shard::tests) fn of(&mut self, session: TreeSessionId, of: OfSession) -> u64 {
         self.coordinate(G, Ask::Of(session, of))
     }
 

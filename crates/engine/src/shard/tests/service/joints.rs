@@ -12,12 +12,12 @@ use crate::limits::ENDS_AGAIN_US;
 use crate::pipeline::{Group, Unit};
 use std::sync::Arc;
 
-const ANN: TreeSessionId = TreeSessionId(70);
-const BEN: TreeSessionId = TreeSessionId(80);
+pub(in crate::shard::tests) const ANN: TreeSessionId = TreeSessionId(70);
+pub(in crate::shard::tests) const BEN: TreeSessionId = TreeSessionId(80);
 const ID: JointId = JointId { joined: Zxid(100), number: 1 };
 
 /// A leader of shard 1 that both have entered; `/a` and `/b` are there, and `/b/own` is Ben's.
-fn story() -> Story {
+pub(in crate::shard::tests) fn story() -> Story {
     let mut story = Story::of_both();
     story.write(ANN, create("/a", false));
     story.write(ANN, create("/b", false));
@@ -33,7 +33,11 @@ impl Story {
         token
     }
 
-    fn prepares(&mut self, session: TreeSessionId, changes: Vec<Change>) -> u64 {
+    pub(in crate::shard::tests) fn prepares(
+        &mut self,
+        session: TreeSessionId,
+        changes: Vec<Change>,
+    ) -> u64 {
         let shards = vec![ShardId(0), ShardId(1)];
         self.says_step(session, SpreadStep::Prepare { id: ID, shards, changes })
     }

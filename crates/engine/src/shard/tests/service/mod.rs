@@ -1,8 +1,8 @@
 //! Stories about the coordination service.
 
 mod ahead;
-mod coordination;
-mod joints;
+pub(super) mod coordination;
+pub(super) mod joints;
 mod spread;
 
 use super::*;

@@ -4,6 +4,7 @@ mod barriers;
 mod deadlocks;
 mod kept;
 mod observers;
+mod rooms;
 mod sections;
 mod serving;
 mod successors;

@@ -5,7 +5,7 @@ use super::turns::{call, granted, operation, told};
 use super::*;
 use adt::key::KeyOp;
 
-fn observe(words: &str, timeout_ms: u64) -> Body {
+pub(super) fn observe(words: &str, timeout_ms: u64) -> Body {
     let ops = SmallVec::from_iter([operation(&format!("election.observe k {words}"))]);
     Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms }
 }
@@ -27,7 +27,7 @@ fn shown(reply: &Reply) -> (Option<String>, i64) {
 }
 
 /// Makes a client the leader with this value; gives the token.
-fn led(value: &str) -> (Story, i64) {
+pub(super) fn led(value: &str) -> (Story, i64) {
     let mut story = in_2026();
     story.ask(campaign(value));
     story.sync();

@@ -184,7 +184,8 @@ fn a_write_that_brings_nothing_keeps_nothing() {
     story.ask(look("llen l"));
     story.sync();
     assert_eq!(story.seen().len(), 3);
-    assert!(story.shard.desk.waits.blocked.next_us(story.now).is_none());
+    let blocked = &story.shard.desk.waits.blocked;
+    assert!(blocked.next_us(&story.shard.desk.core, story.now).is_none());
 }
 
 #[test]
