@@ -5,8 +5,7 @@ use super::reading::{keep_rest, take_commands};
 use super::{READ_BYTES, Worker};
 use adt::ErrorReply;
 use engine::limits::{
-    INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE,
-    REPLIES_BYTES_MAX, STALLED_US_MAX, STALLED_US_MAX_IF_FULL,
+    INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE, REPLIES_BYTES_MAX,
 };
 use engine::now::Now;
 
@@ -90,10 +89,7 @@ impl Worker {
                 connection.clogged = false;
                 continue;
             }
-            let still_us = now.mono_us.saturating_sub(connection.moved_us);
-            let too_long = (unsent > OUTPUT_BYTES_MAX && still_us >= STALLED_US_MAX)
-                || (full && still_us >= STALLED_US_MAX_IF_FULL);
-            if !too_long {
+            if !connection.is_stalled(now.mono_us, full) {
                 self.clogged.push((slot, number));
                 continue;
             }
@@ -101,7 +97,7 @@ impl Worker {
                 "closed a connection of {} that has read none of its replies for {} seconds: {unsent} \
                  bytes are waiting, at most {OUTPUT_BYTES_MAX} may",
                 connection.peer,
-                still_us / 1_000_000
+                connection.still_us(now.mono_us) / 1_000_000
             );
             self.close(now, slot);
         }

@@ -7,8 +7,9 @@ use crate::worker::trees::dialogue::Dialogue;
 use adt::Reply;
 use engine::gateway::SessionId;
 use engine::limits::{
-    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX, OUTPUT_BYTES_PAUSE,
-    OUTPUT_BYTES_PER_TURN, SKIPPED_BYTES_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX, OUTPUT_BYTES_MAX,
+    OUTPUT_BYTES_PAUSE, OUTPUT_BYTES_PER_TURN, SKIPPED_BYTES_MAX, STALLED_US_MAX,
+    STALLED_US_MAX_IF_FULL, UNAUTHENTICATED_FRAME_BYTES_MAX,
 };
 use mio::net::TcpStream;
 use std::io;
@@ -179,6 +180,19 @@ impl Connection {
         self.output.len() - self.sent + self.replies.bytes()
     }
 
+    /// Time for which the socket has taken nothing, in microseconds.
+    pub fn still_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.moved_us)
+    }
+
+    /// Whether the client has read nothing for longer than it may while so much waits for it. It has less
+    /// time and space if the replies of all clients are at their limit (`full`).
+    pub fn is_stalled(&self, now_us: u64, full: bool) -> bool {
+        let (unsent, still_us) = (self.unsent(), self.still_us(now_us));
+        (unsent > OUTPUT_BYTES_MAX && still_us >= STALLED_US_MAX)
+            || (full && unsent > OUTPUT_BYTES_PAUSE && still_us >= STALLED_US_MAX_IF_FULL)
+    }
+
     /// Adds a reply. Returns the memory that it costs until it is encoded.
     pub fn put(&mut self, now_us: u64, reply: Reply, protocol: Protocol) -> usize {
         let unsent = self.unsent();
@@ -263,5 +277,75 @@ impl Connection {
             self.output.drain(..self.sent);
             self.sent = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::listen::Port;
+    use std::io::Read;
+    use std::time::Duration;
+
+    /// A connection and its client.
+    fn pair() -> (Connection, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let stream = TcpStream::from_std(stream);
+        let (port, local) = (Port::Redis, listener.local_addr().unwrap());
+        let accepted = Accepted { port, stream, tls: None, peer, local, share: None };
+        (Connection::new(accepted, SessionId::default(), 1), client)
+    }
+
+    /// Puts replies until the socket takes nothing and more than this waits.
+    fn fill(connection: &mut Connection, now_us: u64, bytes: usize) {
+        let mut idle = 0;
+        while idle < 5 {
+            while connection.unsent() <= bytes {
+                connection.put(now_us, Reply::bulk(vec![b'x'; 1 << 20]), Protocol::default());
+                connection.flush(now_us).unwrap();
+            }
+            // The kernel may still move bytes to the client's side.
+            std::thread::sleep(Duration::from_millis(10));
+            let (taken, _) = connection.flush(now_us).unwrap();
+            idle = if taken > 0 { 0 } else { idle + 1 };
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_for_its_time_is_stalled_and_one_that_reads_is_not() {
+        let begin_us = 1_000_000;
+        let (mut connection, mut client) = pair();
+        fill(&mut connection, begin_us, OUTPUT_BYTES_MAX);
+        let end_us = begin_us + STALLED_US_MAX;
+        // Replies that come meanwhile, and attempts to send them, are no sign of the client.
+        connection.put(end_us - 1, Reply::Ok, Protocol::default());
+        connection.flush(end_us - 1).unwrap();
+        assert!(!connection.is_stalled(end_us - 1, false));
+        assert!(connection.is_stalled(end_us, false));
+        // It reads, so that the socket takes more.
+        client.read_exact(&mut vec![0; 4 << 20]).unwrap();
+        while connection.flush(end_us).unwrap().0 == 0 {
+            std::thread::yield_now();
+        }
+        fill(&mut connection, end_us, OUTPUT_BYTES_MAX);
+        assert!(!connection.is_stalled(end_us, false));
+        assert!(!connection.is_stalled(end_us + STALLED_US_MAX - 1, false));
+        assert!(connection.is_stalled(end_us + STALLED_US_MAX, false));
+    }
+
+    #[test]
+    fn with_less_to_be_sent_a_client_is_stalled_only_if_all_replies_are_at_their_limit() {
+        let begin_us = 1_000_000;
+        let (mut connection, _client) = pair();
+        fill(&mut connection, begin_us, OUTPUT_BYTES_PAUSE);
+        let early_us = begin_us + STALLED_US_MAX_IF_FULL;
+        assert!(!connection.is_stalled(early_us - 1, true));
+        assert!(connection.is_stalled(early_us, true));
+        assert!(!connection.is_stalled(begin_us + 2 * STALLED_US_MAX, false));
+        let (idle, _client) = pair();
+        assert!(!idle.is_stalled(begin_us + 2 * STALLED_US_MAX, true));
     }
 }
