@@ -174,4 +174,6 @@ pub struct BundlePart {
     pub bundle: u64,
     /// Number of the bundle's parts.
     pub parts: u16,
+    /// Wave of the bundle: the bundles of a wave become durable together.
+    pub wave: u64,
 }

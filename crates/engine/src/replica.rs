@@ -410,7 +410,8 @@ impl<C: EntryCodec> Replica<C> {
     pub fn take_persist(&mut self) -> Option<Persist> {
         let mut persist = self.group.take_persist()?;
         // A machine that is alone has one write on its way, with everything that was proposed.
-        persist.bundles = self.shard.tail_mut().take_bundles();
+        let tail = self.shard.tail_mut();
+        (persist.bundles, persist.wave_end) = (tail.take_bundles(), tail.take_wave_end());
         Some(persist)
     }
 

@@ -295,7 +295,7 @@ impl Starting {
         };
         let metrics_address = http.as_ref().map(|http| http.address);
         let log = store.as_ref().map(LogStore::counts);
-        let order = Arc::new(BundleOrder::new(self.shards));
+        let order = Arc::new(BundleOrder::new(self.shards, self.options.workers));
         let mut helpers = self.helpers(store, http, &mailboxes, order.clone())?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
         let budget = Arc::new(Budget::default());

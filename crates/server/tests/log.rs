@@ -45,6 +45,7 @@ fn persist(shard: ShardId, from: u64, to: u64) -> Persist {
         must_sync: true,
         restored: None,
         bundles: Vec::new(),
+        wave_end: None,
     }
 }
 

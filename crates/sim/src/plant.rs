@@ -51,7 +51,8 @@ pub enum Plant {
     LooseOrder,
     /// A part of a bundle goes to the disk, and is visible, before the others.
     TornBundle,
-    /// Bundles of other workers are taken after commands that arrived later.
+    /// On a server that waits for no disk: bundles of other workers are taken after commands that arrived
+    /// later.
     OvertakenBundle,
     /// Bundles go to shards where their parts may have to wait.
     UncheckedBundle,
@@ -267,7 +268,7 @@ impl Plant {
 
     /// Focus of runs that can show it, if it needs one.
     pub fn focus(self) -> Option<Focus> {
-        if self >= Self::StandingClock || self == Self::HiddenPart {
+        if self >= Self::StandingClock || self.needs_volatile() {
             return Some(Focus::Pipelines);
         }
         if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
@@ -289,6 +290,16 @@ impl Plant {
             Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
             _ => &[],
         }
+    }
+
+    /// Whether it shows only when messages between several workers take long.
+    pub fn needs_workers(self) -> bool {
+        self == Self::TornCut || (Self::TornBundle..=Self::HiddenPart).contains(&self)
+    }
+
+    /// Whether it shows only at a server that waits for no disk.
+    pub fn needs_volatile(self) -> bool {
+        matches!(self, Self::OvertakenBundle | Self::HiddenPart)
     }
 
     /// Whether it shows only where pipelines keep their order.

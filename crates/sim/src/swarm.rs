@@ -270,7 +270,10 @@ impl Swarm {
             // Less than ten percent between any two, as the guide demands.
             drift_ppm: *random.pick(&[0, 200, 45_000]),
             disk_us: *random.pick(&[50, 500, 3000]),
-            channel_us: *random.pick(&[2, 100, 2000]),
+            channel_us: match *random.pick(&[2, 100, 2000]) {
+                _ if plant.is_some_and(Plant::needs_workers) => 2000,
+                channel_us => channel_us,
+            },
             link_us: *random.pick(&[20, 200, 5000]),
             uneven_links: random.percent(30),
             faults,
@@ -296,6 +299,10 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     let shards = *random.pick(&[1, 2, 3, 4, SHARDS_MAX]);
     let shards = random.between(1, shards) as u16;
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
+    let (shards, workers) = match plant {
+        Some(plant) if plant.needs_workers() => (shards.max(3), 3),
+        _ => (shards, workers),
+    };
     let conditions = ["full", "full", "full", "full", "boost+phase", "rw+phase", "boost"];
     let condition = *random.pick(&conditions[..]);
     let concurrency = Concurrency::named(condition).unwrap_or(Concurrency::FULL);
@@ -308,7 +315,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             workers,
             shards,
             volatile: match plant {
-                Some(plant) => plant == Plant::HiddenPart,
+                Some(plant) => plant.needs_volatile(),
                 None => random.percent(VOLATILE_PERCENT),
             },
             concurrency,
@@ -363,11 +370,11 @@ fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let workers = random.between(1, u64::from(shards.min(3))) as u16;
     let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Chain];
     let order = if plant.is_some() { Order::Constant } else { *random.pick(&orders) };
-    let hidden = plant == Some(Plant::HiddenPart);
-    if hidden || plant.is_none() && random.percent(ALONE_PERCENT) {
+    let needed = plant.is_some_and(Plant::needs_volatile);
+    if needed || plant.is_none() && random.percent(ALONE_PERCENT) {
         let (machines, founders, clustered) = (1, 1, false);
         let (level, order) = (Level::NEWEST, Order::Constant);
-        let volatile = hidden || random.percent(VOLATILE_PERCENT);
+        let volatile = needed || random.percent(VOLATILE_PERCENT);
         let shape = Shape { machines, founders, clustered, volatile, ..shape };
         return Shape { workers, shards, level, order, ..shape };
     }

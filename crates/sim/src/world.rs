@@ -24,6 +24,7 @@ use crate::random::Random;
 use crate::swarm::{Fault, Swarm};
 use crate::traces::trace::Trace;
 use adt::Reply;
+use carry::Batches;
 use clients::Connection;
 use engine::cluster::map::ShardMap;
 use engine::coordination::spread::Spread;
@@ -92,6 +93,12 @@ enum Event {
         machine: u16,
         epoch: u64,
         worker: u16,
+    },
+    Post {
+        machine: u16,
+        epoch: u64,
+        worker: u16,
+        left: Batches,
     },
     Deliver {
         machine: u16,
@@ -491,6 +498,9 @@ impl World {
             }
             Event::HasMail { machine, epoch, worker } if self.is_current(machine, epoch) => {
                 self.wake_worker(machine, worker, self.now_us);
+            }
+            Event::Post { machine, epoch, worker, left } if self.is_current(machine, epoch) => {
+                self.post(machine, worker, left);
             }
             Event::Deliver { machine, epoch, worker, input } if self.is_current(machine, epoch) => {
                 self.hand_in(machine, worker, *input);

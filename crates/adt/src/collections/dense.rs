@@ -30,7 +30,7 @@ impl<V> Default for Dense<V> {
 
 /// A position as the index holds it.
 fn position(position: usize) -> u32 {
-    u32::try_from(position).expect("so many entries take 200 GiB of memory")
+    u32::try_from(position).expect("so many entries take more than 130 GiB of memory")
 }
 
 impl<V: fmt::Debug> fmt::Debug for Dense<V> {

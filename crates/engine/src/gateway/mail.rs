@@ -80,6 +80,10 @@ pub(super) struct SessionRequest {
     pub after: Option<u64>,
 }
 
+/// A command that is carried out together with others: the target of its reply, the number of its operations,
+/// and the recipe for the reply.
+pub(super) type SentCommand = (Target, u32, Option<Box<Finish>>);
+
 /// Commands that are sent as one request to one shard.
 #[derive(Debug)]
 pub(super) enum SentCommands {
@@ -87,11 +91,10 @@ pub(super) enum SentCommands {
     Single(Target),
     /// Operations of one program, with the recipe for its reply.
     Work(Target, Box<Finish>),
-    /// Commands that are carried out together: for each the target of its reply, the number of its
-    /// operations, and the recipe for the reply.
-    Batch(Vec<(Target, u32, Option<Box<Finish>>)>),
+    /// Commands that are carried out together.
+    Batch(Vec<SentCommand>),
     /// Commands that are carried out together as a part of a bundle.
-    Part(Vec<(Target, u32, Option<Box<Finish>>)>),
+    Part(Vec<SentCommand>),
 }
 
 impl SentCommands {

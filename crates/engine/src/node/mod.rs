@@ -497,6 +497,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.stream_messages.pass(now, (&self.out, &self.leaders), &mut self.replicas, shard);
         self.stream_messages.end_turn(shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
+        self.disturbed.end_turn(self.id.worker, replica);
         replica.end_turn(now)?;
         // New places are handed on at once.
         self.stream_messages.pass(now, (&self.out, &self.leaders), &mut self.replicas, shard);

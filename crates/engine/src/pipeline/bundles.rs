@@ -7,7 +7,7 @@
 //! no part of a bundle waits at its shard. A shard at which one might wait is *disturbed*, and bundles do
 //! not go there.
 
-use crate::ids::ShardId;
+use crate::ids::{BundlePart, ShardId};
 use crate::replication::Persist;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,29 +34,55 @@ impl Disturbance {
 /// Order of the bundles of a machine's workers, and the shards to which no bundle may go.
 #[derive(Debug)]
 pub struct BundleOrder {
-    /// Number of the last bundle.
-    last: Mutex<u64>,
+    /// Numbers so far. Locked while a bundle or other messages enter the inboxes at one moment.
+    numbers: Mutex<Numbers>,
     /// For each shard, a bit for each [`Disturbance`].
     disturbed: Vec<AtomicU8>,
+}
+
+/// Numbers of bundles so far.
+#[derive(Debug)]
+struct Numbers {
+    /// Number of the last bundle.
+    last: u64,
+    /// Number of the wave that is not closed.
+    wave: u64,
+    /// For each worker, number of the parts that it was sent.
+    sent: Vec<u64>,
+}
+
+/// Parts that a worker has taken out of its inbox: their number, and the wave of the last one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TakenParts {
+    parts: u64,
+    wave: u64,
+}
+
+impl TakenParts {
+    /// Notes that this part was taken.
+    pub fn add(&mut self, part: BundlePart) {
+        *self = Self { parts: self.parts + 1, wave: part.wave };
+    }
 }
 
 /// A moment in the order of bundles, which lasts until it is dropped.
 pub struct Moment<'o> {
     order: &'o BundleOrder,
-    last: MutexGuard<'o, u64>,
+    numbers: MutexGuard<'o, Numbers>,
 }
 
 impl BundleOrder {
-    /// Order for so many shards.
-    pub fn new(shards: u16) -> Self {
+    /// Order for so many shards and workers; shard s is at worker s modulo workers.
+    pub fn new(shards: u16, workers: u16) -> Self {
         let disturbed = (0..shards).map(|_| AtomicU8::new(0)).collect();
-        Self { last: Mutex::new(0), disturbed }
+        let numbers = Numbers { last: 0, wave: 0, sent: vec![0; usize::from(workers.max(1))] };
+        Self { numbers: Mutex::new(numbers), disturbed }
     }
 
     /// Begins the next moment, when the one before is over.
     pub fn moment(&self) -> Moment<'_> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        Moment { order: self, last }
+        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        Moment { order: self, numbers }
     }
 
     fn bits(&self, shard: ShardId) -> u8 {
@@ -83,13 +109,33 @@ impl BundleOrder {
             bits.fetch_and(!reason.bit(), Ordering::Release);
         }
     }
+
+    /// Lets a worker hand in its parts of a wave, which go into one write of each shard. The first worker
+    /// closes the wave, and is given its last bundle. None if parts of the wave are in the inbox still.
+    pub fn hand_in(&self, worker: u16, wave: u64, taken: TakenParts) -> Option<Option<u64>> {
+        let numbers = &mut *self.moment().numbers;
+        let sent = numbers.sent.get(usize::from(worker)).copied().unwrap_or_default();
+        if sent > taken.parts && taken.wave <= wave {
+            return None;
+        }
+        let closes = numbers.wave == wave;
+        numbers.wave += u64::from(closes);
+        Some(closes.then_some(numbers.last))
+    }
 }
 
 impl Moment<'_> {
-    /// Number for a bundle of this moment.
-    pub fn number(&mut self) -> u64 {
-        *self.last += 1;
-        *self.last
+    /// Number for a bundle of this moment, with a part for each of these shards.
+    pub fn number(&mut self, shards: impl Iterator<Item = ShardId>) -> BundlePart {
+        let Numbers { last, wave, sent } = &mut *self.numbers;
+        *last += 1;
+        let workers = sent.len();
+        let mut parts = 0;
+        for shard in shards {
+            parts += 1;
+            sent[usize::from(shard.0) % workers] += 1;
+        }
+        BundlePart { bundle: *last, parts, wave: *wave }
     }
 
     /// Notes that a shard is disturbed: bundles of earlier moments are in its worker's inbox, and no other
@@ -101,11 +147,13 @@ impl Moment<'_> {
     }
 }
 
-/// Writes to the disk, held until bundles are complete.
+/// Writes to the disk, held until waves of bundles are complete.
 ///
 /// All parts of a bundle become durable together: a crash leaves all of them or none. The bundles become
-/// durable in their order, which is also that of each session. So a write waits until the parts of its
-/// bundles and of all earlier ones were handed in; then all go to the disk in one atomic batch.
+/// durable in their order, which is also that of each session. One write of a shard has parts of many
+/// bundles, so the bundles of a *wave* become durable together. A wave ends when the first shard hands a part
+/// of it in, and each shard hands all of its parts of a wave in by one write. That write waits until the
+/// parts of the wave and of all earlier ones were handed in; then all go to the disk in one atomic batch.
 #[derive(Debug, Default)]
 pub struct BundleWrites {
     held: VecDeque<Persist>,
@@ -113,6 +161,8 @@ pub struct BundleWrites {
     parts: BTreeMap<u64, (u16, u16)>,
     /// Number of the last bundle up to which all are complete.
     complete: u64,
+    /// Last bundle of each wave that is closed and not complete.
+    ends: BTreeMap<u64, u64>,
 }
 
 impl BundleWrites {
@@ -122,6 +172,7 @@ impl BundleWrites {
             let (parts, found) = self.parts.entry(part.bundle).or_default();
             (*parts, *found) = (part.parts, *found + 1);
         }
+        self.ends.extend(persist.wave_end);
         self.held.push_back(persist);
     }
 
@@ -134,19 +185,18 @@ impl BundleWrites {
             self.parts.pop_first();
             self.complete = bundle;
         }
-        if self.parts.is_empty() {
-            return std::mem::take(&mut self.held).into();
-        }
+        let Self { ends, complete, .. } = self;
+        let is_complete = |part: &BundlePart| ends.get(&part.wave).is_some_and(|e| e <= complete);
         let mut behind: BTreeSet<ShardId> = BTreeSet::new();
         let (held, ready): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.held).into_iter().partition(|persist| {
-                let early = persist.bundles.iter().any(|part| part.bundle > self.complete);
-                if early {
+                if !persist.bundles.first().is_none_or(is_complete) {
                     behind.insert(persist.group);
                 }
                 behind.contains(&persist.group)
             });
         self.held = held;
+        self.ends.retain(|_, end| *end > self.complete);
         ready.into()
     }
 
@@ -159,44 +209,81 @@ impl BundleWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::BundlePart;
 
-    fn persist(shard: u16, number: u64, parts: &[(u64, u16)]) -> Persist {
-        let bundles = parts.iter().map(|&(bundle, parts)| BundlePart { bundle, parts }).collect();
-        Persist { group: ShardId(shard), number, bundles, ..Persist::default() }
+    fn part(bundle: u64, wave: u64) -> BundlePart {
+        BundlePart { bundle, parts: 2, wave }
     }
 
-    fn ready(writes: &mut BundleWrites) -> Vec<(u16, u64)> {
-        writes.take_ready().iter().map(|persist| (persist.group.0, persist.number)).collect()
+    fn persist(shard: u16, parts: &[BundlePart], wave_end: Option<(u64, u64)>) -> Persist {
+        Persist { group: ShardId(shard), bundles: parts.to_vec(), wave_end, ..Persist::default() }
+    }
+
+    fn ready(writes: &mut BundleWrites) -> Vec<u16> {
+        writes.take_ready().iter().map(|persist| persist.group.0).collect()
+    }
+
+    fn shards(of: &[u16]) -> impl Iterator<Item = ShardId> {
+        of.iter().copied().map(ShardId)
     }
 
     #[test]
     fn a_part_of_a_bundle_waits_for_all_the_others() {
         let mut writes = BundleWrites::default();
-        writes.add(persist(0, 1, &[]));
-        writes.add(persist(1, 1, &[(1, 2)]));
-        writes.add(persist(1, 2, &[]));
-        assert_eq!(ready(&mut writes), [(0, 1)]);
-        writes.add(persist(0, 2, &[(1, 2)]));
-        assert_eq!(ready(&mut writes), [(1, 1), (1, 2), (0, 2)]);
+        writes.add(persist(0, &[], None));
+        writes.add(persist(1, &[part(1, 0)], Some((0, 1))));
+        writes.add(persist(1, &[], None));
+        assert_eq!(ready(&mut writes), [0]);
+        writes.add(persist(0, &[part(1, 0)], None));
+        assert_eq!(ready(&mut writes), [1, 1, 0]);
         assert_eq!(writes.held().count(), 0);
     }
 
     #[test]
     fn a_complete_bundle_waits_for_the_earlier_ones() {
         let mut writes = BundleWrites::default();
-        writes.add(persist(2, 1, &[(2, 2)]));
-        writes.add(persist(3, 1, &[(2, 2)]));
-        writes.add(persist(0, 1, &[(1, 2)]));
+        writes.add(persist(2, &[part(2, 1)], Some((1, 2))));
+        writes.add(persist(3, &[part(2, 1)], None));
+        writes.add(persist(0, &[part(1, 0)], Some((0, 1))));
         assert_eq!(ready(&mut writes), []);
-        writes.add(persist(1, 1, &[(1, 2)]));
-        assert_eq!(ready(&mut writes), [(2, 1), (3, 1), (0, 1), (1, 1)]);
+        writes.add(persist(1, &[part(1, 0)], None));
+        assert_eq!(ready(&mut writes), [2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn bundles_whose_parts_share_a_write_become_durable_together() {
+        let mut writes = BundleWrites::default();
+        writes.add(persist(0, &[part(1, 0)], Some((0, 2))));
+        writes.add(persist(1, &[part(1, 0), part(2, 0)], None));
+        assert_eq!(ready(&mut writes), [], "the first bundle alone would be torn");
+        writes.add(persist(2, &[part(2, 0)], None));
+        assert_eq!(ready(&mut writes), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_wave_ends_with_the_first_write_and_later_ones_have_all_their_parts() {
+        let order = BundleOrder::new(4, 2);
+        let (mut even, mut odd) = (TakenParts::default(), TakenParts::default());
+        let first = order.moment().number(shards(&[0, 1]));
+        let second = order.moment().number(shards(&[1, 3]));
+        assert_eq!((first.wave, second.wave, second.parts), (0, 0, 2));
+        even.add(first);
+        odd.add(first);
+        odd.add(second);
+        assert_eq!(order.hand_in(1, 0, odd), None, "the second has a part for another shard there");
+        assert_eq!(order.hand_in(0, 0, even), Some(Some(2)));
+        odd.add(second);
+        let third = order.moment().number(shards(&[0, 1]));
+        assert_eq!(third.wave, 1);
+        assert_eq!(order.hand_in(1, 0, odd), None, "it is not known what the third is");
+        odd.add(third);
+        assert_eq!(order.hand_in(1, 0, odd), Some(None));
+        assert_eq!(order.hand_in(1, 1, odd), Some(Some(3)));
     }
 
     #[test]
     fn a_shard_of_which_nothing_is_known_is_disturbed() {
-        let order = BundleOrder::new(2);
-        let both = || [ShardId(0), ShardId(1)].into_iter();
+        let order = BundleOrder::new(2, 1);
+        let both = || shards(&[0, 1]);
         assert_eq!(order.obstacle(both()), None);
         order.moment().disturb(ShardId(1), Disturbance::Streams);
         assert_eq!(order.obstacle(both()), Some(Disturbance::Streams));
@@ -205,6 +292,6 @@ mod tests {
         order.calm(ShardId(0), Disturbance::Locks);
         order.calm(ShardId(1), Disturbance::Streams);
         assert_eq!(order.obstacle(both()), None);
-        assert!(order.obstacle([ShardId(2)].into_iter()).is_some());
+        assert!(order.obstacle(shards(&[2])).is_some());
     }
 }

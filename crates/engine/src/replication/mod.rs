@@ -57,8 +57,10 @@ pub struct Persist {
     /// Last index of a durable snapshot that another replica has sent: the whole log before must be
     /// forgotten before `entries` are appended.
     pub restored: Option<u64>,
-    /// Parts of bundles in the entries.
+    /// Parts of bundles in the entries, all of one wave.
     pub bundles: Vec<BundlePart>,
+    /// A wave that ends with this write, and its last bundle.
+    pub wave_end: Option<(u64, u64)>,
 }
 
 /// A committed entry: its index, its term and its payload.
@@ -503,9 +505,17 @@ impl RaftGroup {
             if written {
                 let hard_state = self.unsaved.take();
                 let group = self.id;
-                let bundles = Vec::new();
-                let persist =
-                    Persist { group, number, entries, hard_state, must_sync, restored, bundles };
+                let (bundles, wave_end) = (Vec::new(), None);
+                let persist = Persist {
+                    group,
+                    number,
+                    entries,
+                    hard_state,
+                    must_sync,
+                    restored,
+                    bundles,
+                    wave_end,
+                };
                 self.held.push_back(persist);
             } else if self.outstanding.is_empty() {
                 // A moved commit index alone is no promise to another replica; it goes with the

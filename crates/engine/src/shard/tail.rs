@@ -115,6 +115,9 @@ pub struct LogTail {
     with_bundles: usize,
     /// Parts of bundles that were proposed since [`LogTail::take_bundles`].
     proposed_parts: Vec<BundlePart>,
+    /// Wave of bundles that may be proposed, and its end if it ends with the next write.
+    wave: Option<u64>,
+    wave_end: Option<(u64, u64)>,
 }
 
 impl LogTail {
@@ -130,6 +133,8 @@ impl LogTail {
             coming: None,
             with_bundles: 0,
             proposed_parts: Vec::new(),
+            wave: None,
+            wave_end: None,
         }
     }
 
@@ -175,9 +180,33 @@ impl LogTail {
         }
     }
 
-    /// Notes that the next record with an answer for a client is this part of a bundle.
+    /// Notes that the next record with an answer for a client is this part of a bundle. Bundles of several
+    /// waves are not in one entry.
     pub(in crate::shard) fn expect_part(&mut self, part: BundlePart) {
+        if self.building.bundles.first().is_some_and(|first| first.wave != part.wave) {
+            self.close();
+        }
         self.coming = Some(part);
+    }
+
+    /// Wave of the first bundle that was not proposed.
+    pub fn first_wave(&self) -> Option<u64> {
+        if self.with_bundles == 0 {
+            return None;
+        }
+        let batches = self.closed.iter().chain([&self.building]);
+        batches.flat_map(|batch| &batch.bundles).next().map(|part| part.wave)
+    }
+
+    /// Lets bundles of a wave be proposed, which ends with the next write if `end` is given.
+    pub fn permit_wave(&mut self, wave: u64, end: Option<u64>) {
+        self.wave = Some(wave);
+        self.wave_end = end.map(|end| (wave, end)).or(self.wave_end);
+    }
+
+    /// Takes the end of the wave that ends with this write.
+    pub fn take_wave_end(&mut self) -> Option<(u64, u64)> {
+        self.wave_end.take()
     }
 
     /// Whether parts of bundles are not applied.
@@ -349,6 +378,10 @@ impl LogTail {
         clock: Timestamp,
         seed: u64,
     ) -> Option<Batch> {
+        let first = self.closed.front()?.bundles.first();
+        if first.is_some_and(|first| Some(first.wave) != self.wave) {
+            return None;
+        }
         let mut batch = self.closed.pop_front()?;
         batch.spacing = Spacing::of(&batch.records);
         let next = match batch.spacing {

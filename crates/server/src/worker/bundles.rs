@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::mail::{Bundle, Mail};
-use engine::ids::{BundlePart, ShardId};
+use engine::ids::ShardId;
 use engine::message::Request;
 use engine::now::Now;
 
@@ -26,13 +26,12 @@ impl Worker {
                 None => self.take_parts(now, Bundle { part: None, writes, bytes: 0, requests }),
             };
         }
-        let count = requests.len() as u16;
         let mut moment = self.peers.order.moment();
         if let Some(reason) = self.peers.order.obstacle(shards()) {
             drop(moment);
             return self.gateway.not_bundled(now, requests, reason);
         }
-        let part = is_numbered.then(|| BundlePart { bundle: moment.number(), parts: count });
+        let part = is_numbered.then(|| moment.number(shards()));
         let bytes = self.turn_bytes - std::mem::replace(&mut self.bundled_bytes, self.turn_bytes);
         let mut parts: Vec<(usize, Vec<(ShardId, Request)>)> = Vec::with_capacity(workers);
         for (shard, request) in requests {
@@ -63,15 +62,13 @@ impl Worker {
         for (shard, request) in requests {
             self.node.bundles().take_part(now, shard, request, part);
         }
-        self.are_unapplied |= writes && part.is_none();
         self.took(bytes);
     }
 
-    /// Applies the parts of bundles that were taken, if they wait for no disk: whatever comes next sees them,
-    /// as other workers may have shown the bundles' other parts already.
+    /// Applies the parts of bundles that were taken, if they wait for no disk.
     #[inline]
     pub(super) fn apply_parts(&mut self) {
-        if std::mem::take(&mut self.are_unapplied) {
+        if self.node.bundles().are_unapplied() {
             self.end_turn(self.clock.now());
         }
     }

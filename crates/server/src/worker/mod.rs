@@ -199,8 +199,6 @@ pub struct Worker {
     bundled_bytes: usize,
     /// Whether parts of bundles are in the inbox that this worker has sent.
     has_own: bool,
-    /// Whether parts of bundles were taken that are not applied, although they wait for no disk.
-    are_unapplied: bool,
     /// Whether the inbox is being emptied.
     takes_mail: bool,
     /// Memory of the buffers of all clients' connections.
@@ -284,7 +282,6 @@ impl Worker {
             unlogged_bytes: 0,
             bundled_bytes: 0,
             has_own: false,
-            are_unapplied: false,
             takes_mail: false,
             buffered: 0,
             sent_bytes: 0,

@@ -27,7 +27,6 @@ impl Worker {
                 self.moved_us = now.mono_us;
             }
             // All requests have been taken in: their writes go into the log.
-            self.are_unapplied = false;
             if !self.end_turn(now) && !moved {
                 return;
             }

@@ -40,6 +40,8 @@ pub struct Machine {
     paused_from_us: u64,
     /// Whether a turn is due, by worker.
     pub turning: Vec<bool>,
+    /// Whether its thread is held up before all messages of its last turn are sent, by worker.
+    pub held_up: Vec<bool>,
     /// Whether a timer is due, by worker.
     pub ticking: Vec<bool>,
     /// Arrival of the last message between two workers.
@@ -129,6 +131,7 @@ impl Machine {
     /// Starts its workers.
     pub fn start(&mut self, workers: Vec<Worker>) {
         self.turning = vec![false; workers.len()];
+        self.held_up = vec![false; workers.len()];
         self.ticking = vec![false; workers.len()];
         self.workers = workers;
         self.floor_us = 0;

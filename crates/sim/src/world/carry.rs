@@ -4,7 +4,14 @@ use super::{Event, World};
 use crate::machine::network::{Frame, Sending, Way};
 use crate::machine::server::{Input, Sent};
 use engine::ids::MachineId;
+use std::collections::BTreeMap;
 use wire::peer::Fault;
+
+/// Messages of a worker for others of its machine, by worker.
+pub(super) type Batches = BTreeMap<u16, Vec<Input>>;
+
+/// Percentage of mailboxes after which a worker's thread is held up.
+const HELD_UP_PERCENT: u64 = 50;
 
 impl World {
     pub(super) fn hand_in(&mut self, machine: u16, worker: u16, input: Input) {
@@ -22,6 +29,27 @@ impl World {
         found.mailbox.push_back(input);
         let epoch = target.epoch;
         self.at(self.now_us + delay, Event::HasMail { machine, epoch, worker });
+    }
+
+    /// Puts the messages of a turn into the mailboxes of other workers of a machine that is alone, one
+    /// mailbox after the other. The worker's thread may be held up in between.
+    pub(super) fn post(&mut self, machine: u16, worker: u16, mut left: Batches) {
+        let target = &self.machines[usize::from(machine)];
+        let (epoch, paused_until_us) = (target.epoch, target.paused_until_us);
+        let mut is_held_up = paused_until_us > self.now_us;
+        while !is_held_up && let Some((to, inputs)) = left.pop_first() {
+            inputs.into_iter().for_each(|input| self.push_mail(machine, to, input));
+            is_held_up = !left.is_empty() && self.network.percent(HELD_UP_PERCENT);
+        }
+        let held_up = &mut self.machines[usize::from(machine)].held_up[usize::from(worker)];
+        let was_held_up = std::mem::replace(held_up, !left.is_empty());
+        if !left.is_empty() {
+            let delay = self.network.tail(self.swarm.channel_us);
+            let time = (self.now_us + delay).max(paused_until_us);
+            self.at(time, Event::Post { machine, epoch, worker, left });
+        } else if was_held_up {
+            self.wake_worker(machine, worker, self.now_us);
+        }
     }
 
     pub(super) fn deliver_at(&mut self, time: u64, machine: u16, worker: u16, input: Box<Input>) {
@@ -48,14 +76,25 @@ impl World {
             self.at(time, Event::Turn { machine, epoch, worker });
             return Ok(());
         }
+        if target.held_up[usize::from(worker)] {
+            target.turning[usize::from(worker)] = false;
+            return Ok(());
+        }
         let sent = target.turn(self.now_us, worker)?;
         for (mark, count) in target.workers[usize::from(worker)].take_marks() {
             *self.outcome.marks.entry(mark).or_default() += count;
         }
         self.look_at(machine, worker)?;
+        let mut left = Batches::new();
         for item in sent {
-            self.carry(machine, worker, item)?;
+            match item {
+                Sent::Worker(to, input) if !self.shape.is_cluster() && !input.is_part() => {
+                    left.entry(to).or_default().push(*input);
+                }
+                item => self.carry(machine, worker, item)?,
+            }
         }
+        self.post(machine, worker, left);
         // Time-outs and long snapshots need a turn now and then.
         let busy = self.ending || self.now_us < self.faults_end_us || self.is_busy();
         let target = &mut self.machines[usize::from(machine)];

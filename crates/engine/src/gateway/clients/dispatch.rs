@@ -31,9 +31,11 @@ impl Gateway {
         let wait = session.barrier.is_some() || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
         let session = self.parts.sessions.get(id.0);
-        let inner = announced(args);
-        let heavy = || is_heavy(inner.as_ref().unwrap_or(args));
-        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { heavy() };
+        let heavy = if ran {
+            session.is_some_and(|session| session.heavy)
+        } else {
+            is_heavy(announced(args).as_ref().unwrap_or(args))
+        };
         if !ran {
             self.parts.sessions.hold(id, args);
         }
@@ -81,7 +83,7 @@ impl Gateway {
         let open = |session: &Session| {
             matches!(session.mode, SessionMode::Interactive(_) | SessionMode::Aborted(_))
         };
-        match announced(args).filter(|_| session.is_some_and(open)) {
+        match session.filter(|session| open(session)).and_then(|_| announced(args)) {
             Some(command) => self.run_command(id, &command, true),
             None => self.run_command(id, args, false),
         }

@@ -6,7 +6,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
-use crate::gateway::mail::{Mail, Pending, SentCommands};
+use crate::gateway::mail::{Mail, Pending, SentCommand, SentCommands};
 use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
@@ -78,22 +78,14 @@ impl Sessions {
 
     /// Sends commands on one shard as one request.
     fn send_batch(&mut self, core: &mut Core, id: SessionId, shard: ShardId, batch: Vec<Planned>) {
-        let mut ops = Vec::with_capacity(batch.len());
-        let mut parts = Vec::with_capacity(batch.len());
-        for planned in batch {
-            parts.push((planned.target, planned.ops.len() as u32, planned.finish));
-            ops.extend(planned.ops);
-        }
         let Some(session) = self.get_mut(id.0) else { return };
-        let writes = ops.iter().any(|(_, op)| op.is_write()) || session.is_fenced(shard);
-        let (wrote, body) = if writes {
+        let is_write = |planned: &Planned| planned.ops.iter().any(|(_, op)| op.is_write());
+        let writes = batch.iter().any(is_write) || session.is_fenced(shard);
+        if writes {
             session.writes_to(shard);
-            let ops = SmallVec::from_vec(ops);
-            (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
-        } else {
-            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false })
-        };
-        let pending = Pending::of_session(SentCommands::Batch(parts), wrote);
+        }
+        let (sent, body) = as_one(batch, writes);
+        let pending = Pending::of_session(SentCommands::Batch(sent), writes.then_some(shard));
         session.pipeline.ask(core, shard, pending, body);
     }
 
@@ -127,7 +119,7 @@ impl Sessions {
     pub fn batch_answered(
         &mut self,
         core: &mut Core,
-        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        parts: Vec<SentCommand>,
         wrote: Option<ShardId>,
         answer: Answer,
     ) {
@@ -150,21 +142,11 @@ impl Sessions {
         session.pipeline.bundle(shards.len() as u32, writes);
         let mut requests = Vec::with_capacity(shards.len());
         for (shard, own) in shards {
-            let mut ops = Vec::with_capacity(own.len());
-            let mut parts = Vec::with_capacity(own.len());
-            for planned in own {
-                parts.push((planned.target, planned.ops.len() as u32, planned.finish));
-                ops.extend(planned.ops);
-            }
-            let (wrote, body) = if writes {
+            if writes {
                 session.writes_to(shard);
-                let ops = SmallVec::from_vec(ops);
-                (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
-            } else {
-                let at = Timestamp::ZERO;
-                (None, Body::Snapshot { ops, at, fenced: false, dated: false })
-            };
-            let pending = Pending::of_session(SentCommands::Part(parts), wrote);
+            }
+            let (sent, body) = as_one(own, writes);
+            let pending = Pending::of_session(SentCommands::Part(sent), writes.then_some(shard));
             requests.push((shard, pending, body));
         }
         core.mail.bundle(writes, requests);
@@ -203,7 +185,7 @@ impl Sessions {
     pub fn part_answered(
         &mut self,
         core: &mut Core,
-        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        parts: Vec<SentCommand>,
         wrote: Option<ShardId>,
         answer: Answer,
     ) {
@@ -336,13 +318,24 @@ impl Sessions {
     }
 }
 
+/// Commands on one shard as one request.
+fn as_one(commands: Vec<Planned>, writes: bool) -> (Vec<SentCommand>, Body) {
+    let mut ops = Vec::with_capacity(commands.len());
+    let mut sent = Vec::with_capacity(commands.len());
+    for planned in commands {
+        sent.push((planned.target, planned.ops.len() as u32, planned.finish));
+        ops.extend(planned.ops);
+    }
+    let body = if writes {
+        Body::Apply(Apply { ops: SmallVec::from_vec(ops), ..Apply::default() })
+    } else {
+        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false }
+    };
+    (sent, body)
+}
+
 /// Gives commands that were carried out together their replies.
-fn carried_out_together(
-    core: &mut Core,
-    parts: Vec<(Target, u32, Option<Box<Finish>>)>,
-    wrote: bool,
-    answer: Answer,
-) {
+fn carried_out_together(core: &mut Core, parts: Vec<SentCommand>, wrote: bool, answer: Answer) {
     let replies: Vec<Reply> = match answer {
         Answer::Replies(replies) => replies.into_vec(),
         Answer::Snapshot { replies, .. } => replies,

@@ -44,8 +44,8 @@ struct Bundled {
     /// Number of parts without an answer, and how many of them write.
     open: u32,
     writing: u32,
-    /// Why no bundle can be sent now: one was given back.
-    barred: Option<Disturbance>,
+    /// Whether no bundle can be sent now: one was given back.
+    barred: bool,
 }
 
 /// Group of a stream: the stream, its first unit, its shard and the number of its units.
@@ -233,7 +233,7 @@ impl Pipeline {
             self.rests = true;
             core.set_timer(AGAIN_US, Timer::Dispatch { session: id.0 });
         } else {
-            self.bundled.barred = Some(reason);
+            self.bundled.barred = true;
         }
     }
 
@@ -250,7 +250,7 @@ impl Pipeline {
             return Dispatch::Nothing;
         }
         let bundled = self.bundled.open > 0;
-        if bundled && self.bundled.barred.is_some() {
+        if bundled && self.bundled.barred {
             return Dispatch::Nothing;
         }
         let alone = self.loose.open == 0 && self.stream.is_none() && !bundled;
@@ -266,7 +266,7 @@ impl Pipeline {
             return if alone { self.first() } else { Dispatch::Nothing };
         };
         let one = batch.iter().all(|(shard, _)| *shard == first);
-        let bundles = core.config.bundles && self.bundled.barred.is_none();
+        let bundles = core.config.bundles && !self.bundled.barred;
         if bundles && self.stream.is_none() && (!one || bundled) {
             return Dispatch::Bundle(batch);
         }
@@ -346,7 +346,7 @@ impl Pipeline {
             return StreamEnd::Open;
         };
         core.end_stream(stream.id, stream.shards());
-        self.bundled.barred = None;
+        self.bundled.barred = false;
         let refused = stream.refused.take();
         let again = stream.into_failed();
         if let Some(error) = refused {

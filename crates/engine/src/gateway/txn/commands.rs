@@ -62,9 +62,9 @@ fn announces_nothing() -> ErrorReply {
 /// Whether a command reads keys before the commit.
 fn reads_keys(step: &ProgramStep) -> bool {
     match step {
-        ProgramStep::Ops(ops, _) => ops.iter().any(|(_, op)| !op.is_write()),
-        ProgramStep::Compound(_) | ProgramStep::Attempts(_) => true,
-        ProgramStep::Fixed(_) | ProgramStep::Later(_) => false,
+        ProgramStep::Ops(ops, _) => ops.iter().all(|(_, op)| !op.is_write()),
+        ProgramStep::Compound(_) => true,
+        ProgramStep::Attempts(_) | ProgramStep::Fixed(_) | ProgramStep::Later(_) => false,
     }
 }
 

@@ -5,7 +5,7 @@
 //! as locks; at the end everything deferred is prepared on all participants and
 //! decided. See `docs/internals/transactions.md`.
 //!
-//! Which reads are mostly followed by a write is learned in [`intents`].
+//! Which reads are mostly followed by a write is learned in [`transaction::intents`].
 //!
 //! [`table::Transactions`] has the transactions that are under way; each is a [`transaction::Txn`]. Reads
 //! without locks are in [`lockless::LocklessTransactions`], transactions of lost coordinators in

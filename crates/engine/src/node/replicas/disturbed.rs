@@ -9,7 +9,8 @@ use crate::entry::EntryCodec;
 use crate::ids::{BundlePart, ShardId};
 use crate::message::Request;
 use crate::now::Now;
-use crate::pipeline::bundles::{BundleOrder, Disturbance};
+use crate::pipeline::bundles::{BundleOrder, Disturbance, TakenParts};
+use crate::replica::Replica;
 use std::collections::VecDeque;
 use std::iter::once;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub(in crate::node) struct Disturbed {
     shards: Vec<(ShardId, Disturbance)>,
     /// Requests that wait until the inbox was drained.
     held: VecDeque<(ShardId, Request)>,
+    /// Parts of numbered bundles that were taken.
+    taken: TakenParts,
+    /// Whether parts without a number were taken that are not applied.
+    unapplied: bool,
 }
 
 impl Disturbed {
@@ -46,6 +51,18 @@ impl Disturbed {
         }
         self.held.push_back((shard, request));
         None
+    }
+
+    /// Notes that a shard's turn ends: the parts that it was given may be proposed, as far as they may go to
+    /// the disk.
+    pub fn end_turn<C: EntryCodec + Clone>(&mut self, worker: u16, replica: &mut Replica<C>) {
+        self.unapplied = false;
+        let Some(wave) = replica.shard().tail().first_wave() else { return };
+        if let Some(order) = self.order.as_ref().filter(|_| !replica.group().is_persisting())
+            && let Some(end) = order.hand_in(worker, wave, self.taken)
+        {
+            replica.shard_mut().tail_mut().permit_wave(wave, end);
+        }
     }
 }
 
@@ -72,9 +89,17 @@ impl<C: EntryCodec + Clone> Bundles<'_, C> {
     /// Takes a part of a bundle for a shard here, from the inbox. The bundle's parts become durable together
     /// if it has a number.
     pub fn take_part(self, now: Now, shard: ShardId, request: Request, part: Option<BundlePart>) {
-        if let Some(replica) = self.replicas.get_mut(shard) {
-            replica.take_part(now, request, part);
-        }
+        part.into_iter().for_each(|part| self.disturbed.taken.add(part));
+        let Some(replica) = self.replicas.get_mut(shard) else { return };
+        self.disturbed.unapplied |= part.is_none() && !request.body.is_read_only();
+        replica.take_part(now, request, part);
+    }
+
+    /// Whether parts were taken that are not applied, although they wait for no disk. Whatever comes next is
+    /// to see them, as other workers may have shown the bundles' other parts already.
+    #[inline]
+    pub fn are_unapplied(&self) -> bool {
+        self.disturbed.unapplied
     }
 
     /// Whether requests wait until everything that is in the inbox now was taken.
@@ -95,7 +120,7 @@ impl<C: EntryCodec + Clone> Bundles<'_, C> {
     /// Lets bundles go again to the shards at which no part would wait any more. After the clock was raised
     /// above everything that these shards have answered.
     pub fn calm(self) {
-        let Disturbed { order, shards, held } = self.disturbed;
+        let Disturbed { order, shards, held, .. } = self.disturbed;
         let Some(order) = order.as_ref().filter(|_| held.is_empty()) else { return };
         shards.retain(|&(shard, reason)| {
             let replica = self.replicas.get(shard);

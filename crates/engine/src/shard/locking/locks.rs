@@ -180,68 +180,37 @@ impl LockTable {
         Some(entry.map_or(Barrier::Holder(holder), Barrier::InFlight))
     }
 
-    /// An older request in the queue of `key` that `claim` conflicts with, unless it waits for what `txn`
-    /// holds: then it cannot go ahead of it.
+    /// An older request in the queue of `key` behind which a request with `claim` must wait, unless that one
+    /// waits for what `txn` holds: then it cannot go ahead. A request that `overtakes` waits only for what
+    /// must go into the log before it; others, for all that they conflict with.
     pub fn queued_before(
         &self,
         key: &[u8],
         claim: &Claim,
         (place, txn): (Place, Option<TxnId>),
         record: Option<&Record>,
+        overtakes: bool,
     ) -> Option<Barrier> {
         let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
         let (state, kind) = (lock.state(record), claim.kind());
-        let clashes = |queued: ClaimKind| {
-            queued.may_bar(kind, self.concurrency)
-                || kind.may_bar(queued, self.concurrency)
-                || queued.may_precede(kind)
-        };
-        let both = KeyView { queued: true, ..state };
-        let conflicts = |queued: &Claim| {
-            queued.bars(claim, self.concurrency, both)
-                || claim.bars(queued, self.concurrency, both)
-                || queued.precedes(claim, state)
-        };
-        self.latest_before(lock, (kind, place, txn), clashes, conflicts, state)
-    }
-
-    /// An earlier request in the queue of `key` that must go into the log before `claim`, unless it waits
-    /// for what `txn` holds.
-    pub fn overtaken(
-        &self,
-        key: &[u8],
-        claim: &Claim,
-        (place, txn): (Place, Option<TxnId>),
-        record: Option<&Record>,
-    ) -> Option<Barrier> {
-        let lock = self.records.get(key).filter(|lock| !lock.line.is_empty())?;
-        let (state, kind) = (lock.state(record), claim.kind());
-        let precedes = |queued: &Claim| queued.precedes(claim, state);
-        let clashes = |queued: ClaimKind| queued.may_precede(kind);
-        self.latest_before(lock, (kind, place, txn), clashes, precedes, state)
-    }
-
-    fn latest_before(
-        &self,
-        lock: &RecordLock,
-        (kind, place, txn): (ClaimKind, Place, Option<TxnId>),
-        clashes: impl Fn(ClaimKind) -> bool,
-        conflicts: impl Fn(&Claim) -> bool,
-        state: KeyView<'_>,
-    ) -> Option<Barrier> {
         let cc = self.concurrency;
         let own = txn.and_then(|txn| lock.holders.get(&txn)).into_iter().flatten();
         let own: SmallVec<[&Claim; 2]> = own.filter(|own| own.class != Class::Kept).collect();
         let matter = |queued: ClaimKind| {
             let cannot_go = own.iter().any(|own| own.kind().bars(queued, cc));
-            if cannot_go || !clashes(queued) {
+            let clashes = queued.may_precede(kind)
+                || !overtakes && (queued.may_bar(kind, cc) || kind.may_bar(queued, cc));
+            if cannot_go || !clashes {
                 return Matter::Never;
             }
             let may_wait = own.iter().any(|own| own.kind().may_bar(queued, cc));
             if may_wait { Matter::IfSeen } else { Matter::UnlessSeen }
         };
+        let both = KeyView { queued: true, ..state };
         let conflicts = |queued: &Claim| {
-            conflicts(queued) && !own.iter().any(|own| own.bars(queued, cc, state))
+            let conflicts = queued.precedes(claim, state)
+                || !overtakes && (queued.bars(claim, cc, both) || claim.bars(queued, cc, both));
+            conflicts && !own.iter().any(|own| own.bars(queued, cc, state))
         };
         lock.line.latest_before(kind, place, matter, conflicts).map(Barrier::Queue)
     }

@@ -330,7 +330,7 @@ impl LockManager {
     }
 
     /// Place of a request that comes now in the queues.
-    pub(super) fn place(&self, now: Now, request: &Request) -> (Age, WaiterId) {
+    pub(super) fn place(&self, now: Now, request: &Request) -> Place {
         (age_of(now, request), self.next_waiter)
     }
 }

@@ -33,7 +33,7 @@ impl LockManager {
         claims.iter().find_map(|(key, claim)| {
             let record = core.state.get(key);
             let held = core.locks.barrier(key, claim, txn, record);
-            held.or_else(|| core.locks.queued_before(key, claim, (place, txn), record))
+            held.or_else(|| core.locks.queued_before(key, claim, (place, txn), record, false))
         })
     }
 
@@ -54,10 +54,8 @@ impl LockManager {
         );
         let queued = |key: &Blob, claim: &Claim| {
             let record = core.state.get(key);
-            if is_read || hot == Some(key) {
-                return core.locks.overtaken(key, claim, (place, txn), record);
-            }
-            core.locks.queued_before(key, claim, (place, txn), record)
+            let overtakes = is_read || hot == Some(key);
+            core.locks.queued_before(key, claim, (place, txn), record, overtakes)
         };
         let held =
             |key: &Blob, claim: &Claim| core.locks.barrier(key, claim, txn, core.state.get(key));

@@ -2,7 +2,7 @@
 
 use super::{Input, Sent, Worker};
 use crate::plant::Plant;
-use engine::ids::{BundlePart, ShardId};
+use engine::ids::ShardId;
 use engine::message::Request;
 use engine::now::Now;
 
@@ -23,7 +23,7 @@ impl Worker {
 
     /// Applies the parts of bundles that were taken, if they wait for no disk.
     pub(super) fn apply_parts(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
-        if std::mem::take(&mut self.are_unapplied) && self.plant != Some(Plant::HiddenPart) {
+        if self.node.bundles().are_unapplied() && self.plant != Some(Plant::HiddenPart) {
             self.end_turn(now, sent)?;
         }
         Ok(())
@@ -45,9 +45,9 @@ impl Worker {
             self.mark("bundles_given_back", 1);
             return self.gateway.not_bundled(now, requests, reason);
         }
-        let bundle = if writes && !self.volatile { moment.number() } else { 0 };
+        let shards = requests.iter().map(|(shard, _)| *shard);
+        let part = (writes && !self.volatile).then(|| moment.number(shards));
         drop(moment);
-        let part = BundlePart { bundle, parts: requests.len() as u16 };
         self.mark("bundles", 1);
         for (shard, request) in requests {
             let to = shard.0 % self.workers;

@@ -11,7 +11,7 @@ fn part(story: &mut Story, body: Body, part: Option<BundlePart>) -> u64 {
 }
 
 fn first_of_two() -> Option<BundlePart> {
-    Some(BundlePart { bundle: 1, parts: 2 })
+    Some(BundlePart { bundle: 1, parts: 2, wave: 0 })
 }
 
 fn reads(key: &str, dated: bool) -> Body {
@@ -30,6 +30,8 @@ fn a_part_of_a_bundle_is_logged_even_if_it_changes_nothing() {
     story.sync();
     story.seen();
     let asked = part(&mut story, one("s", add("a")), first_of_two());
+    assert_eq!(story.end_turn(), None, "its wave may not be handed in");
+    story.shard.tail_mut().permit_wave(0, Some(1));
     let entry = story.end_turn().expect("the part is in the log");
     assert_eq!(
         story.shard.tail_mut().take_bundles(),
@@ -48,6 +50,7 @@ fn a_dated_read_waits_for_parts_of_bundles_and_another_read_does_not() {
     let dated = story.ask(reads("s", true));
     let other = story.ask(reads("s", false));
     assert_eq!(story.seen(), [format!("{other} done 0")]);
+    story.shard.tail_mut().permit_wave(0, Some(1));
     story.sync();
     let seen = story.seen();
     assert!(seen[1].starts_with(&dated.to_string()), "{seen:?}");
@@ -59,6 +62,7 @@ fn a_shard_is_disturbed_by_locks_until_the_last_transaction_has_ended() {
     assert_eq!(is_calm(&story), [true; 2]);
     part(&mut story, one("s", add("a")), first_of_two());
     assert_eq!(is_calm(&story), [true; 2], "operations in the log hold nothing up");
+    story.shard.tail_mut().permit_wave(0, Some(1));
     story.sync();
     story.ask(lock(1, "s", card()));
     story.ask(prepare(2, &[("t", add("b"))]));

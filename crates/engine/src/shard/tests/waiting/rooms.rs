@@ -109,7 +109,12 @@ fn fenced_read() -> Body {
 }
 
 fn snapshot(fenced: bool) -> Body {
-    Body::Snapshot { ops: vec![(Blob::from("s"), card())], at: Timestamp::ZERO, fenced }
+    Body::Snapshot {
+        ops: vec![(Blob::from("s"), card())],
+        at: Timestamp::ZERO,
+        fenced,
+        dated: false,
+    }
 }
 
 /// All kinds of requests that can wait, at every place where they can.
