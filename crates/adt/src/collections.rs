@@ -1,11 +1,12 @@
 //! Maps and sets whose order of iteration depends on their history alone.
 //!
-//! They are hash tables beside a dense vector: iteration follows insertion (and the swaps of
-//! removals), never the hash. Replicas that applied the same operations therefore iterate alike
-//! although every process hashes with its own key, which keeps an attacker from choosing colliding
-//! members. [`scan`] walks them backwards, which preserves the guarantee of `SCAN` (an entry that
-//! is present from start to end is returned) while entries are added and removed: a removal moves
-//! the last entry, which a backward walk has already passed.
+//! They are hash tables beside a dense vector ([`Map`], [`Set`]) or beside blocks of entries
+//! ([`Dense`]); a [`Compact`] collection is one piece of memory while it is small. Iteration follows
+//! insertion (and the swaps of removals), never the hash. Replicas that applied the same operations
+//! therefore iterate alike although every process hashes with its own key, which keeps an attacker
+//! from choosing colliding members. [`scan`] walks them backwards, which preserves the guarantee of
+//! `SCAN` (an entry that is present from start to end is returned) while entries are added and
+//! removed: a removal moves the last entry, which a backward walk has already passed.
 
 mod compact;
 mod dense;

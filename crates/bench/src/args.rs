@@ -81,11 +81,11 @@ pub enum Bench {
     /// Memory per key, beside redis-server.
     ///
     /// Fills new servers with a million strings of 32 bytes, a hundred thousand hashes of 10 fields,
-    /// ten thousand sets of 100 members, one kind of data per server. Keys, values and members have
-    /// 16 bytes. What the server took before is subtracted: resident is the memory of its process,
-    /// used and dataset are the server's own account (`INFO memory`), log the part of Claret's log
-    /// that is in memory until the next snapshot. Ratios are Claret's memory over Redis', below 1 in
-    /// favour of Claret:
+    /// ten thousand sets of 100 members, one kind of data per server. Keys, members and values of
+    /// fields have 16 bytes. What the server took before is subtracted: resident is the memory of
+    /// its process, used and dataset are the server's own account (`INFO memory`), log the part of
+    /// Claret's log that is in memory until the next snapshot. Ratios are Claret's memory over
+    /// Redis', below 1 in favour of Claret:
     ///
     ///   claret bench memory
     ///   claret bench memory --vs none --scale 0.1
