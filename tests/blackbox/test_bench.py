@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,29 @@ def test_a_server_that_is_not_installed_is_left_out_unless_it_was_named(reachabl
     assert done.returncode == 0 and "redis is left out" in done.stdout, done.stderr
     done = subprocess.run([binary(), "bench", *words, "--systems", "redis"], **nowhere)
     assert done.returncode == 1 and "Debian package redis-server" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_refused_with_those_that_are(reachable):
+    words = ["bench", *HOT, "--programs", "txn,evla", "--dir", str(reachable)]
+    done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no evla" in done.stderr and "txn, watch, eval, for update, try, update" in done.stderr
+
+
+LONG = [
+    ["hot", "--systems", "claret", "--seconds", "60", "--clients", "4"],
+    ["memory", "--vs", "none", "--settle", "60"],
+    ["ops", "--vs", "none", "--seconds", "60"],
+]
+
+
+@pytest.mark.parametrize("words", LONG, ids=[words[0] for words in LONG])
+def test_ctrl_c_leaves_no_files_of_the_servers(tmp_path, words):
+    words = [binary(), "bench", *words, "--dir", str(tmp_path)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        while not any(tmp_path.glob("claret-bench-*/data")):
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 1 and said.strip().endswith("claret: stopped")
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 use crate::args::IdleArgs;
 use crate::report::{Report, fields, rounded};
 use crate::servers::process::{ClaretOptions, Server};
+use crate::stop;
 use crate::sweep::progress;
 use serde_json::{Map, Value};
 use std::io;
@@ -39,10 +40,10 @@ fn watch(args: &IdleArgs, program: &Path, shards: u16) -> io::Result<Seen> {
         replicas: args.replicas,
     };
     let server = Server::claret(&options, &args.dir)?;
-    std::thread::sleep(Duration::from_secs_f64(args.settle));
+    stop::sleep(Duration::from_secs_f64(args.settle))?;
     let metrics = server.metrics()?;
     let (began, cpu_us) = (Instant::now(), server.cpu_us());
-    std::thread::sleep(Duration::from_secs_f64(args.seconds));
+    stop::sleep(Duration::from_secs_f64(args.seconds))?;
     let (elapsed_s, used_us) = (began.elapsed().as_secs_f64(), server.cpu_us() - cpu_us);
     let after = server.metrics()?;
     let resident_bytes = server.resident_bytes();

@@ -22,6 +22,7 @@ pub mod ops;
 mod picture;
 pub mod report;
 pub mod servers;
+pub mod stop;
 pub mod sweep;
 
 use args::Bench;
@@ -33,8 +34,16 @@ use std::path::Path;
 /// table, and whether a JSON document was requested instead.
 ///
 /// # Errors
-/// A server cannot be started or fails.
-pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'static str], bool)> {
+/// A server cannot be started or fails, or there was a signal.
+pub fn run(bench: &Bench, program: &Path) -> io::Result<Told> {
+    stop::listen()?;
+    measure(bench, program).map_err(stop::reason)
+}
+
+/// A report, the columns of the printed table, and whether a JSON document was requested instead.
+pub type Told = (Report, &'static [&'static str], bool);
+
+fn measure(bench: &Bench, program: &Path) -> io::Result<Told> {
     Ok(match bench {
         Bench::Rawmix(args) => {
             (crate::mixes::rawmix::run(args, program)?, &conditions::COLUMNS, args.common.json)

@@ -4,6 +4,7 @@ use crate::load::resp;
 use crate::report::{Report, fields, number, ratio, rounded, text};
 use crate::servers::control::Control;
 use crate::servers::process::{Beside, Server};
+use crate::stop;
 use crate::sweep::progress;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -89,36 +90,28 @@ impl Data {
 
     /// Command that writes a key of 16 bytes.
     fn command(self, key: u64) -> Vec<u8> {
-        let name = format!("key:{key:012}");
-        let mut out = Vec::new();
-        let mut put = |words: &[&[u8]]| words.iter().for_each(|word| resp::word(&mut out, word));
+        let mut words = vec![String::new(), format!("key:{key:012}")];
         match self {
             Self::Strings => {
-                put(&[b"SET", name.as_bytes(), format!("value:{key:026}").as_bytes()]);
+                words[0] = "SET".to_owned();
+                words.push(format!("value:{key:026}"));
             }
             Self::Hashes => {
-                put(&[b"HSET", name.as_bytes()]);
+                words[0] = "HSET".to_owned();
                 for field in 0..10 {
-                    let value = format!("v{:015}", key * 10 + field);
-                    put(&[format!("field:{field:02}").as_bytes(), value.as_bytes()]);
+                    words.push(format!("field:{field:02}"));
+                    words.push(format!("v{:015}", key * 10 + field));
                 }
             }
             Self::Sets => {
-                put(&[b"SADD", name.as_bytes()]);
-                for member in 0..100 {
-                    put(&[format!("m{:015}", key * 100 + member).as_bytes()]);
-                }
+                words[0] = "SADD".to_owned();
+                words.extend((0..100).map(|member| format!("m{:015}", key * 100 + member)));
             }
         }
-        let words = match self {
-            Self::Strings => 3,
-            Self::Hashes => 22,
-            Self::Sets => 102,
-        };
-        let mut whole = Vec::with_capacity(out.len() + 8);
-        resp::header(&mut whole, words);
-        whole.extend_from_slice(&out);
-        whole
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut out = Vec::new();
+        resp::command(&mut out, &words);
+        out
     }
 }
 
@@ -148,14 +141,14 @@ impl Seen {
 /// Fills a new server and measures it.
 fn measure(args: &MemoryArgs, data: Data, name: &str, server: &Server) -> io::Result<Fields> {
     let keys = data.keys(args.scale);
-    let settle = || std::thread::sleep(Duration::from_secs_f64(args.settle));
-    settle();
+    let settle = || stop::sleep(Duration::from_secs_f64(args.settle));
+    settle()?;
     let before = Seen::now(server)?;
     let mut control = Control::connect(server.address())?;
     let began = std::time::Instant::now();
     control.load((0..keys).map(|key| data.command(key)))?;
     let load_s = began.elapsed().as_secs_f64();
-    settle();
+    settle()?;
     let after = Seen::now(server)?;
     let per_key =
         |before: u64, after: u64| rounded(after.saturating_sub(before) as f64 / keys as f64);

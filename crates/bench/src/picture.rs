@@ -3,6 +3,7 @@
 use plotters::chart::{ChartBuilder, ChartContext, SeriesLabelPosition};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
+use std::ops::Range;
 
 /// Any error while drawing.
 pub type Failure = Box<dyn std::error::Error>;
@@ -63,6 +64,12 @@ where
         .label_font((FONT, 11))
         .draw()?;
     Ok(())
+}
+
+/// Range of an axis that contains these values, with a margin.
+pub fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (least, most) = values.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
+    least * 0.8..most * 1.3
 }
 
 /// Shortest text of a coordinate.

@@ -10,7 +10,6 @@ use super::args::{SmokePeer, backends};
 use super::locks::Services;
 use super::operations::quantile;
 use super::recipes::create;
-use super::stop;
 use crate::args::parse_seconds;
 use crate::coordination::recipes::nodes::Nodes;
 use crate::coordination::services::backend::{Attach, Backend};
@@ -291,7 +290,6 @@ fn memory(args: &CrowdArgs, resident_bytes: &[u64]) -> Map<String, Value> {
 /// A service cannot be started or fails, this process may not open enough connections, or Ctrl-C
 /// was pressed.
 pub fn run(args: &CrowdArgs, program: &Path) -> io::Result<Report> {
-    stop::listen()?;
     allow(args.sessions)?;
     let others: &[SmokePeer] = match args.vs {
         Some(CrowdPeer::Zookeeper) => &[SmokePeer::Zookeeper],

@@ -164,7 +164,7 @@ fn round_trips(point: &Point) -> io::Result<Vec<Map<String, Value>>> {
     let mut rng = Rng::new(point.seed);
     let mut samples_ms = Vec::new();
     for _ in 0..point.requests {
-        super::stop::check()?;
+        crate::stop::check()?;
         let delay_ns = next_ns(&mut rng, point.client_rtt_ms / point.scale);
         let took_ns = echoes.ask_all(&[delay_ns])?[0];
         samples_ms.push(took_ns as f64 / 1e6 * point.scale);
@@ -193,7 +193,7 @@ fn replies(point: &Point) -> io::Result<Vec<Map<String, Value>>> {
         let mut single = vec![Vec::new(); followers];
         let mut fastest = vec![Vec::new(); followers];
         for _ in 0..point.requests {
-            super::stop::check()?;
+            crate::stop::check()?;
             let mean_ms = point.client_rtt_ms / point.scale;
             let delay = |rng: &mut Rng| (mean_ms * (0.5 + rng.unit()) * 1e6) as u64;
             let delays_ns: Vec<u64> = (0..followers).map(|_| delay(&mut rng)).collect();

@@ -5,7 +5,7 @@ use super::args::{ETCD_MUTEX, LocksArgs, recipe};
 use super::generator::{Load, Outcome, run as generate};
 use super::grants::{self, Grants};
 use super::operations::Timed;
-use super::{echoes, failure, plot, smoke, stop};
+use super::{echoes, failure, plot, smoke};
 use crate::coordination::grants::keepers;
 use crate::coordination::grants::keepers::Keepers;
 use crate::coordination::points::experiments::Experiment;
@@ -510,7 +510,6 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
             agreement => agreement,
         };
     }
-    stop::listen()?;
     for backend in &args.backend {
         backend.is_installed(program)?;
     }

@@ -30,7 +30,6 @@ pub mod recipes;
 pub mod results;
 pub mod services;
 pub mod smoke;
-mod stop;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

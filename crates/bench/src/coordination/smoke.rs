@@ -3,9 +3,9 @@
 
 use super::args::{ETCD_MUTEX, SmokeArgs, backends};
 use super::generator::{Arrivals, Load, Outcome};
+use super::grants;
 use super::locks::{self, Services, base, stretch};
 use super::operations::{Timed, quantile};
-use super::{grants, stop};
 use crate::coordination::grants::sections;
 use crate::coordination::points::plan;
 use crate::coordination::points::plan::{Measure, Point};
@@ -347,7 +347,6 @@ fn section_run(services: &mut Services<'_>, point: &Point, clients: u32) -> io::
 /// # Errors
 /// A service cannot be started or fails, or Ctrl-C was pressed.
 pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
-    stop::listen()?;
     let backends = backends(&args.vs, program)?;
     let mut report = Report::default();
     let steps = args.servers.len() as u64 * u64::from(args.rounds);

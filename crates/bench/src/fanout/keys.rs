@@ -60,6 +60,4 @@ impl Workload for Keys<'_> {
     fn restart(&mut self, request: &mut Request) {
         request.is_sent = false;
     }
-
-    fn committed(&mut self, _: usize, _: Request, _: u64, _: &mut Rng) {}
 }

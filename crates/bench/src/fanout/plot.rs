@@ -2,14 +2,13 @@
 //! `single`, latency by throughput, and relative latency by the skew of the keys; each figure only
 //! if the rows differ in its parameter, with a line for each protocol.
 
-use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
+use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, range, short};
 use crate::report::{Report, text};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
 /// Width and height of one figure.
@@ -153,12 +152,6 @@ impl Figure {
             if falls { SeriesLabelPosition::LowerLeft } else { SeriesLabelPosition::UpperLeft };
         legend(&mut chart, corner)
     }
-}
-
-/// Range of an axis that contains these values.
-fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (least, most) = values.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
-    least * 0.9..most * 1.2
 }
 
 /// Figures for which these rows have enough data.

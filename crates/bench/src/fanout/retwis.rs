@@ -205,8 +205,6 @@ impl Workload for Retwis {
     fn restart(&mut self, request: &mut Request) {
         request.phase = 0;
     }
-
-    fn committed(&mut self, _: usize, _: Request, _: u64, _: &mut Rng) {}
 }
 
 #[cfg(test)]

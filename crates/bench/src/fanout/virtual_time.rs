@@ -59,6 +59,7 @@ impl<F: Fleet> Drive<'_, F> {
 
     fn run(&mut self) -> io::Result<()> {
         while !self.fleet.is_done() {
+            crate::stop::check()?;
             let next = self.lab.next(UNTIL_US).map_err(io::Error::other)?;
             match next {
                 Some((client, Seen::Woken)) => {
@@ -92,6 +93,7 @@ fn load(lab: &mut Lab, machine: u16, setup: &[Vec<u8>]) -> io::Result<()> {
         awaited += commands.len();
         lab.send(client, commands);
         while awaited > 0 {
+            crate::stop::check()?;
             match lab.next(UNTIL_US).map_err(io::Error::other)? {
                 Some((_, Seen::Reply(Reply::Error(error)))) => {
                     return Err(io::Error::other(format!("{error:?}")));

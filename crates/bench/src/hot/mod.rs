@@ -41,6 +41,9 @@ pub const COLUMNS: [&str; 15] = [
     "foreign_cpus",
 ];
 
+/// All servers, in the order of the rows.
+const SYSTEMS: [System; 3] = [System::Claret, System::Redis, System::Postgres];
+
 /// Load before each measurement, in nanoseconds: enough for a thousand sessions to begin.
 const WARMUP_NS: u64 = 500_000_000;
 
@@ -154,10 +157,7 @@ impl Contest<'_> {
         fleets: &mut [(usize, F)],
     ) -> io::Result<Run> {
         let span = Span { warmup_ns: WARMUP_NS, measured_ns: (args.seconds * 1e9) as u64 };
-        let costs = || match self.way {
-            Way::Sql => Costs::with(postgres_server::cpu_us(self.server)),
-            Way::Resp(_) => Costs::now(&self.server.processes()),
-        };
+        let costs = || Costs::now(&self.server.processes());
         let driven = drive(&self.server.addresses(), fleets, 1, span, costs)?;
         let Driven { recorder, elapsed_ns, costs } = driven;
         let sample = Sample::new(&recorder, 1, elapsed_ns, costs);
@@ -199,7 +199,7 @@ fn start(
 ) -> io::Result<Vec<(System, Server)>> {
     let clients = args.clients.iter().copied().max().unwrap_or(1);
     let mut servers = Vec::new();
-    for system in [System::Claret, System::Redis, System::Postgres] {
+    for system in SYSTEMS {
         let (wanted, named) = args.wants(system);
         if !wanted {
             continue;
@@ -218,6 +218,28 @@ fn start(
         }
     }
     Ok(servers)
+}
+
+/// Checks that every program that was asked for by name is one of the tasks and servers that take
+/// part.
+fn check(args: &HotArgs, systems: &[System]) -> io::Result<()> {
+    let mut names: Vec<&str> = Vec::new();
+    for &task in &args.tasks {
+        for way in systems.iter().flat_map(|system| ways(*system, task)) {
+            let name = way.name(task);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let Some(unknown) = args.programs.iter().find(|asked| !names.contains(&&asked[..])) else {
+        return Ok(());
+    };
+    let text = format!(
+        "--programs: there is no {unknown} for these tasks and servers; possible are {}",
+        names.join(", ")
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// Lines to measure, those of one task and skew together.
@@ -269,8 +291,13 @@ fn compare(rows: &mut [Map<String, Value>]) {
 /// A server cannot be started or fails, or the picture cannot be written.
 pub fn run(args: &HotArgs, program: &Path) -> io::Result<Report> {
     let mut report = Report::default();
+    let wanted: Vec<_> = SYSTEMS.into_iter().filter(|system| args.wants(*system).0).collect();
+    check(args, &wanted)?;
     let servers = start(args, program, &mut report.notes)?;
     let contests = contests(args, &servers);
+    if contests.is_empty() {
+        return Err(io::Error::other(format!("nothing to measure: {}", report.notes.join("; "))));
+    }
     let bar = progress(contests.len() * args.clients.len() * args.runs as usize);
     for cell in contests.chunk_by(|one, next| (one.task, one.skew) == (next.task, next.skew)) {
         for &clients in &args.clients {
@@ -315,6 +342,23 @@ mod tests {
             }
         }
         assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
+    }
+
+    #[test]
+    fn a_program_that_does_not_take_part_is_refused() {
+        let command = <HotArgs as clap::Args>::augment_args(clap::Command::new("hot"));
+        let args = |words: &[&str]| {
+            let words = ["hot"].iter().chain(words);
+            let found = command.clone().get_matches_from(words);
+            <HotArgs as clap::FromArgMatches>::from_arg_matches(&found).expect("valid words")
+        };
+        assert!(check(&args(&["--programs", "txn,for update"]), &SYSTEMS).is_ok());
+        let typo = check(&args(&["--programs", "txn,evil"]), &SYSTEMS).expect_err("a typo");
+        assert!(typo.to_string().contains("no evil"), "{typo}");
+        assert!(typo.to_string().ends_with("txn, watch, eval, for update, try, update"), "{typo}");
+        let take = args(&["--tasks", "take", "--programs", "watch"]);
+        assert!(check(&take, &SYSTEMS).is_err(), "nothing would be measured");
+        assert!(check(&args(&["--programs", "eval"]), &[System::Claret]).is_err());
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! Picture of the rows: a column for each task and skew, with commits per second above and p99
 //! below, both by the number of clients; a line for each program.
 
-use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
+use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, range, short};
 use crate::report::{Report, number, text};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
 /// Width and height of one figure.
@@ -44,12 +43,6 @@ fn lines(rows: &Rows<'_>, field: &str) -> Lines {
         lines.entry(name(row)).or_default().push(point);
     }
     lines
-}
-
-/// Range of an axis that contains these values.
-fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (least, most) = values.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
-    least * 0.8..most * 1.3
 }
 
 fn draw_figure<DB: DrawingBackend>(

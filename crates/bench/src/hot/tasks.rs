@@ -15,6 +15,11 @@ pub const PLENTY: i64 = 1_000_000_000_000;
 /// Most items of a bounded stock.
 pub const CAPACITY: i64 = 100;
 
+/// Key of a record.
+pub fn key(record: u64) -> String {
+    format!("{PREFIX}{record}")
+}
+
 /// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Task {
@@ -106,7 +111,7 @@ impl Program {
         let mut out = Vec::new();
         let initial = task.initial().to_string();
         let capacity = CAPACITY.to_string();
-        let key = format!("{PREFIX}{record}");
+        let key = key(record);
         let mut words = vec!["SET", &key, &initial];
         if self.counts(task) {
             words[0] = "COUNTER.SET";
@@ -188,20 +193,13 @@ impl Load {
             _ => None,
         };
         let sum = value.and_then(|digits| digits.parse::<i64>().ok()).unwrap_or(0) + txn.delta;
-        let permitted = match self.task {
-            Task::Rewrite => true,
-            Task::Take => sum >= 0,
-            Task::Stock => (0..=CAPACITY).contains(&sum),
-        };
-        if permitted {
-            ops.write("SET", key, &[sum.to_string().as_bytes()]);
-        }
+        ops.write("SET", key, &[sum.to_string().as_bytes()]);
     }
 }
 
 /// A script's key is not its first word, so it is put together here.
 fn eval(ops: &mut Ops, script: &str, txn: Txn) {
-    let (key, delta) = (format!("{PREFIX}{}", txn.record), txn.delta.to_string());
+    let (key, delta) = (key(txn.record), txn.delta.to_string());
     let words = ["EVAL", script, "1", &key, &delta].map(str::as_bytes);
     resp::command(&mut ops.bytes, &words);
     ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read: true, joined: false });
@@ -246,8 +244,6 @@ impl Workload for Load {
     fn restart(&mut self, txn: &mut Txn) {
         txn.step = 0;
     }
-
-    fn committed(&mut self, _client: usize, _txn: Txn, _now_ns: u64, _rng: &mut Rng) {}
 }
 
 #[cfg(test)]

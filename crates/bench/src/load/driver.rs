@@ -9,6 +9,7 @@
 use super::resp::{Frame, NoReply, frame_len};
 use super::stream::Stream;
 use super::timers::Timers;
+use crate::stop;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::io;
@@ -56,7 +57,7 @@ pub trait Fleet {
 /// Reason for an early end of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The operating system refused an operation.
+    /// The operating system refused an operation, or there was a signal.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The server did not speak the fleet's protocol.
@@ -126,6 +127,7 @@ impl Driver {
             }
         }
         loop {
+            stop::check()?;
             let now_ns = self.now_ns();
             if now_ns >= until_ns || fleet.is_done() {
                 return Ok(());

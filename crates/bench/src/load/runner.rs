@@ -174,6 +174,11 @@ impl<'w, W: Workload> Runner<'w, W> {
         }
     }
 
+    /// The workload of these clients.
+    pub fn workload(&self) -> &W {
+        self.workload
+    }
+
     /// Ends an aborted attempt and prepares the next one; returns the pause before it.
     fn rollback(&mut self, number: usize, now_ns: u64) -> u64 {
         let client = &mut self.clients[number];

@@ -1,7 +1,7 @@
 //! Results and costs of one stretch of load, whichever process made the load.
 
 use super::recorder::Recorder;
-use crate::servers::process::{cpu_us, machine_cpu_us};
+use crate::servers::process::{cpu_us, machine_cpu_us, trees_cpu_us};
 use serde::{Deserialize, Serialize};
 
 /// Load to put on a server.
@@ -28,15 +28,14 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Reads the usage of these processes, of this process (the load) and of the whole machine.
+    /// Reads the usage of these processes and those below them, of this process (the load) and of
+    /// the whole machine.
     pub fn now(servers: &[u32]) -> Self {
-        Self::with(servers.iter().map(|id| cpu_us(&id.to_string())).sum())
-    }
-
-    /// Reads the usage as [`Costs::now`] does, but for the servers', which the caller has read, in
-    /// microseconds.
-    pub fn with(servers_us: u64) -> Self {
-        Self { servers_us, client_us: cpu_us("self"), machine_us: machine_cpu_us() }
+        Self {
+            servers_us: trees_cpu_us(servers),
+            client_us: cpu_us("self"),
+            machine_us: machine_cpu_us(),
+        }
     }
 }
 

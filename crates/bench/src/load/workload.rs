@@ -110,8 +110,8 @@ pub trait Workload {
     /// Resets the transaction to its first step.
     fn restart(&mut self, txn: &mut Self::Txn);
 
-    /// Handles the commit of a transaction.
-    fn committed(&mut self, client: usize, txn: Self::Txn, now_ns: u64, rng: &mut Rng);
+    /// Handles the commit of a transaction; by default nothing follows from it.
+    fn committed(&mut self, _client: usize, _txn: Self::Txn, _now_ns: u64, _rng: &mut Rng) {}
 }
 
 #[cfg(test)]

@@ -164,8 +164,6 @@ impl Workload for RawMix {
     fn restart(&mut self, txn: &mut Transaction) {
         txn.done = false;
     }
-
-    fn committed(&mut self, _client: usize, _txn: Transaction, _now_ns: u64, _rng: &mut Rng) {}
 }
 
 /// Runs the bench.

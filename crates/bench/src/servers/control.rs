@@ -75,6 +75,7 @@ impl Control {
     }
 
     fn reply(&mut self) -> io::Result<ClientReply> {
+        crate::stop::check()?;
         loop {
             let next = self.decoder.next(&self.input, &ReplyLimits::default());
             if let Some((reply, len)) = next.map_err(io::Error::other)? {

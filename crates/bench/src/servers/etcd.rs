@@ -6,6 +6,7 @@
 
 use super::process::{Machine, PATIENCE, Server};
 use crate::load::sample::{Load, Sample};
+use crate::stop;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -168,7 +169,7 @@ fn wait_until_ready(address: SocketAddr) -> io::Result<()> {
                 return Err(io::Error::other("no leader has been elected."));
             }
             Err(error) if start.elapsed() > PATIENCE => return Err(error),
-            _ => std::thread::sleep(Duration::from_millis(20)),
+            _ => stop::sleep(Duration::from_millis(20))?,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! PostgreSQL for comparison: a server with the settings that its package ships, and a connection
 //! beside the load.
 
-use super::process::{self, Machine, PATIENCE, Server, cpu_us_with_ended};
+use super::process::{Machine, PATIENCE, Server};
 use crate::load::postgres::{answer, answer_len, query, startup};
+use crate::stop;
 use rustix::process::geteuid;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,10 +22,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const SPARE_CONNECTIONS: u32 = 16;
 
 /// Directory of the programs of the newest installed version.
-///
-/// # Errors
-/// None is installed.
-pub fn programs() -> io::Result<PathBuf> {
+fn programs() -> io::Result<PathBuf> {
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let newest = versions
         .map(|version| version.path())
@@ -100,7 +98,7 @@ pub fn start(clients: u32, parent: &Path) -> io::Result<Server> {
         match Session::connect(address) {
             Ok(_) => return Ok(server),
             Err(error) if start.elapsed() > PATIENCE => return Err(failed(&error.to_string())),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => stop::sleep(Duration::from_millis(20))?,
         }
     }
 }
@@ -112,22 +110,6 @@ fn out_of_reach(error: io::Error, parent: &Path) -> io::Error {
     }
     let parent = parent.display();
     io::Error::other(format!("{error}: the user {USER} must be able to reach {parent} (--dir)"))
-}
-
-/// Processor time of a server, in microseconds: of the process that was started, of those that it
-/// has for its connections, and of those that have ended.
-pub fn cpu_us(server: &Server) -> u64 {
-    let parents = server.processes();
-    let mut sum: u64 = parents.iter().map(|process| cpu_us_with_ended(&process.to_string())).sum();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; the parent follows the state.
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-        if parent.and_then(|parent| parent.parse().ok()).is_some_and(|id| parents.contains(&id)) {
-            sum += entry.file_name().to_str().map_or(0, process::cpu_us);
-        }
-    }
-    sum
 }
 
 /// A blocking connection beside the load.
@@ -148,17 +130,17 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs queries; returns the first column of the last row, if it is a number.
+    /// Runs queries.
     ///
     /// # Errors
     /// The server cannot be reached or answers an error.
-    pub fn query(&mut self, sql: &str) -> io::Result<Option<i64>> {
+    pub fn query(&mut self, sql: &str) -> io::Result<()> {
         let mut bytes = Vec::new();
         query(&mut bytes, sql);
         self.exchange(&bytes)
     }
 
-    fn exchange(&mut self, bytes: &[u8]) -> io::Result<Option<i64>> {
+    fn exchange(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)?;
         let mut input = Vec::new();
         while answer_len(&input).map_err(io::Error::other)?.is_none() {
@@ -170,12 +152,11 @@ impl Session {
             }
             input.extend_from_slice(&chunk[..read]);
         }
-        let answer = answer(&input);
-        match answer.error {
+        match answer(&input).error {
             Some((code, text)) => {
                 Err(io::Error::other(format!("PostgreSQL answered {code} {text}")))
             }
-            None => Ok(answer.number),
+            None => Ok(()),
         }
     }
 }

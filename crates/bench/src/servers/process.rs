@@ -1,6 +1,7 @@
 //! Servers as child processes, and the resource usage of processes.
 
 use super::control::Control;
+use crate::stop;
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -136,7 +137,7 @@ impl Server {
                 if start.elapsed() > PATIENCE {
                     return Err(io::Error::other("the cluster has elected no leaders"));
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                stop::sleep(Duration::from_millis(20))?;
             }
         }
         Ok(())
@@ -183,7 +184,7 @@ impl Server {
             match ready {
                 Ok(_) => return Ok(server),
                 Err(error) if start.elapsed() > PATIENCE => return Err(error),
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                Err(_) => stop::sleep(Duration::from_millis(20))?,
             }
         }
     }
@@ -260,9 +261,9 @@ impl Server {
         self.processes().iter().map(|process| resident_bytes(&process.to_string())).sum()
     }
 
-    /// Processor time that its processes have used, in microseconds.
+    /// Processor time that its processes and those below them have used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
-        self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
+        trees_cpu_us(&self.processes())
     }
 }
 
@@ -411,23 +412,50 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
 /// Processor time that a process (`self` for this one) has used in all its threads, in
 /// microseconds; 0 where `/proc` does not have it.
 pub fn cpu_us(process: &str) -> u64 {
+    stat(process).map_or(0, |stat| stat.own_us)
+}
+
+/// Processor time of these processes and of all below them, in microseconds: a server may have a
+/// process for each connection. Those that have ended are in the account of their parents.
+pub fn trees_cpu_us(roots: &[u32]) -> u64 {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut below: BTreeMap<u32, Vec<(u32, Stat)>> = BTreeMap::new();
+    for number in numbers {
+        if let Some(stat) = stat(&number.to_string()) {
+            // A root counts once, whatever its parent is.
+            let parent = if roots.contains(&number) { 0 } else { stat.parent };
+            below.entry(parent).or_default().push((number, stat));
+        }
+    }
+    let is_root = |(number, _): &(u32, Stat)| roots.contains(number);
+    let mut open: Vec<(u32, Stat)> = below.remove(&0).unwrap_or_default();
+    open.retain(is_root);
+    let mut sum_us = 0;
+    while let Some((number, stat)) = open.pop() {
+        sum_us += stat.own_us + stat.ended_us;
+        open.extend(below.remove(&number).unwrap_or_default());
+    }
+    sum_us
+}
+
+/// Line of a process in `/proc`.
+struct Stat {
+    parent: u32,
+    own_us: u64,
+    /// Of its child processes that have ended, and theirs.
+    ended_us: u64,
+}
+
+fn stat(process: &str) -> Option<Stat> {
+    let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses, field 2, may hold anything.
+    let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
     // User and system time.
-    clock_us(process, 2)
-}
-
-/// Processor time as of [`cpu_us`], with that of its child processes that have ended.
-pub fn cpu_us_with_ended(process: &str) -> u64 {
-    // After the process' own times, those of its children.
-    clock_us(process, 4)
-}
-
-/// Sum of the first fields with times.
-fn clock_us(process: &str, fields: usize) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; the times begin with field 14.
-    let times = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11);
-    let ticks: u64 = times.take(fields).flat_map(str::parse::<u64>).sum();
-    ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+    let us = |field| Some((number(field)? + number(field + 1)?) * 1_000_000 / ticks);
+    Some(Stat { parent: number(4)? as u32, own_us: us(14)?, ended_us: us(16)? })
 }
 
 /// Resident memory of a process, in bytes; 0 where `/proc` does not have it.
@@ -485,10 +513,35 @@ mod tests {
             std::hint::black_box(start.elapsed());
         }
         assert!(cpu_us("self") > before);
-        assert!(cpu_us_with_ended("self") > before);
+        assert!(trees_cpu_us(&[std::process::id()]) > before);
         assert!(machine_cpu_us() >= cpu_us("self"));
-        assert_eq!(cpu_us("no-process"), 0);
+        assert_eq!((cpu_us("no-process"), trees_cpu_us(&[])), (0, 0));
         assert!(resident_bytes("self") > 1 << 20);
         assert_eq!(resident_bytes("no-process"), 0);
+    }
+
+    #[test]
+    fn a_server_is_charged_for_the_processes_below_it() {
+        let busy = "i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done";
+        let mut server = Command::new("sh")
+            .args(["-c", &format!("sh -c '{busy}; exit 0'; echo done; read line")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut stdout = server.stdout.take().expect("its output");
+        let ended = std::thread::spawn(move || stdout.read(&mut [0; 8]).is_ok());
+        let (id, mut last_us, mut while_alive_us) = (server.id(), 0, 0);
+        while !ended.is_finished() {
+            let now_us = trees_cpu_us(&[id]);
+            assert!(now_us >= last_us, "{last_us} and then {now_us}");
+            (last_us, while_alive_us) = (now_us, last_us);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let after_us = trees_cpu_us(&[id, id]);
+        assert!(while_alive_us > 0 && after_us >= last_us, "{while_alive_us} {last_us} {after_us}");
+        assert!(cpu_us(&id.to_string()) < after_us / 2);
+        drop(server.stdin.take());
+        server.wait().expect("its end");
     }
 }

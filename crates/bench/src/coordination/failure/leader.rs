@@ -4,8 +4,8 @@
 use super::{OVER_NS, Scene, TIMEOUT_MS, ms, row};
 use crate::coordination::points::plan::Point;
 use crate::coordination::services::backend::{Ensemble, Protocol};
-use crate::coordination::stop;
 use crate::servers::control::Control;
+use crate::stop;
 use model::Algorithm;
 use serde_json::{Map, Value};
 use std::io;

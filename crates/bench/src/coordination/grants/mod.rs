@@ -252,7 +252,7 @@ impl Grants {
     }
 
     fn turn(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
-        super::stop::check()?;
+        crate::stop::check()?;
         for (request, client) in std::mem::take(&mut self.wanted) {
             self.ask_for(request, client)?;
         }

@@ -5,9 +5,9 @@
 //! out twice, would show.
 
 use crate::coordination::operations::Timed;
-use crate::coordination::stop;
 use crate::load::resp::{Frame, command, frame_len};
 use crate::load::stream::Stream;
+use crate::stop;
 use mio::{Events, Poll, Token};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};

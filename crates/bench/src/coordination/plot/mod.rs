@@ -35,9 +35,8 @@ fn is_overloaded(row: &Row) -> bool {
 
 /// Range of a logarithmic axis that contains these values.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
-    let above = values.filter(|value| *value > 0.0);
-    let (least, most) = above.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
-    if least > most { 0.1..1.0 } else { least * 0.8..most * 1.25 }
+    let above = crate::picture::range(values.filter(|value| *value > 0.0));
+    if above.start > above.end { 0.1..1.0 } else { above }
 }
 
 /// Contents of one panel.

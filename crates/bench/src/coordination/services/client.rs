@@ -307,7 +307,7 @@ impl Client {
     }
 
     fn turn(&mut self, until_ns: u64, heard: &mut Vec<Heard>) -> io::Result<()> {
-        crate::coordination::stop::check()?;
+        crate::stop::check()?;
         let now_ns = self.now_ns();
         if now_ns >= self.next_ping_ns {
             self.ping(now_ns);

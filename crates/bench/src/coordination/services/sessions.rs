@@ -4,8 +4,8 @@
 use super::backend::Ensemble;
 use super::client::Client;
 use super::tasks::{Done, Task, carry_out};
-use crate::coordination::stop;
 use crate::servers::process::cpu_us;
+use crate::stop;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;

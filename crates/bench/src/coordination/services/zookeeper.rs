@@ -100,7 +100,7 @@ fn settings(client: u16, data: &Path) -> String {
 fn wait_until_ready(server: &Server) -> io::Result<()> {
     let start = Instant::now();
     while !server.addresses().into_iter().all(|address| mode(address).is_ok()) {
-        crate::coordination::stop::check()?;
+        crate::stop::check()?;
         if start.elapsed() > 2 * PATIENCE {
             return Err(io::Error::other("the server has not started"));
         }
