@@ -28,10 +28,13 @@ struct Cli {
 enum Job {
     /// Run a server.
     Serve(serve::ServeArgs),
-    /// Show in half a minute the benefit of operations that commute.
+    /// Show in half a minute a hot record beside Redis, and the benefit of operations that commute.
     ///
-    /// Plays the last minute of a popular auction twice over real sockets: with reader/writer
-    /// locks, and with the commuting operations of the data types.
+    /// First, if redis-server is installed, all clients read, increment and write back one number:
+    /// on Redis with WATCH and MULTI, on Claret with TXN, every commit flushed to disk. Then the
+    /// last minute of a popular auction is played twice over real sockets: with reader/writer
+    /// locks, and with the commuting operations of the data types. Ctrl-C ends all servers and
+    /// removes their files.
     Demo(::bench::demo::DemoArgs),
     /// Measure conditions, and other servers, in comparison.
     Bench(bench::BenchArgs),

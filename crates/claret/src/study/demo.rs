@@ -1,11 +1,12 @@
-//! `claret demo`: shows in half a minute why operations that commute need not wait for each other.
+//! `claret demo`: shows in half a minute what transactions that wait in line gain beside Redis, and
+//! why operations that commute need not wait for each other.
 
 use bench::demo::{self, DemoArgs};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use bench::stop;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs the command.
 pub fn main(args: &DemoArgs) -> ExitCode {
@@ -23,10 +24,10 @@ fn tell(args: &DemoArgs) -> io::Result<()> {
     let program = std::env::current_exe()?;
     let server = demo::run(args, &program, &mut out)?;
     if args.stay {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
         out.write_all(look_around(server.address()).as_bytes())?;
         out.flush()?;
-        signals.forever().next();
+        // Until there is a signal.
+        while stop::sleep(Duration::from_secs(3600)).is_ok() {}
     }
     Ok(())
 }
