@@ -71,11 +71,11 @@ class ForUpdate(OnDatabase):
     """Commands that read, each of which announces that what it reads is written afterwards."""
 
     def __init__(self, transaction):
-        self._db = self._transaction = transaction
+        self._db = transaction
 
     def execute_command(self, *args, **options):
         """Sends a command behind the announcement."""
-        return self._transaction.announce(args, options)
+        return self._db.announce(args, options)
 
 
 class Requests:
