@@ -97,7 +97,8 @@ pub enum Bench {
     /// flushed to the same disk. Tasks, and the programs for them:
     ///
     ///   rewrite  read a number, add one, write it back: TXN (claret), WATCH (claret, redis), EVAL
-    ///            (redis), SELECT ... FOR UPDATE and UPDATE (postgres)
+    ///            (redis), SELECT ... FOR UPDATE and UPDATE (postgres); and MULTI with INCRBY, for
+    ///            which nothing has to be read (claret, redis)
     ///   take     take one item if there is one; there always is: TXN with COUNTER.ATLEAST and
     ///            COUNTER.TRY, COUNTER.TRY alone (claret), EVAL (redis), UPDATE ... WHERE (postgres)
     ///   stock    take one, or bring one if there is room for it, so that the guards also refuse:

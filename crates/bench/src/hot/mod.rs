@@ -68,9 +68,9 @@ impl Way {
 fn ways(system: System, task: Task) -> Vec<Way> {
     let programs: &[Program] = match (system, task) {
         (System::Postgres, _) => return vec![Way::Sql],
-        (System::Claret, Task::Rewrite) => &[Program::Txn, Program::Watch],
+        (System::Claret, Task::Rewrite) => &[Program::Txn, Program::Watch, Program::Multi],
         (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try],
-        (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval],
+        (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval, Program::Multi],
         (System::Redis, Task::Take | Task::Stock) => &[Program::Eval],
     };
     programs.iter().copied().map(Way::Resp).collect()
@@ -355,7 +355,10 @@ mod tests {
         assert!(check(&args(&["--programs", "txn,for update"]), &SYSTEMS).is_ok());
         let typo = check(&args(&["--programs", "txn,evil"]), &SYSTEMS).expect_err("a typo");
         assert!(typo.to_string().contains("no evil"), "{typo}");
-        assert!(typo.to_string().ends_with("txn, watch, eval, for update, try, update"), "{typo}");
+        assert!(
+            typo.to_string().ends_with("txn, watch, multi, eval, for update, try, update"),
+            "{typo}"
+        );
         let take = args(&["--tasks", "take", "--programs", "watch"]);
         assert!(check(&take, &SYSTEMS).is_err(), "nothing would be measured");
         assert!(check(&args(&["--programs", "eval"]), &[System::Claret]).is_err());

@@ -79,6 +79,8 @@ pub enum Program {
     Watch,
     /// A script, `EVAL`.
     Eval,
+    /// `MULTI`, `INCRBY`, `EXEC`: nothing has to be read.
+    Multi,
 }
 
 impl Program {
@@ -89,6 +91,7 @@ impl Program {
             Self::Try => "try",
             Self::Watch => "watch",
             Self::Eval => "eval",
+            Self::Multi => "multi",
         }
     }
 
@@ -98,6 +101,7 @@ impl Program {
             Self::Txn => (Api::Client, Retry::PATIENT),
             Self::Try | Self::Eval => (Api::Plain, Retry::PATIENT),
             Self::Watch => (Api::Watch, Retry::AT_ONCE),
+            Self::Multi => (Api::Oneshot, Retry::PATIENT),
         }
     }
 
@@ -170,6 +174,9 @@ impl Load {
                 ops.read("COUNTER.TRY", key, &[txn.delta.to_string().as_bytes()]);
             }
             (Program::Eval, task) => eval(ops, script(task), txn),
+            (Program::Multi, _) => {
+                ops.write("INCRBY", key, &[txn.delta.to_string().as_bytes()]);
+            }
             (Program::Txn, Task::Take | Task::Stock) => {
                 let needed = if txn.delta < 0 { 1 } else { CAPACITY };
                 ops.read("COUNTER.ATLEAST", key, &[needed.to_string().as_bytes()]);
@@ -225,7 +232,7 @@ impl Workload for Load {
     fn shape(&self, _txn: &Txn) -> Shape {
         match self.program {
             Program::Try | Program::Eval => Shape::Single,
-            Program::Txn | Program::Watch => Shape::Updates,
+            Program::Txn | Program::Watch | Program::Multi => Shape::Updates,
         }
     }
 
@@ -276,6 +283,8 @@ mod tests {
         }
         let [script, rest] = words(Task::Rewrite, Program::Eval, 1, nine);
         assert!(script.starts_with("EVAL redis.call") && script.ends_with("1 stock:3 1"));
+        let blind = words(Task::Rewrite, Program::Multi, 1, ClientReply::Nil);
+        assert_eq!(blind, ["INCRBY stock:3 1", ""]);
         assert_eq!(rest, "");
     }
 
