@@ -8,6 +8,7 @@ README = (ROOT / "README.md").read_text()
 LOCKS_GUIDE = (ROOT / "docs/guide/locks.md").read_text()
 PIPELINES_GUIDE = (ROOT / "docs/guide/pipelines.md").read_text()
 PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
+TRANSACTIONS_GUIDE = (ROOT / "docs/guide/transactions.md").read_text()
 
 
 def blocks(text):
@@ -57,6 +58,16 @@ def test_the_guide_for_python(server):
             exec(compile(code, "docs/guide/python.md", "exec"), names)
     assert names["db"].get("account:ann") == "70"
     assert len(names["sold"]) == 3
+
+
+def test_the_programs_for_hot_data(server):
+    names = {"__name__": "guide"}
+    for block in blocks(section(TRANSACTIONS_GUIDE, "Fast programs for hot data")):
+        code = block.replace("6379", str(server.port))
+        exec(compile(code, "docs/guide/transactions.md", "exec"), names)
+    db = names["db"]
+    assert (names["price"], names["views"]) == ("110", "1")
+    assert (names["Counter"](db, "seats").get(), db.smembers("guests")) == (98, {"ann"})
 
 
 def test_the_guide_for_locks(server):
