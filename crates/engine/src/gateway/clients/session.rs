@@ -52,8 +52,8 @@ pub(in crate::gateway) struct Session {
     pub user: Option<Arc<User>>,
     pub replies: Replies,
     pub watched: Vec<Guard>,
-    /// Number of watched keys whose version is not known yet.
-    pub watching: u32,
+    /// `WATCH` whose versions are not all known yet.
+    pub watching: Option<Box<Watching>>,
     /// Request number for the next command or transaction.
     pub request: Option<RequestId>,
     /// Transaction that was aborted: the next one has its age.
@@ -146,6 +146,18 @@ pub(in crate::gateway) struct Multi {
     pub request: Option<RequestId>,
 }
 
+/// `WATCH` whose versions are not all known yet.
+pub(in crate::gateway) struct Watching {
+    /// Place of its reply.
+    pub seq: u64,
+    /// Number of keys whose version is not known.
+    pub missing: usize,
+    /// Keys whose version is known.
+    pub guards: Vec<Guard>,
+    /// Whether a later command has forgotten all watched keys.
+    pub forgotten: bool,
+}
+
 /// Replies that the client wants (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Replies {
@@ -228,7 +240,7 @@ impl Session {
             user,
             replies: Replies::On,
             watched: Vec::new(),
-            watching: 0,
+            watching: None,
             request: None,
             retry: None,
             admittance: Admittance::default(),
@@ -244,7 +256,7 @@ impl Session {
     /// Returns the session to the state of a new one, with the user of new sessions.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
         self.mode = SessionMode::Single;
-        self.watched.clear();
+        self.unwatch();
         self.retry = None;
         self.request = None;
         self.pipeline.set_ordered(true);

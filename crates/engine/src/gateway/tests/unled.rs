@@ -201,3 +201,84 @@ fn the_survivor_does_not_claim_to_lead_what_nobody_leads() {
     assert_eq!((seen[0].leader, seen[0].term), (Some(MachineId(1)), 3));
     assert_eq!((seen[1].leader, seen[1].since_us), (None, story.now.wall_us));
 }
+
+fn watched(story: &Story) -> usize {
+    story.gateway.parts.sessions.iter().map(|(_, session)| session.watched.len()).sum()
+}
+
+/// Tokens of the versions that a `WATCH` has asked for.
+fn versions(story: &mut Story) -> Vec<u64> {
+    let sent = story.sent().into_iter();
+    sent.map(|(_, token, body)| match body {
+        Body::Version { .. } => token,
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+const UNCHANGED: Answer = Answer::Version(Version::Changed(Timestamp(7)));
+
+/// A session whose `WATCH` was refused for want of one shard, while another shard has not answered.
+fn refused_watch() -> (Story, u64) {
+    let mut story = Story::clustered();
+    story.shard_leads(0, 1, 1);
+    story.says("WATCH a b");
+    let [late] = versions(&mut story)[..] else { panic!("one shard has a leader") };
+    story.passes(WAIT_US);
+    assert_eq!(codes(&story.replies()), ["CLUSTERDOWN"]);
+    story.leads(1);
+    (story, late)
+}
+
+#[test]
+fn a_late_version_for_a_refused_watch_is_not_one_of_the_next() {
+    let (mut story, late) = refused_watch();
+    story.says("WATCH a b");
+    let next = versions(&mut story);
+    assert_eq!(next.len(), 2);
+    story.answer(late, UNCHANGED);
+    story.answer(next[0], UNCHANGED);
+    assert!(story.replies().is_empty(), "one key is not known yet");
+    story.answer(next[1], UNCHANGED);
+    assert_eq!(story.replies(), [Reply::Ok]);
+}
+
+#[test]
+fn a_late_error_for_a_refused_watch_does_not_end_the_next() {
+    let (mut story, late) = refused_watch();
+    story.says("WATCH a b");
+    let next = versions(&mut story);
+    story.answer(late, Answer::Refused(Refusal::Moved));
+    next.into_iter().for_each(|token| story.answer(token, UNCHANGED));
+    assert_eq!(story.replies(), [Reply::Ok]);
+}
+
+#[test]
+fn keys_are_not_watched_after_what_forgets_them_while_versions_are_asked() {
+    for forgets in [&["MULTI", "DISCARD"][..], &["UNWATCH"], &["RESET"]] {
+        let mut story = Story::clustered();
+        story.leads(1);
+        story.says("WATCH a");
+        forgets.iter().for_each(|line| story.says(line));
+        let asked = versions(&mut story);
+        asked.into_iter().for_each(|token| story.answer(token, UNCHANGED));
+        assert_eq!(story.replies().len(), 1 + forgets.len(), "{forgets:?}");
+        assert_eq!(watched(&story), 0, "{forgets:?}");
+    }
+}
+
+#[test]
+fn a_refused_watch_leaves_the_keys_of_an_earlier_one_watched() {
+    let mut story = Story::clustered();
+    story.leads(1);
+    story.says("WATCH a");
+    let asked = versions(&mut story)[0];
+    story.answer(asked, UNCHANGED);
+    assert_eq!(story.replies(), [Reply::Ok]);
+    story.says("WATCH e b");
+    let asked = versions(&mut story)[0];
+    story.answer(asked, UNCHANGED);
+    story.passes(WAIT_US);
+    assert_eq!(codes(&story.replies()), ["CLUSTERDOWN"]);
+    assert_eq!(watched(&story), 1);
+}

@@ -159,7 +159,7 @@ impl Transactions {
         if matches!(session.mode, SessionMode::Interactive(_)) {
             return ErrorReply::err("TXN calls can not be nested").into();
         }
-        if !session.watched.is_empty() || session.watching > 0 {
+        if session.watches() {
             return ErrorReply::err("TXN BEGIN after WATCH: EXEC or UNWATCH first").into();
         }
         if !session.queue.is_empty() {

@@ -120,7 +120,7 @@ impl Parts {
     /// `EXEC`: carries out the queued commands, or holds itself back until that is possible.
     pub(in crate::gateway) fn exec(&mut self, id: SessionId) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
-        if session.watching > 0 {
+        if session.watching.is_some() {
             return Handled::Hold;
         }
         let SessionMode::Multi(multi) = &mut session.mode else {

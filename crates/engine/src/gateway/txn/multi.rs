@@ -3,7 +3,7 @@
 use super::work::ProgramStep;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::{CommandEffect, Handled};
-use crate::gateway::clients::session::{Multi, Session, SessionMode};
+use crate::gateway::clients::session::{Multi, Session, SessionMode, Watching};
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{moved, unexpected};
@@ -38,10 +38,7 @@ pub(in crate::gateway) fn discard(session: &mut Session) -> CommandEffect {
 
 /// `UNWATCH`.
 pub(in crate::gateway) fn unwatch(session: &mut Session) -> CommandEffect {
-    if session.watching > 0 {
-        return CommandEffect::Hold;
-    }
-    session.watched.clear();
+    session.unwatch();
     Reply::Ok.into()
 }
 
@@ -67,6 +64,9 @@ pub(in crate::gateway) fn watch(
         Err(handled) => return handled,
     };
     let target = sessions.place(id, None);
+    if let Some(session) = sessions.get_mut(id.0) {
+        session.watching = Some(Box::new(Watching::of(target.seq, keys.len())));
+    }
     for key in keys {
         let shard = core.mail.shard_of(&key);
         let pending = Pending::Version { target, key: key.clone() };
@@ -90,7 +90,7 @@ pub(in crate::gateway) fn watched(
         other => Err(unexpected(&other)),
     };
     let session = sessions.get_mut(target.session.0);
-    if let Some(reply) = session.and_then(|session| session.watched(key, version)) {
+    if let Some(reply) = session.and_then(|session| session.watched(target.seq, key, version)) {
         core.finish(target, reply);
     }
 }
@@ -99,7 +99,7 @@ impl Session {
     /// Ends the transaction between `MULTI` and `EXEC`.
     pub(super) fn end_multi(&mut self) {
         self.set_mode(SessionMode::Single);
-        self.watched.clear();
+        self.unwatch();
     }
 
     /// Keys to be watched, whose versions are to be asked for.
@@ -119,31 +119,55 @@ impl Session {
             let text = format!("a connection can watch at most {WATCHED_KEYS_MAX} keys");
             return Err(ErrorReply::err(text).into());
         }
-        self.watching = keys.len() as u32;
         Ok(keys)
     }
 
-    /// Takes the version of a watched key, or the error that it cannot be read. Returns the reply to `WATCH`
-    /// if it is complete.
-    fn watched(&mut self, key: Blob, version: Result<Version, Reply>) -> Option<Reply> {
-        if self.watching == 0 {
+    /// Forgets all watched keys, also those whose versions are not known yet.
+    pub fn unwatch(&mut self) {
+        self.watched.clear();
+        if let Some(watching) = &mut self.watching {
+            watching.forgotten = true;
+        }
+    }
+
+    /// Whether keys are watched, or will be when their versions are known.
+    pub fn watches(&self) -> bool {
+        let watching = self.watching.as_ref().is_some_and(|watching| !watching.forgotten);
+        watching || !self.watched.is_empty()
+    }
+
+    /// Takes the version of a key that the `WATCH` at a place of the replies has asked for, or the error
+    /// that it cannot be read. Returns the reply to `WATCH` if it is complete.
+    fn watched(&mut self, seq: u64, key: Blob, version: Result<Version, Reply>) -> Option<Reply> {
+        // Other shards may answer after one of them has refused, when the next `WATCH` is under way.
+        let watching = self.watching.as_mut().filter(|watching| watching.seq == seq)?;
+        match version {
+            Ok(version) => watching.guards.push(Guard { key, version }),
+            Err(error) => {
+                // Keys of earlier commands stay watched: the client may go on to `EXEC`.
+                self.watching = None;
+                return Some(error);
+            }
+        }
+        watching.missing -= 1;
+        if watching.missing > 0 {
             return None;
         }
-        match version {
-            Ok(version) => {
-                self.watching -= 1;
-                // The first version that was seen counts.
-                if !self.watched.iter().any(|guard| guard.key == key) {
-                    self.watched.push(Guard { key, version });
-                }
-                (self.watching == 0).then_some(Reply::Ok)
-            }
-            Err(error) => {
-                self.watching = 0;
-                self.watched.clear();
-                Some(error)
+        let done = self.watching.take()?;
+        for guard in done.guards.into_iter().filter(|_| !done.forgotten) {
+            // The first version that was seen counts.
+            if !self.watched.iter().any(|known| known.key == guard.key) {
+                self.watched.push(guard);
             }
         }
+        Some(Reply::Ok)
+    }
+}
+
+impl Watching {
+    /// `WATCH` of a number of keys, with the place of its reply.
+    fn of(seq: u64, keys: usize) -> Self {
+        Self { seq, missing: keys, guards: Vec::new(), forgotten: false }
     }
 }
 
