@@ -274,11 +274,12 @@ impl World {
                 return Err(format!("more than {EVENTS_MAX} events: the run does not end"));
             }
             if self.now_us > self.faults_end_us + PATIENCE_US {
-                let guests = self.guests.iter().filter(|guest| guest.is_busy()).count();
-                let holders = self.holders.iter().filter(|holder| holder.is_busy()).count();
-                let clients = self.clients.iter().filter(|c| c.is_busy()).count();
-                let stuck = clients + guests + holders;
-                return Err(format!("{stuck} clients are still waiting long after the last fault"));
+                let stuck = self.stuck();
+                return Err(format!(
+                    "{} clients are still waiting long after the last fault:\n{}",
+                    stuck.len(),
+                    stuck.join("\n")
+                ));
             }
         }
         Ok(())

@@ -148,6 +148,11 @@ impl Client {
         self.running.is_some()
     }
 
+    /// Progress in the current script, for reports.
+    pub fn running(&self) -> Option<&impl std::fmt::Debug> {
+        self.running.as_ref()
+    }
+
     /// Begins the next transaction, resends the one that a crash has interrupted, or continues
     /// after a delay.
     pub fn go_on(&mut self, now_us: u64) -> Vec<Action> {

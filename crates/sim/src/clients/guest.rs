@@ -125,6 +125,11 @@ impl Guest {
         }
     }
 
+    /// Current activity, for reports.
+    pub fn activity(&self) -> String {
+        format!("{:?}, waits for {:?}", self.line, self.open)
+    }
+
     /// Whether the client has unfinished work.
     pub fn is_busy(&self) -> bool {
         !self.done

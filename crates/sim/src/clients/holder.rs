@@ -94,6 +94,12 @@ impl Holder {
         !matches!(self.stage, Stage::Idle) || !self.open.is_empty()
     }
 
+    /// Current activity, for reports.
+    pub fn activity(&self) -> String {
+        let acts: Vec<_> = self.open.iter().map(|open| &self.acts[open.act]).collect();
+        format!("{:?}, waits for {acts:?}", self.stage)
+    }
+
     fn mark(&mut self, kind: &'static str) {
         *self.marks.entry(kind).or_default() += 1;
     }

@@ -88,6 +88,31 @@ impl World {
         holds.unwrap_or_else(|| self.clients[client as usize].is_busy())
     }
 
+    /// Clients with unfinished work, and what they wait for.
+    pub(in crate::world) fn stuck(&self) -> Vec<String> {
+        let at = |connection: Option<&Connection>| match connection {
+            Some(at) => format!("connected to worker {} of machine {}", at.worker, at.machine + 1),
+            None => "not connected".to_owned(),
+        };
+        let mut stuck = Vec::new();
+        for (number, client) in (0..).zip(&self.clients).filter(|(_, client)| client.is_busy()) {
+            let at = at(self.connections.get(&number));
+            stuck.push(format!("client {number}, {at}: {:?}", client.running()));
+        }
+        for (number, guest) in (0..).zip(&self.guests).filter(|(_, guest)| guest.is_busy()) {
+            let at = at(self.lines.get(&number));
+            stuck.push(format!(
+                "client {number} of the coordination service, {at}: {}",
+                guest.activity()
+            ));
+        }
+        for (number, holder) in (0..).zip(&self.holders).filter(|(_, holder)| holder.is_busy()) {
+            let at = at(self.connections.get(&(HOLDERS + number)));
+            stuck.push(format!("client {number} of locks, {at}: {}", holder.activity()));
+        }
+        stuck
+    }
+
     pub(super) fn wake_client(&mut self, client: u64) {
         let over = self.ending || self.now_us > self.faults_end_us;
         let busy = self.has_begun(client);
