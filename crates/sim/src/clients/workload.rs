@@ -4,11 +4,17 @@
 
 use crate::random::Random;
 use adt::Reply;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Number of bank accounts.
 pub const ACCOUNTS: u64 = 6;
 /// Money in each account at the beginning.
 pub const DEPOSIT: i64 = 100;
+
+/// Number of values after which the clients of a run go on with other keys: they read whole lists
+/// and sets, so the history would grow with the square of the number of writes.
+const VALUES_PER_KEYS: u64 = 500;
 
 /// Form in which the operations of a transaction are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub struct Mix {
     keys: u64,
     /// Limit on the commands of a pipeline.
     longest: u64,
+    /// Number of values that all clients of the run have written.
+    written: Rc<Cell<u64>>,
 }
 
 impl Mix {
@@ -68,6 +76,7 @@ impl Mix {
             reads_percent: *random.pick(&[20, 45, 45, 70]),
             keys: random.between(1, 6),
             longest: 4,
+            written: Rc::default(),
         }
     }
 
@@ -163,12 +172,14 @@ impl Workload {
     }
 
     fn key(&mut self, kind: &str) -> String {
-        format!("{kind}{}", self.random.below(self.mix.keys))
+        let first = self.mix.written.get() / VALUES_PER_KEYS * self.mix.keys;
+        format!("{kind}{}", first + self.random.below(self.mix.keys))
     }
 
     /// Value that no other transaction writes.
     fn value(&mut self) -> String {
         self.unique += 1;
+        self.mix.written.set(self.mix.written.get() + 1);
         format!("{}-{}", self.client, self.unique)
     }
 
