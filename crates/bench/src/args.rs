@@ -266,7 +266,7 @@ pub struct RawmixArgs {
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub keys: u32,
     /// Exponent of the keys' popularity.
-    #[arg(long, default_value_t = 0.6)]
+    #[arg(long, default_value_t = 0.6, value_parser = parse_exponent)]
     pub zipf: f64,
     /// Share of operations that add an element; the others ask for the size.
     #[arg(long, default_value_t = 0.5, value_parser = parse_share)]
@@ -473,6 +473,12 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
 }
 
+/// Parses the exponent of a power law.
+pub fn parse_exponent(text: &str) -> Result<f64, String> {
+    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
+    exponent.ok_or_else(|| "an exponent is a number from 0 to 10".to_owned())
+}
+
 /// Parses a number of seconds.
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let digits = text.strip_suffix('s').unwrap_or(text);
@@ -563,6 +569,10 @@ mod tests {
         assert_eq!(parse_size("2:4"), Ok(Size::Of(2, 4)));
         assert!(parse_size("2").is_err() && parse_size("0:1").is_err());
         assert!(parse_share("1.1").is_err() && parse_share("0.5").is_ok());
+        assert_eq!(parse_exponent("1.4"), Ok(1.4));
+        for wrong in ["nan", "-1", "11", "x"] {
+            assert!(parse_exponent(wrong).is_err(), "{wrong}");
+        }
         assert!(parse_condition("rw+phase").is_ok() && parse_condition("mvcc").is_err());
         assert_eq!(parse_seconds("2s"), Ok(2.0));
     }

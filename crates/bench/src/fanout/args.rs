@@ -1,6 +1,6 @@
 //! Command-line options of `claret bench fanout`.
 
-use crate::args::{parse_duration, parse_seconds, parse_share};
+use crate::args::{parse_duration, parse_exponent, parse_seconds, parse_share};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct FanoutArgs {
     #[arg(long, default_value = "0", value_parser = parse_duration)]
     pub think: Duration,
     /// Exponents of the keys' popularity, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = parse_exponent)]
     pub zipf: Vec<f64>,
     /// Number of keys.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

@@ -1,6 +1,7 @@
 //! Command-line options of `claret bench hot`.
 
 use super::tasks::Task;
+use crate::args::parse_exponent;
 use crate::load::threads;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -97,8 +98,8 @@ fn parse_skew(text: &str) -> Result<Skew, String> {
     if text == "one" {
         return Ok(Skew::One);
     }
-    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
-    exponent.map(Skew::Zipf).ok_or_else(|| "skew is one or an exponent from 0 to 10".to_owned())
+    let exponent = parse_exponent(text).map(Skew::Zipf);
+    exponent.map_err(|_| "skew is one or an exponent from 0 to 10".to_owned())
 }
 
 impl HotArgs {
