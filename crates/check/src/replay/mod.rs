@@ -37,7 +37,7 @@ pub fn check(history: &History) -> Option<Verdict> {
     if first.valid {
         return Some(first);
     }
-    let mut changed = roomy(history);
+    let mut changed = history.clone();
     // By the one that is now in front; a pair does not change places twice.
     let mut swapped: BTreeSet<(usize, usize)> = BTreeSet::new();
     for swaps in 1..=SWAPS_MAX {
@@ -46,7 +46,7 @@ pub fn check(history: &History) -> Option<Verdict> {
         // Transactions of the session of either may stand between them.
         let mut best: Option<(History, Contradictions)> = None;
         for moves_ahead in [true, false] {
-            let tried = change_places(&changed, (a, b), (moves_ahead, swaps as u64));
+            let tried = change_places(&changed, (a, b), moves_ahead);
             let (mut verdict, left) = attempt(&tried)?;
             if verdict.valid {
                 verdict.count("places_changed", swaps);
@@ -61,34 +61,22 @@ pub fn check(history: &History) -> Option<Verdict> {
     Some(first)
 }
 
-/// Room between any two places with one timestamp, for moved transactions.
-const ROOM: u64 = 4 * SWAPS_MAX as u64;
-
-/// The history with room between all places.
-fn roomy(history: &History) -> History {
-    let mut roomy = history.clone();
-    for txn in &mut roomy.txns {
-        txn.tie = txn.tie.map(|tie| tie.saturating_mul(ROOM).saturating_add(ROOM / 2));
-    }
-    roomy
-}
-
-/// Moves the first of two writers behind the second: the second moves ahead, or the first moves
-/// back. `away` is a distance between ties that no transaction has from the other one yet.
-fn change_places(
-    history: &History,
-    (a, b): (usize, usize),
-    (moves_ahead, away): (bool, u64),
-) -> History {
+/// Moves the first of two writers right behind the second, or the second right in front of the first,
+/// with nothing between them: of several writers that change places with the same one, the later has to
+/// come closer to it.
+fn change_places(history: &History, (a, b): (usize, usize), moves_ahead: bool) -> History {
     let mut changed = history.clone();
-    let txns = &mut changed.txns;
-    let tie = |id: usize| txns[id].tie.unwrap_or(ROOM / 2);
-    let (moved, beside, tie) =
-        if moves_ahead { (b, a, tie(a) - away) } else { (a, b, tie(b) + away) };
-    if txns[beside].tie.is_none() {
-        txns[beside].tie = Some(ROOM / 2);
+    let stamps: BTreeSet<_> =
+        changed.txns.iter().filter(|txn| txn.ts.is_some()).map(stamp).collect();
+    let places: BTreeMap<_, u64> = stamps.into_iter().zip(0..).collect();
+    for txn in &mut changed.txns {
+        // There is room on both sides of each.
+        txn.tie = places.get(&stamp(txn)).filter(|_| txn.ts.is_some()).map(|place| 2 * place + 1);
     }
-    (txns[moved].ts, txns[moved].tie) = (txns[beside].ts, Some(tie));
+    let (moved, beside) = if moves_ahead { (b, a) } else { (a, b) };
+    let (ts, tie) = (changed.txns[beside].ts, changed.txns[beside].tie.unwrap_or_default());
+    changed.txns[moved].ts = ts;
+    changed.txns[moved].tie = Some(if moves_ahead { tie - 1 } else { tie + 1 });
     changed
 }
 
