@@ -75,6 +75,8 @@ struct Running {
     committing: bool,
     /// Whether to send the script once more, under the same number.
     idle: bool,
+    /// Whether the next reply is that of an `UNWATCH` in front of the script.
+    unwatches: bool,
     /// Whether the next command is delayed.
     dawdles: bool,
     /// Whether the client may have held locks during a delay.
@@ -101,6 +103,8 @@ pub struct Client {
     issued: u64,
     connections: u64,
     manners: Manners,
+    /// Whether the session may watch keys for a script that was given up.
+    watches: bool,
     /// Observations of the client.
     pub events: Vec<Event>,
     /// Number of occurrences of rare events, by name.
@@ -127,6 +131,7 @@ impl Client {
             issued: 0,
             connections: 0,
             manners,
+            watches: false,
             events: Vec::new(),
             marks: BTreeMap::new(),
         }
@@ -156,10 +161,10 @@ impl Client {
     /// Begins the next transaction, resends the one that a crash has interrupted, or continues
     /// after a delay.
     pub fn go_on(&mut self, now_us: u64) -> Vec<Action> {
-        let running = match self.running.take() {
+        let mut running = match self.running.take() {
             Some(running) if running.dawdles => Running { dawdles: false, ..running },
             Some(mut running) => {
-                running.idle = false;
+                (running.idle, running.unwatches) = (false, false);
                 running.replies.clear();
                 running.unsent = commands(self.id, &running.script, running.number);
                 running.expected = running.unsent.len();
@@ -167,6 +172,10 @@ impl Client {
             }
             None => self.next(now_us),
         };
+        if std::mem::take(&mut self.watches) {
+            running.unsent.push_front(vec!["unwatch".to_owned()]);
+            running.unwatches = true;
+        }
         self.running = Some(running);
         self.send_next(now_us)
     }
@@ -194,6 +203,7 @@ impl Client {
             replies: Vec::new(),
             committing: false,
             idle: false,
+            unwatches: false,
             dawdles: false,
             dawdled: false,
             in_doubt: false,
@@ -268,6 +278,9 @@ impl Client {
     pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Action> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let form = running.script.form;
+        if std::mem::take(&mut running.unwatches) {
+            return if waits_for_replies(form) { self.send_next(now_us) } else { Vec::new() };
+        }
         if form == Form::Pipeline {
             return self.pipelined(now_us, &reply);
         }
@@ -293,8 +306,11 @@ impl Client {
             }
         }
         let Some(running) = &mut self.running else { return Vec::new() };
+        // Without its beginning the rest would take effect command by command.
+        let refused = reply.is_error() && running.replies.is_empty();
         running.replies.push(reply);
-        if aborted && waits_for_replies(form) {
+        if (aborted || refused) && waits_for_replies(form) {
+            self.watches = form == Form::Watch;
             return self.finish(now_us, EventKind::Fail, Vec::new());
         }
         if running.replies.len() < running.expected {
@@ -377,6 +393,7 @@ impl Client {
     pub fn disconnected(&mut self, now_us: u64) {
         self.lose(now_us);
         self.connections += 1;
+        self.watches = false;
     }
 
     fn lose(&mut self, now_us: u64) {
