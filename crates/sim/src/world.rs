@@ -265,7 +265,7 @@ impl World {
             self.happen(event)?;
             let over = self.now_us > self.faults_end_us;
             if over {
-                self.links.calm_down();
+                self.links.set_calm(true);
             }
             if over && !self.is_busy() {
                 return self.end();

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Silence after which a machine considers a connection broken.
 pub const SILENCE_US: u64 = 1_500_000;
+/// Upper bound on delays; a longer one would count as silence.
+const LATEST_US: u64 = SILENCE_US / 3 * 2;
 /// Upper bound on delays once faults are over.
 const CALM_US: u64 = 100_000;
 
@@ -84,8 +86,7 @@ impl Network {
     /// own delay, up to ten times as long.
     pub fn new(seed: u64, delay_us: u64, uneven: bool) -> Self {
         let random = Random::new(seed, "links");
-        // A longer delay would count as silence.
-        let late_us = SILENCE_US / 3 * 2;
+        let late_us = LATEST_US;
         let (directions, pairs) = Default::default();
         Self { delay_us, late_us, uneven, random, directions, pairs }
     }
@@ -98,11 +99,11 @@ impl Network {
         })
     }
 
-    /// Bounds delays from now on, as the machines' guarantees require: an election needs two round
-    /// trips within a time-out. Because messages are not reordered, one message that takes a second
-    /// delays all that are sent within that second.
-    pub fn calm_down(&mut self) {
-        self.late_us = CALM_US;
+    /// Begins or ends a time in which delays are bounded as the machines' guarantees require: an
+    /// election needs two round trips within a time-out. Because messages are not reordered, one
+    /// message that takes a second delays all that are sent within that second.
+    pub fn set_calm(&mut self, is_calm: bool) {
+        self.late_us = if is_calm { CALM_US } else { LATEST_US };
     }
 
     /// Sends a frame on this generation of a connection, and returns its fate.
