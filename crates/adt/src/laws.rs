@@ -8,7 +8,7 @@
 
 use crate::escrow::Outstanding;
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
-use crate::record::{amount, apply, carry_out, commutes, decode, idle, mode};
+use crate::record::{amount, apply, carry_out, commutes, decode, idle, is_foreseeable, mode};
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
@@ -63,6 +63,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     }
     for state in &states {
         acts.iter().for_each(|act| check_idle(state, &act.op));
+        acts.iter().for_each(|act| check_foreseeable(state, &act.op));
         acts.iter().for_each(|act| check_untouched(state, &act.op));
     }
     let mut granted_pairs = 0;
@@ -82,6 +83,21 @@ fn check_idle(state: &Slot, op: &Op) {
         after.modified = before.modified;
     }
     assert_eq!(&after, state, "{op:?}");
+}
+
+/// Checks that time, timestamp and random number make no difference to an operation that may be carried
+/// out ahead of the log.
+fn check_foreseeable(state: &Slot, op: &Op) {
+    if !op.is_write() || !is_foreseeable(state.as_ref(), op) {
+        return;
+    }
+    let run = |ctx: &Ctx| {
+        let mut slot = state.clone();
+        let reply = apply(&mut slot, op, ctx);
+        (reply, slot.map(|record| (record.expire_at_ms(), record.value)))
+    };
+    let other = Ctx { now_ms: 1 << 41, ts: Timestamp(u64::MAX >> 12), seed: 0x5eed };
+    assert_eq!(run(&Ctx::default()), run(&other), "{op:?} in {state:?}");
 }
 
 /// Checks that an operation that reports no change made none, and that an idle one reports no

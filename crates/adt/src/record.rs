@@ -137,6 +137,16 @@ macro_rules! registry {
             }
         }
 
+        fn is_foreseeable_by_type(value: Option<&Value>, op: &Op) -> bool {
+            match op {
+                Op::Key(op) => matches!(op, KeyOp::Del | KeyOp::Persist),
+                $(Op::$variant(op) => match value {
+                    Some(Value::$variant(value)) => value.is_foreseeable(op),
+                    _ => <crate::kinds::$module::Value>::default().is_foreseeable(op),
+                }),*
+            }
+        }
+
         /// The lock mode of an access.
         pub fn mode(access: Access<'_, Op>) -> Mode {
             #[allow(clippy::enum_variant_names)]
@@ -431,6 +441,13 @@ pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool)
 /// milliseconds since 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
+}
+
+/// Whether a write may be carried out on a copy of the record under a key ahead of the log: see
+/// [`DataType::is_foreseeable`]. Nothing is foreseen of a record that expires.
+pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
+    record.is_none_or(|record| record.expire_at_ms().is_none())
+        && is_foreseeable_by_type(record.map(|record| &record.value), op)
 }
 
 /// The quantity that a record is: see [`DataType::QUANTITY`]. A record that expires is none.

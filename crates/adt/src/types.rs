@@ -62,6 +62,11 @@ impl Timestamp {
 /// most readers of JSON hold integers, are exact.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
+/// Most bytes of a string, and most members of a collection, for [`DataType::is_foreseeable`].
+pub const FORESEEABLE_BYTES_MAX: usize = 4096;
+/// See [`FORESEEABLE_BYTES_MAX`].
+pub const FORESEEABLE_MEMBERS_MAX: usize = 64;
+
 /// Inputs of an operation besides the state. The leader chooses them and they travel in the log, so
 /// that every replica computes the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,6 +184,13 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// changes nothing, so that it need not be written into the log. `None` is always safe.
     fn idle(&self, _op: &Self::Op, _now_ms: u64) -> Option<Reply> {
         None
+    }
+
+    /// Whether the leader may carry out a write on a copy of this value ahead of the log: its effect and reply
+    /// follow from the value alone, not from time, timestamp or random number, and the value is small
+    /// enough to be copied. `false` is always safe.
+    fn is_foreseeable(&self, _op: &Self::Op) -> bool {
+        false
     }
 
     /// Behaviour of `op` if the key holds a value of another type.

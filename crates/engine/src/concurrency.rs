@@ -92,6 +92,12 @@ impl Concurrency {
         self.deferred
     }
 
+    /// Whether the locks of a transaction on one shard end when its commit has its place in the log, and reads
+    /// of the next ones are answered from there.
+    pub(crate) fn reads_ahead(self) -> bool {
+        self.deferred
+    }
+
     /// Whether a gateway delays transactions while too many are aborted.
     pub(crate) fn admits_a_few(self) -> bool {
         self.deferred

@@ -215,6 +215,13 @@ pub struct Apply {
 }
 
 impl Apply {
+    /// Whether the operations are carried out whatever happens: nothing is asked of the state first.
+    pub fn is_certain(&self) -> bool {
+        let unconditional =
+            self.guards.is_empty() && self.fences.is_empty() && self.request.is_none();
+        unconditional && !self.ops.iter().any(|(_, op)| op.opens_section())
+    }
+
     /// Whether it may change a record.
     pub fn writes(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.is_write())

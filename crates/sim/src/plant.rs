@@ -58,6 +58,8 @@ pub enum Plant {
     UncheckedBundle,
     /// On a server that waits for no disk: requests do not see the parts of bundles that came before.
     HiddenPart,
+    /// A transaction that has seen what is not durable commits without asking whether it is by then.
+    ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
     UnfencedWrites,
     /// With locks: the largest tokens seen are lost with the log before a snapshot.
@@ -139,7 +141,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 55] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -158,6 +160,7 @@ impl Plant {
         Self::OvertakenBundle,
         Self::UncheckedBundle,
         Self::HiddenPart,
+        Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
         Self::EarlyLeaseEnd,
@@ -217,6 +220,7 @@ impl Plant {
             Self::OvertakenBundle => "overtaken-bundle",
             Self::UncheckedBundle => "unchecked-bundle",
             Self::HiddenPart => "hidden-part",
+            Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
             Self::EarlyLeaseEnd => "early-lease-end",
@@ -493,6 +497,7 @@ impl Plant {
                     }
                 }
             }
+            (Self::ForgottenRest, Answer::Locked { rests_at, .. }) => *rests_at = None,
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
             (Self::ForgottenMulti, Answer::Notice(Notice::Undecided { .. })) => return None,

@@ -132,6 +132,10 @@ impl DataType for Value {
     // refused.
     const SHARED: [u8; 8] = [0b1, 0b110, 0b10, 0, 0, 0, 0, 0];
 
+    fn is_foreseeable(&self, _op: &Op) -> bool {
+        true
+    }
+
     const QUANTITY: Option<Quantity<Self, Op>> = Some(Quantity { share, amount: Self::amount });
 
     fn is_write(op: &Op) -> bool {

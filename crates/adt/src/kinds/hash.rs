@@ -15,8 +15,8 @@ use crate::command::scan::ScanArgs;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::random;
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, ValueSink, ValueSource,
-    load_count, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, FORESEEABLE_MEMBERS_MAX, Meta,
+    Reply, ValueSink, ValueSource, load_count, parse_float, parse_int,
 };
 use smallvec::SmallVec;
 
@@ -316,6 +316,10 @@ impl DataType for Value {
         let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_));
         meta.untouched = shows_in_len && self.fields.len() == before;
         reply
+    }
+
+    fn is_foreseeable(&self, _op: &Op) -> bool {
+        self.fields.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

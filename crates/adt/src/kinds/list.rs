@@ -12,8 +12,8 @@ mod table;
 mod tests;
 
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, ValueSink, ValueSource,
-    load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, FORESEEABLE_MEMBERS_MAX, Meta,
+    Reply, ValueSink, ValueSource, load_count,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -274,6 +274,10 @@ impl DataType for Value {
         let writes_again = matches!(op, Op::SetAt(..) | Op::Trim(..));
         meta.untouched = !writes_again && self.elements.len() == before;
         reply
+    }
+
+    fn is_foreseeable(&self, _op: &Op) -> bool {
+        self.elements.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

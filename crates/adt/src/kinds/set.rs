@@ -17,8 +17,8 @@ use crate::random;
 use crate::random::Random;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue, ValueSink,
-    ValueSource, load_count,
+    FORESEEABLE_MEMBERS_MAX, Flags, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply,
+    Value as AnyValue, ValueSink, ValueSource, load_count,
 };
 use ranked::Ranked;
 use smallvec::SmallVec;
@@ -229,6 +229,10 @@ impl DataType for Value {
         };
         meta.untouched = self.members.len() == before;
         reply
+    }
+
+    fn is_foreseeable(&self, op: &Op) -> bool {
+        !matches!(op, Op::Pop(_)) && self.members.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -12,8 +12,8 @@ mod tests;
 use crate::key::When;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Meta, OtherType, Reply,
-    ValueSink, ValueSource, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, FORESEEABLE_BYTES_MAX,
+    Meta, OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
 };
 use std::ops::Range;
 
@@ -431,6 +431,16 @@ impl DataType for Value {
             }
             read => self.query(read, ctx),
         }
+    }
+
+    fn is_foreseeable(&self, op: &Op) -> bool {
+        let expires = matches!(op, Op::Set { expiry: Expiry::Set(_), .. } | Op::GetEx(_));
+        let grows = matches!(op, Op::SetRange(..) | Op::SetBit(..));
+        let small = match self {
+            Self::Absent | Self::Int(_) => true,
+            Self::Bytes(bytes) => bytes.len() <= FORESEEABLE_BYTES_MAX,
+        };
+        !expires && !grows && small
     }
 
     fn may_be_idle(op: &Op) -> bool {

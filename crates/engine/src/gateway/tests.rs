@@ -406,7 +406,10 @@ fn a_snapshot_that_never_fits_is_read_under_locks() {
     let clock = Timestamp(5);
     for (index, (_, token, body)) in sent.iter().enumerate() {
         assert!(matches!(body, Body::Lock { early: Early::Observed, .. }));
-        story.answer(*token, Answer::Locked { reply: Reply::Int(index as i64), clock });
+        story.answer(
+            *token,
+            Answer::Locked { reply: Reply::Int(index as i64), clock, rests_at: None },
+        );
     }
     let (released, replies) = story.out();
     assert_eq!(replies, [Reply::Array(vec![Reply::Int(0), Reply::Int(1)])]);
@@ -428,7 +431,7 @@ fn a_compound_command_locks_plans_and_commits() {
         let found = Reply::Record(Box::new(value.clone()));
         let reply = if key.as_slice() == b"a" { found } else { Reply::Nil };
         let clock = Timestamp(100 + u64::from(shard.0));
-        story.answer(*token, Answer::Locked { reply, clock });
+        story.answer(*token, Answer::Locked { reply, clock, rests_at: None });
     }
     let prepares = story.sent();
     for (_, token, body) in &prepares {
@@ -449,7 +452,8 @@ fn an_interactive_commit_on_one_shard_tells_the_others_its_timestamp() {
     }
     let (sent, _) = story.out();
     let [(ShardId(1), token, Body::Lock { .. })] = &sent[..] else { panic!("{sent:?}") };
-    story.answer(*token, Answer::Locked { reply: Reply::Nil, clock: Timestamp(50) });
+    story
+        .answer(*token, Answer::Locked { reply: Reply::Nil, clock: Timestamp(50), rests_at: None });
     assert_eq!(story.replies(), [Reply::Nil, Reply::Status("QUEUED")]);
     story.says("TXN COMMIT");
     let sent = story.sent();
@@ -501,7 +505,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
         panic!("the first reads alone, the others together: {sent:?}")
     };
     assert!(!first.is_lease() && lease.is_lease());
-    let locked = || Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) };
+    let locked = || Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50), rests_at: None };
     story.answer(*alone, locked());
     story.answer(*shared, locked());
     assert_eq!(story.replies(), vec![Reply::Int(5); 4]);
@@ -554,7 +558,10 @@ fn a_read_announces_a_write_after_one_like_it_has_failed() {
     story.says("TXN BEGIN");
     story.says("GET a");
     let (token, _, first) = early(&mut story);
-    story.answer(token, Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) });
+    story.answer(
+        token,
+        Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50), rests_at: None },
+    );
     story.says("SET a 6");
     let (token, txn, _) = early(&mut story);
     story.answer(token, Answer::Notice(Notice::Blocked { txn }));
@@ -578,7 +585,7 @@ fn a_transaction_leaves_its_leases_with_the_decision() {
     }
     let (locks, _) = story.out();
     for (_, token, _) in &locks {
-        let locked = Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) };
+        let locked = Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50), rests_at: None };
         story.answer(*token, locked);
     }
     story.out();

@@ -25,7 +25,7 @@ use crate::pipeline::{Group, UnitPlace};
 use crate::shard::Desk;
 use crate::shard::Shard;
 use adt::random::mix;
-use adt::{Ctx, Reply, Timestamp};
+use adt::{Ctx, Record, Reply, Timestamp};
 use std::sync::Arc;
 
 /// Result of a committed record.
@@ -215,8 +215,12 @@ impl ShardCore {
     fn land(&mut self, batch: &Batch) {
         for record in &batch.records {
             for (key, op) in record.ops() {
-                if op.is_write() {
-                    self.locks.land(key, batch.number);
+                if op.is_write()
+                    && let Some(foreseen) = self.locks.land(key, batch.number)
+                {
+                    let comes = |record: &Record| (record.value.clone(), record.expire_at_ms());
+                    let (foreseen, came) = (foreseen.as_ref(), self.state.get(key));
+                    debug_assert_eq!(foreseen.map(comes), came.map(comes), "{key:?}");
                 }
             }
         }

@@ -34,6 +34,8 @@ pub(in crate::shard) struct ShardCore {
     pub locks: LockTable,
     pub tail: LogTail,
     pub foreseen: Foreseen,
+    /// Last entry with a record that changes records without naming them.
+    blind_until: u64,
     /// Snapshots in the making.
     pub writers: Writers,
     /// In a cluster: when keys changed last.
@@ -56,6 +58,7 @@ impl ShardCore {
             locks: LockTable::new(config.concurrency),
             tail: LogTail::new(config.clustered),
             foreseen: Foreseen::default(),
+            blind_until: 0,
             writers: Writers::default(),
             recent: config.clustered.then(Recent::default),
             delayed: Delayed::default(),
@@ -130,7 +133,35 @@ impl ShardCore {
     /// Puts a record into the entry of this turn.
     pub fn log(&mut self, record: LogRecord, target: Recipient) {
         self.forget_foreseen(&record);
+        self.foresee(&record);
         self.tail.push(record, target, self.state.mono_us(), &mut self.locks);
+    }
+
+    /// Foresees records for which transactions wait, behind a record that goes into the log.
+    fn foresee(&mut self, record: &LogRecord) {
+        let Self { config, locks, tail, state, .. } = self;
+        let may_begin = tail.is_tracked() && locks.in_use() && config.concurrency.reads_ahead();
+        if !may_begin && !locks.foresees() {
+            return;
+        }
+        let (certain, blind) = match record {
+            LogRecord::Apply(apply) => {
+                (apply.is_certain(), apply.ops.iter().any(|(_, op)| op.whole().is_some()))
+            }
+            LogRecord::Flush | LogRecord::Split { .. } => (false, true),
+            _ => (false, false),
+        };
+        if blind {
+            locks.forget_foreseen(None);
+            self.blind_until = tail.coming();
+        }
+        for (key, op) in record.ops().iter().filter(|(_, op)| op.is_write()) {
+            if !certain || blind || !tail.is_tracked() {
+                locks.forget_foreseen(Some(key));
+            } else if locks.foreseen(key).is_some() || tail.applied() >= self.blind_until {
+                locks.foresee(key, op, state.get(key));
+            }
+        }
     }
 
     /// Drops predictions that a record makes obsolete by changing what they are about.

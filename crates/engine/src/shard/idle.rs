@@ -9,7 +9,7 @@ use crate::now::Now;
 use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::state::{ApplyOutcome, OpReplies, State};
-use crate::shard::tail::{Batch, RecipientKind};
+use crate::shard::tail::{Batch, Recipient, RecipientKind};
 use adt::collections::Set;
 use adt::random::mix;
 use adt::{Blob, Ctx, Reply, Timestamp, record};
@@ -48,12 +48,22 @@ impl Shard {
     pub fn answer_idle(&mut self, now: Now) {
         let Some(building) = self.desk.core.tail.only_building() else { return };
         // The reply of a part of a bundle must not come before the bundle is durable.
-        if self.desk.core.tail.has_bundles() || !candidates(building).any(|candidate| candidate) {
+        if self.desk.core.tail.has_bundles() {
+            return;
+        }
+        // Neither must that of a transaction that has seen what comes before it in the batch.
+        let locking = &self.desk.locking;
+        let rests = |target: &Recipient| match target.kind {
+            RecipientKind::Commit(txn) => locking.rests_on(txn) >= building.number,
+            _ => false,
+        };
+        let candidates: Vec<bool> = candidates(building, rests).collect();
+        if !candidates.contains(&true) {
             return;
         }
         let ts = self.desk.core.clock.next().max(Timestamp::from_micros(now.wall_us));
         let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.desk.core.random() };
-        let replies = idle_replies(building, &self.desk.core.state, ctx);
+        let replies = idle_replies(building, &candidates, &self.desk.core.state, ctx);
         if replies.iter().all(Option::is_none) {
             return;
         }
@@ -84,11 +94,16 @@ impl Shard {
 }
 
 /// For each record of the batch its replies, if it is idle at its place.
-fn idle_replies(building: &Batch, state: &State, ctx: Ctx) -> Vec<Option<OpReplies>> {
+fn idle_replies(
+    building: &Batch,
+    candidates: &[bool],
+    state: &State,
+    ctx: Ctx,
+) -> Vec<Option<OpReplies>> {
     let mut written: Set<&Blob> = Set::default();
     let mut emptied = false;
     let mut all = Vec::with_capacity(building.records.len());
-    for (record, candidate) in building.records.iter().zip(candidates(building)) {
+    for (record, candidate) in building.records.iter().zip(candidates) {
         let apply = match record {
             LogRecord::Apply(apply) => apply,
             LogRecord::Prepare(prepare) => &prepare.apply,
@@ -111,7 +126,7 @@ fn idle_replies(building: &Batch, state: &State, ctx: Ctx) -> Vec<Option<OpRepli
             }
         };
         emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
-        let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
+        let free = *candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
         let seed = mix(ctx.seed ^ all.len() as u64);
         let replies = if free { replies(state, apply, Ctx { seed, ..ctx }) } else { None };
         if replies.is_none() {
@@ -124,14 +139,18 @@ fn idle_replies(building: &Batch, state: &State, ctx: Ctx) -> Vec<Option<OpRepli
 }
 
 /// For each record of the batch, whether it may be idle: operations of one shard whose outcome
-/// need not be remembered.
-fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
-    batch.records.iter().zip(&batch.targets).map(|(record, target)| match record {
+/// need not be remembered. Those whose recipient `rests` on the batch are none.
+fn candidates<'b>(
+    batch: &'b Batch,
+    rests: impl Fn(&Recipient) -> bool + 'b,
+) -> impl Iterator<Item = bool> + 'b {
+    batch.records.iter().zip(&batch.targets).map(move |(record, target)| match record {
         LogRecord::Apply(apply) => {
             apply.request.is_none()
                 && apply.guards.is_empty()
                 && apply.fences.is_empty()
                 && target.kind != RecipientKind::Silent
+                && !rests(target)
                 && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())
         }
         _ => false,

@@ -289,6 +289,18 @@ impl LogTail {
         self.tracking_until_us.is_some()
     }
 
+    /// Whether the operations of a record that comes now are noted in the lock table.
+    #[inline]
+    pub(in crate::shard) fn is_tracked(&self) -> bool {
+        let begins = self.building.records.is_empty();
+        if begins { self.is_tracking() } else { self.building.tracked }
+    }
+
+    /// Number of the entry into which the next record goes.
+    pub(in crate::shard) fn coming(&self) -> u64 {
+        self.building.number
+    }
+
     /// Ends the noting of operations in the lock table, if it has lasted long enough.
     pub(in crate::shard) fn end_tracking(&mut self, now: Now) {
         self.tracking_until_us = self.tracking_until_us.filter(|until| *until >= now.mono_us);

@@ -61,6 +61,9 @@ pub struct Mix {
     written: Rc<Cell<u64>>,
 }
 
+/// Percentage of runs in which interactive transactions meet on a few records.
+const HOT_PERCENT: u64 = 15;
+
 impl Mix {
     /// Draws the mix of a run, with at least one form and one subject.
     pub fn draw(random: &mut Random) -> Self {
@@ -69,7 +72,7 @@ impl Mix {
         let forms = [&forms[..], &[F::Pipeline, F::Single, F::Multi, F::Multi]].concat();
         let subjects = [S::Transfer, S::Transfer, S::Balances, S::Claims, S::Draws];
         let subjects = [&subjects[..], &[S::Plain, S::Plain, S::Plain]].concat();
-        Self {
+        let mix = Self {
             forms: some_of(random, &forms),
             subjects: some_of(random, &subjects),
             kinds: some_of(random, &["l", "s", "r"]),
@@ -77,7 +80,12 @@ impl Mix {
             keys: random.between(1, 6),
             longest: 4,
             written: Rc::default(),
+        };
+        if !random.percent(HOT_PERCENT) {
+            return mix;
         }
+        let forms = [&[F::Interactive; 4][..], &[F::Single]].concat();
+        Self { forms, subjects: vec![S::Plain, S::Plain, S::Draws], keys: 1, ..mix }
     }
 
     /// Limit on the commands of a pipeline.

@@ -210,6 +210,8 @@ pub struct Worker {
     marks: BTreeMap<&'static str, u64>,
     /// Number of clients that learned of a release before it was durable.
     told_early: u64,
+    /// Replies of transactions that rested on what was not durable, as of the last turn.
+    reads_ahead: u64,
     /// Inputs that have arrived and are not processed yet.
     pub inbox: VecDeque<Input>,
     /// Messages of other workers of a machine that is alone, and of its disk. They are taken before all else.
@@ -315,6 +317,7 @@ pub fn start(
             format,
             marks,
             told_early: 0,
+            reads_ahead: 0,
             inbox,
             mailbox,
             order,
@@ -428,6 +431,9 @@ impl Worker {
         let early: u64 = self.node.replicas().map(|replica| replica.shard().told_early()).sum();
         let before = std::mem::replace(&mut self.told_early, early);
         self.mark("told_early", early.saturating_sub(before) as usize);
+        let ahead: u64 = self.node.replicas().map(|replica| replica.shard().reads_ahead()).sum();
+        let before = std::mem::replace(&mut self.reads_ahead, ahead);
+        self.mark("reads_ahead", ahead.saturating_sub(before) as usize);
         Ok(sent)
     }
 

@@ -113,7 +113,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             }
             put_replies(replies, out);
         }
-        Answer::Locked { reply, clock } => {
+        Answer::Locked { reply, clock, rests_at: _ } => {
             put_u64(clock.0, out);
             put_reply(reply, out);
         }
@@ -177,7 +177,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         }
         LOCKED => {
             let clock = Timestamp(reader.u64()?);
-            Answer::Locked { reply: read_reply(reader, 0)?, clock }
+            Answer::Locked { reply: read_reply(reader, 0)?, clock, rests_at: None }
         }
         PREPARED => Answer::Prepared { bound: Timestamp(reader.u64()?) },
         UNITS => {

@@ -195,7 +195,11 @@ fn answers() -> Vec<Answer> {
             until: Timestamp(9),
             held_us: 1_000,
         },
-        Answer::Locked { reply: Reply::Array(vec![Reply::bulk("a")]), clock: Timestamp(6) },
+        Answer::Locked {
+            reply: Reply::Array(vec![Reply::bulk("a")]),
+            clock: Timestamp(6),
+            rests_at: None,
+        },
         Answer::Prepared { bound: Timestamp(8) },
         Answer::Refused(Refusal::Conflict),
         Answer::Refused(Refusal::Busy),

@@ -20,8 +20,8 @@ use crate::collections;
 use crate::command::scan::ScanArgs;
 use crate::random;
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Meta, Reply, ValueSink,
-    ValueSource, format_float, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, FORESEEABLE_MEMBERS_MAX,
+    Meta, Reply, ValueSink, ValueSource, format_float, load_count,
 };
 use indexmap::map::Entry;
 use smallvec::SmallVec;
@@ -399,6 +399,10 @@ impl DataType for Value {
         };
         meta.untouched = self.scores.len() == before;
         reply
+    }
+
+    fn is_foreseeable(&self, _op: &Op) -> bool {
+        self.scores.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

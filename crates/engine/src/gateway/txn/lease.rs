@@ -185,7 +185,7 @@ impl Leases {
     /// Takes the shard's answer to a lease's request.
     pub fn answered(&mut self, number: u64, answer: Answer) -> LeaseOutcome {
         let granted = match answer {
-            Answer::Locked { reply, clock } => Ok((reply, clock)),
+            Answer::Locked { reply, clock, rests_at: _ } => Ok((reply, clock)),
             Answer::Refused(refusal) => Err(Cause::Refused(refusal)),
             // No lock is answered so: it is not held.
             _ => Err(Cause::Refused(Refusal::LocksLost)),

@@ -39,14 +39,16 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
         }
         // Writes whose replies come with the commit are locked together, to see whether all are possible.
-        Body::Lock { key, op, own, early, .. } => {
+        Body::Lock { txn, key, op, own, early } => {
+            // Others may join a lease for long, and are told nothing of what its value rests on.
+            let ahead = *early != Early::Deferred && !txn.is_lease();
             let observed = *early != Early::Deferred || !op.is_write();
             let announced = *early == Early::Announced;
             let claim = |op: &Op| {
                 let claim = Claim::new(op.clone(), Class::Early { observed });
                 // Changes of a quantity go side by side, though their transactions have tested it before.
                 let announced = announced && claim.share.is_none();
-                (key.clone(), Claim { announced, ..claim })
+                (key.clone(), Claim { announced, ahead, ..claim })
             };
             let own = own.iter().filter(|_| !observed);
             own.chain([op]).map(claim).collect()

@@ -10,12 +10,13 @@ use crate::shard::core::ShardCore;
 use crate::shard::state::requests::Known;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::record;
-use adt::{Blob, Op, Reply, Timestamp};
+use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 
 impl LockManager {
     /// Grants a lock, and replies to its request.
     pub fn grant_lock(&mut self, core: &mut ShardCore, now: Now, request: Request, claims: Claims) {
         let Body::Lock { txn, key, op, own, early } = request.body else { return };
+        let ahead = claims.iter().any(|(_, claim)| claim.ahead);
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
         }
@@ -28,14 +29,23 @@ impl LockManager {
                 }
             }
         }
+        let foreseen = core.locks.foreseen(&key).filter(|_| ahead).cloned();
+        let mut rests_at = None;
         let reply = if op.is_write() && early == Early::Deferred {
             check_early(core, now, &key, own.iter().chain([&op]))
+        } else if let Some(record) = foreseen {
+            rests_at = Some(core.config.id).filter(|_| !core.config.clustered);
+            self.reads_ahead += 1;
+            let entry = self.txns.entry(txn).or_default();
+            entry.rests_on = core.tail.coming();
+            answer_early(&core.ctx(now), record.as_ref(), &op, &own)
         } else {
-            answer_early(core, now, &key, &op, &own)
+            let ctx = core.ctx(now);
+            answer_early(&ctx, core.state.get(&key), &op, &own)
         };
         let clock = core.clock.max(Timestamp::from_micros(now.wall_us));
         core.clock = clock;
-        core.answer(request.gateway, request.token, Answer::Locked { reply, clock });
+        core.answer(request.gateway, request.token, Answer::Locked { reply, clock, rests_at });
     }
 
     /// Prepares a transaction, or answers why it is not prepared. If this shard is the only participant,
@@ -138,18 +148,16 @@ impl LockManager {
     }
 }
 
-/// Reply of `op` on the committed state with the transaction's own writes on top.
-fn answer_early(core: &mut ShardCore, now: Now, key: &Blob, op: &Op, own: &[Op]) -> Reply {
-    let ctx = core.ctx(now);
-    let committed = core.state.get(key);
+/// Reply of `op` on a record with the transaction's own writes on top.
+fn answer_early(ctx: &Ctx, record: Option<&Record>, op: &Op, own: &[Op]) -> Reply {
     if own.is_empty() && !op.is_write() {
-        return record::query(committed, op, &ctx);
+        return record::query(record, op, ctx);
     }
-    let mut scratch = committed.cloned();
+    let mut scratch = record.cloned();
     for earlier in own {
-        record::apply(&mut scratch, earlier, &ctx);
+        record::apply(&mut scratch, earlier, ctx);
     }
-    record::apply(&mut scratch, op, &ctx)
+    record::apply(&mut scratch, op, ctx)
 }
 
 /// `QUEUED` if writes are all possible on the committed state, or the first error.

@@ -10,7 +10,7 @@ use crate::ids::{Age, TxnId};
 use crate::message::Concurrency;
 use adt::collections::Map;
 use adt::escrow::Outstanding;
-use adt::{Access, Blob, Op, Record, record};
+use adt::{Access, Blob, Ctx, Op, Record, record};
 pub use line::{Barrier, Place, WaiterId};
 use line::{Line, Matter};
 pub(super) use modes::ClaimKind;
@@ -118,6 +118,8 @@ impl RecordLock {
 pub struct LockTable {
     concurrency: Concurrency,
     records: Map<Blob, RecordLock>,
+    /// Records for which requests wait, as they will be when everything in the log is applied.
+    foreseen: Map<Blob, Option<Record>>,
     /// Records for which requests wait whose obstacles are gone.
     dirty: Vec<Blob>,
     /// How many holders and queued requests there are on all records.
@@ -128,7 +130,8 @@ pub struct LockTable {
 impl LockTable {
     /// A table without holders and waiting requests.
     pub fn new(concurrency: Concurrency) -> Self {
-        Self { concurrency, records: Map::default(), dirty: Vec::new(), holders: 0, queued: 0 }
+        let (records, foreseen, dirty) = Default::default();
+        Self { concurrency, records, foreseen, dirty, holders: 0, queued: 0 }
     }
 
     /// Obstacle to `claim` by `txn` among what is held on `key`: operations in the log first, then
@@ -142,7 +145,12 @@ impl LockTable {
     ) -> Option<Barrier> {
         let lock = self.records.get(key)?;
         let state = KeyView { admitted: lock.has_admitted(claim, txn), ..lock.state(record) };
-        for in_flight in lock.in_flight.iter().rev() {
+        let foreseen = if claim.ahead { self.foreseen.get(key) } else { None };
+        let state = match foreseen {
+            Some(record) => KeyView { record: record.as_ref(), in_flight: &[], ..state },
+            None => state,
+        };
+        for in_flight in state.in_flight.iter().rev() {
             let bars =
                 in_flight.claim.bars(claim, self.concurrency, KeyView { in_flight: &[], ..state });
             // Several operations are represented by one; only their mode is known to be equal.
@@ -174,7 +182,7 @@ impl LockTable {
             return Some(Barrier::Room);
         }
         // Perhaps only what is in flight is in the way.
-        let newest = lock.in_flight.iter().map(|f| f.entry).max();
+        let newest = state.in_flight.iter().map(|f| f.entry).max();
         let settled = KeyView { in_flight: &[], ..state };
         let entry = newest.filter(|_| !held.bars(claim, self.concurrency, settled));
         Some(entry.map_or(Barrier::Holder(holder), Barrier::InFlight))
@@ -291,8 +299,55 @@ impl LockTable {
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
 
+    /// Takes a write into account that goes into the log, and has its effect there whatever happens. The
+    /// record is foreseen if requests wait for it, and nothing else changes it; `applied` is its present state.
+    pub fn foresee(&mut self, key: &Blob, op: &Op, applied: Option<&Record>) {
+        if let Some(record) = self.foreseen.get_mut(key) {
+            if record::is_foreseeable(record.as_ref(), op) {
+                record::apply(record, op, &Ctx::default());
+            } else {
+                self.foreseen.swap_remove(key);
+            }
+            return;
+        }
+        let is_still = |lock: &&RecordLock| {
+            let early = |kind: &ClaimKind| matches!(kind.class, Class::Early { .. });
+            lock.in_flight.is_empty() && lock.held.iter().all(|(kind, _)| early(kind))
+        };
+        let lock = self.records.get(key).filter(|lock| !lock.line.is_empty());
+        if lock.is_some_and(|lock| is_still(&lock)) && record::is_foreseeable(applied, op) {
+            let mut record = applied.cloned();
+            record::apply(&mut record, op, &Ctx::default());
+            self.foreseen.insert(key.clone(), record);
+        }
+    }
+
+    /// Drops what is foreseen of a record, or of all.
+    pub fn forget_foreseen(&mut self, key: Option<&Blob>) {
+        match key {
+            Some(key) => drop(self.foreseen.swap_remove(key)),
+            None => self.foreseen.clear(),
+        }
+    }
+
+    /// The record under a key as it will be when everything in the log is applied, if that is known and not
+    /// the present state.
+    pub fn foreseen(&self, key: &[u8]) -> Option<&Option<Record>> {
+        self.foreseen.get(key)
+    }
+
+    /// Whether anything is foreseen.
+    #[inline]
+    pub fn foresees(&self) -> bool {
+        !self.foreseen.is_empty()
+    }
+
     /// Lets `txn` hold `key`.
     pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
+        if !matches!(claim.class, Class::Early { .. }) {
+            // It changes the record at a moment that is not known.
+            self.foreseen.swap_remove(key);
+        }
         let lock = self.records.entry(key.clone()).or_default();
         self.holders -= lock.holders.len();
         lock.hold(txn, claim);
@@ -352,8 +407,10 @@ impl LockTable {
         share.into_iter().for_each(|share| lock.sums.add(share));
     }
 
-    /// Removes the operations of log entry `entry` on `key`: it is applied.
-    pub fn land(&mut self, key: &Blob, entry: u64) {
+    /// Removes the operations of log entry `entry` on `key`: it is applied. Gives what was foreseen of the
+    /// record if all is applied.
+    pub fn land(&mut self, key: &Blob, entry: u64) -> Option<Option<Record>> {
+        let mut has_landed = false;
         self.change(key, |lock| {
             for landed in lock.in_flight.iter().filter(|f| f.entry == entry) {
                 landed.sums.iter().for_each(|sums| lock.sums.part(sums));
@@ -361,7 +418,9 @@ impl LockTable {
             lock.in_flight.retain(|f| f.entry != entry);
             lock.line.wake(Barrier::InFlight(entry));
             lock.line.wake(Barrier::Room);
+            has_landed = lock.in_flight.is_empty();
         });
+        if has_landed { self.foreseen.swap_remove(key) } else { None }
     }
 
     /// Ends what `txn` holds `key` for.

@@ -50,6 +50,8 @@ pub(super) struct OpenTxn {
     pub inherited: bool,
     /// A gateway of another process has asked for its fate, and may decide it.
     pub inquired: bool,
+    /// Last log entry that its program was told something of before it was durable.
+    pub rests_on: u64,
 }
 
 /// A request that waits for locks.
@@ -105,6 +107,8 @@ pub(in crate::shard) struct LockManager {
     /// asks anything to give way, unless there are leases.
     pub(super) youngest: Age,
     pub(super) leases: usize,
+    /// How often a transaction was told something before it was durable.
+    pub(in crate::shard) reads_ahead: u64,
     /// How often a waiting request was looked at.
     pub(in crate::shard) looks: u64,
 }
@@ -123,6 +127,11 @@ impl LockManager {
     /// Whether a transaction holds something here, or waits for it.
     pub fn knows(&self, txn: TxnId) -> bool {
         self.txns.contains_key(&txn)
+    }
+
+    /// Last log entry that the program of a transaction was told something of before it was durable.
+    pub fn rests_on(&self, txn: TxnId) -> u64 {
+        self.txns.get(&txn).map_or(0, |txn| txn.rests_on)
     }
 
     /// Gateway of a transaction that is open here.

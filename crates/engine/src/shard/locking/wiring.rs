@@ -8,11 +8,19 @@ use crate::limits::LOOKS_MAX;
 use crate::message::{Answer, Body, Guard, Refusal, Request};
 use crate::now::Now;
 use crate::shard::Desk;
+use crate::shard::Shard;
 use crate::shard::locking::commits::FateAnswer;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Timestamp};
 use smallvec::SmallVec;
+
+impl Shard {
+    /// How often a transaction was told something before it was durable, since this replica leads.
+    pub fn reads_ahead(&self) -> u64 {
+        self.desk.locking.reads_ahead
+    }
+}
 
 impl Desk {
     /// Admits operations whose only participant is this shard.
@@ -64,6 +72,10 @@ impl Desk {
         self.core.renew_guards(&mut apply.guards, true);
         let awaited = self.waits.turns.awaited(&apply);
         let keys = self.waits.blocked.awaited_keys(&self.core, &apply);
+        let commits = match kind {
+            RecipientKind::Commit(txn) if apply.is_certain() => Some(txn),
+            _ => None,
+        };
         let serving = if keys.is_empty() {
             None
         } else {
@@ -79,11 +91,24 @@ impl Desk {
         if !keys.is_empty() {
             self.waits.blocked.serve_behind(&mut self.core, now, &keys, serving);
         }
+        if let Some(txn) = commits.filter(|_| self.core.config.concurrency.reads_ahead()) {
+            // Whatever comes from here on comes later in the log.
+            self.locking.release_early(&mut self.core, txn);
+        }
     }
 
     /// Grants a request the locks that it needs, refuses it, or puts it into the queues.
     pub(in crate::shard) fn begin_locking(&mut self, now: Now, request: Request) {
         self.core.track(now);
+        if let Body::Prepare { prepare, .. } = &request.body
+            && prepare.participants.len() > 1
+        {
+            let rests_on = self.locking.rests_on(prepare.txn);
+            if rests_on > self.core.tail.applied() {
+                // It would commit elsewhere what rests on a write that may be lost here.
+                return self.core.delayed.until_applied(rests_on, request);
+            }
+        }
         if !self.locking.open(&mut self.core, now, &request) {
             return;
         }

@@ -166,10 +166,8 @@ impl Blocked {
         (apply, kind): (&Apply, RecipientKind),
         units: bool,
     ) -> Option<Serving> {
-        // The operations may have no effect.
-        let certain = apply.guards.is_empty() && apply.fences.is_empty() && apply.request.is_none();
-        let simple = |(_, op): &KeyedOp| op.whole().is_none() && !op.opens_section();
-        if !certain || !apply.ops.iter().all(simple) || units {
+        let of_all_keys = apply.ops.iter().any(|(_, op)| op.whole().is_some());
+        if !apply.is_certain() || of_all_keys || units {
             return None;
         }
         // The operations of the waiters belong into the entry that brings the elements.

@@ -196,7 +196,10 @@ impl Txn {
         answer: Answer,
     ) {
         let (reply, clock) = match answer {
-            Answer::Locked { reply, clock } => (reply, clock),
+            Answer::Locked { reply, clock, rests_at } => {
+                self.rests_at.extend(rests_at.filter(|shard| !self.rests_at.contains(shard)));
+                (reply, clock)
+            }
             Answer::Reply(reply) => (reply, Timestamp::ZERO),
             Answer::Replies(mut replies) if replies.len() == 1 => {
                 (replies.remove(0), Timestamp::ZERO)

@@ -76,6 +76,9 @@ impl Txn {
         }
         let mail = &mut cx.core.mail;
         let mut parts = parts(self, |key| mail.shard_of(key));
+        for shard in &self.rests_at {
+            parts.entry(*shard).or_default();
+        }
         if mail.is_clustered() {
             // A lock that is only held in a leader's memory is worth something only if that leader
             // still leads: it votes as well.

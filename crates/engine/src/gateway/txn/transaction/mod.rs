@@ -53,6 +53,8 @@ pub(super) struct Txn {
     looked: Option<bool>,
     calls: Slab<Call>,
     pub(super) touched: SmallVec<[TouchedShard; 4]>,
+    /// Shards whose replies rest on what is not durable there: they vote.
+    rests_at: SmallVec<[ShardId; 1]>,
     /// Requests that are not answered yet.
     tokens: SmallVec<[u64; 8]>,
     /// The largest clock that a lock reported.
@@ -171,6 +173,7 @@ impl Txn {
             looked: None,
             calls: Slab::default(),
             touched: SmallVec::new(),
+            rests_at: SmallVec::new(),
             tokens: SmallVec::new(),
             clock: Timestamp::ZERO,
             bound: Timestamp::ZERO,
@@ -232,6 +235,7 @@ impl Txn {
         for token in self.tokens.drain(..) {
             mail.forget(token);
         }
+        self.rests_at.clear();
         self.blocked = 0;
         self.wounded = false;
         self.cancelling = false;

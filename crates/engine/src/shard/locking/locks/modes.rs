@@ -36,6 +36,8 @@ pub struct Claim {
     pub(in crate::shard::locking) seen: Mode,
     /// The transaction is expected to write the record after this read.
     pub(in crate::shard::locking) announced: bool,
+    /// It may be answered from what the record will be when everything in the log is applied.
+    pub(in crate::shard::locking) ahead: bool,
     /// Use that it makes of the record's quantity.
     pub(in crate::shard::locking) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
@@ -142,12 +144,12 @@ impl Claim {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
         let share = op.share();
-        Self { op, class, void, seen, announced: false, share, done: false }
+        Self { op, class, void, seen, announced: false, ahead: false, share, done: false }
     }
 
     /// Properties of the claim that others may have as well.
     pub(in crate::shard::locking) fn kind(&self) -> ClaimKind {
-        let Self { op, class, void, seen, announced, share, done } = self;
+        let Self { op, class, void, seen, announced, ahead: _, share, done } = self;
         let writes = op.is_write();
         let (void, seen, announced) = (*void, *seen, *announced);
         let counts = share.is_some() && !done;

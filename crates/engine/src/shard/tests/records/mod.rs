@@ -7,6 +7,7 @@ mod escrow;
 mod idle;
 mod outcomes;
 mod probes;
+mod rests;
 mod unchanged;
 mod updates;
 mod whole;

@@ -1,0 +1,97 @@
+//! Stories about transactions that are told what others have written before it is durable.
+
+use super::updates::{announced, commit, get};
+use super::*;
+use crate::ids::RequestId;
+
+/// A record that one transaction has changed, with that commit in the log and not durable, and another
+/// transaction that was told the new value.
+fn one_after_another() -> Story {
+    let mut story = Story::new();
+    story.ask(announced(1, "k", get()));
+    story.ask(announced(2, "k", get()));
+    assert_eq!(story.seen(), ["1 locked Nil", "2 blocked"]);
+    story.ask(commit(1, &[("k", put("x"))]));
+    story
+}
+
+#[test]
+fn commits_of_a_line_of_updaters_share_one_write() {
+    let mut story = Story::new();
+    for id in 1..=20 {
+        story.ask(announced(id, "k", get()));
+    }
+    story.seen();
+    for id in 1..=20 {
+        let value = id.to_string();
+        story.ask(commit(id, &[("k", put(&value))]));
+        let seen = story.seen();
+        let told = format!("{} locked Bulk({value})", id + 1);
+        assert!(id == 20 || seen.len() == 1 && seen[0].replace('"', "") == told, "{seen:?}");
+    }
+    let entry = story.end_turn().expect("they are in the log");
+    assert_eq!(entry.records.len(), 20);
+    assert_eq!(story.seen(), Vec::<String>::new(), "no commit is answered before it is durable");
+    story.shard.keep(entry, 0);
+    story.sync();
+    assert_eq!(story.seen().len(), 20);
+}
+
+#[test]
+fn the_shard_of_a_value_that_is_not_durable_has_to_vote() {
+    let mut story = one_after_another();
+    let rests_at = |(_, answer): (u64, Answer)| match answer {
+        Answer::Locked { rests_at, .. } => rests_at,
+        other => panic!("{other:?}"),
+    };
+    let told: Vec<_> = story.answers().into_iter().map(rests_at).collect();
+    assert_eq!(told, [Some(ShardId(0))]);
+}
+
+#[test]
+fn a_vote_waits_for_what_the_transaction_was_told() {
+    let mut story = one_after_another();
+    story.ask(prepare(2, &[]));
+    story.seen();
+    story.sync();
+    assert_eq!(story.seen(), ["3 done Ok"]);
+    story.sync();
+    assert_eq!(story.seen(), ["4 prepared"]);
+}
+
+#[test]
+fn a_commit_without_writes_waits_for_what_the_transaction_was_told() {
+    let mut story = one_after_another();
+    story.ask(commit(2, &[]));
+    story.seen();
+    assert!(story.end_turn().is_some_and(|entry| entry.records.len() == 2));
+    assert_eq!(story.seen(), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_told_of_a_commit_that_may_have_no_effect() {
+    let mut story = Story::new();
+    story.ask(announced(1, "k", get()));
+    story.ask(announced(2, "k", get()));
+    story.seen();
+    let Body::Prepare { mut prepare, floor } = commit(1, &[("k", put("x"))]) else { return };
+    prepare.apply.request = Some(RequestId { client: Blob::from("c"), number: 1 });
+    story.ask(Body::Prepare { prepare, floor });
+    assert_eq!(story.seen(), Vec::<String>::new(), "it may be a repetition");
+    story.sync();
+    assert_eq!(story.seen().len(), 2);
+}
+
+#[test]
+fn nothing_is_told_of_a_commit_that_draws_at_random() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.sync();
+    story.ask(announced(1, "s", card()));
+    story.ask(announced(2, "s", card()));
+    story.seen();
+    story.ask(commit(1, &[("s", Op::Set(set::Op::Pop(None)))]));
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.sync();
+    assert_eq!(story.seen().last().map(String::as_str), Some("3 locked 0"));
+}
