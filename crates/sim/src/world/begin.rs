@@ -5,7 +5,7 @@ use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, Wo
 use crate::clients::client::Client;
 use crate::clients::guest::Guest;
 use crate::clients::holder::Holder;
-use crate::clients::workload::{ACCOUNTS, DEPOSIT, account, seen};
+use crate::clients::workload::{ACCOUNTS, DEPOSIT, account, is_lost, seen};
 use crate::machine::Machine;
 use crate::machine::network::Network;
 use crate::plant::Plant;
@@ -135,16 +135,19 @@ impl World {
     /// Fills the accounts before any client reads them.
     fn deposit(&mut self) -> Result<(), String> {
         let client = u64::MAX;
-        let mut commands = vec![vec!["multi".to_owned()]];
+        // The machine that leads a shard may be lost before it answers.
+        let number = ["client", "request", "deposit", "1"].map(str::to_owned).to_vec();
+        let mut commands = vec![number, vec!["multi".to_owned()]];
         for number in 0..ACCOUNTS {
             commands.push(vec!["incrby".into(), account(number), DEPOSIT.to_string()]);
         }
         commands.push(vec!["rpush".into(), "l0".into(), "deposit".into()]);
         commands.push(vec!["exec".to_owned()]);
         let mut invoke = check::Event::new(client, check::EventKind::Invoke, self.now_us);
-        let ops = &commands[1..commands.len() - 1];
+        let ops = &commands[2..commands.len() - 1];
         let bytes = |op: &Vec<String>| op.iter().map(|w| w.clone().into_bytes()).collect();
         invoke.txn = ops.iter().map(bytes).collect();
+        let invoked = invoke.txn.len();
         self.outcome.events.push(invoke);
         self.connect(client);
         for command in &commands {
@@ -171,9 +174,13 @@ impl World {
                     break;
                 }
                 if let Reply::Error(error) = reply {
-                    if error.code() == "CLUSTERDOWN" {
-                        // The election of the first leaders takes as long; the attempt had no
-                        // effect.
+                    if is_lost(reply) {
+                        replies = vec![None; invoked];
+                        break;
+                    }
+                    if ["CLUSTERDOWN", "INDEFINITE"].contains(&error.code()) {
+                        // The election of the first leaders takes as long; an attempt that had an
+                        // effect is answered again.
                         again_us = Some(self.now_us + DEPOSIT_AGAIN_US);
                         continue;
                     }
