@@ -145,7 +145,10 @@ impl<'a> Stream<'a> {
                         self.watch(path, kind);
                     }
                 }
-                assert!(*since <= zxid);
+                if *since > zxid {
+                    let text = format!("watches set again since {since} were answered at {zxid}");
+                    return Err(("wrong-watches", text));
+                }
                 self.due.extend(missed.into_iter().map(|event| (zxid, event)));
             }
             Request::Unwatch(path) => {
