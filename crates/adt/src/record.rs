@@ -140,9 +140,12 @@ macro_rules! registry {
         fn is_foreseeable_by_type(value: Option<&Value>, op: &Op) -> bool {
             match op {
                 Op::Key(op) => matches!(op, KeyOp::Del | KeyOp::Persist),
-                $(Op::$variant(op) => match value {
-                    Some(Value::$variant(value)) => value.is_foreseeable(op),
-                    _ => <crate::kinds::$module::Value>::default().is_foreseeable(op),
+                $(Op::$variant(op) => {
+                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
+                    foresight.is_some_and(|foresight| match value {
+                        Some(Value::$variant(value)) => foresight.allows(value, op),
+                        _ => foresight.allows(&Default::default(), op),
+                    })
                 }),*
             }
         }
@@ -444,7 +447,7 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 }
 
 /// Whether a write may be carried out on a copy of the record under a key ahead of the log: see
-/// [`DataType::is_foreseeable`]. Nothing is foreseen of a record that expires.
+/// [`DataType::FORESIGHT`]. Nothing is foreseen of a record that expires.
 pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
     record.is_none_or(|record| record.expire_at_ms().is_none())
         && is_foreseeable_by_type(record.map(|record| &record.value), op)

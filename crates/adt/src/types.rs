@@ -62,10 +62,25 @@ impl Timestamp {
 /// most readers of JSON hold integers, are exact.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// Most bytes of a string, and most members of a collection, for [`DataType::is_foreseeable`].
-pub const FORESEEABLE_BYTES_MAX: usize = 4096;
-/// See [`FORESEEABLE_BYTES_MAX`].
-pub const FORESEEABLE_MEMBERS_MAX: usize = 64;
+/// Facts about a type for carrying out its writes ahead of the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Foresight<V, O> {
+    /// Whether the effect and the reply of a write follow from the value alone: not from time, timestamp or
+    /// random number.
+    pub follows: fn(&O) -> bool,
+    /// Cost of a copy of a value: the number of its members, or of pieces of 64 bytes.
+    pub cost: fn(&V) -> usize,
+}
+
+impl<V, O> Foresight<V, O> {
+    /// Highest cost of a copy.
+    const COST_MAX: usize = 64;
+
+    /// Whether a write may be carried out on a copy of a value.
+    pub fn allows(&self, value: &V, op: &O) -> bool {
+        (self.follows)(op) && (self.cost)(value) <= Self::COST_MAX
+    }
+}
 
 /// Inputs of an operation besides the state. The leader chooses them and they travel in the log, so
 /// that every replica computes the same result.
@@ -186,13 +201,6 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
-    /// Whether the leader may carry out a write on a copy of this value ahead of the log: its effect and reply
-    /// follow from the value alone, not from time, timestamp or random number, and the value is small
-    /// enough to be copied. `false` is always safe.
-    fn is_foreseeable(&self, _op: &Self::Op) -> bool {
-        false
-    }
-
     /// Behaviour of `op` if the key holds a value of another type.
     fn on_other_type(_op: &Self::Op) -> OtherType {
         OtherType::Refuse
@@ -212,6 +220,9 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// How values and operations are a quantity and changes of it, if they are: such operations also
     /// commute while the quantity leaves room for all of them, see [`crate::escrow`].
     const QUANTITY: Option<Quantity<Self, Self::Op>> = None;
+
+    /// Which writes may be carried out on a copy of a value ahead of the log, if any may.
+    const FORESIGHT: Option<Foresight<Self, Self::Op>> = None;
 
     /// The lock mode of an access: a number below 8. Accesses whose modes are in each other's
     /// [`DataType::SHARED`] mask commute in every state, so that the usual grant is one mask test.

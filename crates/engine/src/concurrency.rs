@@ -92,8 +92,8 @@ impl Concurrency {
         self.deferred
     }
 
-    /// Whether the locks of a transaction on one shard end when its commit has its place in the log, and reads
-    /// of the next ones are answered from there.
+    /// Whether the locks of a transaction on one shard end when its commit has its place in the log, and
+    /// reads of the next ones are answered from there.
     pub(crate) fn reads_ahead(self) -> bool {
         self.deferred
     }

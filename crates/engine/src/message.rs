@@ -498,8 +498,9 @@ pub enum Answer {
         reply: Reply,
         /// The shard's clock: the transaction must commit after it.
         clock: Timestamp,
-        /// The shard, if the reply rests on operations that are in its log and not durable: it must vote, even
-        /// if the transaction writes elsewhere or nowhere. None in a cluster, where it votes in any case.
+        /// The shard, if the reply rests on operations that are in its log and not durable: it must vote,
+        /// even if the transaction writes elsewhere or nowhere. None in a cluster, where it votes in any
+        /// case.
         rests_at: Option<ShardId>,
     },
     /// Outcomes of the units of a group, in order.

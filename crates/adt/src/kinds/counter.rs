@@ -12,8 +12,8 @@
 use crate::command::commands;
 use crate::escrow::{Amount, Quantity, Share};
 use crate::{
-    Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags, Keys,
-    Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
+    Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
+    Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
 };
 
 /// Range of a counter, both ends included; `None` is no bound.
@@ -126,15 +126,14 @@ fn share(op: &Op) -> Option<Share> {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "counter";
+    const FORESIGHT: Option<Foresight<Self, Op>> =
+        Some(Foresight { follows: |_| true, cost: |_| 1 });
+
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "add", "try", "increment", "set"];
     // An add changes no verdict of a try: without bounds there is only one, with bounds an add is
     // refused.
     const SHARED: [u8; 8] = [0b1, 0b110, 0b10, 0, 0, 0, 0, 0];
-
-    fn is_foreseeable(&self, _op: &Op) -> bool {
-        true
-    }
 
     const QUANTITY: Option<Quantity<Self, Op>> = Some(Quantity { share, amount: Self::amount });
 

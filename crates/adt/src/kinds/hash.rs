@@ -15,8 +15,8 @@ use crate::command::scan::ScanArgs;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::random;
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, FORESEEABLE_MEMBERS_MAX, Meta,
-    Reply, ValueSink, ValueSource, load_count, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
+    ValueSource, load_count, parse_float, parse_int,
 };
 use smallvec::SmallVec;
 
@@ -246,6 +246,9 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "hash";
+    const FORESIGHT: Option<Foresight<Self, Op>> =
+        Some(Foresight { follows: |_| true, cost: |value| value.fields.len() });
+
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const MODES: &'static [&'static str] = &["read", "set", "remove", "increment", "write+reply"];
     const SHARED: [u8; 8] = [0b1, 0, 0b100, 0, 0, 0, 0, 0];
@@ -316,10 +319,6 @@ impl DataType for Value {
         let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_));
         meta.untouched = shows_in_len && self.fields.len() == before;
         reply
-    }
-
-    fn is_foreseeable(&self, _op: &Op) -> bool {
-        self.fields.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -12,8 +12,8 @@ mod table;
 mod tests;
 
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, FORESEEABLE_MEMBERS_MAX, Meta,
-    Reply, ValueSink, ValueSource, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
+    ValueSource, load_count,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -223,6 +223,9 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "list";
+    const FORESIGHT: Option<Foresight<Self, Op>> =
+        Some(Foresight { follows: |_| true, cost: |value| value.elements.len() });
+
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const MODES: &'static [&'static str] =
         &["read", "push left", "push right", "pop left", "pop right", "other"];
@@ -274,10 +277,6 @@ impl DataType for Value {
         let writes_again = matches!(op, Op::SetAt(..) | Op::Trim(..));
         meta.untouched = !writes_again && self.elements.len() == before;
         reply
-    }
-
-    fn is_foreseeable(&self, _op: &Op) -> bool {
-        self.elements.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

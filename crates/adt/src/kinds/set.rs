@@ -17,8 +17,8 @@ use crate::random;
 use crate::random::Random;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
-    FORESEEABLE_MEMBERS_MAX, Flags, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply,
-    Value as AnyValue, ValueSink, ValueSource, load_count,
+    Flags, Foresight, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue,
+    ValueSink, ValueSource, load_count,
 };
 use ranked::Ranked;
 use smallvec::SmallVec;
@@ -163,6 +163,11 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "set";
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |op| !matches!(op, Op::Pop(_)),
+        cost: |value| value.members.len(),
+    });
+
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] =
         &["read", "add", "remove", "add+reply", "remove+reply", "pop"];
@@ -229,10 +234,6 @@ impl DataType for Value {
         };
         meta.untouched = self.members.len() == before;
         reply
-    }
-
-    fn is_foreseeable(&self, op: &Op) -> bool {
-        !matches!(op, Op::Pop(_)) && self.members.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -12,8 +12,8 @@ mod tests;
 use crate::key::When;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, FORESEEABLE_BYTES_MAX,
-    Meta, OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta,
+    OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
 };
 use std::ops::Range;
 
@@ -352,6 +352,19 @@ fn timed(op: &Op) -> bool {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "string";
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |op| match op {
+            Op::Set { expiry, .. } | Op::GetEx(expiry) => !matches!(expiry, Expiry::Set(_)),
+            // They may make the value far larger.
+            Op::SetRange(..) | Op::SetBit(..) => false,
+            _ => true,
+        },
+        cost: |value| match value {
+            Self::Absent | Self::Int(_) => 1,
+            Self::Bytes(bytes) => bytes.len() / 64,
+        },
+    });
+
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const MODES: &'static [&'static str] = &["read", "set", "increment", "other"];
     const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
@@ -431,16 +444,6 @@ impl DataType for Value {
             }
             read => self.query(read, ctx),
         }
-    }
-
-    fn is_foreseeable(&self, op: &Op) -> bool {
-        let expires = matches!(op, Op::Set { expiry: Expiry::Set(_), .. } | Op::GetEx(_));
-        let grows = matches!(op, Op::SetRange(..) | Op::SetBit(..));
-        let small = match self {
-            Self::Absent | Self::Int(_) => true,
-            Self::Bytes(bytes) => bytes.len() <= FORESEEABLE_BYTES_MAX,
-        };
-        !expires && !grows && small
     }
 
     fn may_be_idle(op: &Op) -> bool {

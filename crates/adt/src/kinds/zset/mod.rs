@@ -20,8 +20,8 @@ use crate::collections;
 use crate::command::scan::ScanArgs;
 use crate::random;
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, FORESEEABLE_MEMBERS_MAX,
-    Meta, Reply, ValueSink, ValueSource, format_float, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta, Reply,
+    ValueSink, ValueSource, format_float, load_count,
 };
 use indexmap::map::Entry;
 use smallvec::SmallVec;
@@ -322,6 +322,9 @@ const COMBINED_MAX: usize = 1024;
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "zset";
+    const FORESIGHT: Option<Foresight<Self, Op>> =
+        Some(Foresight { follows: |_| true, cost: |value| value.scores.len() });
+
     const COMMANDS: &'static [CommandSpec] = commands::COMMANDS;
     const MODES: &'static [&'static str] =
         &["read", "remove", "raise", "lower", "add", "increment", "pop", "remove range"];
@@ -399,10 +402,6 @@ impl DataType for Value {
         };
         meta.untouched = self.scores.len() == before;
         reply
-    }
-
-    fn is_foreseeable(&self, _op: &Op) -> bool {
-        self.scores.len() <= FORESEEABLE_MEMBERS_MAX
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -300,7 +300,8 @@ impl LockTable {
     }
 
     /// Takes a write into account that goes into the log, and has its effect there whatever happens. The
-    /// record is foreseen if requests wait for it, and nothing else changes it; `applied` is its present state.
+    /// record is foreseen if requests wait for it, and nothing else changes it; `applied` is its present
+    /// state.
     pub fn foresee(&mut self, key: &Blob, op: &Op, applied: Option<&Record>) {
         if let Some(record) = self.foreseen.get_mut(key) {
             if record::is_foreseeable(record.as_ref(), op) {

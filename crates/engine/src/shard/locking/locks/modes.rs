@@ -36,7 +36,7 @@ pub struct Claim {
     pub(in crate::shard::locking) seen: Mode,
     /// The transaction is expected to write the record after this read.
     pub(in crate::shard::locking) announced: bool,
-    /// It may be answered from what the record will be when everything in the log is applied.
+    /// Whether it may be answered from the record as it will be when everything in the log is applied.
     pub(in crate::shard::locking) ahead: bool,
     /// Use that it makes of the record's quantity.
     pub(in crate::shard::locking) share: Option<Share>,
