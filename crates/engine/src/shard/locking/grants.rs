@@ -37,7 +37,7 @@ impl LockManager {
             rests_at = Some(core.config.id).filter(|_| !core.config.clustered);
             self.reads_ahead += 1;
             let entry = self.txns.entry(txn).or_default();
-            entry.rests_on = core.tail.coming();
+            entry.rests_on = core.tail.newest();
             answer_early(&core.ctx(now), record.as_ref(), &op, &own)
         } else {
             let ctx = core.ctx(now);
