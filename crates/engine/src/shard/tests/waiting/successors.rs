@@ -78,6 +78,23 @@ fn two_are_named() -> (Story, i64, u64, u64) {
 }
 
 #[test]
+fn a_lease_that_was_told_early_may_be_over_before_the_entry_has_its_time() {
+    let (mut story, ann, ben, cem) = two_are_named();
+    let release = story.release(ann);
+    assert_eq!(granted(&mut story).0, ben);
+    // Of the three leases of a second each, Cem's is the one that lasts.
+    story.now.wall_us += 2_500_000;
+    story.sync();
+    let seen = told(&mut story);
+    assert!(seen.contains(&(release, Reply::Int(0))), "Ann's lease was over: {seen:?}");
+    assert!(seen.iter().all(|(to, _)| *to != ben), "{seen:?}");
+    story.pass(200_000);
+    story.sync();
+    let cems = told(&mut story).into_iter().chain(seen).any(|(to, _)| to == cem);
+    assert!(cems && story.is_named("cem"));
+}
+
+#[test]
 fn whoever_is_named_hears_of_the_release_before_it_is_durable() {
     let (mut story, ann, ben, cem) = two_are_named();
     let release = story.release(ann);
