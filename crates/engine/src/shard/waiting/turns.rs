@@ -527,8 +527,8 @@ impl TurnQueues {
             return effect;
         }
         let Some(turn) = self.end(number) else { return effect };
-        // What was told was true then. If the entry gets its time so late that the lease of the told client is
-        // over, the lock has gone to the next named client, and nothing comes back.
+        // What was told was true then. If the entry gets its time so late that the lease of the told client
+        // is over, the lock has gone to the next named client, and nothing comes back.
         if !turn.told {
             core.count_wait(turn.op(), &answer, turn.since_us, now);
         }

@@ -60,6 +60,20 @@ fn a_vote_waits_for_what_the_transaction_was_told() {
 }
 
 #[test]
+fn a_vote_waits_for_an_entry_that_was_proposed_before_the_read() {
+    let mut story = one_after_another();
+    story.ask(announced(3, "k", get()));
+    let entry = story.end_turn().expect("the first commit");
+    story.shard.keep(entry, 0);
+    story.ask(Body::Release { txn: txn(2), after: Timestamp::ZERO });
+    assert!(story.seen().last().is_some_and(|answer| answer.starts_with("4 locked")));
+    story.ask(prepare(3, &[]));
+    story.sync();
+    story.sync();
+    assert_eq!(story.seen().last().map(String::as_str), Some("6 prepared"), "nothing else comes");
+}
+
+#[test]
 fn a_commit_without_writes_waits_for_what_the_transaction_was_told() {
     let mut story = one_after_another();
     story.ask(commit(2, &[]));
