@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from harness import binary
 
-REDIS = shutil.which("redis-server") is not None
 QUICK = ["demo", "--seconds", "0.8", "--clients", "8"]
 
 
@@ -38,7 +36,6 @@ def processes(tmp_path):
     return found
 
 
-@pytest.mark.skipif(not REDIS, reason="redis-server is not installed")
 def test_the_same_change_is_shown_on_redis_and_on_claret(tmp_path):
     done = demo(tmp_path, *QUICK)
     assert done.returncode == 0, done.stderr
@@ -74,8 +71,6 @@ def until(holds):
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "terminal"])
 @pytest.mark.parametrize("begun", ["redis-bench-", "claret-bench-"])
 def test_ctrl_c_leaves_no_processes_and_no_files(tmp_path, begun, whole_group):
-    if begun.startswith("redis") and not REDIS:
-        pytest.skip("redis-server is not installed")
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     words = [binary(), "demo", "--seconds", "20" if begun.startswith("redis") else "1"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -57,13 +57,13 @@ impl Shard {
             RecipientKind::Commit(txn) => locking.rests_on(txn) >= building.number,
             _ => false,
         };
-        let candidates: Vec<bool> = candidates(building, rests).collect();
-        if !candidates.contains(&true) {
+        if !candidates(building, rests).any(|candidate| candidate) {
             return;
         }
         let ts = self.desk.core.clock.next().max(Timestamp::from_micros(now.wall_us));
         let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.desk.core.random() };
-        let replies = idle_replies(building, &candidates, &self.desk.core.state, ctx);
+        let candidates = candidates(building, rests);
+        let replies = idle_replies(building, candidates, &self.desk.core.state, ctx);
         if replies.iter().all(Option::is_none) {
             return;
         }
@@ -96,7 +96,7 @@ impl Shard {
 /// For each record of the batch its replies, if it is idle at its place.
 fn idle_replies(
     building: &Batch,
-    candidates: &[bool],
+    candidates: impl Iterator<Item = bool>,
     state: &State,
     ctx: Ctx,
 ) -> Vec<Option<OpReplies>> {
@@ -126,7 +126,7 @@ fn idle_replies(
             }
         };
         emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
-        let free = *candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
+        let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
         let seed = mix(ctx.seed ^ all.len() as u64);
         let replies = if free { replies(state, apply, Ctx { seed, ..ctx }) } else { None };
         if replies.is_none() {
@@ -146,9 +146,7 @@ fn candidates<'b>(
 ) -> impl Iterator<Item = bool> + 'b {
     batch.records.iter().zip(&batch.targets).map(move |(record, target)| match record {
         LogRecord::Apply(apply) => {
-            apply.request.is_none()
-                && apply.guards.is_empty()
-                && apply.fences.is_empty()
+            apply.is_certain()
                 && target.kind != RecipientKind::Silent
                 && !rests(target)
                 && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())

@@ -10,7 +10,7 @@ use crate::shard::core::ShardCore;
 use crate::shard::state::requests::Known;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::record;
-use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
+use adt::{Ctx, Op, Record, Reply, Timestamp};
 
 impl LockManager {
     /// Grants a lock, and replies to its request.
@@ -29,20 +29,22 @@ impl LockManager {
                 }
             }
         }
-        let foreseen = core.locks.foreseen(&key).filter(|_| ahead).cloned();
-        let mut rests_at = None;
+        let ctx = core.ctx(now);
+        let foreseen = core.locks.foreseen(&key).filter(|_| ahead);
+        let record = foreseen.map_or_else(|| core.state.get(&key), Option::as_ref);
         let reply = if op.is_write() && early == Early::Deferred {
-            check_early(core, now, &key, own.iter().chain([&op]))
-        } else if let Some(record) = foreseen {
-            rests_at = Some(core.config.id).filter(|_| !core.config.clustered);
-            self.reads_ahead += 1;
-            let entry = self.txns.entry(txn).or_default();
-            entry.rests_on = core.tail.newest();
-            answer_early(&core.ctx(now), record.as_ref(), &op, &own)
+            check_early(&ctx, record, own.iter().chain([&op]))
         } else {
-            let ctx = core.ctx(now);
-            answer_early(&ctx, core.state.get(&key), &op, &own)
+            answer_early(&ctx, record, &op, &own)
         };
+        let mut rests_at = None;
+        if foreseen.is_some()
+            && let Some(entry) = self.txns.get_mut(&txn)
+        {
+            entry.rests_on = core.tail.newest();
+            self.reads_ahead += 1;
+            rests_at = Some(core.config.id).filter(|_| !core.config.clustered);
+        }
         let clock = core.clock.max(Timestamp::from_micros(now.wall_us));
         core.clock = clock;
         core.answer(request.gateway, request.token, Answer::Locked { reply, clock, rests_at });
@@ -160,15 +162,13 @@ fn answer_early(ctx: &Ctx, record: Option<&Record>, op: &Op, own: &[Op]) -> Repl
     record::apply(&mut scratch, op, ctx)
 }
 
-/// `QUEUED` if writes are all possible on the committed state, or the first error.
+/// `QUEUED` if writes are all possible on a record, or the first error.
 fn check_early<'a>(
-    core: &mut ShardCore,
-    now: Now,
-    key: &Blob,
+    ctx: &Ctx,
+    record: Option<&Record>,
     writes: impl Iterator<Item = &'a Op>,
 ) -> Reply {
-    let ctx = core.ctx(now);
-    let mut scratch = core.state.get(key).cloned();
-    let mut replies = writes.map(|op| record::apply(&mut scratch, op, &ctx));
+    let mut scratch = record.cloned();
+    let mut replies = writes.map(|op| record::apply(&mut scratch, op, ctx));
     replies.find(Reply::is_error).unwrap_or(Reply::Status("QUEUED"))
 }

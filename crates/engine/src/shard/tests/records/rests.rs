@@ -88,7 +88,9 @@ fn nothing_is_told_of_a_commit_that_may_have_no_effect() {
     story.ask(announced(1, "k", get()));
     story.ask(announced(2, "k", get()));
     story.seen();
-    let Body::Prepare { mut prepare, floor } = commit(1, &[("k", put("x"))]) else { return };
+    let Body::Prepare { mut prepare, floor } = commit(1, &[("k", put("x"))]) else {
+        panic!("a commit is a prepare of one participant")
+    };
     prepare.apply.request = Some(RequestId { client: Blob::from("c"), number: 1 });
     story.ask(Body::Prepare { prepare, floor });
     assert_eq!(story.seen(), Vec::<String>::new(), "it may be a repetition");
