@@ -43,6 +43,14 @@ impl ClientRequest {
         }
     }
 
+    /// If the request sets watches again: the change after which it looks for missed notifications.
+    pub(super) fn since(&self) -> Option<Zxid> {
+        match self {
+            Self::Of(OfSession::Watch { since, .. }) => Some(*since),
+            Self::Of(_) | Self::Write(_) | Self::Proved(_) | Self::Refused(_) => None,
+        }
+    }
+
     /// Request to a shard, for a session that knows of all changes up to `after` and whose client has
     /// proved these identities. None if no shard is asked.
     pub(super) fn into_ask(

@@ -338,6 +338,27 @@ fn a_client_comes_back_from_where_it_has_been_told_everything() {
 }
 
 #[test]
+fn watches_set_again_in_parts_are_numbered_from_where_the_client_was() {
+    let mut ann = Spread::entered();
+    let since = Zxid(ann.zxid);
+    for path in ["/a", "/b"] {
+        let watches = vec![(Blob::from(path), Watch::Data)];
+        ann.asks(ClientRequest::Of(OfSession::Watch { since, watches }));
+    }
+    let mut parts = ann.asked();
+    ann.answers(&parts[0], Ok(R::Done), 0);
+    parts.extend(ann.asked());
+    let told = std::mem::take(&mut ann.said);
+    assert!(
+        matches!(told[..], [Said::Answered { zxid, at, .. }] if zxid == since && at > since),
+        "what was missed at shard 0 is not reported yet: {told:?}"
+    );
+    ann.answers(&parts[1], Ok(R::Done), 0);
+    let told = ann.told();
+    assert!(matches!(told[..], [Said::Answered { zxid, .. }] if zxid > since), "{told:?}");
+}
+
+#[test]
 fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     let mut ann = Spread::entered();
     ann.story.gateway.coordination(ann.story.now).left(ann.client);

@@ -67,6 +67,8 @@ struct OpenRequest {
     ready: Option<ReadyAnswer>,
     /// Shards that have answered the request, while earlier requests or other shards have not.
     by: SmallVec<[ShardId; 1]>,
+    /// If the request sets watches again: the last change of which the client has got all notices.
+    since: Option<Zxid>,
 }
 
 /// Fields of [`Said::Answered`].
@@ -202,13 +204,17 @@ impl Connection {
         }
     }
 
-    /// The latest change up to which the client has got all notices of what it watches.
-    fn told_up_to(&self) -> Zxid {
+    /// The latest change up to which the client has got all notices of what it watches, once the request
+    /// `answered` is answered.
+    fn told_up_to(&self, answered: Option<u64>) -> Zxid {
         let watching = self.presences.iter().filter(|(_, presence)| presence.watches);
         let known = watching.map(|(_, presence)| presence.known).min();
         let known = known.unwrap_or_else(|| self.known());
-        // A notice that waits has not been got.
-        self.notices.iter().map(|notice| Zxid(notice.at.0 - 1)).fold(known, Zxid::min)
+        // A notice that waits has not been got. What a client missed before it set its watches again is
+        // reported when that is answered; a large set comes in several requests.
+        let waiting = self.notices.iter().map(|notice| Zxid(notice.at.0 - 1));
+        let unanswered = self.open.iter().filter(|request| Some(request.seq) != answered);
+        waiting.chain(unanswered.filter_map(|request| request.since)).fold(known, Zxid::min)
     }
 
     /// A request without an answer, by its number.
@@ -218,10 +224,10 @@ impl Connection {
     }
 
     /// Adds a request without an answer; returns its number.
-    fn add_request(&mut self) -> u64 {
+    fn add_request(&mut self, since: Option<Zxid>) -> u64 {
         let seq = self.next;
         self.next += 1;
-        self.open.push_back(OpenRequest { seq, ready: None, by: SmallVec::new() });
+        self.open.push_back(OpenRequest { seq, ready: None, by: SmallVec::new(), since });
         seq
     }
 
@@ -238,7 +244,7 @@ impl Connection {
     pub fn begin(&mut self, connect: Connect) {
         self.password = connect.password;
         self.connect = Some(connect);
-        self.add_request();
+        self.add_request(None);
     }
 
     /// Asks shard 0 for the session that the client wants to open or resume.
@@ -298,7 +304,7 @@ impl Connection {
         if self.closing || !self.is_on {
             return false;
         }
-        let seq = self.add_request();
+        let seq = self.add_request(request.since());
         let known = self.known();
         match request {
             ClientRequest::Proved(identity) => {
@@ -422,13 +428,13 @@ impl Connection {
         by: Option<ShardId>,
         (at, reply): (Zxid, Result<Reply, Code>),
     ) {
-        let zxid = self.told_up_to();
+        let zxid = self.told_up_to(Some(seq));
         if let Some(request) = self.open_request(seq) {
             request.ready = Some(ReadyAnswer { reply, zxid, at });
             request.by.extend(by);
         }
         while self.open.front().is_some_and(|request| request.ready.is_some())
-            && let told = self.told_up_to()
+            && let told = self.told_up_to(self.open.front().map(|request| request.seq))
             && let Some(OpenRequest { seq, ready: Some(ready), .. }) = self.open.pop_front()
         {
             let ReadyAnswer { reply, zxid, at } = ready;
@@ -455,7 +461,7 @@ impl Connection {
         if let Some(behind) = self.last_answered_by(shard) {
             return self.notices.push(LaterNotice { behind, event, at });
         }
-        let zxid = self.told_up_to();
+        let zxid = self.told_up_to(None);
         cx.say(Said::Happened { event, zxid, at });
     }
 
