@@ -18,7 +18,8 @@ use crate::shard::tail::{LogTail, Recipient, RecipientKind};
 use crate::shard::transfer::snapshot::Writers;
 use crate::stats::ShardStats;
 use adt::random::mix;
-use adt::{Ctx, Reply, Timestamp};
+use adt::{Blob, Ctx, Reply, Timestamp};
+use smallvec::SmallVec;
 
 /// State and outputs that all parts of a shard work with.
 #[derive(Debug)]
@@ -155,11 +156,16 @@ impl ShardCore {
             locks.forget_foreseen(None);
             self.blind_until = tail.coming();
         }
+        // Keys for which requests wait, and of which a write before this one cannot be foreseen.
+        let mut unforeseen: SmallVec<[&Blob; 4]> = SmallVec::new();
         for (key, op) in record.ops().iter().filter(|(_, op)| op.is_write()) {
             if !certain || blind || !tail.is_tracked() {
                 locks.forget_foreseen(Some(key));
-            } else if locks.foreseen(key).is_some() || tail.applied() >= self.blind_until {
-                locks.foresee(key, op, state.get(key));
+            } else if (locks.foreseen(key).is_some() || tail.applied() >= self.blind_until)
+                && !unforeseen.contains(&key)
+                && !locks.foresee(key, op, state.get(key))
+            {
+                unforeseen.push(key);
             }
         }
     }

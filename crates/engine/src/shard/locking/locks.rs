@@ -301,26 +301,33 @@ impl LockTable {
 
     /// Takes a write into account that goes into the log, and has its effect there whatever happens. The
     /// record is foreseen if requests wait for it, and nothing else changes it; `applied` is its present
-    /// state.
-    pub fn foresee(&mut self, key: &Blob, op: &Op, applied: Option<&Record>) {
+    /// state. False if requests wait for the record and this write cannot be foreseen: then later writes
+    /// of the same log record cannot be either.
+    pub fn foresee(&mut self, key: &Blob, op: &Op, applied: Option<&Record>) -> bool {
         if let Some(record) = self.foreseen.get_mut(key) {
-            if record::is_foreseeable(record.as_ref(), op) {
+            let can = record::is_foreseeable(record.as_ref(), op);
+            if can {
                 record::apply(record, op, &Ctx::default());
             } else {
                 self.foreseen.swap_remove(key);
             }
-            return;
+            return can;
         }
         let is_still = |lock: &&RecordLock| {
             let early = |kind: &ClaimKind| matches!(kind.class, Class::Early { .. });
             lock.in_flight.is_empty() && lock.held.iter().all(|(kind, _)| early(kind))
         };
         let lock = self.records.get(key).filter(|lock| !lock.line.is_empty());
-        if lock.is_some_and(|lock| is_still(&lock)) && record::is_foreseeable(applied, op) {
+        if !lock.is_some_and(|lock| is_still(&lock)) {
+            return true;
+        }
+        let can = record::is_foreseeable(applied, op);
+        if can {
             let mut record = applied.cloned();
             record::apply(&mut record, op, &Ctx::default());
             self.foreseen.insert(key.clone(), record);
         }
+        can
     }
 
     /// Drops what is foreseen of a record, or of all.

@@ -111,3 +111,37 @@ fn nothing_is_told_of_a_commit_that_draws_at_random() {
     story.sync();
     assert_eq!(story.seen().last().map(String::as_str), Some("3 locked 0"));
 }
+
+/// Writes of one commit to a set for which another transaction waits.
+fn commit_to_set(filled: usize, writes: &[Op]) -> Story {
+    let mut story = Story::new();
+    for member in 0..filled {
+        story.ask(one("s", add(&member.to_string())));
+    }
+    story.sync();
+    story.seen();
+    story.ask(announced(1, "s", card()));
+    story.ask(announced(2, "s", card()));
+    story.seen();
+    let writes: Vec<_> = writes.iter().map(|op| ("s", op.clone())).collect();
+    story.ask(commit(1, &writes));
+    story
+}
+
+#[test]
+fn writes_behind_one_that_cannot_be_foreseen_are_not_foreseen_either() {
+    let mut story = commit_to_set(1, &[add("a"), Op::Set(set::Op::Pop(None)), add("b"), add("c")]);
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.sync();
+    assert!(story.seen().last().is_some_and(|told| told.ends_with("locked 3")));
+}
+
+#[test]
+fn a_copy_that_grows_too_large_within_a_commit_is_not_begun_anew() {
+    for filled in 60..70 {
+        let mut story = commit_to_set(filled, &[add("a"), add("b"), add("c")]);
+        story.sync();
+        let (told, comes) = (story.seen(), format!("locked {}", filled + 3));
+        assert!(told.iter().any(|told| told.ends_with(&comes)), "{told:?}");
+    }
+}
