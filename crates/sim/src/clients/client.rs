@@ -113,7 +113,7 @@ pub struct Client {
 
 /// First process of the history for a client's pipelines; without an order, each command of a
 /// pipeline belongs to its own process from this number on.
-const PIPELINED: u64 = 1_000;
+const PIPELINED: u64 = 100_000;
 
 /// Process, place in its issue order, and operations, as the checkers see them.
 type Seen<'a> = (u64, Option<u64>, &'a [Vec<String>]);
