@@ -2,6 +2,7 @@
 
 use crate::ids::{GatewayId, MachineId, Token};
 use crate::message::Request;
+use crate::pipeline::bundles::Disturbance;
 use std::collections::VecDeque;
 
 /// Requests that wait for the log, or for an earlier request of their session.
@@ -44,6 +45,14 @@ impl Delayed {
     /// Requests that wait for log entries.
     pub fn waiting(&self) -> impl Iterator<Item = &Request> {
         self.after.iter().map(|(_, request)| request)
+    }
+
+    /// Whether parts of bundles might have to wait for what one of these requests begins. While it waits,
+    /// none may enter the inbox: the request would come before them there, and behind their other parts
+    /// elsewhere.
+    pub fn disturbs(&self, reason: Disturbance) -> bool {
+        let disturbs = |request: &Request| request.body.disturbance() == Some(reason);
+        self.waiting().any(disturbs) || self.behind.iter().any(disturbs)
     }
 
     /// Number of requests.

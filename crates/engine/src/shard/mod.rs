@@ -340,6 +340,9 @@ impl Shard {
     /// Whether no part of a bundle would have to wait for this reason if it came now.
     pub fn is_calm(&self, reason: Disturbance) -> bool {
         let Desk { core, locking, waits, cuts, splitting, streams, .. } = &self.desk;
+        if core.delayed.disturbs(reason) {
+            return false;
+        }
         match reason {
             Disturbance::Locks => {
                 locking.is_free()

@@ -76,6 +76,17 @@ fn a_shard_is_disturbed_by_locks_until_the_last_transaction_has_ended() {
 }
 
 #[test]
+fn a_shard_is_disturbed_while_a_dated_read_waits_for_the_log() {
+    let mut story = Story::new();
+    part(&mut story, one("s", add("a")), first_of_two());
+    story.ask(reads("s", true));
+    assert_eq!(is_calm(&story), [false, true], "a later bundle would come before it or behind");
+    story.shard.tail_mut().permit_wave(0, Some(1));
+    story.sync();
+    assert_eq!(is_calm(&story), [true; 2]);
+}
+
+#[test]
 fn a_read_of_a_bundle_does_not_wait_for_the_removal_of_an_expired_key() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
