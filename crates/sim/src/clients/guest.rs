@@ -308,7 +308,9 @@ impl Guest {
             Said::Happened { event, zxid, at } => {
                 self.mark("watches_told");
                 let (happened, path) = (happened_of(event.happened), text(&event.path));
-                if let Some(own) = self.own.as_mut().filter(|_| self.spread.is_spread()) {
+                let is_whole = self.has_its_watches();
+                if let Some(own) = self.own.as_mut().filter(|_| is_whole && self.spread.is_spread())
+                {
                     // Some libraries take the number from notifications as well.
                     own.last = zxid.0;
                 }
@@ -386,6 +388,12 @@ impl Guest {
         parts.map(|(_, watches)| self.ask(now_us, Request::Again(since, watches))).collect()
     }
 
+    /// Whether all watches are set again. Until then the client has not got what it missed at some shards,
+    /// and would come back from where it was.
+    fn has_its_watches(&self) -> bool {
+        !self.open.iter().any(|request| matches!(request, Request::Again(..)))
+    }
+
     /// Updates the state of the session with an answer, as a client's library does.
     fn answered(&mut self, request: &Request, zxid: i64, answer: &seen::Answer) {
         let ended = *answer == Err(seen::code::SESSION_EXPIRED);
@@ -396,11 +404,14 @@ impl Guest {
             self.own = None;
             return;
         }
+        let is_whole = self.has_its_watches();
         let Some(own) = &mut self.own else { return };
         if *request == Request::Ping {
             return;
         }
-        own.last = if self.spread.is_spread() { zxid } else { own.last.max(zxid) };
+        if is_whole {
+            own.last = if self.spread.is_spread() { zxid } else { own.last.max(zxid) };
+        }
         let mut watch = |path: &String, kind| {
             own.watches.entry(path.clone()).or_default().insert(kind);
         };
