@@ -12,7 +12,7 @@ use crate::shard::locking::manager::LockManager;
 use crate::shard::state::room::Room;
 use adt::key::KeyOp;
 use adt::random::mix;
-use adt::record;
+use adt::record::{self, Record};
 use adt::{Blob, Ctx, Op, Reply, Timestamp};
 
 /// Parts of a shard that reads work with: an expired key is removed first, and a read that cannot be
@@ -74,7 +74,8 @@ impl Reads<'_> {
             };
             // An entry that is still being built gets a timestamp above the clock.
             let Some(batch) = core.tail.proposed(entry) else { continue };
-            if batch.ts <= at {
+            // As for other reads: a transaction of a later timestamp may be carried out already.
+            if batch.ts <= at.max(core.modified(record)) {
                 wait_for = wait_for.max(Some(entry));
             } else {
                 until = until.min(Timestamp(batch.ts.0 - 1));
@@ -95,7 +96,7 @@ impl Reads<'_> {
                 held_us = held_us.min(recent.held_us(key, now.mono_us));
             }
             let record = core.state.get(key);
-            since = since.max(record.map_or(core.state.records().removed(), |r| r.modified));
+            since = since.max(core.modified(record));
             replies.push(room.query(record, op, &ctx));
         }
         let answer = Answer::Snapshot { replies, since, until, held_us };
@@ -168,7 +169,7 @@ impl ShardCore {
     fn earlier_in_flight(&self, key: &Blob, op: &Op) -> Option<u64> {
         let oldest = self.tail.oldest_proposed().filter(|_| self.tail.is_tracking())?;
         let record = self.state.get(key);
-        let modified = record.map_or(self.state.records().removed(), |record| record.modified);
+        let modified = self.modified(record);
         if oldest.ts > modified {
             return None;
         }
@@ -176,6 +177,11 @@ impl ShardCore {
         let entry = self.locks.in_flight_against(key, &claim, record)?;
         let batch = self.tail.proposed(entry)?;
         (batch.ts <= modified).then_some(entry)
+    }
+
+    /// Timestamp of the last write of a record. An absent one may have been removed last.
+    fn modified(&self, record: Option<&Record>) -> Timestamp {
+        record.map_or(self.state.records().removed(), |record| record.modified)
     }
 
     /// Whether a read can be answered from the applied state here and now.

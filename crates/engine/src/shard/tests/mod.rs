@@ -214,20 +214,30 @@ fn a_transaction_is_not_prepared_while_it_goes_into_the_log_that_it_never_will_b
 
 #[test]
 fn who_reads_a_transaction_reads_what_it_commutes_with_and_is_earlier() {
-    let mut story = Story::new();
-    story.ask(prepare(1, &[("s", add("a"))]));
-    story.sync();
-    let write = story.ask(one("s", add("b")));
-    let entry = story.end_turn().unwrap();
-    let ts = entry.ts.0;
-    story.shard.keep(entry, 0);
-    // The other shard's bound was later.
-    story.ask(decide(1, Some(ts + 5)));
-    story.answers();
-    let read = story.ask(read("s", card()));
-    assert!(story.seen().is_empty(), "one would be seen, and the earlier one not");
-    story.sync();
-    assert_eq!(story.seen(), [format!("{write} done 1"), format!("{read} = 2")]);
+    let several = |dated| {
+        let ops = vec![(Blob::from("s"), card())];
+        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated }
+    };
+    for (body, answer) in
+        [(read("s", card()), "= 2"), (several(false), "done 2"), (several(true), "")]
+    {
+        let mut story = Story::new();
+        story.ask(prepare(1, &[("s", add("a"))]));
+        story.sync();
+        let write = story.ask(one("s", add("b")));
+        let entry = story.end_turn().unwrap();
+        let ts = entry.ts.0;
+        story.shard.keep(entry, 0);
+        // The other shard's bound was later.
+        story.ask(decide(1, Some(ts + 5)));
+        story.answers();
+        let read = story.ask(body);
+        assert!(story.seen().is_empty(), "one would be seen, and the earlier one not");
+        story.sync();
+        let seen = story.seen();
+        assert_eq!(seen[0], format!("{write} done 1"));
+        assert!(seen[1].starts_with(&format!("{read} {answer}")), "{seen:?}");
+    }
 }
 
 #[test]
