@@ -6,10 +6,12 @@
 
 use super::claims::{Claims, txn_of};
 use crate::limits::HOT_KEYS_MAX;
+use crate::limits::LOOKS_MAX;
 use crate::message::Request;
 use crate::shard::core::ShardCore;
 use adt::Blob;
 use adt::collections::Map;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// A data type and a lock mode.
@@ -29,7 +31,10 @@ impl Contention {
         let own = txn_of(&request.body);
         for (key, claim) in claims {
             let record = core.state.get(key);
-            let held = core.locks.holders_against(key, claim, own, record).next();
+            // The first of few that are looked at stands for all.
+            let looks = Cell::new(0);
+            let looked_at = |_| looks.replace(looks.get() + 1) < LOOKS_MAX;
+            let held = core.locks.holders_against(key, claim, own, record, looked_at).next();
             if let Some((_, held)) = held {
                 let names = (held.mode_name(), claim.mode_name());
                 self.waits(names.0, names.1);

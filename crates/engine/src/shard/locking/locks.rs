@@ -223,18 +223,21 @@ impl LockTable {
         lock.line.latest_before(kind, place, matter, conflicts).map(Barrier::Queue)
     }
 
-    /// All transactions that hold `key` against `claim`.
+    /// Those of the transactions that `matter` which hold `key` against `claim`.
     pub fn holders_against<'a>(
         &'a self,
         key: &[u8],
         claim: &'a Claim,
         txn: Option<TxnId>,
         record: Option<&'a Record>,
+        matter: impl Fn(TxnId) -> bool,
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
         let (cc, kind) = (self.concurrency, claim.kind());
         let lock = self.records.get(key).filter(|lock| lock.may_be_held(kind, cc));
         let against = move |(lock, (holder, held)): &(&RecordLock, (TxnId, &Claim))| {
-            lock.is_against((*holder, held), txn) && held.bars(claim, cc, lock.state(record))
+            lock.is_against((*holder, held), txn)
+                && matter(*holder)
+                && held.bars(claim, cc, lock.state(record))
         };
         lock.into_iter()
             .flat_map(|lock| lock.claims().map(move |held| (lock, held)))

@@ -173,23 +173,29 @@ impl LockManager {
             return;
         }
         let (age, own) = (waiter.age, waiter.txn());
+        let is_asked = |txn: TxnId| {
+            let told = self.wounded.get(&txn).is_some_and(|by| !txn.is_lease() || *by <= age);
+            (txn.age > age || txn.is_lease()) && Some(txn) != own && !told
+        };
+        // A decided one is committed; those that must be carried out before it are not.
+        let is_decided = |txn: TxnId| {
+            let decided = |holder: &OpenTxn| holder.decided.is_some();
+            self.txns.get(&txn).map_or_else(|| core.state.prepared.is_unit(txn), decided)
+        };
         let mut hints: Vec<TxnId> = Vec::new();
         let mut seen = BTreeSet::new();
         for (key, claim) in &waiter.claims {
             let record = core.state.get(key);
-            for (txn, _) in core.locks.holders_against(key, claim, own, record) {
-                hints.push(txn);
-                let decided = |holder: &OpenTxn| holder.decided.is_some();
-                if self.txns.get(&txn).map_or_else(|| core.state.prepared.is_unit(txn), decided) {
-                    // It is committed; those that must be carried out before it are not.
-                    hints.extend(core.state.prepared.awaited_by(txn, &mut seen));
+            // Most holders are older. That is known sooner than whether they are in the way.
+            let matters = |txn: TxnId| is_asked(txn) || is_decided(txn);
+            for (txn, _) in core.locks.holders_against(key, claim, own, record, matters) {
+                hints.extend(is_asked(txn).then_some(txn));
+                if is_decided(txn) {
+                    let awaited = core.state.prepared.awaited_by(txn, &mut seen);
+                    hints.extend(awaited.filter(|txn| is_asked(*txn)));
                 }
             }
         }
-        hints.retain(|txn| {
-            let told = self.wounded.get(txn).is_some_and(|by| !txn.is_lease() || *by <= age);
-            (txn.age > age || txn.is_lease()) && Some(*txn) != own && !told
-        });
         for txn in hints {
             self.wound(core, txn, age);
         }
@@ -297,7 +303,8 @@ impl LockManager {
 fn waits_for_units(core: &ShardCore, waiter: &LockWaiter) -> bool {
     waiter.claims.iter().any(|(key, claim)| {
         let record = core.state.get(key);
-        let mut holders = core.locks.holders_against(key, claim, waiter.txn(), record);
-        holders.any(|(txn, _)| txn == RECOVERY || core.state.prepared.is_unit(txn))
+        let is_unit = |txn| txn == RECOVERY || core.state.prepared.is_unit(txn);
+        let units = core.locks.holders_against(key, claim, waiter.txn(), record, is_unit);
+        { units }.next().is_some()
     })
 }

@@ -11,7 +11,7 @@ use crate::ids::TxnId;
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::Map;
 use adt::random::mix;
-use adt::record;
+use adt::record::{self, Record};
 use adt::{Access, Blob, Ctx, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -414,18 +414,25 @@ impl State {
         ops.iter().find_map(|(key, op)| {
             let places = self.prepared.order.on.get(key)?;
             let earlier = &places[..places.partition_point(|other| *other < place)];
+            if earlier.is_empty() {
+                return None;
+            }
+            let record = self.get(key);
             let others = earlier.iter().rev().map(|(_, other)| *other);
             let mut others = others.filter(|other| *other != place.1);
             others.find(|other| {
-                !self.prepared.passes(place.1, *other) && self.conflict_on(key, op, *other)
+                !self.prepared.passes(place.1, *other)
+                    && self.prepared.conflict_on(key, record, op, *other)
             })
         })
     }
+}
 
-    fn conflict_on(&self, key: &Blob, op: &Op, other: TxnId) -> bool {
-        let record = self.get(key);
+impl PreparedTxns {
+    /// Whether an operation on a record conflicts with one of another transaction.
+    fn conflict_on(&self, key: &Blob, record: Option<&Record>, op: &Op, other: TxnId) -> bool {
         let asked = Access { op, observed: true };
-        let other = self.prepared.get(&other);
+        let other = self.get(&other);
         let others = other.map_or(&[][..], |p| &p.prepare.apply.ops);
         // With a state that it has changed already, anything may seem to commute.
         let done = other.is_some_and(|p| p.done);
