@@ -53,7 +53,7 @@ pub fn run(seed: u64, focus: Focus, plant: Option<Plant>) -> Run {
 }
 
 fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
-    crate::traces::positions::stamp(&mut outcome.events, &outcome.disk)?;
+    crate::traces::positions::stamp(&mut outcome.events, &outcome.disk, &outcome.held)?;
     let mut history =
         History::from_events(outcome.events.iter().cloned()).map_err(|e| e.to_string())?;
     let accounts = (0..ACCOUNTS).map(|i| account(i).into_bytes()).collect();

@@ -73,6 +73,8 @@ pub struct Outcome {
     pub locks: Option<check::locks::History>,
     /// Contents of the disks at the end.
     pub disk: Disk,
+    /// Values in the records at the end.
+    pub held: BTreeSet<Vec<u8>>,
     /// Reason why the run failed, if it did.
     pub failure: Option<String>,
 }
@@ -253,6 +255,7 @@ impl World {
         self.outcome.simulated_us = self.now_us;
         self.outcome.trace_hash = self.trace.hash();
         let present = self.machines.iter().filter(|machine| !machine.is_retired);
+        self.outcome.held = self.held_values();
         self.outcome.disk = Disk::longest(present.map(|machine| &machine.disk));
         self.outcome
     }

@@ -11,7 +11,7 @@ use check::{Event, EventKind};
 use engine::entry::{EntryCodec, LogRecord};
 use engine::ids::{KeyedOp, TxnId};
 use raft::eraftpb::EntryType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Position in commit order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ struct Position {
     /// Orders equal timestamps.
     tie: Option<u64>,
     /// Whether the record took effect only if its guards held. The log alone does not show that; an
-    /// answer, or a read of the written value, does.
+    /// answer, a read of the written value, or the value in the records at the end does.
     guarded: bool,
 }
 
@@ -118,9 +118,13 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
     writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
 }
 
-/// Gives every completion (and every open transaction) its position in the log.
-pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
+/// Gives every completion (and every open transaction) its position in the log. `held` are the values in
+/// the records at the end.
+pub fn stamp(events: &mut [Event], disk: &Disk, held: &BTreeSet<Vec<u8>>) -> Result<(), String> {
     let mut positions = positions(disk)?;
+    for value in held {
+        positions.entry(value.clone()).and_modify(|position| position.guarded = false);
+    }
     // Clients read the same values many times: each reply is looked at by itself.
     for reply in events.iter().flat_map(|event| &event.replies).flatten() {
         for value in reply.flat() {

@@ -7,7 +7,9 @@
 use super::agreement::{difference, records};
 use super::{Event, World};
 use crate::traces::trace::Trace;
-use adt::{Blob, Record};
+use adt::kinds::{list, set, string};
+use adt::record::{self, Value};
+use adt::{Blob, Ctx, Op, Record, Reply};
 use engine::coordination::tree::Znode;
 use engine::ids::{MachineId, ShardId};
 use engine::replication::Persist;
@@ -157,6 +159,35 @@ impl World {
         }
         *self.outcome.marks.entry("replicas_compared").or_default() += compared;
         Ok(())
+    }
+}
+
+impl World {
+    /// Values that the records hold.
+    pub(super) fn held_values(&self) -> BTreeSet<Vec<u8>> {
+        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
+        let replicas = workers.flat_map(|worker| worker.node().replicas());
+        let records = replicas.flat_map(|replica| replica.shard().state().records().iter());
+        let all_of = |(_, record): (&Blob, &Record)| {
+            let op = match &record.value {
+                Value::String(_) => Op::String(string::Op::Get),
+                Value::List(_) => Op::List(list::Op::Range(0, -1)),
+                Value::Set(_) => Op::Set(set::Op::All),
+                _ => return Vec::new(),
+            };
+            match record::query(Some(record), &op, &Ctx::default()) {
+                Reply::Bulk(value) => vec![value.to_vec()],
+                Reply::Array(values) | Reply::Set(values) => {
+                    let bytes = |value| match value {
+                        Reply::Bulk(value) => Some(value.to_vec()),
+                        _ => None,
+                    };
+                    values.into_iter().filter_map(bytes).collect()
+                }
+                _ => Vec::new(),
+            }
+        };
+        records.flat_map(all_of).collect()
     }
 }
 
