@@ -223,7 +223,7 @@ impl LockTable {
         lock.line.latest_before(kind, place, matter, conflicts).map(Barrier::Queue)
     }
 
-    /// Those of the transactions that `matter` which hold `key` against `claim`.
+    /// Transactions that `matter` and hold `key` against `claim`.
     pub fn holders_against<'a>(
         &'a self,
         key: &[u8],
