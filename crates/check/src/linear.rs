@@ -32,12 +32,13 @@ pub enum Found {
 
 /// Whether this checker covers a command: registers and counters.
 fn narrow(words: &[Word]) -> bool {
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 18] = [
         "get",
         "set",
         "setnx",
         "getset",
         "getdel",
+        "delifeq",
         "incr",
         "decr",
         "incrby",

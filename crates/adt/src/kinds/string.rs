@@ -3,7 +3,8 @@
 //! Two writes of the same value commute, and so do increments with unobserved replies (far from the
 //! ends of the range), changes of different bits, and operations that the state already makes
 //! no-ops. `SET NX` on an existing key commutes with everything that keeps the key. See the Redis
-//! documentation of the string and bitmap commands for semantics, replies and errors.
+//! documentation of the string and bitmap commands for semantics, replies and errors, and Valkey's of
+//! `DELIFEQ`.
 
 mod table;
 #[cfg(test)]
@@ -33,8 +34,8 @@ pub enum Value {
     Bytes(Blob),
 }
 
-/// Condition of `SET` on the key's presence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Condition of `SET` on what the key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Only {
     /// Unconditionally.
     Always,
@@ -42,6 +43,10 @@ pub enum Only {
     IfAbsent,
     /// `XX`: only if the key is there.
     IfPresent,
+    /// `IFEQ`: only if it holds this string.
+    IfEqual(Blob),
+    /// `IFNE`: only if it is not there or holds another string.
+    IfOther(Blob),
 }
 
 /// Effect of `SET` on the key's expiry.
@@ -84,6 +89,13 @@ pub enum Op {
     },
     /// `GETDEL`: removes the key and answers its value.
     Take,
+    /// `DELEX`: removes the key if it holds this string, or if it holds another one; answers 1 or 0.
+    Remove {
+        /// The string that is compared.
+        value: Blob,
+        /// Whether the key must hold it (`IFEQ`), or another one (`IFNE`).
+        equal: bool,
+    },
     /// `GETEX`: answers the value and changes the expiry ([`Expiry::Clear`] or a moment).
     GetEx(Expiry),
     /// Adds to an integer; answers the sum.
@@ -148,6 +160,21 @@ impl Value {
         }
     }
 
+    fn is(&self, value: &Blob) -> bool {
+        self.present() && self.bytes() == *value
+    }
+
+    /// Whether the condition of a `SET` holds.
+    fn allows(&self, only: &Only) -> bool {
+        match only {
+            Only::Always => true,
+            Only::IfAbsent => !self.present(),
+            Only::IfPresent => self.present(),
+            Only::IfEqual(value) => self.is(value),
+            Only::IfOther(value) => !self.is(value),
+        }
+    }
+
     fn get(&self) -> Reply {
         if self.present() { Reply::Bulk(self.bytes()) } else { Reply::Nil }
     }
@@ -186,9 +213,10 @@ impl Value {
         let Op::Set { value, only, expiry, reply } = op else { return Reply::Nil };
         let old = if *reply == SetReply::Old { self.get() } else { Reply::Nil };
         let done = match only {
-            Only::Always => true,
+            // Whatever the key holds: it may be of another type.
             Only::IfAbsent => !meta.present,
             Only::IfPresent => meta.present,
+            only => self.allows(only),
         };
         meta.untouched = !done;
         if done {
@@ -280,8 +308,8 @@ impl Value {
             self.bytes().get(at..at.checked_add(len)?).map(<[u8]>::to_vec)
         };
         match op {
-            Op::Set { only: Only::IfAbsent, .. } if self.present() => true,
-            Op::Set { only: Only::IfPresent, .. } if !self.present() => true,
+            Op::Set { only, .. } if !self.allows(only) => true,
+            Op::Remove { value, equal } => !self.present() || self.is(value) != *equal,
             Op::Set { value, expiry, .. } => {
                 self.present() && !matches!(expiry, Expiry::Set(_)) && self.bytes() == *value
             }
@@ -334,7 +362,7 @@ fn bits(access: Access<'_, Op>) -> Option<Range<u64>> {
 fn keeps_key(op: &Op) -> bool {
     match op {
         Op::Set { expiry, .. } => !matches!(expiry, Expiry::Set(_)),
-        op => !matches!(op, Op::Take | Op::GetEx(_)),
+        op => !matches!(op, Op::Take | Op::Remove { .. } | Op::GetEx(_)),
     }
 }
 
@@ -378,12 +406,13 @@ impl DataType for Value {
     }
 
     fn creates(op: &Op) -> bool {
-        !matches!(op, Op::Take | Op::GetEx(_))
+        !matches!(op, Op::Take | Op::Remove { .. } | Op::GetEx(_))
     }
 
     fn on_other_type(op: &Op) -> OtherType {
         match op {
-            Op::Set { reply: SetReply::Old, .. } => OtherType::Refuse,
+            Op::Set { reply: SetReply::Old, .. }
+            | Op::Set { only: Only::IfEqual(_) | Only::IfOther(_), .. } => OtherType::Refuse,
             Op::Set { only: Only::IfAbsent, .. } => OtherType::Skip,
             Op::Set { .. } => OtherType::Replace,
             _ => OtherType::Refuse,
@@ -423,6 +452,13 @@ impl DataType for Value {
                 *self = Self::Absent;
                 old
             }
+            Op::Remove { .. } => {
+                meta.untouched = self.unchanged_by(op);
+                if !meta.untouched {
+                    *self = Self::Absent;
+                }
+                Reply::Int(i64::from(!meta.untouched))
+            }
             Op::GetEx(expiry) => {
                 let old = self.get();
                 if self.present() {
@@ -448,7 +484,10 @@ impl DataType for Value {
 
     fn may_be_idle(op: &Op) -> bool {
         match op {
-            Op::Set { only: Only::IfAbsent, .. } | Op::Take | Op::GetEx(_) => true,
+            Op::Set { only: Only::IfAbsent | Only::IfEqual(_) | Only::IfOther(_), .. }
+            | Op::Take
+            | Op::Remove { .. }
+            | Op::GetEx(_) => true,
             Op::SetRange(_, bytes) => bytes.is_empty(),
             _ => false,
         }
@@ -456,11 +495,12 @@ impl DataType for Value {
 
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         match op {
-            Op::Set { only: Only::IfAbsent, reply, .. } if self.present() => Some(match reply {
+            Op::Set { only, reply, .. } if !self.allows(only) => Some(match reply {
                 SetReply::Status => Reply::Nil,
                 SetReply::Old => self.get(),
                 SetReply::Flag => Reply::Int(0),
             }),
+            Op::Remove { .. } if self.unchanged_by(op) => Some(Reply::Int(0)),
             Op::SetRange(_, bytes) if bytes.is_empty() => {
                 Some(Reply::Int(self.bytes().len() as i64))
             }

@@ -19,6 +19,12 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
         ("get", []) => with(model, key, |text| Ok(maybe(text.as_ref()))),
         ("strlen", []) => with(model, key, |text| Ok(count(text.as_ref().map_or(0, Vec::len)))),
         ("getdel", []) => with(model, key, |text| Ok(maybe(text.take().as_ref()))),
+        ("delifeq", [value]) => remove(model, key, value, true),
+        ("delex", [condition, value]) => match lower(condition).as_str() {
+            "ifeq" => remove(model, key, value, true),
+            "ifne" => remove(model, key, value, false),
+            _ => Err(syntax()),
+        },
         ("getset", [value]) => {
             with(model, key, |text| Ok(maybe(text.replace(value.clone()).as_ref())))
         }
@@ -45,11 +51,21 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
             increase(model, key, negated)
         }
         (
-            "get" | "strlen" | "getdel" | "getset" | "set" | "setnx" | "append" | "incr" | "decr"
-            | "incrby" | "decrby",
+            "get" | "strlen" | "getdel" | "delifeq" | "getset" | "set" | "setnx" | "append"
+            | "incr" | "decr" | "incrby" | "decrby",
             _,
         ) => Err(wrong_arity(name)),
         _ => return None,
+    })
+}
+
+fn remove(model: &mut Model, key: &Word, value: &Word, equal: bool) -> Done {
+    with(model, key, |text| {
+        let removes = text.as_ref().is_some_and(|text| (text == value) == equal);
+        if removes {
+            *text = None;
+        }
+        Ok(truth(removes))
     })
 }
 
@@ -67,18 +83,24 @@ fn increase(model: &mut Model, key: &Word, delta: Result<i64, Reply>) -> Done {
     })
 }
 
-/// `SET` with `NX`, `XX` and `GET`; expiry is not modelled.
+/// `SET` with conditions and `GET`; expiry is not modelled.
 fn set(model: &mut Model, key: &Word, value: &Word, options: &[Word]) -> Option<Done> {
     let (mut nx, mut xx, mut get) = (false, false, false);
-    for option in options {
+    let mut compared: Option<(bool, &Word)> = None;
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
         match lower(option).as_str() {
             "nx" => nx = true,
             "xx" => xx = true,
             "get" => get = true,
+            name @ ("ifeq" | "ifne") => match options.next() {
+                Some(value) if compared.is_none() => compared = Some((name == "ifeq", value)),
+                _ => return Some(Err(syntax())),
+            },
             _ => return None,
         }
     }
-    if nx && xx {
+    if u8::from(nx) + u8::from(xx) + u8::from(compared.is_some()) > 1 {
         return Some(Err(syntax()));
     }
     let old = model.keys.get(key);
@@ -88,7 +110,14 @@ fn set(model: &mut Model, key: &Word, value: &Word, options: &[Word]) -> Option<
         (true, Some(Held::Text(text))) => Reply::text(text),
         (true, Some(_)) => return Some(Err(super::wrong_type())),
     };
-    if (nx && old.is_some()) || (xx && old.is_none()) {
+    let is_other = |text: &Word| compared.is_some_and(|(equal, value)| (text == value) != equal);
+    let refused = match old {
+        None => compared.is_some_and(|(equal, _)| equal),
+        Some(Held::Text(text)) => is_other(text),
+        Some(_) if compared.is_some() => return Some(Err(super::wrong_type())),
+        Some(_) => false,
+    };
+    if refused || (nx && old.is_some()) || (xx && old.is_none()) {
         return Some(Ok(if get { reply } else { Reply::Nil }));
     }
     model.keys.insert(key.clone(), Held::Text(value.clone()));

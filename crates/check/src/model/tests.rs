@@ -26,6 +26,10 @@ fn strings() {
          p0 : decrby m -9223372036854775808 -> !ERR | set q 01 -> OK | incr q -> !ERR
          p0 : set x 5 nx -> nil | set x 5 xx get -> -10ab | set new 5 xx -> nil | set x 1 nx xx -> !ERR
          p0 : mset a 1 b 2 -> OK | mget a c b -> [1 nil 2] | del a b c -> 2 | type x -> string
+         p0 : set b 2 ifeq 1 -> nil | set b 2 ifne 1 -> OK | set b 3 ifeq 2 get -> 2
+         p0 : set b 4 ifne 3 -> nil | set b 4 ifne 5 -> OK
+         p0 : delifeq b 3 -> 0 | delex b ifne 4 -> 0 | delex b ifne 3 -> 1 | set b 5 ifne 5 -> OK
+         p0 : set c 1 ifeq 1 xx -> !ERR | delex b IFEQ 5 -> 1 | delifeq b 5 -> 0
          p0 : getdel x -> 5 | get x -> nil | get x y -> !ERR | mset a -> !ERR",
     );
 }

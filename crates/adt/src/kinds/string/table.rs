@@ -44,10 +44,16 @@ fn parse_set(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let mut reply = SetReply::Status;
     let mut i = 3;
     while i < args.len() {
-        if args.is(i, "NX") && only != Only::IfPresent {
+        if args.is(i, "NX") && matches!(only, Only::Always | Only::IfAbsent) {
             only = Only::IfAbsent;
-        } else if args.is(i, "XX") && only != Only::IfAbsent {
+        } else if args.is(i, "XX") && matches!(only, Only::Always | Only::IfPresent) {
             only = Only::IfPresent;
+        } else if args.is(i, "IFEQ") && only == Only::Always && i + 1 < args.len() {
+            only = Only::IfEqual(args.blob(i + 1)?);
+            i += 1;
+        } else if args.is(i, "IFNE") && only == Only::Always && i + 1 < args.len() {
+            only = Only::IfOther(args.blob(i + 1)?);
+            i += 1;
         } else if args.is(i, "GET") {
             reply = SetReply::Old;
         } else if args.is(i, "KEEPTTL") && !matches!(expiry, Expiry::Set(_)) {
@@ -79,6 +85,16 @@ fn parse_setnx(args: &Args<'_>) -> Result<Command, ErrorReply> {
 fn parse_getset(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let (only, expiry, reply) = (Only::Always, Expiry::Clear, SetReply::Old);
     one(args, Op::Set { value: args.blob(2)?, only, expiry, reply })
+}
+
+fn parse_delex(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let equal = match args.len() {
+        2 => return Ok(Command::Single(args.blob(1)?, AnyOp::Key(KeyOp::Del))),
+        4 if args.is(2, "IFEQ") => true,
+        4 if args.is(2, "IFNE") => false,
+        _ => return Err(ErrorReply::syntax()),
+    };
+    one(args, Op::Remove { value: args.blob(3)?, equal })
 }
 
 fn parse_getex(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -179,6 +195,8 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 Only::Always => {}
                 Only::IfAbsent => _ = out.push("nx"),
                 Only::IfPresent => _ = out.push("xx"),
+                Only::IfEqual(value) => _ = out.push("ifeq").push(value),
+                Only::IfOther(value) => _ = out.push("ifne").push(value),
             }
             if *reply == SetReply::Old {
                 out.push("get");
@@ -190,6 +208,9 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
             }
         }
         Op::Take => out.push("getdel").push(key),
+        Op::Remove { value, equal } => {
+            out.push("delex").push(key).push(if *equal { "ifeq" } else { "ifne" }).push(value)
+        }
         Op::GetEx(Expiry::Set(when)) => encode_when(*when, out.push("getex").push(key)),
         Op::GetEx(_) => out.push("getex").push(key).push("persist"),
         Op::Incr(delta) => out.push("incrby").push(key).push_int(*delta),
@@ -230,7 +251,8 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         |a| one(a, Op::Get);
     ("set", -3, GROWS, Keys::ONE,
         "Sets a string, whatever the key held before.",
-        "key value [NX | XX] [GET] [EX seconds | PX ms | EXAT second | PXAT ms | KEEPTTL]",
+        "key value [NX | XX | IFEQ value | IFNE value] [GET] [EX seconds | PX ms | EXAT second | \
+         PXAT ms | KEEPTTL]",
         "O(1)") =>
         parse_set;
     ("setnx", 3, FAST_GROWS, Keys::ONE,
@@ -248,6 +270,13 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
     ("getdel", 2, FAST_WRITE, Keys::ONE,
         "Returns a string and removes its key.", "key", "O(1)") =>
         |a| one(a, Op::Take);
+    ("delex", -2, FAST_WRITE, Keys::ONE,
+        "Removes a key if it holds a string, or another one.", "key [IFEQ value | IFNE value]",
+        "O(1)") =>
+        parse_delex;
+    ("delifeq", 3, FAST_WRITE, Keys::ONE,
+        "Removes a key if it holds a string.", "key value", "O(1)") =>
+        |a| one(a, Op::Remove { value: a.blob(2)?, equal: true });
     ("getex", -2, FAST_WRITE, Keys::ONE,
         "Returns a string and changes its key's expiry.",
         "key [EX seconds | PX ms | EXAT second | PXAT ms | PERSIST]", "O(1)") =>

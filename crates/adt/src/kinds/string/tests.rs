@@ -19,7 +19,12 @@ pub(crate) fn samples() -> Vec<Op> {
         set("1", Only::Always, Expiry::Set(When::At(1500)), SetReply::Status),
         set("x", Only::IfAbsent, Expiry::Clear, SetReply::Flag),
         set("1", Only::IfPresent, Expiry::Clear, SetReply::Status),
+        set("x", Only::IfEqual("1".into()), Expiry::Clear, SetReply::Status),
+        set("1", Only::IfEqual("1".into()), Expiry::Keep, SetReply::Old),
+        set("1", Only::IfOther("x".into()), Expiry::Clear, SetReply::Status),
         Op::Take,
+        Op::Remove { value: "1".into(), equal: true },
+        Op::Remove { value: "x".into(), equal: false },
         Op::GetEx(Expiry::Set(When::In(5000))),
         Op::GetEx(Expiry::Clear),
         Op::Incr(0),
@@ -56,6 +61,39 @@ fn err(text: &str) -> Reply {
 fn laws() {
     check_laws::<Value>(&samples(), 2);
     check_words(&samples().into_iter().map(AnyOp::String).collect::<Vec<_>>());
+}
+
+#[test]
+fn set_and_delex_compare_with_the_old_value() {
+    dialogue(&[
+        ("set k b ifeq a", Reply::Nil),
+        ("exists k", Reply::Int(0)),
+        ("set k a ifne b", Reply::Ok),
+        ("set k b ifne a", Reply::Nil),
+        ("set k b ifeq a ex 100", Reply::Ok),
+        ("ttl k", Reply::Int(100)),
+        ("set k c ifeq a get", Reply::bulk("b")),
+        ("set k c ifeq b get keepttl", Reply::bulk("b")),
+        ("ttl k", Reply::Int(100)),
+        ("set k d ifeq c nx", err("syntax error")),
+        ("set k d xx ifne c", err("syntax error")),
+        ("set k d ifeq c ifeq c", err("syntax error")),
+        ("set k d ifeq", err("syntax error")),
+        ("delifeq k b", Reply::Int(0)),
+        ("delex k ifne c", Reply::Int(0)),
+        ("delex k ifeq", err("syntax error")),
+        ("delex k ifeq c", Reply::Int(1)),
+        ("delex k ifne c", Reply::Int(0)),
+        ("set k 7", Reply::Ok),
+        ("delex k ifeq 07", Reply::Int(0)),
+        ("delifeq k 7", Reply::Int(1)),
+        ("delex k", Reply::Int(0)),
+        ("rpush k a", Reply::Int(1)),
+        ("set k a ifeq a", Reply::Error(ErrorReply::wrong_type())),
+        ("set k a ifne a", Reply::Error(ErrorReply::wrong_type())),
+        ("delifeq k a", Reply::Error(ErrorReply::wrong_type())),
+        ("delex k", Reply::Int(1)),
+    ]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
         "copy" => return (READ, Some(REPLACE)),
         "set" => &["RW", "access", "update", "variable_flags"],
-        "del" | "unlink" => REMOVE,
+        "del" | "delex" | "delifeq" | "unlink" => REMOVE,
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"
         | "touch" | "type" | "watch" | "zcard" => LOOK,
         "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
