@@ -21,7 +21,7 @@ def test_strings(db):
     assert db.getdel("a") == "42!"
     assert db.exists("a", "x", "x") == 2
     assert db.execute_command("SET", "x", "2", "IFEQ", "0") is None
-    assert db.execute_command("SET", "x", "2", "IFEQ", "1", "GET") == "1"
+    assert db.execute_command("SET", "x", "2", "IFEQ", "1") is True
     assert db.execute_command("DELIFEQ", "x", "1") == 0
     assert db.get("x") == "2"
     assert db.incrbyfloat("f", 1.5) == 1.5
