@@ -6,6 +6,7 @@
 //! documentation of the string and bitmap commands for semantics, replies and errors, and Valkey's of
 //! `DELIFEQ`.
 
+mod bitfield;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,9 @@ use crate::{
     OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
 };
 use std::ops::Range;
+use std::sync::Arc;
+
+pub use bitfield::{Encoding, Field, FieldAction, Overflow};
 
 /// Longest string that `APPEND`, `SETRANGE` and `SETBIT` make, in bytes.
 pub const VALUE_BYTES_MAX: usize = 8 << 20;
@@ -117,9 +121,13 @@ pub enum Op {
     SetBit(u64, bool),
     /// Counts the set bits, of all or of a range.
     BitCount(Option<BitRange>),
+    /// The position of the first bit that is set, or clear, in a range; whether the range has an end.
+    BitPos(bool, BitRange, bool),
+    /// `BITFIELD`: reads and changes integers of some bits; answers one reply for each.
+    BitField(Arc<[Field]>),
 }
 
-/// A range for `BITCOUNT`; negative positions count from the end.
+/// A range for `BITCOUNT` and `BITPOS`; negative positions count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRange {
     /// First position.
@@ -207,6 +215,36 @@ impl Value {
         let before = bytes[first] & !(0xff_u8 >> (bits.start % 8));
         let after = bytes[last] & (0x7f_u8 >> ((bits.end - 1) % 8));
         ones(&bytes[first..=last]) - ones(&[before, after])
+    }
+
+    /// Position of the first such bit in a range, or -1. A string is followed by clear bits, which count if
+    /// the range has no end.
+    fn bit_pos(&self, on: bool, range: BitRange, has_end: bool) -> i64 {
+        if !self.present() {
+            return if on { -1 } else { 0 };
+        }
+        let bytes = self.bytes();
+        let len = bytes.len() as i64 * if range.bits { 8 } else { 1 };
+        let absolute = |at: i64| if at < 0 { (len + at).max(0) } else { at };
+        let (start, end) = (absolute(range.start), absolute(range.end).min(len - 1));
+        if start > end {
+            return -1;
+        }
+        let (first, last) = if range.bits { (start, end) } else { (start * 8, end * 8 + 7) };
+        // Bytes without such a bit are skipped at once.
+        let none = if on { 0 } else { 0xff };
+        let mut at = first;
+        while at <= last {
+            let byte = bytes[(at / 8) as usize];
+            if at % 8 == 0 && byte == none {
+                at += 8;
+            } else if (byte & (0x80 >> (at % 8)) != 0) == on {
+                return at;
+            } else {
+                at += 1;
+            }
+        }
+        if on || has_end { -1 } else { bytes.len() as i64 * 8 }
     }
 
     fn set(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
@@ -321,6 +359,7 @@ impl Value {
                 bytes.is_empty() || bytes_at(*at, bytes.len()).is_some_and(|b| b == **bytes)
             }
             Op::SetBit(at, on) => bytes_at(at / 8, 1).is_some() && self.bit(*at) == *on,
+            Op::BitField(fields) => !bitfield::writes(fields),
             _ => true,
         }
     }
@@ -354,6 +393,7 @@ fn bits(access: Access<'_, Op>) -> Option<Range<u64>> {
         Op::SetRange(at, bytes) if !access.observed => {
             Some(at.saturating_mul(8)..at.saturating_add(bytes.len() as u64).saturating_mul(8))
         }
+        Op::BitField(fields) => bitfield::span(fields),
         _ => None,
     }
 }
@@ -385,6 +425,7 @@ impl DataType for Value {
             Op::Set { expiry, .. } | Op::GetEx(expiry) => !matches!(expiry, Expiry::Set(_)),
             // They may make the value far larger.
             Op::SetRange(..) | Op::SetBit(..) => false,
+            Op::BitField(fields) => !bitfield::writes(fields),
             _ => true,
         },
         cost: |value| match value {
@@ -398,7 +439,12 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
-        !matches!(op, Op::Get | Op::Len | Op::GetRange(..) | Op::GetBit(_) | Op::BitCount(_))
+        match op {
+            Op::Get | Op::Len | Op::GetRange(..) | Op::GetBit(_) => false,
+            Op::BitCount(_) | Op::BitPos(..) => false,
+            Op::BitField(fields) => bitfield::writes(fields),
+            _ => true,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -440,6 +486,10 @@ impl DataType for Value {
             }
             Op::GetBit(at) => Reply::Int(i64::from(self.bit(*at))),
             Op::BitCount(range) => Reply::Int(self.bit_count(*range)),
+            Op::BitPos(on, range, has_end) => Reply::Int(self.bit_pos(*on, *range, *has_end)),
+            Op::BitField(fields) if !bitfield::writes(fields) => {
+                bitfield::run(&mut self.bytes().to_vec(), fields)
+            }
             _ => Reply::err("a write cannot be answered without being applied"),
         }
     }
@@ -477,6 +527,16 @@ impl DataType for Value {
             Op::SetBit(at, on) => {
                 meta.untouched = self.unchanged_by(op);
                 self.set_bit(*at, *on)
+            }
+            Op::BitField(fields) if bitfield::writes(fields) => {
+                let old = self.bytes();
+                let mut bytes = old.to_vec();
+                let reply = bitfield::run(&mut bytes, fields);
+                meta.untouched = *bytes == *old;
+                if !meta.untouched {
+                    *self = Self::new(Blob::from(bytes));
+                }
+                reply
             }
             read => self.query(read, ctx),
         }

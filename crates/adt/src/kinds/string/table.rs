@@ -2,6 +2,7 @@
 
 use crate::command::commands;
 use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
+use crate::kinds::string::bitfield;
 use crate::kinds::string::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
@@ -184,6 +185,72 @@ fn parse_bitcount(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Op::BitCount(Some(BitRange { start: args.int(2)?, end: args.int(3)?, bits })))
 }
 
+fn parse_bitpos(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let on = match args.int(2)? {
+        0 => false,
+        1 => true,
+        _ => return Err(ErrorReply::err("The bit argument must be 1 or 0.")),
+    };
+    let bits = match args.len() {
+        6 if args.is(5, "BIT") => true,
+        6 if !args.is(5, "BYTE") => return Err(ErrorReply::syntax()),
+        7.. => return Err(ErrorReply::syntax()),
+        _ => false,
+    };
+    let start = if args.len() > 3 { args.int(3)? } else { 0 };
+    let has_end = args.len() > 4;
+    let end = if has_end { args.int(4)? } else { -1 };
+    one(args, Op::BitPos(on, BitRange { start, end, bits }, has_end))
+}
+
+fn parse_bitfield(args: &Args<'_>, only_reads: bool) -> Result<Command, ErrorReply> {
+    one(args, Op::BitField(bitfield::parse(args, only_reads)?.into()))
+}
+
+/// `BITOP`: the result is as long as the longest source; what is missing of the others is zero.
+fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let join: fn(u8, u8) -> u8 = match () {
+        () if args.is(1, "AND") => |a, b| a & b,
+        () if args.is(1, "OR") => |a, b| a | b,
+        () if args.is(1, "XOR") => |a, b| a ^ b,
+        () if args.is(1, "NOT") => |a, _| !a,
+        () => return Err(ErrorReply::syntax()),
+    };
+    if args.is(1, "NOT") && args.len() != 4 {
+        return Err(ErrorReply::err("BITOP NOT must be called with a single source key."));
+    }
+    let target = args.blob(2)?;
+    let sources = args.iter_from(3).map(|key| (Blob::new(key), AnyOp::String(Op::Get)));
+    let reads: Vec<_> = sources.collect();
+    let alone = reads.len() == 1;
+    let plan = move |replies: &[Reply]| {
+        if let Some(error) = replies.iter().find(|reply| reply.is_error()) {
+            return Plan { writes: Vec::new(), reply: error.clone() };
+        }
+        let bytes = |reply: &Reply| match reply {
+            Reply::Bulk(bytes) => bytes.clone(),
+            _ => Blob::default(),
+        };
+        let sources: Vec<Blob> = replies.iter().map(bytes).collect();
+        let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
+        let byte = |source: &Blob, at: usize| source.get(at).copied().unwrap_or(0);
+        let joined = |at: usize| {
+            let first = byte(&sources[0], at);
+            if alone {
+                return join(first, first);
+            }
+            sources[1..].iter().fold(first, |joined, source| join(joined, byte(source, at)))
+        };
+        let result: Vec<u8> = (0..len).map(joined).collect();
+        let write = match len {
+            0 => AnyOp::Key(KeyOp::Del),
+            _ => AnyOp::String(plain_set(Blob::from(result))),
+        };
+        Plan { writes: vec![(target.clone(), write)], reply: Reply::Int(len as i64) }
+    };
+    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+}
+
 /// Writes the words that the parsers above read back as the same operation.
 pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
     match op {
@@ -227,6 +294,17 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::BitCount(Some(BitRange { start, end, bits })) => {
             let unit = if *bits { "bit" } else { "byte" };
             out.push("bitcount").push(key).push_int(*start).push_int(*end).push(unit)
+        }
+        Op::BitPos(on, BitRange { start, end, bits }, has_end) => {
+            out.push("bitpos").push(key).push_int(i64::from(*on)).push_int(*start);
+            if *has_end {
+                out.push_int(*end).push(if *bits { "bit" } else { "byte" });
+            }
+            out
+        }
+        Op::BitField(fields) => {
+            bitfield::encode(fields, out.push("bitfield").push(key));
+            out
         }
     };
 }
@@ -331,4 +409,21 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
     ("bitcount", -2, READ, Keys::ONE,
         "Counts the bits that are set.", "key [start end [BYTE | BIT]]", "O(n)") =>
         parse_bitcount;
+    ("bitpos", -3, READ, Keys::ONE,
+        "Returns the position of the first bit that is set, or clear.",
+        "key bit [start [end [BYTE | BIT]]]", "O(n)") =>
+        parse_bitpos;
+    ("bitfield", -2, GROWS, Keys::ONE,
+        "Reads and changes integers of some bits each.",
+        "key [GET encoding offset | [OVERFLOW WRAP | SAT | FAIL] SET encoding offset value | \
+         INCRBY encoding offset increment ...]",
+        "O(n)") =>
+        |a| parse_bitfield(a, false);
+    ("bitfield_ro", -2, FAST_READ, Keys::ONE,
+        "Reads integers of some bits each.", "key [GET encoding offset ...]", "O(n)") =>
+        |a| parse_bitfield(a, true);
+    ("bitop", -4, GROWS, Keys::Range { first: 2, last: -1, step: 1 },
+        "Combines strings bit by bit and stores the result.",
+        "AND | OR | XOR | NOT destination key [key ...]", "O(n)") =>
+        parse_bitop;
 };

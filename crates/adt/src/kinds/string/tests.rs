@@ -9,6 +9,10 @@ fn set(value: &str, only: Only, expiry: Expiry, reply: SetReply) -> Op {
     Op::Set { value: value.into(), only, expiry, reply }
 }
 
+fn field(sign: char, bits: u8, at: u64, action: FieldAction) -> Field {
+    Field { encoding: Encoding { signed: sign == 'i', bits }, at, action }
+}
+
 pub(crate) fn samples() -> Vec<Op> {
     let plain = |v| set(v, Only::Always, Expiry::Clear, SetReply::Status);
     vec![
@@ -41,6 +45,14 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::SetBit(2, false),
         Op::SetBit(17, true),
         Op::BitCount(Some(BitRange { start: 0, end: -1, bits: true })),
+        Op::BitPos(false, BitRange { start: 0, end: -1, bits: false }, false),
+        Op::BitPos(true, BitRange { start: 3, end: -1, bits: true }, true),
+        Op::BitField(Arc::new([field('u', 4, 2, FieldAction::Get)])),
+        Op::BitField(Arc::new([
+            field('u', 2, 100, FieldAction::Add(3, Overflow::Fail)),
+            field('i', 8, 4, FieldAction::Set(-1, Overflow::Wrap)),
+        ])),
+        Op::BitField(Arc::new([field('u', 1, 40, FieldAction::Set(1, Overflow::Saturate))])),
         Op::GetRange(0, -1),
     ]
 }

@@ -24,7 +24,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
         | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
         "copy" => return (READ, Some(REPLACE)),
-        "set" => &["RW", "access", "update", "variable_flags"],
+        "set" | "bitfield" => &["RW", "access", "update", "variable_flags"],
         "del" | "delex" | "delifeq" | "unlink" => REMOVE,
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"
         | "touch" | "type" | "watch" | "zcard" => LOOK,
@@ -36,7 +36,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "msetnx" | "setnx" => CREATE,
         "rename" => return (TAKE, Some(REPLACE)),
         "renamenx" => return (TAKE, Some(CREATE)),
-        "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
+        "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore" | "bitop"
         | "zrangestore" | "zunionstore" => return (REPLACE, Some(READ)),
         _ if spec.flags.has(Flags::WRITE) => CHANGE,
         _ => READ,
