@@ -24,8 +24,8 @@ mod whole;
 pub use crate::command::args::{ArgBuf, Args, format_float, parse_float, parse_int};
 pub use blob::Blob;
 pub use command::{
-    Attempt, Awaiting, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys, Merge, Plan,
-    PlanFn,
+    Attempt, Awaiting, Begins, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys,
+    Merge, Plan, PlanFn,
 };
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};

@@ -321,6 +321,7 @@ registry! {
     TopK => topk as Box<kinds::topk::Value>,
     Bag => bag as Box<kinds::bag::Value>,
     Log => log as Box<kinds::log::Value>,
+    Stream => stream as Box<kinds::stream::Value>,
     Lock => lock as Box<kinds::lock::Value>,
     Barrier => barrier as kinds::barrier::Value,
 }
@@ -503,6 +504,7 @@ fn internal() -> impl Iterator<Item = &'static CommandSpec> {
         crate::kinds::zset::INTERNAL,
         crate::kinds::lock::INTERNAL,
         crate::kinds::barrier::INTERNAL,
+        crate::kinds::stream::INTERNAL,
     ];
     key::INTERNAL.iter().chain(types.into_iter().flatten())
 }

@@ -39,6 +39,8 @@ pub enum Reply {
     /// Fields with values, with possible repetitions: a flat array in RESP2, an array of pairs in
     /// RESP3.
     Pairs(Vec<(Blob, Blob)>),
+    /// Answers by name: a map in RESP3, an array of pairs in RESP2.
+    Named(Vec<(Blob, Reply)>),
     /// An out-of-band message (pub/sub): a push in RESP3, an array in RESP2.
     Push(Vec<Reply>),
     /// The request was not carried out as asked; says why.
@@ -66,6 +68,7 @@ impl Reply {
             Self::Map(pairs) => pairs.len() * 2,
             Self::Scored(members) => members.len() * 2,
             Self::Pairs(pairs) => pairs.len() * 2,
+            Self::Named(pairs) => pairs.len() * 2,
             Self::Ok
             | Self::Status(_)
             | Self::Nil

@@ -33,8 +33,8 @@ pub struct MemoryArgs {
     /// Also measure this server; by default redis if it is installed.
     #[arg(long, value_enum)]
     pub vs: Option<Beside>,
-    /// Part of the keys to write: 1 for a million strings, a hundred thousand hashes and ten
-    /// thousand sets.
+    /// Part of the keys to write: 1 for a million strings, a hundred thousand hashes, ten
+    /// thousand sets and a million entries of streams, each of which counts as a key.
     #[arg(long, default_value_t = 1.0, value_parser = parse_scale)]
     pub scale: f64,
     /// When a write is acknowledged: once it is flushed to disk, once it is written, or at once.
@@ -66,9 +66,11 @@ enum Data {
     Hashes,
     /// Sets of 100 members of 16 bytes.
     Sets,
+    /// Entries of two fields with values of 16 bytes, in a thousand streams.
+    Streams,
 }
 
-const ALL: [Data; 3] = [Data::Strings, Data::Hashes, Data::Sets];
+const ALL: [Data; 4] = [Data::Strings, Data::Hashes, Data::Sets, Data::Streams];
 
 impl Data {
     fn name(self) -> &'static str {
@@ -76,12 +78,13 @@ impl Data {
             Self::Strings => "strings of 32 bytes",
             Self::Hashes => "hashes of 10 fields",
             Self::Sets => "sets of 100 members",
+            Self::Streams => "entries of streams",
         }
     }
 
     fn keys(self, scale: f64) -> u64 {
         let full = match self {
-            Self::Strings => 1_000_000.0,
+            Self::Strings | Self::Streams => 1_000_000.0,
             Self::Hashes => 100_000.0,
             Self::Sets => 10_000.0,
         };
@@ -106,6 +109,15 @@ impl Data {
             Self::Sets => {
                 words[0] = "SADD".to_owned();
                 words.extend((0..100).map(|member| format!("m{:015}", key * 100 + member)));
+            }
+            Self::Streams => {
+                words[0] = "XADD".to_owned();
+                words[1] = format!("key:{:012}", key % 1000);
+                words.push("*".to_owned());
+                for field in 0..2 {
+                    words.push(format!("field:{field:02}"));
+                    words.push(format!("v{:015}", key * 2 + field));
+                }
             }
         }
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -220,9 +232,12 @@ mod tests {
 
     #[test]
     fn commands_write_what_the_rows_say() {
-        for (data, words, last) in
-            [(Data::Strings, 3, 32), (Data::Hashes, 22, 16), (Data::Sets, 102, 16)]
-        {
+        for (data, words, last) in [
+            (Data::Strings, 3, 32),
+            (Data::Hashes, 22, 16),
+            (Data::Sets, 102, 16),
+            (Data::Streams, 7, 16),
+        ] {
             let command = data.command(7);
             // A command has the form of a reply that is a list.
             let (decoded, len) = ReplyDecoder::new()
@@ -236,7 +251,7 @@ mod tests {
             assert!(matches!(&list[words - 1], ClientReply::Bulk(bytes) if bytes.len() == last));
         }
         assert_eq!(Data::Sets.keys(1e-9), 1);
-        assert_eq!(ALL.map(|data| data.keys(1.0)), [1_000_000, 100_000, 10_000]);
+        assert_eq!(ALL.map(|data| data.keys(1.0)), [1_000_000, 100_000, 10_000, 1_000_000]);
     }
 
     #[test]

@@ -71,6 +71,9 @@ fn weight(reply: &Reply) -> usize {
             Reply::Pairs(pairs) => {
                 pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum()
             }
+            Reply::Named(pairs) => {
+                pairs.iter().map(|(name, value)| name.len() + 24 + weight(value)).sum()
+            }
             Reply::Record(record) => record.heap_bytes(),
             Reply::Error(error) => error.text().len(),
             Reply::Ok

@@ -24,6 +24,7 @@ const PUSH: u8 = 14;
 const ERROR: u8 = 15;
 const RECORD: u8 = 16;
 const PAIRS: u8 = 17;
+const NAMED: u8 = 18;
 
 /// Error codes that read back as themselves. An unknown one, from another version of the product,
 /// reads back as `ERR` with the code at the beginning of the text.
@@ -161,6 +162,14 @@ pub(crate) fn put_reply(reply: &Reply, out: &mut Vec<u8>) {
                 put_word(value, out);
             }
         }
+        Reply::Named(pairs) => {
+            out.push(NAMED);
+            put_count(pairs.len(), out);
+            for (name, value) in pairs {
+                put_word(name, out);
+                put_reply(value, out);
+            }
+        }
         Reply::Error(error) => {
             put_bytes(ERROR, error.code().as_bytes(), out);
             put_word(error.text().as_bytes(), out);
@@ -229,6 +238,13 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
                 pairs.push((reader.word()?.into(), reader.word()?.into()));
             }
             Reply::Pairs(pairs)
+        }
+        NAMED => {
+            let mut pairs = Vec::new();
+            for _ in 0..reader.count(5)? {
+                pairs.push((reader.word()?.into(), read_reply(reader, depth)?));
+            }
+            Reply::Named(pairs)
         }
         ERROR => Reply::Error(error(reader.text()?, reader.text()?)),
         RECORD => Reply::Record(Box::new(read_record(reader)?)),

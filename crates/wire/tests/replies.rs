@@ -89,6 +89,15 @@ fn seen(reply: &Reply, protocol: Protocol) -> ClientReply {
                 pairs.flatten().collect()
             })
         }
+        Reply::Named(pairs) => {
+            let bulk = |word: &Blob| ClientReply::Bulk(word.clone());
+            let pairs = pairs.iter().map(|(name, value)| (bulk(name), seen(value, protocol)));
+            if resp3 {
+                ClientReply::Map(pairs.collect())
+            } else {
+                ClientReply::Array(pairs.map(|(k, v)| ClientReply::Array(vec![k, v])).collect())
+            }
+        }
         Reply::Error(error) => ClientReply::Error(error.to_string().into()),
         Reply::Record(_) => {
             ClientReply::Error("ERR a record is no reply; report this as a defect".into())
@@ -129,6 +138,11 @@ fn every_reply_has_its_bytes() {
             Reply::Pairs(vec![("f".into(), "v".into()); 2]),
             "*4\r\n$1\r\nf\r\n$1\r\nv\r\n$1\r\nf\r\n$1\r\nv\r\n",
             "*2\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n",
+        ),
+        (
+            Reply::Named(vec![("s".into(), Reply::Array(vec![Reply::Nil]))]),
+            "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n$-1\r\n",
+            "%1\r\n$1\r\ns\r\n*1\r\n_\r\n",
         ),
         (Reply::err("no"), "-ERR no\r\n", "-ERR no\r\n"),
     ] {
@@ -261,13 +275,14 @@ fn reply() -> impl Strategy<Value = Reply> {
         prop::collection::vec((blob(), double()), 0..4).prop_map(Reply::Scored),
         prop::collection::vec((blob(), blob()), 0..4).prop_map(Reply::Pairs),
     ];
-    leaf.prop_recursive(5, 40, 6, |inner| {
+    leaf.prop_recursive(5, 40, 6, move |inner| {
         let items = || prop::collection::vec(inner.clone(), 0..6);
         prop_oneof![
             items().prop_map(Reply::Array),
             items().prop_map(Reply::Set),
             items().prop_map(Reply::Push),
             prop::collection::vec((inner.clone(), inner.clone()), 0..4).prop_map(Reply::Map),
+            prop::collection::vec((blob(), inner.clone()), 0..4).prop_map(Reply::Named),
         ]
     })
 }

@@ -132,6 +132,13 @@ pub enum Keys {
         /// Position of a further key before the number, or 0.
         also: i16,
     },
+    /// The first half of the words behind `word`, which is number `from` or a later one.
+    Behind {
+        /// The word.
+        word: &'static str,
+        /// The first number that it can have.
+        from: i16,
+    },
 }
 
 impl Keys {
@@ -163,6 +170,11 @@ impl Keys {
                 }
                 let also = (also > 0).then_some(also as usize);
                 Ok(also.into_iter().chain(first..first + count as usize).collect())
+            }
+            Self::Behind { word, from } => {
+                let at = (from as usize..len).find(|i| args.is(*i, word));
+                let first = at.ok_or_else(ErrorReply::syntax)? + 1;
+                Ok((first..first + (len - first) / 2).collect())
             }
         }
     }
@@ -235,14 +247,16 @@ pub enum Merge {
     Sum,
     /// `OK` (`MSET`).
     Ok,
-    /// Computed from all replies (`SINTER`, `ZUNION` ...).
+    /// Computed from all replies, if none is an error (`SINTER`, `ZUNION` ...).
     With(Arc<dyn Fn(Vec<Reply>) -> Reply + Send + Sync>),
+    /// Computed from all replies, errors among them (`XPENDING` ...).
+    All(Arc<dyn Fn(Vec<Reply>) -> Reply + Send + Sync>),
 }
 
 impl Merge {
     /// One reply from those of the operations, in their order. The first error wins.
     pub fn apply(&self, replies: Vec<Reply>) -> Reply {
-        if !matches!(self, Self::Array)
+        if !matches!(self, Self::Array | Self::All(_))
             && let Some(error) = replies.iter().find(|r| r.is_error())
         {
             return error.clone();
@@ -257,7 +271,7 @@ impl Merge {
                 Reply::Int(replies.iter().map(|r| if let Reply::Int(n) = r { *n } else { 0 }).sum())
             }
             Self::Ok => Reply::Ok,
-            Self::With(f) => f(replies),
+            Self::With(f) | Self::All(f) => f(replies),
         }
     }
 }
@@ -291,10 +305,36 @@ pub struct Blocking {
     pub attempts: Vec<(Blob, Attempt)>,
     /// Longest wait in milliseconds; 0 means for ever.
     pub timeout_ms: u64,
+    /// Whether each attempt does the same.
+    pub alike: bool,
+    /// Reads before the first attempt, if the attempts depend on it. A transaction, which never
+    /// waits, makes the attempts without it.
+    pub begins: Option<Begins>,
     /// The reply after the time-out.
     pub on_timeout: Reply,
     /// The reply inside of a transaction, which never waits, if no key has anything to take.
     pub on_nothing: Reply,
+}
+
+impl Blocking {
+    /// A command with attempts that differ, and nothing in front of them.
+    pub fn new(
+        attempts: Vec<(Blob, Attempt)>,
+        timeout_ms: u64,
+        on_timeout: Reply,
+        on_nothing: Reply,
+    ) -> Self {
+        Self { attempts, timeout_ms, alike: false, begins: None, on_timeout, on_nothing }
+    }
+}
+
+/// Reads in front of the attempts of a blocking command.
+#[derive(Clone)]
+pub struct Begins {
+    /// The reads.
+    pub reads: Vec<(Blob, Op)>,
+    /// Gives the attempts from the replies.
+    pub attempts: Arc<dyn Fn(&[Reply]) -> Vec<(Blob, Attempt)> + Send + Sync>,
 }
 
 /// One way for a blocking command to succeed.

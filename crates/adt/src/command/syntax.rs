@@ -38,7 +38,9 @@ pub fn parse(syntax: &str) -> Result<Vec<Part>, String> {
 pub fn subcommands(syntax: &str) -> Vec<(String, &str)> {
     let mut alternatives = forms(syntax);
     // `[COUNT | INFO [name ...]]`: a container that also answers without a subcommand.
-    if let Some(inner) = syntax.strip_prefix('[').and_then(|s| s.strip_suffix(']')) {
+    if let Some(inner) = syntax.strip_prefix('[').and_then(|s| s.strip_suffix(']'))
+        && is_paired(inner)
+    {
         alternatives = forms(inner);
         if !alternatives.iter().any(|f| f.contains(' ')) {
             return Vec::new();
@@ -87,11 +89,20 @@ fn forms(syntax: &str) -> Vec<&str> {
     forms
 }
 
+/// Whether each closing bracket has its opening one in the text.
+fn is_paired(text: &str) -> bool {
+    let mut depth = 0i32;
+    text.bytes().all(|byte| {
+        depth += i32::from(byte == b'[') - i32::from(byte == b']');
+        depth >= 0
+    })
+}
+
 /// Whether the alternatives are whole forms that begin with a word each (`GET pattern | RESETSTAT`)
 /// rather than a choice of words within one form (`AND | OR | NOT destkey key`).
 fn container(forms: &[&str]) -> bool {
     let last = forms.len() - 1;
-    forms.iter().all(|f| f.split(' ').next().is_some_and(is_word))
+    forms.iter().all(|f| !f.starts_with('[') && f.split(' ').next().is_some_and(is_word))
         && (last == 0
             || forms[..last].iter().any(|f| f.contains(' '))
             || !forms[last].contains(' '))
@@ -393,6 +404,7 @@ mod tests {
         assert_eq!(names("[INFO [name ...] | COUNT]"), ["info", "count"]);
         assert!(names("[ASYNC | SYNC]").is_empty());
         assert!(names("[key] [NX]").is_empty());
+        assert!(names("[COUNT count] STREAMS key [key ...]").is_empty());
         assert!(names("").is_empty());
     }
 

@@ -8,6 +8,7 @@ pub mod list;
 pub mod lock;
 pub mod log;
 pub mod set;
+pub mod stream;
 pub mod string;
 pub mod topk;
 pub mod uid;

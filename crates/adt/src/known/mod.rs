@@ -177,7 +177,7 @@ mod tests {
         let built = |name: &str| {
             Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
         };
-        assert_eq!(absence_of("xadd s * a b"), built("XADD"));
+        assert_eq!(absence_of("xdelex s ids 1 1"), built("XDELEX"));
         assert_eq!(absence_of("EVAL x 0"), built("EVAL"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
         assert_eq!(absence_of("Object freq k"), built("OBJECT FREQ"));

@@ -309,6 +309,9 @@ pub fn value_of(reply: &Reply) -> check::Value {
         Reply::Pairs(pairs) => Value::List(
             pairs.iter().flat_map(|(field, value)| [field, value].map(Value::text)).collect(),
         ),
+        Reply::Named(pairs) => {
+            Value::Map(pairs.iter().map(|(k, v)| (Value::text(k), value_of(v))).collect())
+        }
         Reply::Error(error) => Value::Error(error.to_string()),
         Reply::Record(_) => Value::Nil,
     }

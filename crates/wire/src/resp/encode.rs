@@ -69,6 +69,16 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
                 push_bulk(value, out);
             }
         }
+        Reply::Named(pairs) => {
+            push_len(if resp3 { b'%' } else { b'*' }, pairs.len(), out);
+            for (name, value) in pairs {
+                if !resp3 {
+                    out.extend_from_slice(b"*2\r\n");
+                }
+                push_bulk(name, out);
+                encode(value, protocol, out);
+            }
+        }
         Reply::Error(error) => {
             out.push(b'-');
             push_line(error.code(), out);

@@ -36,6 +36,15 @@ pub fn size(reply: &Reply) -> Size {
             bytes: pairs.iter().map(|(one, two)| one.len() + two.len() + 3 * AROUND_BYTES).sum(),
             items: 2 * pairs.len(),
         },
+        Reply::Named(pairs) => {
+            let mut all = Size::default();
+            for (name, value) in pairs {
+                all.bytes += name.len() + 2 * AROUND_BYTES;
+                all.items += 1;
+                all.add(value);
+            }
+            all
+        }
         Reply::Bulk(bytes) => Size { bytes: bytes.len(), items: 0 },
         Reply::Text(text) => Size { bytes: text.len(), items: 0 },
         Reply::Error(error) => Size { bytes: error.text().len(), items: 0 },
@@ -176,6 +185,14 @@ impl Pieces {
             Reply::Pairs(pairs) => {
                 push_len(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
                 self.levels.push(Level::Strings(pairs.into_iter()));
+            }
+            Reply::Named(pairs) if resp3 => {
+                let pairs = pairs.into_iter().map(|(name, value)| (Reply::Bulk(name), value));
+                self.begin(Reply::Map(pairs.collect()), until, out);
+            }
+            Reply::Named(pairs) => {
+                let pair = |(name, value)| Reply::Array(vec![Reply::Bulk(name), value]);
+                self.begin_items(b'*', pairs.into_iter().map(pair).collect(), out);
             }
             other => encode(&other, self.protocol, out),
         }

@@ -65,7 +65,7 @@ fn waiting_move(source: Blob, compound: Compound, timeout_ms: u64) -> Command {
     let attempts = vec![(source, Attempt::Move(compound))];
     // Redis answers a null array after the time-out, although it answers an element otherwise.
     let (on_timeout, on_nothing) = (Reply::NilArray, Reply::Nil);
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
+    Command::Blocking(Blocking::new(attempts, timeout_ms, on_timeout, on_nothing))
 }
 
 pub(in crate::kinds::list) fn parse_blocking_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -92,7 +92,7 @@ fn waiting_pop(keys: impl Iterator<Item = Blob>, op: &Op, timeout_ms: u64) -> Co
     let take = || Attempt::Take { op: AnyOp::List(op.clone()), wrap: named };
     let attempts = keys.map(|key| (key, take())).collect();
     let (on_timeout, on_nothing) = (Reply::NilArray, Reply::NilArray);
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
+    Command::Blocking(Blocking::new(attempts, timeout_ms, on_timeout, on_nothing))
 }
 
 pub(in crate::kinds::list) fn parse_blocking_pop(

@@ -127,7 +127,7 @@ fn blocking(
     let attempt = |key| (key, Attempt::Take { op: AnyOp::ZSet(Op::Take { high, count }), wrap });
     let attempts = keys.map(attempt).collect();
     let (on_timeout, on_nothing) = (Reply::NilArray, Reply::NilArray);
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
+    Command::Blocking(Blocking::new(attempts, timeout_ms, on_timeout, on_nothing))
 }
 
 fn wrap_one(key: &Blob, reply: Reply) -> Reply {

@@ -27,13 +27,14 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "set" | "bitfield" => &["RW", "access", "update", "variable_flags"],
         "del" | "delex" | "delifeq" | "unlink" => REMOVE,
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"
-        | "touch" | "type" | "watch" | "zcard" => LOOK,
+        | "touch" | "type" | "watch" | "xlen" | "zcard" => LOOK,
         "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
-        | "setrange" | "zadd" => WRITE,
-        "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank"
-        | "zremrangebyscore" => CUT,
+        | "setrange" | "xack" | "xadd" | "xclaim" | "xsetid" | "zadd" => WRITE,
+        "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem"
+        | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,
         "mset" | "psetex" | "setex" => REPLACE,
         "msetnx" | "setnx" => CREATE,
+        "xreadgroup" => READ,
         "rename" => return (TAKE, Some(REPLACE)),
         "renamenx" => return (TAKE, Some(CREATE)),
         "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore" | "bitop"

@@ -103,6 +103,7 @@ fn keys(keys: Keys) -> String {
             let every = if step > 1 { format!(", every {step}.") } else { String::new() };
             format!("arguments {first} to {last}{every}")
         }
+        Keys::Behind { word, .. } => format!("the first half of the arguments behind {word}"),
         Keys::Counted { at, also } => {
             let also = if also > 0 { format!("argument {also}, and ") } else { String::new() };
             format!("{also}as many after argument {at} as it says")

@@ -21,8 +21,10 @@ use adt::command::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply};
 
 /// Commands of Redis that have others in them, known by their second word, and tell which.
-pub(super) const CONTAINERS: [&str; 8] =
-    ["acl", "client", "cluster", "command", "config", "memory", "object", "pubsub"];
+pub(super) const CONTAINERS: [&str; 10] = [
+    "acl", "client", "cluster", "command", "config", "memory", "object", "pubsub", "xgroup",
+    "xinfo",
+];
 
 /// The error for a subcommand that does not exist.
 pub(in crate::gateway) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
@@ -202,7 +204,7 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
     ];
     let mut set: Vec<_> =
         names.iter().filter(|(_, flag)| spec.flags.has(*flag)).map(|(name, _)| *name).collect();
-    if matches!(spec.keys, Keys::Counted { .. }) {
+    if matches!(spec.keys, Keys::Counted { .. } | Keys::Behind { .. }) {
         set.push("movablekeys");
     }
     set
@@ -213,7 +215,7 @@ fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range { first, last, step } => (first.into(), last.into(), step.into()),
         Keys::Counted { also, .. } if also > 0 => (also.into(), also.into(), 1),
-        Keys::None | Keys::Counted { .. } => (0, 0, 0),
+        Keys::None | Keys::Counted { .. } | Keys::Behind { .. } => (0, 0, 0),
     }
 }
 
@@ -223,19 +225,17 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 
 fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
     let (flags, others) = key_flags(spec);
+    let search =
+        |flags: KeyFlags, (kind, begin): (&str, Reply), find: &str, how: Vec<(&str, i16)>| {
+            let how = how.into_iter().map(|(name, n)| (name, Reply::Int(n.into()))).collect();
+            map(vec![
+                ("flags", Reply::Set(flags.iter().map(|flag| Reply::Status(flag)).collect())),
+                ("begin_search", map(vec![("type", Reply::bulk(kind)), ("spec", begin)])),
+                ("find_keys", map(vec![("type", Reply::bulk(find)), ("spec", map(how))])),
+            ])
+        };
     let specification = |flags: KeyFlags, begin: i16, find: &str, how: Vec<(&str, i16)>| {
-        let how = how.into_iter().map(|(name, n)| (name, Reply::Int(n.into()))).collect();
-        map(vec![
-            ("flags", Reply::Set(flags.iter().map(|flag| Reply::Status(flag)).collect())),
-            (
-                "begin_search",
-                map(vec![
-                    ("type", Reply::bulk("index")),
-                    ("spec", map(vec![("index", Reply::Int(begin.into()))])),
-                ]),
-            ),
-            ("find_keys", map(vec![("type", Reply::bulk(find)), ("spec", map(how))])),
-        ])
+        search(flags, ("index", map(vec![("index", Reply::Int(begin.into()))])), find, how)
     };
     let range = |flags: KeyFlags, first: i16, last: i16, step: i16| {
         let last = if last < 0 { last } else { last - first };
@@ -250,6 +250,12 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
                 vec![range(flags, first, first, 1), range(others, first + step, last, step)]
             }
         },
+        Keys::Behind { word, from } => {
+            let from = Reply::Int(from.into());
+            let begin = map(vec![("keyword", Reply::bulk(word)), ("startfrom", from)]);
+            let how = vec![("lastkey", -1), ("keystep", 1), ("limit", 2)];
+            vec![search(flags, ("keyword", begin), "range", how)]
+        }
         Keys::Counted { at, also } => {
             let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             let counted = specification(others.unwrap_or(flags), at, "keynum", how);

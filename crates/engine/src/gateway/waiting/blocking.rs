@@ -49,6 +49,9 @@ struct BlockedCommand {
     counted: bool,
 }
 
+/// Number of the attempt that is none: the reads in front of all attempts.
+const BEGINNING: usize = usize::MAX;
+
 /// Blocking commands that sessions of this gateway wait in.
 #[derive(Default)]
 pub(in crate::gateway) struct BlockedCommands {
@@ -77,6 +80,19 @@ fn is_of_one_shard(blocking: &Blocking, mail: &Mail) -> bool {
     matches!(route, Route::One(_))
 }
 
+/// The attempts to make at first.
+fn first_of(blocking: &Blocking) -> VecDeque<usize> {
+    let count = blocking.attempts.len();
+    (0..if blocking.alike { count.min(1) } else { count }).collect()
+}
+
+/// A command by itself.
+fn program(target: Target, compound: Compound) -> Program {
+    let steps = vec![ProgramStep::Compound(compound)];
+    let (guards, fences, request) = (Vec::new(), Vec::new(), None);
+    Program { target, steps, form: Form::One, guards, fences, request }
+}
+
 impl BlockedCommands {
     /// Begins a command of a session, outside of a transaction.
     pub fn begin(
@@ -103,7 +119,7 @@ impl BlockedCommands {
     fn add(&mut self, core: &Core, target: Target, blocking: Blocking) -> u64 {
         let deadline_us = (blocking.timeout_ms > 0)
             .then(|| core.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000)));
-        let to_try = (0..blocking.attempts.len()).collect();
+        let to_try = first_of(&blocking);
         self.commands.insert(Box::new(BlockedCommand {
             target,
             blocking,
@@ -124,6 +140,16 @@ impl BlockedCommands {
         let command = self.commands.get_mut(job)?;
         if command.trying.is_some() {
             return None;
+        }
+        if let Some(begins) = &command.blocking.begins {
+            command.trying = Some(BEGINNING);
+            let target = Target { item: ATTEMPT, ..command.target };
+            let plan = |replies: &[Reply]| Plan {
+                writes: Vec::new(),
+                reply: Reply::Array(replies.to_vec()),
+            };
+            let compound = Compound { reads: begins.reads.clone(), plan: Arc::new(plan) };
+            return Some(WaitEffect::Launch(program(target, compound)));
         }
         let Some(number) = command.to_try.pop_front() else {
             if let Some(reply) = command.over.take() {
@@ -152,9 +178,7 @@ impl BlockedCommands {
             }
             (_, Attempt::Move(compound)) => {
                 let compound = if again { patient(compound) } else { compound };
-                let steps = vec![ProgramStep::Compound(compound)];
-                let (guards, fences, request) = (Vec::new(), Vec::new(), None);
-                let program = Program { target, steps, form: Form::One, guards, fences, request };
+                let program = program(target, compound);
                 Some(if again { WaitEffect::Move(program) } else { WaitEffect::Launch(program) })
             }
         }
@@ -169,14 +193,18 @@ impl BlockedCommands {
     pub fn attempted(&mut self, core: &mut Core, job: u64, reply: Reply) -> Option<WaitEffect> {
         let command = self.commands.get_mut(job)?;
         let number = command.trying.take()?;
+        if let Some(begins) = command.blocking.begins.take() {
+            let Reply::Array(replies) = reply else { return self.end(core, job, reply) };
+            command.blocking.attempts = (begins.attempts)(&replies);
+            command.to_try = first_of(&command.blocking);
+            return self.advance(core, job);
+        }
         let wrong = !command.waits.is_empty() && reply == ErrorReply::wrong_type().into();
         let reply = match &command.blocking.attempts[number] {
             // A session that waits already goes on waiting for a value of the right type. `patient` does
             // the same for a move.
             (_, Attempt::Take { .. }) if wrong => Reply::Nil,
-            (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
-                wrap(key, reply)
-            }
+            (key, Attempt::Take { wrap, .. }) if !found_nothing(&reply) => wrap(key, reply),
             _ => reply,
         };
         if found_nothing(&reply) { self.advance(core, job) } else { self.end(core, job, reply) }
@@ -197,8 +225,9 @@ impl BlockedCommands {
             keys.entry(core.mail.shard_of(key)).or_default().push(key.clone());
         }
         command.missing = keys.len();
-        command.served =
-            !core.mail.is_clustered() && is_of_one_shard(&command.blocking, &core.mail);
+        // What is read together is not taken by a shard for its waiters.
+        let takes = !core.mail.is_clustered() && !command.blocking.alike;
+        command.served = takes && is_of_one_shard(&command.blocking, &core.mail);
         for (shard, keys) in keys {
             let attempts = command.blocking.attempts.iter().map(|(_, attempt)| attempt.clone());
             let takes = command.served.then(|| Takes(attempts.collect()));
@@ -262,7 +291,8 @@ impl BlockedCommands {
             return None;
         }
         for (number, (k, _)) in command.blocking.attempts.iter().enumerate() {
-            if k == key && !command.to_try.contains(&number) {
+            let enough = command.blocking.alike && !command.to_try.is_empty();
+            if k == key && !enough && !command.to_try.contains(&number) {
                 command.to_try.push_back(number);
             }
         }

@@ -301,7 +301,7 @@ impl Txn {
             (key, Attempt::Take { op, wrap }) => {
                 let reply = replies.into_iter().next().unwrap_or(Reply::Nil);
                 if reply.is_error() {
-                    (reply, Vec::new())
+                    (wrap(key, reply), Vec::new())
                 } else if found_nothing(&reply) {
                     (Reply::Nil, Vec::new())
                 } else {

@@ -1,0 +1,636 @@
+//! Stream: entries with fields in order of their identifiers, and groups of consumers that share them out.
+//!
+//! An entry added with `*` takes its identifier from the commit timestamp: such adds commute, whatever
+//! the order in which they are carried out, as those of a log do, and identifiers grow in commit order.
+//! This holds unless an explicit identifier is ahead of the time (`ahead`): then `*` counts on from that,
+//! as in Redis, and adds do not commute until time has caught up. Acknowledgements of different entries
+//! commute with each other and with adds. Everything else excludes each other. See the Redis
+//! documentation of the stream commands for semantics, replies and errors.
+
+mod encode;
+mod entries;
+mod group;
+mod id;
+mod info;
+mod parse;
+mod reads;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use entries::Fields;
+pub use id::Id;
+
+use crate::{
+    Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Meta,
+    Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
+};
+use entries::{BLOCK_ENTRIES, Entries, Entry};
+use group::Group;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+pub(crate) use table::INTERNAL;
+
+/// The state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Value {
+    entries: Entries,
+    /// Highest identifier ever assigned.
+    last: Id,
+    /// An explicit identifier that was ahead of its commit timestamp, if time has not caught up.
+    ahead: Option<Id>,
+    /// Number of entries ever added.
+    added: u64,
+    /// Highest identifier of an entry removed by `XDEL`.
+    deleted: Id,
+    groups: BTreeMap<Blob, Group>,
+    /// Whether it exists: an empty stream differs from an absent one.
+    made: bool,
+}
+
+/// Identifier of a new entry, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewId {
+    /// From the commit timestamp.
+    Auto,
+    /// The next one in this millisecond.
+    Milli(u64),
+    /// This one.
+    Exact(Id),
+}
+
+/// Entries that are to be removed from the front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// Which.
+    pub to: Bound,
+    /// Whether it is enough to remove them in hundreds (`~`).
+    pub roughly: bool,
+    /// Most entries to remove; 0 means any number.
+    pub limit: u64,
+}
+
+/// Entries that a trimmed stream keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// So many of the newest entries.
+    Len(u64),
+    /// Entries from this identifier on.
+    From(Id),
+}
+
+/// Where a reader is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Behind this entry.
+    Id(Id),
+    /// At the end: there is nothing to read.
+    End,
+    /// Before the last entry.
+    Last,
+}
+
+/// Options of a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Time since the last delivery that an entry must have, in milliseconds.
+    pub min_idle_ms: u64,
+    /// When the entry is said to have been delivered.
+    pub at: Delivered,
+    /// Number of deliveries to set.
+    pub count: Option<u64>,
+    /// Whether entries that are not pending become so.
+    pub force: bool,
+    /// Whether identifiers are answered, and deliveries are not counted.
+    pub just_id: bool,
+    /// Last delivered identifier of the group, if it is higher than the present one.
+    pub last: Option<Id>,
+}
+
+/// Time of a delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivered {
+    /// Now.
+    #[default]
+    Now,
+    /// So many milliseconds ago.
+    Ago(u64),
+    /// In milliseconds since 1970.
+    At(u64),
+}
+
+/// Operations on a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Adds an entry; answers its identifier.
+    Add {
+        /// Identifier.
+        id: NewId,
+        /// Whether an absent stream is created.
+        creates: bool,
+        /// Trimming that follows.
+        trim: Option<Trim>,
+        /// Fields and values.
+        fields: Fields,
+    },
+    /// Identifier that an entry added now would get.
+    Next,
+    /// Highest identifier ever assigned.
+    Last,
+    /// Number of entries.
+    Len,
+    /// Entries from one identifier to another, both included.
+    Range {
+        /// First one.
+        from: Id,
+        /// Last one.
+        to: Id,
+        /// Most entries.
+        count: Option<u64>,
+        /// Whether the last one comes first.
+        back: bool,
+    },
+    /// Entries behind a place; nil if there are none.
+    Read {
+        /// The place.
+        after: After,
+        /// Most entries.
+        count: Option<u64>,
+    },
+    /// Removes entries; answers how many.
+    Delete(Vec<Id>),
+    /// Removes entries from the front; answers how many.
+    Trim(Trim),
+    /// Sets the last identifier.
+    SetId {
+        /// Last identifier.
+        id: Id,
+        /// Number of entries ever added.
+        added: Option<u64>,
+        /// Highest identifier of a removed entry.
+        deleted: Option<Id>,
+    },
+    /// Creates a group.
+    CreateGroup {
+        /// Name of the group.
+        group: Blob,
+        /// Last identifier that counts as delivered; none is the stream's last one.
+        id: Option<Id>,
+        /// Whether an absent stream is created.
+        creates: bool,
+        /// Number of entries that count as read.
+        read: Option<u64>,
+    },
+    /// Sets the last delivered identifier of a group.
+    MoveGroup {
+        /// Name of the group.
+        group: Blob,
+        /// Last identifier that counts as delivered; none is the stream's last one.
+        id: Option<Id>,
+        /// Number of entries that count as read.
+        read: Option<u64>,
+    },
+    /// Removes a group.
+    DestroyGroup(Blob),
+    /// Creates a consumer of a group.
+    CreateConsumer(Blob, Blob),
+    /// Removes a consumer of a group; answers how many entries were pending for it.
+    DeleteConsumer(Blob, Blob),
+    /// Delivers entries of a group to a consumer.
+    ReadGroup {
+        /// The group.
+        group: Blob,
+        /// The consumer.
+        consumer: Blob,
+        /// New entries; or those pending for the consumer behind an identifier.
+        after: Option<Id>,
+        /// Most entries.
+        count: Option<u64>,
+        /// Whether the entries count as acknowledged.
+        no_ack: bool,
+    },
+    /// Reply that such a delivery would have.
+    PeekGroup {
+        /// The group.
+        group: Blob,
+        /// The consumer.
+        consumer: Blob,
+        /// New entries; or those pending for the consumer behind an identifier.
+        after: Option<Id>,
+        /// Most entries.
+        count: Option<u64>,
+    },
+    /// Acknowledges entries; answers how many were pending.
+    Ack(Blob, Vec<Id>),
+    /// Summary of a group's pending entries.
+    Pending(Blob),
+    /// Pending entries of a group.
+    ListPending {
+        /// The group.
+        group: Blob,
+        /// Time since the last delivery that they must have, in milliseconds.
+        idle_ms: u64,
+        /// First one.
+        from: Id,
+        /// Last one.
+        to: Id,
+        /// Most of them.
+        count: u64,
+        /// The consumer that they are pending for, if one is named.
+        consumer: Option<Blob>,
+    },
+    /// Makes pending entries those of another consumer.
+    Claim {
+        /// The group.
+        group: Blob,
+        /// The consumer.
+        consumer: Blob,
+        /// The entries.
+        ids: Vec<Id>,
+        /// Options.
+        how: Claim,
+    },
+    /// Makes entries that are pending for long those of another consumer.
+    AutoClaim {
+        /// The group.
+        group: Blob,
+        /// The consumer.
+        consumer: Blob,
+        /// Time since the last delivery that an entry must have, in milliseconds.
+        min_idle_ms: u64,
+        /// Where to begin.
+        from: Id,
+        /// Most entries.
+        count: u64,
+        /// Whether identifiers are answered, and deliveries are not counted.
+        just_id: bool,
+    },
+    /// Facts about the stream.
+    Info,
+    /// Facts about the stream, its entries and groups; of each so many, or all for 0.
+    InfoFull(u64),
+    /// Facts about the groups.
+    InfoGroups,
+    /// Facts about the consumers of a group.
+    InfoConsumers(Blob),
+}
+
+/// Reply for an entry: its identifier, and its fields with values.
+fn reply_of(entry: Entry) -> Reply {
+    let fields = entry.fields.into_iter().map(Reply::Bulk).collect();
+    Reply::Array(vec![Reply::Bulk(entry.id.blob()), Reply::Array(fields)])
+}
+
+fn bounded(count: Option<u64>) -> usize {
+    count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Error for an absent group, of which the text is the name: see [`parse::about_group`].
+fn no_group(name: &Blob) -> Reply {
+    Reply::Error(ErrorReply::new("NOGROUP", String::from_utf8_lossy(name).into_owned()))
+}
+
+impl Value {
+    /// Identifier of an entry added with `*`, if there is one left.
+    fn auto_id(&self, ctx: &Ctx) -> Option<Id> {
+        let (first, last) = (Id::of(ctx.ts), Id::last_of(ctx.ts));
+        if self.ahead.is_some_and(|ahead| ahead >= first) || self.last == Id::MAX {
+            return self.last.next();
+        }
+        if self.last < first {
+            return Some(first.max(Id { ms: 0, seq: 1 }));
+        }
+        // Entries of later transactions may be there, if this one is carried out late.
+        let newest =
+            if self.last <= last { Some(self.last) } else { self.entries.last_up_to(last) };
+        newest.filter(|newest| *newest >= first).map_or(Some(first), Id::next)
+    }
+
+    fn new_id(&self, id: NewId, ctx: &Ctx) -> Result<Id, ErrorReply> {
+        let small = "The ID specified in XADD is equal or smaller than the target stream top item";
+        let full = "The stream has exhausted the last possible ID, unable to add more items";
+        match id {
+            NewId::Auto => self.auto_id(ctx).ok_or_else(|| ErrorReply::err(full)),
+            _ if self.last == Id::MAX => Err(ErrorReply::err(full)),
+            NewId::Milli(ms) if ms == self.last.ms => {
+                let seq = self.last.seq.checked_add(1);
+                seq.map(|seq| Id { ms, seq }).ok_or_else(|| ErrorReply::err(small))
+            }
+            NewId::Milli(ms) if ms > self.last.ms => Ok(Id { ms, seq: 0 }),
+            NewId::Exact(id) if id > self.last => Ok(id),
+            NewId::Milli(_) | NewId::Exact(_) => Err(ErrorReply::err(small)),
+        }
+    }
+
+    /// Notes the highest identifier, and whether it is ahead of the time.
+    fn reach(&mut self, id: Id, ctx: &Ctx) {
+        self.last = self.last.max(id);
+        self.ahead = (self.last > Id::last_of(ctx.ts) && (self.ahead.is_some() || id == self.last))
+            .then_some(self.last);
+    }
+
+    fn add(&mut self, id: NewId, trim: Option<Trim>, fields: &Fields, ctx: &Ctx) -> Reply {
+        let new = match self.new_id(id, ctx) {
+            Ok(new) => new,
+            Err(error) => return error.into(),
+        };
+        self.made = true;
+        self.entries.insert(new, fields);
+        self.added = self.added.saturating_add(1);
+        self.reach(new, ctx);
+        if let Some(trim) = trim {
+            self.trim(trim);
+        }
+        Reply::Bulk(new.blob())
+    }
+
+    /// Removes entries from the front. Roughly means whole hundreds, as many as Redis keeps in a node.
+    fn trim(&mut self, trim: Trim) -> usize {
+        let len = self.entries.len();
+        let mut surplus = match trim.to {
+            Bound::Len(keep) => len.saturating_sub(bounded(Some(keep))),
+            Bound::From(id) => self.entries.before(id),
+        };
+        if trim.limit > 0 {
+            surplus = surplus.min(bounded(Some(trim.limit)));
+        }
+        if trim.roughly {
+            // What is left is shorter than a hundred, if all is to go.
+            surplus = if surplus == len { len } else { surplus / BLOCK_ENTRIES * BLOCK_ENTRIES };
+        }
+        self.entries.cut(surplus);
+        surplus
+    }
+
+    fn delete(&mut self, ids: &[Id]) -> usize {
+        let mut count = 0;
+        for id in ids {
+            if self.entries.remove(*id) {
+                self.deleted = self.deleted.max(*id);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn set_id(&mut self, id: Id, added: Option<u64>, deleted: Option<Id>, ctx: &Ctx) -> Reply {
+        if deleted.is_some_and(|deleted| deleted > id) {
+            return Reply::err(
+                "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
+            );
+        }
+        if self.entries.last().is_some_and(|top| id < top) {
+            return Reply::err(
+                "The ID specified in XSETID is smaller than the target stream top item",
+            );
+        }
+        if added.is_some_and(|added| added < self.entries.len() as u64) {
+            return Reply::err(
+                "The entries_added specified in XSETID is smaller than the target stream length",
+            );
+        }
+        self.last = id;
+        self.ahead = (id > Id::last_of(ctx.ts)).then_some(id);
+        self.added = added.unwrap_or(self.added);
+        self.deleted = deleted.filter(|deleted| *deleted != Id::MIN).unwrap_or(self.deleted);
+        Reply::Ok
+    }
+
+    fn exists(meta: &Meta) -> Result<(), Reply> {
+        if meta.present {
+            return Ok(());
+        }
+        Err(Reply::err(
+            "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use \
+             the MKSTREAM option to create an empty stream automatically.",
+        ))
+    }
+
+    /// Carries out a write; an error is a reply like others.
+    fn carry_out(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Result<Reply, Reply> {
+        Ok(match op {
+            Op::Add { creates: false, .. } if !meta.present => Reply::Nil,
+            Op::Add { id, trim, fields, .. } => self.add(*id, *trim, fields, ctx),
+            Op::Delete(ids) => {
+                let count = self.delete(ids);
+                meta.untouched = count == 0;
+                Reply::Int(count as i64)
+            }
+            Op::Trim(trim) => {
+                let count = self.trim(*trim);
+                meta.untouched = count == 0;
+                Reply::Int(count as i64)
+            }
+            Op::SetId { id, added, deleted } => {
+                let reply = self.set_id(*id, *added, *deleted, ctx);
+                if !meta.present && !reply.is_error() { Reply::err("no such key") } else { reply }
+            }
+            Op::CreateGroup { group, id, creates, read } => {
+                if !creates {
+                    Self::exists(meta)?;
+                }
+                self.create_group(group, *id, *read)
+            }
+            Op::MoveGroup { group, id, read } => {
+                Self::exists(meta)?;
+                let id = id.unwrap_or(self.last);
+                let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
+                (group.last, group.read) = (id, *read);
+                Reply::Ok
+            }
+            Op::DestroyGroup(group) => {
+                Self::exists(meta)?;
+                let removed = self.groups.remove(group).is_some();
+                meta.untouched = !removed;
+                Reply::Int(i64::from(removed))
+            }
+            Op::CreateConsumer(group, consumer) => {
+                Self::exists(meta)?;
+                let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
+                let made = group.make_consumer(consumer, ctx.now_ms);
+                meta.untouched = !made;
+                Reply::Int(i64::from(made))
+            }
+            Op::DeleteConsumer(group, consumer) => {
+                Self::exists(meta)?;
+                let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
+                let before = group.consumers().len();
+                let pending = group.remove_consumer(consumer);
+                meta.untouched = group.consumers().len() == before;
+                Reply::Int(pending as i64)
+            }
+            Op::ReadGroup { group, consumer, after, count, no_ack } => {
+                self.read_group(group, consumer, *after, (*count, *no_ack), ctx)?
+            }
+            Op::Ack(group, ids) => {
+                let count = self.groups.get_mut(group).map_or(0, |group| group.acknowledge(ids));
+                meta.untouched = count == 0;
+                Reply::Int(count as i64)
+            }
+            Op::Claim { group, consumer, ids, how } => {
+                self.claim(group, consumer, ids, how, ctx)?
+            }
+            Op::AutoClaim { group, consumer, min_idle_ms, from, count, just_id } => {
+                let what = (*min_idle_ms, *from, *count, *just_id);
+                self.auto_claim(group, consumer, what, ctx)?
+            }
+            read => self.query(read, ctx),
+        })
+    }
+}
+
+impl DataType for Value {
+    type Op = Op;
+    const NAME: &'static str = "stream";
+    const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
+    const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other"];
+    const SHARED: [u8; 8] = [0b1, 0b100, 0b10, 0, 0, 0, 0, 0];
+
+    fn is_write(op: &Op) -> bool {
+        match op {
+            Op::Add { .. }
+            | Op::Delete(_)
+            | Op::Trim(_)
+            | Op::SetId { .. }
+            | Op::CreateGroup { .. }
+            | Op::MoveGroup { .. }
+            | Op::DestroyGroup(_)
+            | Op::CreateConsumer(..)
+            | Op::DeleteConsumer(..)
+            | Op::ReadGroup { .. }
+            | Op::Ack(..)
+            | Op::Claim { .. }
+            | Op::AutoClaim { .. } => true,
+            Op::Next
+            | Op::Last
+            | Op::Len
+            | Op::Range { .. }
+            | Op::Read { .. }
+            | Op::PeekGroup { .. }
+            | Op::Pending(_)
+            | Op::ListPending { .. }
+            | Op::Info
+            | Op::InfoFull(_)
+            | Op::InfoGroups
+            | Op::InfoConsumers(_) => false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        false
+    }
+
+    fn creates(op: &Op) -> bool {
+        matches!(op, Op::Add { creates: true, .. } | Op::CreateGroup { creates: true, .. })
+    }
+
+    fn preserves_key(op: &Op) -> bool {
+        Self::is_write(op)
+    }
+
+    fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
+        self.answer(op, ctx).unwrap_or_else(|error| error)
+    }
+
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let reply = self.carry_out(op, ctx, meta).unwrap_or_else(|error| error);
+        if reply.is_error() || (!meta.present && !Self::creates(op)) {
+            meta.untouched = true;
+        }
+        reply
+    }
+
+    fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
+        let plain =
+            |op: &Op| matches!(op, Op::Add { id: NewId::Auto, creates: true, trim: None, .. });
+        match (a.op, b.op) {
+            (a, b) if !Self::is_write(a) && !Self::is_write(b) => true,
+            (a, b) if plain(a) && plain(b) => self.ahead.is_none(),
+            (Op::Ack(..), add) | (add, Op::Ack(..)) if plain(add) => true,
+            (Op::Ack(one, ids), Op::Ack(other, others)) => {
+                one != other || ids.iter().all(|id| !others.contains(id))
+            }
+            _ => false,
+        }
+    }
+
+    fn mode(access: Access<'_, Op>) -> u8 {
+        match access.op {
+            Op::Add { id: NewId::Auto, creates: true, trim: None, .. } => 1,
+            Op::Ack(..) => 2,
+            op if Self::is_write(op) => 3,
+            _ => 0,
+        }
+    }
+
+    fn chosen_first(key: &Blob, op: &Op) -> Option<Compound> {
+        let Op::Add { id: NewId::Auto, creates, trim, fields } = op else { return None };
+        let (target, creates, trim, fields) = (key.clone(), *creates, *trim, fields.clone());
+        let plan = move |replies: &[Reply]| {
+            let nothing = |reply: Option<&Reply>| {
+                let reply = reply.cloned().unwrap_or(Reply::Nil);
+                Plan { writes: Vec::new(), reply }
+            };
+            let (id, present) = match replies {
+                [Reply::Bulk(id), Reply::Int(present)] => (id, *present == 1),
+                _ => return nothing(replies.first()),
+            };
+            if !present && !creates {
+                return nothing(None);
+            }
+            let Ok(exact) = Id::parse(id, 0) else { return nothing(replies.first()) };
+            let fields = fields.clone();
+            let op = Op::Add { id: NewId::Exact(exact), creates, trim, fields };
+            let writes = vec![(target.clone(), AnyOp::Stream(op))];
+            Plan { writes, reply: Reply::Bulk(id.clone()) }
+        };
+        let exists = AnyOp::Key(crate::key::KeyOp::Exists);
+        let reads = vec![(key.clone(), AnyOp::Stream(Op::Next)), (key.clone(), exists)];
+        Some(Compound { reads, plan: Arc::new(plan) })
+    }
+
+    fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {
+        // Entries of different transactions have different timestamps.
+        None
+    }
+
+    fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
+        encode::encode(op, key, out);
+    }
+
+    fn save(&self, sink: &mut dyn ValueSink) {
+        for id in [self.last, self.ahead.unwrap_or(Id::MIN), self.deleted] {
+            sink.number(id.ms);
+            sink.number(id.seq);
+        }
+        sink.number(self.added);
+        self.entries.save(sink);
+        sink.number(self.groups.len() as u64);
+        for (name, group) in &self.groups {
+            sink.bytes(name);
+            group.save(sink);
+        }
+    }
+
+    fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
+        let [last, ahead, deleted] = [load_id(source)?, load_id(source)?, load_id(source)?];
+        let added = source.number()?;
+        let entries = Entries::load(source)?;
+        if entries.last().is_some_and(|top| top > last) {
+            return Err(Corrupt);
+        }
+        let ahead = (ahead != Id::MIN).then_some(ahead);
+        let mut groups = BTreeMap::new();
+        for _ in 0..load_count(source, 5)? {
+            let name = Blob::new(source.bytes()?);
+            if groups.insert(name, Group::load(source)?).is_some() {
+                return Err(Corrupt);
+            }
+        }
+        Ok(Self { entries, last, ahead, added, deleted, groups, made: true })
+    }
+}
+
+fn load_id(source: &mut dyn ValueSource) -> Result<Id, Corrupt> {
+    Ok(Id { ms: source.number()?, seq: source.number()? })
+}

@@ -1,0 +1,637 @@
+//! Parsing of the words of stream commands into operations.
+
+use super::id::number;
+use super::{After, Bound, Claim, Delivered, Id, NewId, Op, Trim};
+use crate::command::syntax;
+use crate::{
+    Args, Attempt, Begins, Blob, Blocking, Command, Compound, ErrorReply, Keys, Merge, Op as AnyOp,
+    Plan, Reply,
+};
+use std::sync::Arc;
+
+/// Keys and places behind `STREAMS`, from word number 1 on.
+pub(super) const READ_KEYS: Keys = Keys::Behind { word: "STREAMS", from: 1 };
+/// Keys and places behind `STREAMS`, after the group.
+pub(super) const GROUP_KEYS: Keys = Keys::Behind { word: "STREAMS", from: 4 };
+
+/// Entries that `~` removes at most without `LIMIT`, as in Redis.
+const LIMIT_DEFAULT: u64 = 10_000;
+
+pub(super) fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
+    Ok(Command::Single(args.blob(1)?, AnyOp::Stream(op)))
+}
+
+/// A command about a group whose errors name the group and the key, which an operation does not know.
+fn named(key: Blob, op: Op, name: fn(&str, &str) -> String) -> Command {
+    let shown = key.clone();
+    let merge = move |replies: Vec<Reply>| {
+        about_group(&shown, replies.into_iter().next().unwrap_or(Reply::Nil), name)
+    };
+    Command::Multi { ops: vec![(key, AnyOp::Stream(op))], merge: Merge::All(Arc::new(merge)) }
+}
+
+/// Gives the error for an absent group its text, from the names of the key and the group.
+fn about_group(key: &Blob, reply: Reply, name: fn(&str, &str) -> String) -> Reply {
+    match reply {
+        Reply::Error(error) if error.code() == "NOGROUP" => {
+            let key = String::from_utf8_lossy(key);
+            Reply::Error(ErrorReply::new("NOGROUP", name(&key, error.text())))
+        }
+        other => other,
+    }
+}
+
+fn key_or_group(key: Blob, op: Op) -> Command {
+    named(key, op, |key, group| format!("No such key '{key}' or consumer group '{group}'"))
+}
+
+fn group_of(key: Blob, op: Op) -> Command {
+    named(key, op, |key, group| format!("No such consumer group '{group}' for key name '{key}'"))
+}
+
+fn in_read(key: &str, group: &str) -> String {
+    format!("No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option")
+}
+
+fn id(args: &Args<'_>, at: usize) -> Result<Id, ErrorReply> {
+    Id::parse(args.get(at).ok_or_else(ErrorReply::syntax)?, 0)
+}
+
+fn ids(args: &Args<'_>, from: usize) -> Result<Vec<Id>, ErrorReply> {
+    args.iter_from(from).map(|word| Id::parse(word, 0)).collect()
+}
+
+/// One end of a range: `-`, `+`, an identifier, or one that is left out with `(` in front.
+fn end(args: &Args<'_>, at: usize, high: bool) -> Result<Id, ErrorReply> {
+    let word = args.get(at).ok_or_else(ErrorReply::syntax)?;
+    let seq = if high { u64::MAX } else { 0 };
+    match word {
+        b"-" => Ok(Id::MIN),
+        b"+" => Ok(Id::MAX),
+        [b'(', rest @ ..] => {
+            let id = Id::parse(rest, seq)?;
+            let (id, which) = if high { (id.previous(), "end") } else { (id.next(), "start") };
+            id.ok_or_else(|| ErrorReply::err(format!("invalid {which} ID for the interval")))
+        }
+        word => Id::parse(word, seq),
+    }
+}
+
+pub(super) fn range(args: &Args<'_>, back: bool) -> Result<Command, ErrorReply> {
+    let (low, high) = if back { (3, 2) } else { (2, 3) };
+    let (from, to) = (end(args, low, false)?, end(args, high, true)?);
+    let mut count = None;
+    let mut at = 4;
+    while at < args.len() {
+        if !args.is(at, "COUNT") {
+            return Err(ErrorReply::syntax());
+        }
+        count = Some(u64::try_from(args.int(at + 1)?).unwrap_or(0));
+        at += 2;
+    }
+    one(args, Op::Range { from, to, count, back })
+}
+
+/// Options in front of the identifier of `XADD`, and all those of `XTRIM`.
+#[derive(Default)]
+struct Trimming {
+    to: Option<Bound>,
+    roughly: bool,
+    limit: Option<u64>,
+    no_stream: bool,
+}
+
+impl Trimming {
+    /// Takes the option at `at`; gives the place of the next word, or none if it is no option.
+    fn take(
+        &mut self,
+        args: &Args<'_>,
+        at: usize,
+        adds: bool,
+    ) -> Result<Option<usize>, ErrorReply> {
+        let more = args.len() - at - 1;
+        let by_len = args.is(at, "MAXLEN");
+        if more > 0 && (by_len || args.is(at, "MINID")) {
+            if self.to.is_some_and(|to| matches!(to, Bound::Len(_)) != by_len) {
+                return Err(ErrorReply::err(
+                    "syntax error, MAXLEN and MINID options at the same time are not compatible",
+                ));
+            }
+            self.roughly = false;
+            let mut value = at + 1;
+            if more > 1 && (args.is(value, "~") || args.is(value, "=")) {
+                self.roughly = args.is(value, "~");
+                value += 1;
+            }
+            self.to = Some(if by_len {
+                let len = args.int(value)?;
+                let error = || ErrorReply::err("The MAXLEN argument must be >= 0.");
+                Bound::Len(u64::try_from(len).map_err(|_| error())?)
+            } else {
+                Bound::From(id(args, value)?)
+            });
+            return Ok(Some(value + 1));
+        }
+        if more > 0 && args.is(at, "LIMIT") {
+            let limit = args.int(at + 1)?;
+            let error = || ErrorReply::err("The LIMIT argument must be >= 0.");
+            self.limit = Some(u64::try_from(limit).map_err(|_| error())?);
+            return Ok(Some(at + 2));
+        }
+        if adds && args.is(at, "NOMKSTREAM") {
+            self.no_stream = true;
+            return Ok(Some(at + 1));
+        }
+        Ok(None)
+    }
+
+    fn finish(&self) -> Result<Option<Trim>, ErrorReply> {
+        if self.limit.is_some() && self.to.is_none() {
+            return Err(ErrorReply::err(
+                "syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ));
+        }
+        if self.limit.is_some() && !self.roughly {
+            return Err(ErrorReply::err(
+                "syntax error, LIMIT cannot be used without the special ~ option",
+            ));
+        }
+        let limit = self.limit.unwrap_or(if self.roughly { LIMIT_DEFAULT } else { 0 });
+        Ok(self.to.map(|to| Trim { to, roughly: self.roughly, limit }))
+    }
+}
+
+fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
+    if let [ms @ .., b'-', b'*'] = word {
+        return number(ms).map(NewId::Milli).ok_or_else(Id::invalid);
+    }
+    Id::parse(word, 0).map(NewId::Exact)
+}
+
+pub(super) fn add(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let mut options = Trimming::default();
+    let mut at = 2;
+    let id = loop {
+        let Some(word) = args.get(at) else { return Err(ErrorReply::arity("xadd")) };
+        if word == b"*" {
+            break NewId::Auto;
+        }
+        match options.take(args, at, true)? {
+            Some(next) => at = next,
+            None => break new_id(word)?,
+        }
+    };
+    let trim = options.finish()?;
+    let fields: Vec<Blob> = args.iter_from(at + 1).map(Blob::new).collect();
+    if fields.is_empty() || fields.len() % 2 == 1 {
+        return Err(ErrorReply::arity("xadd"));
+    }
+    if id == NewId::Exact(Id::MIN) {
+        return Err(ErrorReply::err("The ID specified in XADD must be greater than 0-0"));
+    }
+    one(args, Op::Add { id, creates: !options.no_stream, trim, fields })
+}
+
+pub(super) fn trim(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let mut options = Trimming::default();
+    let mut at = 2;
+    while at < args.len() {
+        at = options.take(args, at, false)?.ok_or_else(ErrorReply::syntax)?;
+    }
+    let trim = options.finish()?.ok_or_else(|| {
+        ErrorReply::err("syntax error, XTRIM must be called with a trimming strategy")
+    })?;
+    one(args, Op::Trim(trim))
+}
+
+pub(super) fn delete(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    one(args, Op::Delete(ids(args, 2)?))
+}
+
+pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (mut added, mut deleted) = (None, None);
+    let mut at = 3;
+    while at < args.len() {
+        if at + 1 < args.len() && args.is(at, "ENTRIESADDED") {
+            let error = || ErrorReply::err("entries_added must be positive");
+            added = Some(u64::try_from(args.int(at + 1)?).map_err(|_| error())?);
+        } else if at + 1 < args.len() && args.is(at, "MAXDELETEDID") {
+            deleted = Some(id(args, at + 1)?);
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+        at += 2;
+    }
+    one(args, Op::SetId { id: id(args, 2)?, added, deleted })
+}
+
+/// Number of entries to read; 0 and less mean all.
+fn read_count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
+    Ok(u64::try_from(args.int(at)?).ok().filter(|count| *count > 0))
+}
+
+/// Words of `XREAD` and `XREADGROUP`.
+struct Reading {
+    count: Option<u64>,
+    block_ms: Option<u64>,
+    no_ack: bool,
+    group: Option<(Blob, Blob)>,
+    streams: Vec<(Blob, Vec<u8>)>,
+}
+
+fn reading(args: &Args<'_>, grouped: bool) -> Result<Reading, ErrorReply> {
+    let streams = Vec::new();
+    let mut found = Reading { count: None, block_ms: None, no_ack: false, group: None, streams };
+    let only = |what: &str| {
+        let text =
+            format!("The {what} option is only supported by XREADGROUP. You called XREAD instead.");
+        Err(ErrorReply::err(text))
+    };
+    let mut at = 1;
+    loop {
+        let more = args.len().saturating_sub(at + 1);
+        if more > 0 && args.is(at, "BLOCK") {
+            let ms = args
+                .int(at + 1)
+                .map_err(|_| ErrorReply::err("timeout is not an integer or out of range"))?;
+            let ms = u64::try_from(ms).map_err(|_| ErrorReply::err("timeout is negative"))?;
+            found.block_ms = Some(ms);
+            at += 2;
+        } else if more > 0 && args.is(at, "COUNT") {
+            found.count = read_count(args, at + 1)?;
+            at += 2;
+        } else if more > 0 && args.is(at, "STREAMS") {
+            at += 1;
+            break;
+        } else if more > 1 && args.is(at, "GROUP") {
+            if !grouped {
+                return only("GROUP");
+            }
+            found.group = Some((args.blob(at + 1)?, args.blob(at + 2)?));
+            at += 3;
+        } else if args.is(at, "NOACK") {
+            if !grouped {
+                return only("NOACK");
+            }
+            found.no_ack = true;
+            at += 1;
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+    }
+    let words = args.len() - at;
+    if words % 2 == 1 {
+        return Err(ErrorReply::err(
+            "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        ));
+    }
+    if grouped && found.group.is_none() {
+        return Err(ErrorReply::err("Missing GROUP option for XREADGROUP"));
+    }
+    let places = args.iter_from(at + words / 2).map(<[u8]>::to_vec);
+    found.streams = args.iter_from(at).map(Blob::new).zip(places).take(words / 2).collect();
+    Ok(found)
+}
+
+/// The entries of streams, of those that have any.
+fn by_stream(keys: &[Blob], replies: &[Reply]) -> Reply {
+    let mut found = Vec::new();
+    for (key, reply) in keys.iter().zip(replies) {
+        match reply {
+            Reply::Nil | Reply::NilArray => {}
+            Reply::Error(_) => return about_group(key, reply.clone(), in_read),
+            entries => found.push((key.clone(), entries.clone())),
+        }
+    }
+    if found.is_empty() { Reply::NilArray } else { Reply::Named(found) }
+}
+
+/// The reply for one stream.
+fn of_one(key: &Blob, reply: Reply) -> Reply {
+    by_stream(std::slice::from_ref(key), &[reply])
+}
+
+type Ops = Vec<(Blob, AnyOp)>;
+
+/// Reads several streams; afterwards the write of each is due that has entries.
+fn several(reads: Ops, writes: Ops) -> Compound {
+    let keys: Vec<Blob> = reads.iter().map(|(key, _)| key.clone()).collect();
+    let plan = move |replies: &[Reply]| {
+        let reply = by_stream(&keys, replies);
+        if reply.is_error() {
+            return Plan { writes: Vec::new(), reply };
+        }
+        let due = writes.iter().zip(replies).filter(|(_, reply)| matches!(reply, Reply::Array(_)));
+        Plan { writes: due.map(|(write, _)| write.clone()).collect(), reply }
+    };
+    Compound { reads, plan: Arc::new(plan) }
+}
+
+/// Attempts to read `ops`, of which several are read together.
+fn attempts(ops: Ops, together: impl Fn(Ops) -> Compound) -> Vec<(Blob, Attempt)> {
+    if let [(key, op)] = &ops[..] {
+        return vec![(key.clone(), Attempt::Take { op: op.clone(), wrap: of_one })];
+    }
+    let compound = together(ops.clone());
+    ops.into_iter().map(|(key, _)| (key, Attempt::Move(compound.clone()))).collect()
+}
+
+fn waiting(attempts: Vec<(Blob, Attempt)>, timeout_ms: u64, begins: Option<Begins>) -> Command {
+    let blocking = Blocking::new(attempts, timeout_ms, Reply::NilArray, Reply::NilArray);
+    Command::Blocking(Blocking { alike: true, begins, ..blocking })
+}
+
+fn at_once(ops: Ops) -> Command {
+    let keys: Vec<Blob> = ops.iter().map(|(key, _)| key.clone()).collect();
+    let merge = move |replies: Vec<Reply>| by_stream(&keys, &replies);
+    Command::Multi { ops, merge: Merge::All(Arc::new(merge)) }
+}
+
+/// Finds where `$` is before anything is waited for.
+fn from_the_end(ops: &Ops) -> Option<Begins> {
+    let at_end = |op: &AnyOp| matches!(op, AnyOp::Stream(Op::Read { after: After::End, .. }));
+    if !ops.iter().any(|(_, op)| at_end(op)) {
+        return None;
+    }
+    let reads = ops.iter().map(|(key, _)| (key.clone(), AnyOp::Stream(Op::Last))).collect();
+    let ops = ops.clone();
+    let settled = move |replies: &[Reply]| {
+        let mut settled = ops.clone();
+        for ((_, op), reply) in settled.iter_mut().zip(replies) {
+            if let AnyOp::Stream(Op::Read { after: after @ After::End, .. }) = op
+                && let Reply::Bulk(last) = reply
+                && let Ok(last) = Id::parse(last, 0)
+            {
+                *after = After::Id(last);
+            }
+        }
+        attempts(settled, |ops| several(ops, Vec::new()))
+    };
+    Some(Begins { reads, attempts: Arc::new(settled) })
+}
+
+pub(super) fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let Reading { count, block_ms, streams, .. } = reading(args, false)?;
+    let mut ops = Vec::new();
+    for (key, place) in streams {
+        let after = match place.as_slice() {
+            b"$" => After::End,
+            b"+" => After::Last,
+            b">" => {
+                return Err(ErrorReply::err(
+                    "The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
+                     <consumer> option.",
+                ));
+            }
+            id => After::Id(Id::parse(id, 0)?),
+        };
+        ops.push((key, AnyOp::Stream(Op::Read { after, count })));
+    }
+    let Some(timeout_ms) = block_ms else { return Ok(at_once(ops)) };
+    let begins = from_the_end(&ops);
+    Ok(waiting(attempts(ops, |ops| several(ops, Vec::new())), timeout_ms, begins))
+}
+
+pub(super) fn read_group(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let Reading { count, block_ms, no_ack, group, streams } = reading(args, true)?;
+    let Some((group, consumer)) = group else { return Err(ErrorReply::syntax()) };
+    let (mut peeks, mut deliveries) = (Vec::new(), Vec::new());
+    for (key, place) in streams {
+        let after = match place.as_slice() {
+            b">" => None,
+            b"$" => {
+                return Err(ErrorReply::err(
+                    "The $ ID is meaningless in the context of XREADGROUP: you want to read the history \
+                     of this consumer by specifying a proper ID, or use the > ID to get new messages. \
+                     The $ ID would just return an empty result set.",
+                ));
+            }
+            id => Some(Id::parse(id, 0)?),
+        };
+        let (group, consumer) = (group.clone(), consumer.clone());
+        let peek = Op::PeekGroup { group: group.clone(), consumer: consumer.clone(), after, count };
+        let delivery = Op::ReadGroup { group, consumer, after, count, no_ack };
+        peeks.push((key.clone(), AnyOp::Stream(peek)));
+        deliveries.push((key, AnyOp::Stream(delivery)));
+    }
+    // Of several streams all groups must be there before anything is delivered.
+    let together = |deliveries| several(peeks.clone(), deliveries);
+    match block_ms {
+        Some(timeout_ms) => Ok(waiting(attempts(deliveries, together), timeout_ms, None)),
+        None if deliveries.len() == 1 => Ok(at_once(deliveries)),
+        None => Ok(Command::Compound(together(deliveries))),
+    }
+}
+
+pub(super) fn acknowledge(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    one(args, Op::Ack(args.blob(2)?, ids(args, 3)?))
+}
+
+pub(super) fn pending(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (key, group) = (args.blob(1)?, args.blob(2)?);
+    if args.len() == 3 {
+        return Ok(key_or_group(key, Op::Pending(group)));
+    }
+    let mut at = 3;
+    let mut idle_ms = 0;
+    if args.is(3, "IDLE") {
+        idle_ms = u64::try_from(args.int(4)?).unwrap_or(0);
+        at = 5;
+    }
+    if args.len() < at + 3 || args.len() > at + 4 {
+        return Err(ErrorReply::syntax());
+    }
+    let count = u64::try_from(args.int(at + 2)?).unwrap_or(0);
+    let (from, to) = (end(args, at, false)?, end(args, at + 1, true)?);
+    let consumer = args.get(at + 3).map(Blob::new);
+    let op = Op::ListPending { group, idle_ms, from, to, count, consumer };
+    Ok(key_or_group(key, op))
+}
+
+/// A number of milliseconds of a claim; a negative one is 0.
+fn millis(args: &Args<'_>, at: usize, what: &str, of: &str) -> Result<i64, ErrorReply> {
+    let error = || ErrorReply::err(format!("Invalid {what} argument for {of}"));
+    args.int(at).map_err(|_| error())
+}
+
+pub(super) fn claim(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (key, group, consumer) = (args.blob(1)?, args.blob(2)?, args.blob(3)?);
+    let min_idle_ms = millis(args, 4, "min-idle-time", "XCLAIM")?;
+    let min_idle_ms = u64::try_from(min_idle_ms).unwrap_or(0);
+    let mut how = Claim { min_idle_ms, ..Claim::default() };
+    let mut at = 5;
+    let mut ids = Vec::new();
+    while let Some(id) = args.get(at).and_then(|word| Id::parse(word, 0).ok()) {
+        ids.push(id);
+        at += 1;
+    }
+    while at < args.len() {
+        let more = args.len() - at - 1;
+        let option = |name: &str| more > 0 && args.is(at, name);
+        let invalid = |name: &str| format!("{name} option");
+        if args.is(at, "FORCE") {
+            how.force = true;
+        } else if args.is(at, "JUSTID") {
+            how.just_id = true;
+        } else if option("IDLE") {
+            let ms = millis(args, at + 1, &invalid("IDLE"), "XCLAIM")?;
+            how.at = u64::try_from(ms).map_or(Delivered::Now, Delivered::Ago);
+            at += 1;
+        } else if option("TIME") {
+            let ms = millis(args, at + 1, &invalid("TIME"), "XCLAIM")?;
+            how.at = u64::try_from(ms).map_or(Delivered::Now, Delivered::At);
+            at += 1;
+        } else if option("RETRYCOUNT") {
+            let count = millis(args, at + 1, &invalid("RETRYCOUNT"), "XCLAIM")?;
+            how.count = u64::try_from(count).ok();
+            at += 1;
+        } else if option("LASTID") {
+            how.last = Some(id(args, at + 1)?);
+            at += 1;
+        } else {
+            let word = String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
+            return Err(ErrorReply::err(format!("Unrecognized XCLAIM option '{word}'")));
+        }
+        at += 1;
+    }
+    let op = Op::Claim { group, consumer, ids, how };
+    Ok(key_or_group(key, op))
+}
+
+pub(super) fn auto_claim(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (key, group, consumer) = (args.blob(1)?, args.blob(2)?, args.blob(3)?);
+    let min_idle_ms = millis(args, 4, "min-idle-time", "XAUTOCLAIM")?;
+    let min_idle_ms = u64::try_from(min_idle_ms).unwrap_or(0);
+    let from = end(args, 5, false)?;
+    let (mut count, mut just_id) = (100, false);
+    let mut at = 6;
+    while at < args.len() {
+        if at + 1 < args.len() && args.is(at, "COUNT") {
+            count = args.at_least(at + 1, 1, "COUNT must be > 0")?;
+            at += 2;
+        } else if args.is(at, "JUSTID") {
+            just_id = true;
+            at += 1;
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+    }
+    let op = Op::AutoClaim { group, consumer, min_idle_ms, from, count, just_id };
+    Ok(key_or_group(key, op))
+}
+
+/// A subcommand with a wrong number of words.
+fn arity(container: &str, name: &str) -> ErrorReply {
+    ErrorReply::arity(&format!("{container}|{name}"))
+}
+
+/// A subcommand with words that it does not take.
+fn odd_subcommand(args: &Args<'_>, container: &str) -> ErrorReply {
+    let word = String::from_utf8_lossy(args.get(1).unwrap_or_default()).into_owned();
+    ErrorReply::err(format!(
+        "unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP."
+    ))
+}
+
+/// The identifier that a group begins behind: `$` is the stream's last one.
+fn begin(args: &Args<'_>) -> Result<Option<Id>, ErrorReply> {
+    if args.is(4, "$") { Ok(None) } else { id(args, 4).map(Some) }
+}
+
+/// `MKSTREAM` and `ENTRIESREAD` behind word number 4.
+fn group_options(args: &Args<'_>, may_create: bool) -> Result<(bool, Option<u64>), ErrorReply> {
+    let (mut creates, mut read) = (false, None);
+    let mut at = 5;
+    while at < args.len() {
+        if may_create && args.is(at, "MKSTREAM") {
+            creates = true;
+            at += 1;
+        } else if at + 1 < args.len() && args.is(at, "ENTRIESREAD") {
+            let count = args.int(at + 1)?;
+            if count < -1 {
+                return Err(ErrorReply::err("value for ENTRIESREAD must be positive or -1"));
+            }
+            read = u64::try_from(count).ok();
+            at += 2;
+        } else {
+            return Err(odd_subcommand(args, "XGROUP"));
+        }
+    }
+    Ok((creates, read))
+}
+
+pub(super) fn group(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let named = |arity_min: usize, arity_max: usize, name: &str| {
+        if (arity_min..=arity_max).contains(&args.len()) {
+            Ok((args.blob(2)?, args.blob(3)?))
+        } else {
+            Err(arity("xgroup", name))
+        }
+    };
+    if args.is(1, "HELP") && args.len() == 2 {
+        return Ok(answered(syntax::help("xgroup", super::table::GROUP)));
+    }
+    if args.is(1, "CREATE") {
+        let (key, group) = named(5, usize::MAX, "create")?;
+        let (creates, read) = group_options(args, true)?;
+        let op = Op::CreateGroup { group, id: begin(args)?, creates, read };
+        return Ok(Command::Single(key, AnyOp::Stream(op)));
+    }
+    if args.is(1, "SETID") {
+        let (key, group) = named(5, usize::MAX, "setid")?;
+        let (_, read) = group_options(args, false)?;
+        let op = Op::MoveGroup { group, id: begin(args)?, read };
+        return Ok(group_of(key, op));
+    }
+    if args.is(1, "DESTROY") {
+        let (key, group) = named(4, 4, "destroy")?;
+        return Ok(Command::Single(key, AnyOp::Stream(Op::DestroyGroup(group))));
+    }
+    if args.is(1, "CREATECONSUMER") {
+        let (key, group) = named(5, 5, "createconsumer")?;
+        let op = Op::CreateConsumer(group, args.blob(4)?);
+        return Ok(group_of(key, op));
+    }
+    if args.is(1, "DELCONSUMER") {
+        let (key, group) = named(5, 5, "delconsumer")?;
+        let op = Op::DeleteConsumer(group, args.blob(4)?);
+        return Ok(group_of(key, op));
+    }
+    Err(ErrorReply::unknown_subcommand("XGROUP", args))
+}
+
+pub(super) fn info(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    if args.is(1, "HELP") && args.len() == 2 {
+        return Ok(answered(syntax::help("xinfo", super::table::INFO)));
+    }
+    if args.is(1, "STREAM") {
+        let op = match args.len() {
+            3 => Op::Info,
+            4 if args.is(3, "FULL") => Op::InfoFull(10),
+            6 if args.is(3, "FULL") && args.is(4, "COUNT") => {
+                Op::InfoFull(u64::try_from(args.int(5)?).unwrap_or(10))
+            }
+            0..3 => return Err(arity("xinfo", "stream")),
+            _ => return Err(odd_subcommand(args, "XINFO")),
+        };
+        return Ok(Command::Single(args.blob(2)?, AnyOp::Stream(op)));
+    }
+    if args.is(1, "GROUPS") {
+        if args.len() != 3 {
+            return Err(arity("xinfo", "groups"));
+        }
+        return Ok(Command::Single(args.blob(2)?, AnyOp::Stream(Op::InfoGroups)));
+    }
+    if args.is(1, "CONSUMERS") {
+        if args.len() != 4 {
+            return Err(arity("xinfo", "consumers"));
+        }
+        return Ok(group_of(args.blob(2)?, Op::InfoConsumers(args.blob(3)?)));
+    }
+    Err(ErrorReply::unknown_subcommand("XINFO", args))
+}
+
+/// A command whose reply is already known.
+fn answered(reply: Reply) -> Command {
+    Command::Multi { ops: Vec::new(), merge: Merge::With(Arc::new(move |_| reply.clone())) }
+}

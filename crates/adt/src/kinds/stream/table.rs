@@ -1,0 +1,159 @@
+//! Commands of streams.
+
+use super::parse::{self, GROUP_KEYS, READ_KEYS, one};
+use super::{After, Id, Op};
+use crate::command::commands;
+use crate::{Args, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
+
+const READ: Flags = Flags::READ;
+const FAST_READ: Flags = Flags::READ.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE;
+const FAST_WRITE: Flags = Flags::WRITE.and(Flags::FAST);
+const GROWS: Flags = Flags::WRITE.and(Flags::GROWS);
+const FAST_GROWS: Flags = GROWS.and(Flags::FAST);
+/// Flags of commands whose reply depends on the time, so that it is not the same again at the commit.
+const TIMED: Flags = FAST_WRITE.and(Flags::NO_TXN);
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+
+pub(super) const GROUP: &str = "CREATE key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read] \
+    | CREATECONSUMER key group consumer | DELCONSUMER key group consumer | DESTROY key group \
+    | SETID key group <id | $> [ENTRIESREAD entries-read]";
+pub(super) const INFO: &str = "CONSUMERS key group | GROUPS key | STREAM key [FULL [COUNT count]]";
+
+pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
+    ("xadd", -5, FAST_GROWS, Keys::ONE,
+        "Adds an entry; returns its id.",
+        "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value \
+        [field value ...]",
+        "O(1), and O(n) in the entries trimmed") =>
+        parse::add;
+    ("xlen", 2, FAST_READ, Keys::ONE,
+        "Counts the entries.", "key", "O(1)") =>
+        |a| one(a, Op::Len);
+    ("xrange", -4, READ, Keys::ONE,
+        "Returns the entries between two ids, oldest first.",
+        "key start end [COUNT count]", "O(log n + m) for m returned") =>
+        |a| parse::range(a, false);
+    ("xrevrange", -4, READ, Keys::ONE,
+        "Returns the entries between two ids, newest first.",
+        "key end start [COUNT count]", "O(log n + m) for m returned") =>
+        |a| parse::range(a, true);
+    ("xread", -4, READ.and(Flags::BLOCKING), READ_KEYS,
+        "Returns entries behind given ids, of several streams.",
+        "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+        "O(log n + m) for m returned") =>
+        parse::read;
+    ("xdel", -3, FAST_WRITE, Keys::ONE,
+        "Removes entries; returns how many.", "key id [id ...]", "O(1) per entry") =>
+        parse::delete;
+    ("xtrim", -4, WRITE, Keys::ONE,
+        "Removes the oldest entries; returns how many.",
+        "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]", "O(n) in the entries removed") =>
+        parse::trim;
+    ("xsetid", -3, FAST_GROWS, Keys::ONE,
+        "Sets the last id of a stream.",
+        "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", "O(1)") =>
+        parse::set_id;
+    ("xgroup", -2, GROWS, SECOND,
+        "Manages the groups of a stream and their consumers.", GROUP, "O(1)") =>
+        parse::group;
+    ("xreadgroup", -7, WRITE.and(Flags::BLOCKING), GROUP_KEYS,
+        "Delivers entries of several streams to a consumer of a group.",
+        "[COUNT count] [BLOCK milliseconds] [NOACK] GROUP group consumer STREAMS key [key ...] id [id ...]",
+        "O(log n) per entry") =>
+        parse::read_group;
+    ("xack", -4, FAST_WRITE, Keys::ONE,
+        "Acknowledges entries that are pending in a group; returns how many.",
+        "key group id [id ...]", "O(log n) per entry") =>
+        parse::acknowledge;
+    ("xpending", -3, READ, Keys::ONE,
+        "Returns the entries that are pending in a group.",
+        "key group [[IDLE min-idle-time] start end count [consumer]]", "O(n) in the pending entries") =>
+        parse::pending;
+    ("xclaim", -6, TIMED, Keys::ONE,
+        "Makes pending entries those of another consumer.",
+        "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] \
+        [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]", "O(log n) per entry") =>
+        parse::claim;
+    ("xautoclaim", -6, TIMED, Keys::ONE,
+        "Makes entries that are pending for long those of another consumer.",
+        "key group consumer min-idle-time start [COUNT count] [JUSTID]", "O(1)") =>
+        parse::auto_claim;
+    ("xinfo", -2, READ, SECOND,
+        "Returns facts about a stream, its groups and their consumers.", INFO, "O(n) with FULL") =>
+        parse::info;
+};
+
+/// The operation of a command on one key by itself.
+fn bare(command: Result<Command, ErrorReply>) -> Result<Command, ErrorReply> {
+    Ok(match command? {
+        Command::Multi { mut ops, .. } if ops.len() == 1 => {
+            let (key, op) = ops.remove(0);
+            Command::Single(key, op)
+        }
+        other => other,
+    })
+}
+
+/// Number of entries in word number `at`; none for 0.
+fn count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
+    Ok(Some(args.count(at)?).filter(|count| *count > 0))
+}
+
+fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let after = match args.get(2).unwrap_or_default() {
+        b"$" => After::End,
+        b"+" => After::Last,
+        id => After::Id(Id::parse(id, 0)?),
+    };
+    one(args, Op::Read { after, count: count(args, 3)? })
+}
+
+fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
+    let (group, consumer) = (args.blob(2)?, args.blob(3)?);
+    let after = match args.get(4).unwrap_or_default() {
+        b">" => None,
+        id => Some(Id::parse(id, 0)?),
+    };
+    let count = count(args, 5)?;
+    let op = if delivers {
+        Op::ReadGroup { group, consumer, after, count, no_ack: args.is(6, "NOACK") }
+    } else {
+        Op::PeekGroup { group, consumer, after, count }
+    };
+    Ok(Command::Single(args.blob(1)?, AnyOp::Stream(op)))
+}
+
+/// Forms that only the log and other machines get; clients cannot send them.
+pub(crate) const INTERNAL: &[CommandSpec] = commands! { "stream";
+    ("stream.next", 2, READ, Keys::ONE,
+        "Returns the id that an entry added now would get.", "key", "O(1)") =>
+        |a| one(a, Op::Next);
+    ("stream.last", 2, READ, Keys::ONE,
+        "Returns the highest id ever assigned.", "key", "O(1)") =>
+        |a| one(a, Op::Last);
+    ("stream.read", 4, READ, Keys::ONE,
+        "Returns entries behind an id.", "key id count", "O(log n + m)") =>
+        read;
+    ("stream.deliver", -6, GROWS, Keys::ONE,
+        "Delivers entries to a consumer.", "key group consumer id count [NOACK]", "O(log n + m)") =>
+        |a| delivery(a, true);
+    ("stream.peek", 6, READ, Keys::ONE,
+        "Returns what a delivery would.", "key group consumer id count", "O(log n + m)") =>
+        |a| delivery(a, false);
+    ("stream.pending", -3, READ, Keys::ONE,
+        "Returns pending entries.", "key group", "O(n)") =>
+        |a| bare(parse::pending(a));
+    ("stream.claim", -5, WRITE, Keys::ONE,
+        "Claims entries.", "key group consumer min-idle-time [id ...]", "O(n)") =>
+        |a| bare(parse::claim(a));
+    ("stream.autoclaim", -6, WRITE, Keys::ONE,
+        "Claims entries.", "key group consumer min-idle-time start", "O(n)") =>
+        |a| bare(parse::auto_claim(a));
+    ("stream.group", -4, GROWS, SECOND,
+        "Manages a group.", "SETID key group id", "O(1)") =>
+        |a| bare(parse::group(a));
+    ("stream.info", 4, READ, SECOND,
+        "Returns the consumers of a group.", "CONSUMERS key group", "O(n)") =>
+        |a| bare(parse::info(a));
+};

@@ -1,0 +1,199 @@
+//! Tests of streams: laws, identifiers, trimming, words.
+
+use super::*;
+use crate::{Args, Command, Handler, Timestamp, laws};
+
+fn ops(line: &str) -> Vec<Op> {
+    let words = ArgBuf::of(line.split(' '));
+    let (_, op) = crate::record::decode(&words.args()).unwrap_or_else(|e| panic!("{line}: {e}"));
+    let AnyOp::Stream(op) = op else { panic!("of a stream") };
+    vec![op]
+}
+
+fn samples(lines: &[&str]) -> Vec<Op> {
+    lines.iter().flat_map(|line| ops(line)).collect()
+}
+
+#[test]
+fn laws_hold_for_entries() {
+    let lines = [
+        "xadd k * a 1",
+        "xadd k * b 2",
+        "xadd k nomkstream * a 1",
+        "xadd k maxlen = 1 * a 1",
+        "xadd k 1-1 a 1",
+        "xadd k 0-* a 1",
+        "stream.next k",
+        "stream.last k",
+        "xlen k",
+        "xrange k - +",
+        "xdel k 1-1 0-1",
+        "xtrim k maxlen 1",
+        "xtrim k minid ~ 5 limit 0",
+        "xsetid k 7-7",
+        "stream.read k 0-1 1",
+        "stream.read k $ 0",
+        "stream.read k + 0",
+    ];
+    laws::check_laws::<Value>(&samples(&lines), 2);
+}
+
+#[test]
+fn laws_hold_for_groups() {
+    let lines = [
+        "xadd k * a 1",
+        "xadd k 1-1 a 1",
+        "xgroup create k g 0 mkstream",
+        "xgroup create k h $",
+        "stream.group setid k g 0-1 entriesread 3",
+        "xgroup destroy k g",
+        "stream.group createconsumer k g ann",
+        "stream.group delconsumer k g ann",
+        "stream.deliver k g ann > 0",
+        "stream.deliver k g ben > 1 noack",
+        "stream.deliver k g ann 0-0 0",
+        "stream.peek k g ann > 0",
+        "xack k g 1-1",
+        "xack k g 0-1 1-1",
+        "xack k h 1-1",
+        "stream.pending k g",
+        "stream.pending k g idle 5 - + 10 ann",
+        "stream.claim k g ben 0 1-1 force",
+        "stream.claim k g ben 5 1-1 justid retrycount 7 idle 3 lastid 2-2",
+        "stream.claim k g ben 5 1-1 time 5",
+        "stream.autoclaim k g ben 0 - count 3",
+        "xinfo stream k",
+        "xinfo stream k full count 2",
+        "xinfo groups k",
+        "stream.info consumers k g",
+    ];
+    laws::check_laws::<Value>(&samples(&lines), 3);
+}
+
+/// Applies at a given microsecond.
+fn run(value: &mut Value, at: u64, line: &str) -> Reply {
+    let ctx = Ctx { ts: Timestamp::from_micros(at), now_ms: at / 1000, ..Ctx::default() };
+    let mut meta = Meta { present: value.made, ..Meta::default() };
+    value.apply(&ops(line)[0], &ctx, &mut meta)
+}
+
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Array(parts) => parts.iter().map(shown).collect::<Vec<_>>().join(" "),
+        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn entries_stand_in_the_order_of_their_timestamps_whatever_the_order_of_adds() {
+    let mut one = Value::default();
+    let mut other = Value::default();
+    for at in [7000, 5000, 5000, 9000, 8000] {
+        run(&mut one, at, "xadd k * at 1");
+    }
+    for at in [5000, 5000, 7000, 8000, 9000] {
+        run(&mut other, at, "xadd k * at 1");
+    }
+    assert_eq!(one, other);
+    let ids = shown(&run(&mut one, 0, "xrange k - +"));
+    assert_eq!(ids, "5-0 at 1 5-1 at 1 7-0 at 1 8-0 at 1 9-0 at 1");
+    assert_eq!(run(&mut one, 9000, "xadd k * a 1"), Reply::bulk("9-1"));
+    assert_eq!(run(&mut one, 9001, "xadd k * a 1"), Reply::bulk("9-2147483648"));
+}
+
+#[test]
+fn an_explicit_id_ahead_of_the_time_is_counted_on_from() {
+    let mut value = Value::default();
+    assert_eq!(run(&mut value, 5000, "xadd k 9-4 a 1"), Reply::bulk("9-4"));
+    assert_eq!(run(&mut value, 6000, "xadd k * a 1"), Reply::bulk("9-5"));
+    let add = &ops("xadd k * a 1")[0];
+    let access = Access { op: add, observed: true };
+    assert!(!value.commutes(access, access), "their ids are counted");
+    assert_eq!(run(&mut value, 10_000, "xadd k * a 1"), Reply::bulk("10-0"));
+    assert!(value.commutes(access, access), "time has caught up");
+    let max = "18446744073709551615-18446744073709551615";
+    run(&mut value, 10_000, &format!("xadd k {max} a 1"));
+    assert!(run(&mut value, 10_000, "xadd k * a 1").is_error());
+    assert!(value.query(&Op::Next, &Ctx::default()).is_error());
+}
+
+#[test]
+fn an_id_chosen_first_is_that_of_the_add() {
+    let op = &ops("xadd k maxlen = 5 * a 1")[0];
+    let key = Blob::from("k");
+    let compound = Value::chosen_first(&key, op).expect("a choice");
+    let ctx = Ctx { ts: Timestamp::from_micros(5000), ..Ctx::default() };
+    let mut slot = None;
+    let replies: Vec<Reply> = compound
+        .reads
+        .iter()
+        .map(|(_, op)| crate::record::query(slot.as_ref(), op, &ctx))
+        .collect();
+    let plan = (compound.plan)(&replies);
+    assert_eq!(plan.reply, Reply::bulk("5-0"));
+    let later = Ctx { ts: Timestamp::from_micros(7000), ..ctx };
+    let [(_, write)] = &plan.writes[..] else { panic!("one write") };
+    assert_eq!(crate::record::apply(&mut slot, write, &later), plan.reply);
+    let add = &ops("xadd k * a 1")[0];
+    let Some(Value { ahead, .. }) = slot.and_then(|record| match record.value {
+        crate::Value::Stream(value) => Some(*value),
+        _ => None,
+    }) else {
+        panic!("a stream")
+    };
+    assert_eq!((ahead, Value::chosen_first(&key, add).is_some()), (None, true));
+}
+
+#[test]
+fn trimming_roughly_removes_whole_hundreds() {
+    let mut value = Value::default();
+    for at in 1..=1050 {
+        run(&mut value, at * 1000, "xadd k * a 1");
+    }
+    assert_eq!(run(&mut value, 0, "xtrim k maxlen ~ 1000"), Reply::Int(0));
+    assert_eq!(run(&mut value, 0, "xtrim k maxlen ~ 900"), Reply::Int(100));
+    assert_eq!(run(&mut value, 0, "xtrim k minid ~ 550 limit 250"), Reply::Int(200));
+    assert_eq!(run(&mut value, 0, "xtrim k minid 350"), Reply::Int(49));
+    assert_eq!(run(&mut value, 0, "xlen k"), Reply::Int(701));
+    assert_eq!(run(&mut value, 0, "xtrim k maxlen ~ 0"), Reply::Int(701));
+}
+
+#[test]
+fn words_are_refused_as_redis_refuses_them() {
+    let refused = |line: &str| {
+        let words = ArgBuf::of(line.split(' '));
+        let args: Args<'_> = words.args();
+        let spec = table::COMMANDS.iter().find(|spec| spec.name == line.split(' ').next().unwrap());
+        let Handler::Data(parse) = spec.expect("a command").handler else { panic!("of data") };
+        match parse(&args) {
+            Err(error) => error.to_string(),
+            Ok(Command::Single(..)) => "one".to_owned(),
+            Ok(_) => "several".to_owned(),
+        }
+    };
+    for (line, answer) in [
+        ("xadd k 0-0 a 1", "ERR The ID specified in XADD must be greater than 0-0"),
+        ("xadd k * a", "ERR wrong number of arguments for 'xadd' command"),
+        ("xadd k x a 1", "ERR Invalid stream ID specified as stream command argument"),
+        ("xadd k maxlen -1 * a 1", "ERR The MAXLEN argument must be >= 0."),
+        ("xadd k maxlen 1 * a 1", "one"),
+        (
+            "xtrim k maxlen 1 limit 5",
+            "ERR syntax error, LIMIT cannot be used without the special ~ option",
+        ),
+        (
+            "xread streams a b 0",
+            "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        ),
+        ("xread streams a b 0 0", "several"),
+        (
+            "xrange k (18446744073709551615-18446744073709551615 +",
+            "ERR invalid start ID for the interval",
+        ),
+        ("xclaim k g c x 1-1", "ERR Invalid min-idle-time argument for XCLAIM"),
+        ("xclaim k g c 1 1-1 when", "ERR Unrecognized XCLAIM option 'when'"),
+    ] {
+        assert_eq!(refused(line), answer, "{line}");
+    }
+}
