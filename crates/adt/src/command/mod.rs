@@ -328,13 +328,16 @@ impl Blocking {
     }
 }
 
+/// Function from the replies of reads to attempts.
+pub type AttemptsFn = Arc<dyn Fn(&[Reply]) -> Vec<(Blob, Attempt)> + Send + Sync>;
+
 /// Reads in front of the attempts of a blocking command.
 #[derive(Clone)]
 pub struct Begins {
     /// The reads.
     pub reads: Vec<(Blob, Op)>,
     /// Gives the attempts from the replies.
-    pub attempts: Arc<dyn Fn(&[Reply]) -> Vec<(Blob, Attempt)> + Send + Sync>,
+    pub attempts: AttemptsFn,
 }
 
 /// One way for a blocking command to succeed.

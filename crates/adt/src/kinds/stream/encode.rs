@@ -2,7 +2,7 @@
 //!
 //! [`table::INTERNAL`]: super::table::INTERNAL
 
-use super::{After, Bound, Claim, Delivered, Id, NewId, Op, Trim};
+use super::{After, Bound, Claim, Delivered, Id, NewId, Task, Trim};
 use crate::ArgBuf;
 
 fn number(out: &mut ArgBuf, number: u64) {
@@ -45,32 +45,32 @@ fn claim(out: &mut ArgBuf, how: &Claim) {
 }
 
 /// The name, with the subcommand, and the key.
-fn head(op: &Op, key: &[u8], out: &mut ArgBuf) {
+fn head(op: &Task, key: &[u8], out: &mut ArgBuf) {
     let name = match op {
-        Op::Add { .. } => "xadd",
-        Op::Next => "stream.next",
-        Op::Last => "stream.last",
-        Op::Len => "xlen",
-        Op::Range { back: false, .. } => "xrange",
-        Op::Range { back: true, .. } => "xrevrange",
-        Op::Read { .. } => "stream.read",
-        Op::Delete(_) => "xdel",
-        Op::Trim(_) => "xtrim",
-        Op::SetId { .. } => "xsetid",
-        Op::CreateGroup { .. } => "xgroup create",
-        Op::MoveGroup { .. } => "stream.group setid",
-        Op::DestroyGroup(_) => "xgroup destroy",
-        Op::CreateConsumer(..) => "stream.group createconsumer",
-        Op::DeleteConsumer(..) => "stream.group delconsumer",
-        Op::ReadGroup { .. } => "stream.deliver",
-        Op::PeekGroup { .. } => "stream.peek",
-        Op::Ack(..) => "xack",
-        Op::Pending(_) | Op::ListPending { .. } => "stream.pending",
-        Op::Claim { .. } => "stream.claim",
-        Op::AutoClaim { .. } => "stream.autoclaim",
-        Op::Info | Op::InfoFull(_) => "xinfo stream",
-        Op::InfoGroups => "xinfo groups",
-        Op::InfoConsumers(_) => "stream.info consumers",
+        Task::Add { .. } => "xadd",
+        Task::Next => "stream.next",
+        Task::Last => "stream.last",
+        Task::Len => "xlen",
+        Task::Range { back: false, .. } => "xrange",
+        Task::Range { back: true, .. } => "xrevrange",
+        Task::Read { .. } => "stream.read",
+        Task::Delete(_) => "xdel",
+        Task::Trim(_) => "xtrim",
+        Task::SetId { .. } => "xsetid",
+        Task::CreateGroup { .. } => "xgroup create",
+        Task::MoveGroup { .. } => "stream.group setid",
+        Task::DestroyGroup(_) => "xgroup destroy",
+        Task::CreateConsumer(..) => "stream.group createconsumer",
+        Task::DeleteConsumer(..) => "stream.group delconsumer",
+        Task::ReadGroup { .. } => "stream.deliver",
+        Task::PeekGroup { .. } => "stream.peek",
+        Task::Ack(..) => "xack",
+        Task::Pending(_) | Task::ListPending { .. } => "stream.pending",
+        Task::Claim { .. } => "stream.claim",
+        Task::AutoClaim { .. } => "stream.autoclaim",
+        Task::Info | Task::InfoFull(_) => "xinfo stream",
+        Task::InfoGroups => "xinfo groups",
+        Task::InfoConsumers(_) => "stream.info consumers",
     };
     name.split(' ').for_each(|word| _ = out.push(word));
     out.push(key);
@@ -84,10 +84,10 @@ fn place(out: &mut ArgBuf, after: Option<Id>, count: Option<u64>) {
     number(out, count.unwrap_or(0));
 }
 
-pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
+pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
     head(op, key, out);
     match op {
-        Op::Add { id: new, creates, trim: to, fields } => {
+        Task::Add { id: new, creates, trim: to, fields } => {
             if !creates {
                 out.push("nomkstream");
             }
@@ -99,8 +99,8 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
             }
             fields.iter().for_each(|field| _ = out.push(field));
         }
-        Op::Next | Op::Last | Op::Len | Op::Info | Op::InfoGroups => {}
-        Op::Range { from, to, count, back } => {
+        Task::Next | Task::Last | Task::Len | Task::Info | Task::InfoGroups => {}
+        Task::Range { from, to, count, back } => {
             let (one, two) = if *back { (to, from) } else { (from, to) };
             id(out, *one);
             id(out, *two);
@@ -108,7 +108,7 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 number(out.push("count"), *count);
             }
         }
-        Op::Read { after, count } => {
+        Task::Read { after, count } => {
             match after {
                 After::Id(after) => id(out, *after),
                 After::End => _ = out.push("$"),
@@ -116,9 +116,9 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
             }
             number(out, count.unwrap_or(0));
         }
-        Op::Delete(ids) => ids.iter().for_each(|one| id(out, *one)),
-        Op::Trim(to) => trim(out, *to),
-        Op::SetId { id: last, added, deleted } => {
+        Task::Delete(ids) => ids.iter().for_each(|one| id(out, *one)),
+        Task::Trim(to) => trim(out, *to),
+        Task::SetId { id: last, added, deleted } => {
             id(out, *last);
             if let Some(added) = added {
                 number(out.push("entriesadded"), *added);
@@ -127,40 +127,40 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 id(out.push("maxdeletedid"), *deleted);
             }
         }
-        Op::CreateGroup { group, id: begin, read, .. }
-        | Op::MoveGroup { group, id: begin, read } => {
+        Task::CreateGroup { group, id: begin, read, .. }
+        | Task::MoveGroup { group, id: begin, read } => {
             out.push(group);
             match begin {
                 Some(begin) => id(out, *begin),
                 None => _ = out.push("$"),
             }
-            if matches!(op, Op::CreateGroup { creates: true, .. }) {
+            if matches!(op, Task::CreateGroup { creates: true, .. }) {
                 out.push("mkstream");
             }
             if let Some(read) = read {
                 number(out.push("entriesread"), *read);
             }
         }
-        Op::DestroyGroup(group) | Op::Pending(group) | Op::InfoConsumers(group) => {
+        Task::DestroyGroup(group) | Task::Pending(group) | Task::InfoConsumers(group) => {
             out.push(group);
         }
-        Op::CreateConsumer(group, consumer) | Op::DeleteConsumer(group, consumer) => {
+        Task::CreateConsumer(group, consumer) | Task::DeleteConsumer(group, consumer) => {
             out.push(group).push(consumer);
         }
-        Op::ReadGroup { group, consumer, after, count, no_ack } => {
+        Task::ReadGroup { group, consumer, after, count, no_ack } => {
             place(out.push(group).push(consumer), *after, *count);
             if *no_ack {
                 out.push("noack");
             }
         }
-        Op::PeekGroup { group, consumer, after, count } => {
+        Task::PeekGroup { group, consumer, after, count } => {
             place(out.push(group).push(consumer), *after, *count);
         }
-        Op::Ack(group, ids) => {
+        Task::Ack(group, ids) => {
             out.push(group);
             ids.iter().for_each(|one| id(out, *one));
         }
-        Op::ListPending { group, idle_ms, from, to, count, consumer } => {
+        Task::ListPending { group, idle_ms, from, to, count, consumer } => {
             number(out.push(group).push("idle"), *idle_ms);
             id(out, *from);
             id(out, *to);
@@ -169,12 +169,12 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push(consumer);
             }
         }
-        Op::Claim { group, consumer, ids, how } => {
+        Task::Claim { group, consumer, ids, how } => {
             number(out.push(group).push(consumer), how.min_idle_ms);
             ids.iter().for_each(|one| id(out, *one));
             claim(out, how);
         }
-        Op::AutoClaim { group, consumer, min_idle_ms, from, count, just_id } => {
+        Task::AutoClaim { group, consumer, min_idle_ms, from, count, just_id } => {
             number(out.push(group).push(consumer), *min_idle_ms);
             id(out, *from);
             number(out.push("count"), *count);
@@ -182,6 +182,6 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push("justid");
             }
         }
-        Op::InfoFull(count) => number(out.push("full").push("count"), *count),
+        Task::InfoFull(count) => number(out.push("full").push("count"), *count),
     }
 }

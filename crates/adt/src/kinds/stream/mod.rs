@@ -12,6 +12,7 @@ mod entries;
 mod group;
 mod id;
 mod info;
+mod ops;
 mod parse;
 mod reads;
 mod table;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use entries::Fields;
 pub use id::Id;
+pub use ops::{After, Bound, Claim, Delivered, NewId, Task, Trim};
 
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Meta,
@@ -48,232 +50,8 @@ pub struct Value {
     made: bool,
 }
 
-/// Identifier of a new entry, as asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewId {
-    /// From the commit timestamp.
-    Auto,
-    /// The next one in this millisecond.
-    Milli(u64),
-    /// This one.
-    Exact(Id),
-}
-
-/// Entries that are to be removed from the front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trim {
-    /// Which.
-    pub to: Bound,
-    /// Whether it is enough to remove them in hundreds (`~`).
-    pub roughly: bool,
-    /// Most entries to remove; 0 means any number.
-    pub limit: u64,
-}
-
-/// Entries that a trimmed stream keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// So many of the newest entries.
-    Len(u64),
-    /// Entries from this identifier on.
-    From(Id),
-}
-
-/// Where a reader is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// Behind this entry.
-    Id(Id),
-    /// At the end: there is nothing to read.
-    End,
-    /// Before the last entry.
-    Last,
-}
-
-/// Options of a claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
-    /// Time since the last delivery that an entry must have, in milliseconds.
-    pub min_idle_ms: u64,
-    /// When the entry is said to have been delivered.
-    pub at: Delivered,
-    /// Number of deliveries to set.
-    pub count: Option<u64>,
-    /// Whether entries that are not pending become so.
-    pub force: bool,
-    /// Whether identifiers are answered, and deliveries are not counted.
-    pub just_id: bool,
-    /// Last delivered identifier of the group, if it is higher than the present one.
-    pub last: Option<Id>,
-}
-
-/// Time of a delivery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivered {
-    /// Now.
-    #[default]
-    Now,
-    /// So many milliseconds ago.
-    Ago(u64),
-    /// In milliseconds since 1970.
-    At(u64),
-}
-
-/// Operations on a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Op {
-    /// Adds an entry; answers its identifier.
-    Add {
-        /// Identifier.
-        id: NewId,
-        /// Whether an absent stream is created.
-        creates: bool,
-        /// Trimming that follows.
-        trim: Option<Trim>,
-        /// Fields and values.
-        fields: Fields,
-    },
-    /// Identifier that an entry added now would get.
-    Next,
-    /// Highest identifier ever assigned.
-    Last,
-    /// Number of entries.
-    Len,
-    /// Entries from one identifier to another, both included.
-    Range {
-        /// First one.
-        from: Id,
-        /// Last one.
-        to: Id,
-        /// Most entries.
-        count: Option<u64>,
-        /// Whether the last one comes first.
-        back: bool,
-    },
-    /// Entries behind a place; nil if there are none.
-    Read {
-        /// The place.
-        after: After,
-        /// Most entries.
-        count: Option<u64>,
-    },
-    /// Removes entries; answers how many.
-    Delete(Vec<Id>),
-    /// Removes entries from the front; answers how many.
-    Trim(Trim),
-    /// Sets the last identifier.
-    SetId {
-        /// Last identifier.
-        id: Id,
-        /// Number of entries ever added.
-        added: Option<u64>,
-        /// Highest identifier of a removed entry.
-        deleted: Option<Id>,
-    },
-    /// Creates a group.
-    CreateGroup {
-        /// Name of the group.
-        group: Blob,
-        /// Last identifier that counts as delivered; none is the stream's last one.
-        id: Option<Id>,
-        /// Whether an absent stream is created.
-        creates: bool,
-        /// Number of entries that count as read.
-        read: Option<u64>,
-    },
-    /// Sets the last delivered identifier of a group.
-    MoveGroup {
-        /// Name of the group.
-        group: Blob,
-        /// Last identifier that counts as delivered; none is the stream's last one.
-        id: Option<Id>,
-        /// Number of entries that count as read.
-        read: Option<u64>,
-    },
-    /// Removes a group.
-    DestroyGroup(Blob),
-    /// Creates a consumer of a group.
-    CreateConsumer(Blob, Blob),
-    /// Removes a consumer of a group; answers how many entries were pending for it.
-    DeleteConsumer(Blob, Blob),
-    /// Delivers entries of a group to a consumer.
-    ReadGroup {
-        /// The group.
-        group: Blob,
-        /// The consumer.
-        consumer: Blob,
-        /// New entries; or those pending for the consumer behind an identifier.
-        after: Option<Id>,
-        /// Most entries.
-        count: Option<u64>,
-        /// Whether the entries count as acknowledged.
-        no_ack: bool,
-    },
-    /// Reply that such a delivery would have.
-    PeekGroup {
-        /// The group.
-        group: Blob,
-        /// The consumer.
-        consumer: Blob,
-        /// New entries; or those pending for the consumer behind an identifier.
-        after: Option<Id>,
-        /// Most entries.
-        count: Option<u64>,
-    },
-    /// Acknowledges entries; answers how many were pending.
-    Ack(Blob, Vec<Id>),
-    /// Summary of a group's pending entries.
-    Pending(Blob),
-    /// Pending entries of a group.
-    ListPending {
-        /// The group.
-        group: Blob,
-        /// Time since the last delivery that they must have, in milliseconds.
-        idle_ms: u64,
-        /// First one.
-        from: Id,
-        /// Last one.
-        to: Id,
-        /// Most of them.
-        count: u64,
-        /// The consumer that they are pending for, if one is named.
-        consumer: Option<Blob>,
-    },
-    /// Makes pending entries those of another consumer.
-    Claim {
-        /// The group.
-        group: Blob,
-        /// The consumer.
-        consumer: Blob,
-        /// The entries.
-        ids: Vec<Id>,
-        /// Options.
-        how: Claim,
-    },
-    /// Makes entries that are pending for long those of another consumer.
-    AutoClaim {
-        /// The group.
-        group: Blob,
-        /// The consumer.
-        consumer: Blob,
-        /// Time since the last delivery that an entry must have, in milliseconds.
-        min_idle_ms: u64,
-        /// Where to begin.
-        from: Id,
-        /// Most entries.
-        count: u64,
-        /// Whether identifiers are answered, and deliveries are not counted.
-        just_id: bool,
-    },
-    /// Facts about the stream.
-    Info,
-    /// Facts about the stream, its entries and groups; of each so many, or all for 0.
-    InfoFull(u64),
-    /// Facts about the groups.
-    InfoGroups,
-    /// Facts about the consumers of a group.
-    InfoConsumers(Blob),
-}
+/// Operations on a stream: large ones, so that those of other types stay small.
+pub type Op = Box<Task>;
 
 /// Reply for an entry: its identifier, and its fields with values.
 fn reply_of(entry: Entry) -> Reply {
@@ -407,51 +185,51 @@ impl Value {
     }
 
     /// Carries out a write; an error is a reply like others.
-    fn carry_out(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Result<Reply, Reply> {
+    fn carry_out(&mut self, op: &Task, ctx: &Ctx, meta: &mut Meta) -> Result<Reply, Reply> {
         Ok(match op {
-            Op::Add { creates: false, .. } if !meta.present => Reply::Nil,
-            Op::Add { id, trim, fields, .. } => self.add(*id, *trim, fields, ctx),
-            Op::Delete(ids) => {
+            Task::Add { creates: false, .. } if !meta.present => Reply::Nil,
+            Task::Add { id, trim, fields, .. } => self.add(*id, *trim, fields, ctx),
+            Task::Delete(ids) => {
                 let count = self.delete(ids);
                 meta.untouched = count == 0;
                 Reply::Int(count as i64)
             }
-            Op::Trim(trim) => {
+            Task::Trim(trim) => {
                 let count = self.trim(*trim);
                 meta.untouched = count == 0;
                 Reply::Int(count as i64)
             }
-            Op::SetId { id, added, deleted } => {
+            Task::SetId { id, added, deleted } => {
                 let reply = self.set_id(*id, *added, *deleted, ctx);
                 if !meta.present && !reply.is_error() { Reply::err("no such key") } else { reply }
             }
-            Op::CreateGroup { group, id, creates, read } => {
+            Task::CreateGroup { group, id, creates, read } => {
                 if !creates {
                     Self::exists(meta)?;
                 }
                 self.create_group(group, *id, *read)
             }
-            Op::MoveGroup { group, id, read } => {
+            Task::MoveGroup { group, id, read } => {
                 Self::exists(meta)?;
                 let id = id.unwrap_or(self.last);
                 let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
                 (group.last, group.read) = (id, *read);
                 Reply::Ok
             }
-            Op::DestroyGroup(group) => {
+            Task::DestroyGroup(group) => {
                 Self::exists(meta)?;
                 let removed = self.groups.remove(group).is_some();
                 meta.untouched = !removed;
                 Reply::Int(i64::from(removed))
             }
-            Op::CreateConsumer(group, consumer) => {
+            Task::CreateConsumer(group, consumer) => {
                 Self::exists(meta)?;
                 let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
                 let made = group.make_consumer(consumer, ctx.now_ms);
                 meta.untouched = !made;
                 Reply::Int(i64::from(made))
             }
-            Op::DeleteConsumer(group, consumer) => {
+            Task::DeleteConsumer(group, consumer) => {
                 Self::exists(meta)?;
                 let group = self.groups.get_mut(group).ok_or_else(|| no_group(group))?;
                 let before = group.consumers().len();
@@ -459,22 +237,22 @@ impl Value {
                 meta.untouched = group.consumers().len() == before;
                 Reply::Int(pending as i64)
             }
-            Op::ReadGroup { group, consumer, after, count, no_ack } => {
+            Task::ReadGroup { group, consumer, after, count, no_ack } => {
                 self.read_group(group, consumer, *after, (*count, *no_ack), ctx)?
             }
-            Op::Ack(group, ids) => {
+            Task::Ack(group, ids) => {
                 let count = self.groups.get_mut(group).map_or(0, |group| group.acknowledge(ids));
                 meta.untouched = count == 0;
                 Reply::Int(count as i64)
             }
-            Op::Claim { group, consumer, ids, how } => {
+            Task::Claim { group, consumer, ids, how } => {
                 self.claim(group, consumer, ids, how, ctx)?
             }
-            Op::AutoClaim { group, consumer, min_idle_ms, from, count, just_id } => {
+            Task::AutoClaim { group, consumer, min_idle_ms, from, count, just_id } => {
                 let what = (*min_idle_ms, *from, *count, *just_id);
                 self.auto_claim(group, consumer, what, ctx)?
             }
-            read => self.query(read, ctx),
+            read => self.answer(read, ctx)?,
         })
     }
 }
@@ -487,32 +265,32 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0b100, 0b10, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
-        match op {
-            Op::Add { .. }
-            | Op::Delete(_)
-            | Op::Trim(_)
-            | Op::SetId { .. }
-            | Op::CreateGroup { .. }
-            | Op::MoveGroup { .. }
-            | Op::DestroyGroup(_)
-            | Op::CreateConsumer(..)
-            | Op::DeleteConsumer(..)
-            | Op::ReadGroup { .. }
-            | Op::Ack(..)
-            | Op::Claim { .. }
-            | Op::AutoClaim { .. } => true,
-            Op::Next
-            | Op::Last
-            | Op::Len
-            | Op::Range { .. }
-            | Op::Read { .. }
-            | Op::PeekGroup { .. }
-            | Op::Pending(_)
-            | Op::ListPending { .. }
-            | Op::Info
-            | Op::InfoFull(_)
-            | Op::InfoGroups
-            | Op::InfoConsumers(_) => false,
+        match **op {
+            Task::Add { .. }
+            | Task::Delete(_)
+            | Task::Trim(_)
+            | Task::SetId { .. }
+            | Task::CreateGroup { .. }
+            | Task::MoveGroup { .. }
+            | Task::DestroyGroup(_)
+            | Task::CreateConsumer(..)
+            | Task::DeleteConsumer(..)
+            | Task::ReadGroup { .. }
+            | Task::Ack(..)
+            | Task::Claim { .. }
+            | Task::AutoClaim { .. } => true,
+            Task::Next
+            | Task::Last
+            | Task::Len
+            | Task::Range { .. }
+            | Task::Read { .. }
+            | Task::PeekGroup { .. }
+            | Task::Pending(_)
+            | Task::ListPending { .. }
+            | Task::Info
+            | Task::InfoFull(_)
+            | Task::InfoGroups
+            | Task::InfoConsumers(_) => false,
         }
     }
 
@@ -521,7 +299,7 @@ impl DataType for Value {
     }
 
     fn creates(op: &Op) -> bool {
-        matches!(op, Op::Add { creates: true, .. } | Op::CreateGroup { creates: true, .. })
+        matches!(**op, Task::Add { creates: true, .. } | Task::CreateGroup { creates: true, .. })
     }
 
     fn preserves_key(op: &Op) -> bool {
@@ -542,12 +320,14 @@ impl DataType for Value {
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         let plain =
-            |op: &Op| matches!(op, Op::Add { id: NewId::Auto, creates: true, trim: None, .. });
-        match (a.op, b.op) {
-            (a, b) if !Self::is_write(a) && !Self::is_write(b) => true,
+            |op: &Task| matches!(op, Task::Add { id: NewId::Auto, creates: true, trim: None, .. });
+        if !Self::is_write(a.op) && !Self::is_write(b.op) {
+            return true;
+        }
+        match (&**a.op, &**b.op) {
             (a, b) if plain(a) && plain(b) => self.ahead.is_none(),
-            (Op::Ack(..), add) | (add, Op::Ack(..)) if plain(add) => true,
-            (Op::Ack(one, ids), Op::Ack(other, others)) => {
+            (Task::Ack(..), add) | (add, Task::Ack(..)) if plain(add) => true,
+            (Task::Ack(one, ids), Task::Ack(other, others)) => {
                 one != other || ids.iter().all(|id| !others.contains(id))
             }
             _ => false,
@@ -555,16 +335,16 @@ impl DataType for Value {
     }
 
     fn mode(access: Access<'_, Op>) -> u8 {
-        match access.op {
-            Op::Add { id: NewId::Auto, creates: true, trim: None, .. } => 1,
-            Op::Ack(..) => 2,
-            op if Self::is_write(op) => 3,
+        match &**access.op {
+            Task::Add { id: NewId::Auto, creates: true, trim: None, .. } => 1,
+            Task::Ack(..) => 2,
+            _ if Self::is_write(access.op) => 3,
             _ => 0,
         }
     }
 
     fn chosen_first(key: &Blob, op: &Op) -> Option<Compound> {
-        let Op::Add { id: NewId::Auto, creates, trim, fields } = op else { return None };
+        let Task::Add { id: NewId::Auto, creates, trim, fields } = &**op else { return None };
         let (target, creates, trim, fields) = (key.clone(), *creates, *trim, fields.clone());
         let plan = move |replies: &[Reply]| {
             let nothing = |reply: Option<&Reply>| {
@@ -580,12 +360,12 @@ impl DataType for Value {
             }
             let Ok(exact) = Id::parse(id, 0) else { return nothing(replies.first()) };
             let fields = fields.clone();
-            let op = Op::Add { id: NewId::Exact(exact), creates, trim, fields };
-            let writes = vec![(target.clone(), AnyOp::Stream(op))];
+            let op = Task::Add { id: NewId::Exact(exact), creates, trim, fields };
+            let writes = vec![(target.clone(), AnyOp::Stream(Box::new(op)))];
             Plan { writes, reply: Reply::Bulk(id.clone()) }
         };
         let exists = AnyOp::Key(crate::key::KeyOp::Exists);
-        let reads = vec![(key.clone(), AnyOp::Stream(Op::Next)), (key.clone(), exists)];
+        let reads = vec![(key.clone(), AnyOp::Stream(Box::new(Task::Next))), (key.clone(), exists)];
         Some(Compound { reads, plan: Arc::new(plan) })
     }
 

@@ -1,7 +1,7 @@
 //! Parsing of the words of stream commands into operations.
 
 use super::id::number;
-use super::{After, Bound, Claim, Delivered, Id, NewId, Op, Trim};
+use super::{After, Bound, Claim, Delivered, Id, NewId, Task, Trim};
 use crate::command::syntax;
 use crate::{
     Args, Attempt, Begins, Blob, Blocking, Command, Compound, ErrorReply, Keys, Merge, Op as AnyOp,
@@ -17,17 +17,21 @@ pub(super) const GROUP_KEYS: Keys = Keys::Behind { word: "STREAMS", from: 4 };
 /// Entries that `~` removes at most without `LIMIT`, as in Redis.
 const LIMIT_DEFAULT: u64 = 10_000;
 
-pub(super) fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
-    Ok(Command::Single(args.blob(1)?, AnyOp::Stream(op)))
+pub(super) fn stream(task: Task) -> AnyOp {
+    AnyOp::Stream(Box::new(task))
+}
+
+pub(super) fn one(args: &Args<'_>, op: Task) -> Result<Command, ErrorReply> {
+    Ok(Command::Single(args.blob(1)?, stream(op)))
 }
 
 /// A command about a group whose errors name the group and the key, which an operation does not know.
-fn named(key: Blob, op: Op, name: fn(&str, &str) -> String) -> Command {
+fn named(key: Blob, op: Task, name: fn(&str, &str) -> String) -> Command {
     let shown = key.clone();
     let merge = move |replies: Vec<Reply>| {
         about_group(&shown, replies.into_iter().next().unwrap_or(Reply::Nil), name)
     };
-    Command::Multi { ops: vec![(key, AnyOp::Stream(op))], merge: Merge::All(Arc::new(merge)) }
+    Command::Multi { ops: vec![(key, stream(op))], merge: Merge::All(Arc::new(merge)) }
 }
 
 /// Gives the error for an absent group its text, from the names of the key and the group.
@@ -41,11 +45,11 @@ fn about_group(key: &Blob, reply: Reply, name: fn(&str, &str) -> String) -> Repl
     }
 }
 
-fn key_or_group(key: Blob, op: Op) -> Command {
+fn key_or_group(key: Blob, op: Task) -> Command {
     named(key, op, |key, group| format!("No such key '{key}' or consumer group '{group}'"))
 }
 
-fn group_of(key: Blob, op: Op) -> Command {
+fn group_of(key: Blob, op: Task) -> Command {
     named(key, op, |key, group| format!("No such consumer group '{group}' for key name '{key}'"))
 }
 
@@ -89,7 +93,7 @@ pub(super) fn range(args: &Args<'_>, back: bool) -> Result<Command, ErrorReply> 
         count = Some(u64::try_from(args.int(at + 1)?).unwrap_or(0));
         at += 2;
     }
-    one(args, Op::Range { from, to, count, back })
+    one(args, Task::Range { from, to, count, back })
 }
 
 /// Options in front of the identifier of `XADD`, and all those of `XTRIM`.
@@ -189,7 +193,7 @@ pub(super) fn add(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if id == NewId::Exact(Id::MIN) {
         return Err(ErrorReply::err("The ID specified in XADD must be greater than 0-0"));
     }
-    one(args, Op::Add { id, creates: !options.no_stream, trim, fields })
+    one(args, Task::Add { id, creates: !options.no_stream, trim, fields })
 }
 
 pub(super) fn trim(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -201,11 +205,11 @@ pub(super) fn trim(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let trim = options.finish()?.ok_or_else(|| {
         ErrorReply::err("syntax error, XTRIM must be called with a trimming strategy")
     })?;
-    one(args, Op::Trim(trim))
+    one(args, Task::Trim(trim))
 }
 
 pub(super) fn delete(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    one(args, Op::Delete(ids(args, 2)?))
+    one(args, Task::Delete(ids(args, 2)?))
 }
 
 pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -222,7 +226,7 @@ pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
         at += 2;
     }
-    one(args, Op::SetId { id: id(args, 2)?, added, deleted })
+    one(args, Task::SetId { id: id(args, 2)?, added, deleted })
 }
 
 /// Number of entries to read; 0 and less mean all.
@@ -347,18 +351,27 @@ fn at_once(ops: Ops) -> Command {
     Command::Multi { ops, merge: Merge::All(Arc::new(merge)) }
 }
 
+/// Whether a read begins at `$`.
+fn at_end(op: &AnyOp) -> bool {
+    match op {
+        AnyOp::Stream(task) => matches!(**task, Task::Read { after: After::End, .. }),
+        _ => false,
+    }
+}
+
 /// Finds where `$` is before anything is waited for.
 fn from_the_end(ops: &Ops) -> Option<Begins> {
-    let at_end = |op: &AnyOp| matches!(op, AnyOp::Stream(Op::Read { after: After::End, .. }));
     if !ops.iter().any(|(_, op)| at_end(op)) {
         return None;
     }
-    let reads = ops.iter().map(|(key, _)| (key.clone(), AnyOp::Stream(Op::Last))).collect();
+    let reads = ops.iter().map(|(key, _)| (key.clone(), stream(Task::Last))).collect();
     let ops = ops.clone();
     let settled = move |replies: &[Reply]| {
         let mut settled = ops.clone();
         for ((_, op), reply) in settled.iter_mut().zip(replies) {
-            if let AnyOp::Stream(Op::Read { after: after @ After::End, .. }) = op
+            if at_end(op)
+                && let AnyOp::Stream(task) = op
+                && let Task::Read { after, .. } = &mut **task
                 && let Reply::Bulk(last) = reply
                 && let Ok(last) = Id::parse(last, 0)
             {
@@ -385,7 +398,7 @@ pub(super) fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
             }
             id => After::Id(Id::parse(id, 0)?),
         };
-        ops.push((key, AnyOp::Stream(Op::Read { after, count })));
+        ops.push((key, stream(Task::Read { after, count })));
     }
     let Some(timeout_ms) = block_ms else { return Ok(at_once(ops)) };
     let begins = from_the_end(&ops);
@@ -409,10 +422,11 @@ pub(super) fn read_group(args: &Args<'_>) -> Result<Command, ErrorReply> {
             id => Some(Id::parse(id, 0)?),
         };
         let (group, consumer) = (group.clone(), consumer.clone());
-        let peek = Op::PeekGroup { group: group.clone(), consumer: consumer.clone(), after, count };
-        let delivery = Op::ReadGroup { group, consumer, after, count, no_ack };
-        peeks.push((key.clone(), AnyOp::Stream(peek)));
-        deliveries.push((key, AnyOp::Stream(delivery)));
+        let peek =
+            Task::PeekGroup { group: group.clone(), consumer: consumer.clone(), after, count };
+        let delivery = Task::ReadGroup { group, consumer, after, count, no_ack };
+        peeks.push((key.clone(), stream(peek)));
+        deliveries.push((key, stream(delivery)));
     }
     // Of several streams all groups must be there before anything is delivered.
     let together = |deliveries| several(peeks.clone(), deliveries);
@@ -424,13 +438,13 @@ pub(super) fn read_group(args: &Args<'_>) -> Result<Command, ErrorReply> {
 }
 
 pub(super) fn acknowledge(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    one(args, Op::Ack(args.blob(2)?, ids(args, 3)?))
+    one(args, Task::Ack(args.blob(2)?, ids(args, 3)?))
 }
 
 pub(super) fn pending(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let (key, group) = (args.blob(1)?, args.blob(2)?);
     if args.len() == 3 {
-        return Ok(key_or_group(key, Op::Pending(group)));
+        return Ok(key_or_group(key, Task::Pending(group)));
     }
     let mut at = 3;
     let mut idle_ms = 0;
@@ -444,7 +458,7 @@ pub(super) fn pending(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let count = u64::try_from(args.int(at + 2)?).unwrap_or(0);
     let (from, to) = (end(args, at, false)?, end(args, at + 1, true)?);
     let consumer = args.get(at + 3).map(Blob::new);
-    let op = Op::ListPending { group, idle_ms, from, to, count, consumer };
+    let op = Task::ListPending { group, idle_ms, from, to, count, consumer };
     Ok(key_or_group(key, op))
 }
 
@@ -494,7 +508,7 @@ pub(super) fn claim(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
         at += 1;
     }
-    let op = Op::Claim { group, consumer, ids, how };
+    let op = Task::Claim { group, consumer, ids, how };
     Ok(key_or_group(key, op))
 }
 
@@ -516,7 +530,7 @@ pub(super) fn auto_claim(args: &Args<'_>) -> Result<Command, ErrorReply> {
             return Err(ErrorReply::syntax());
         }
     }
-    let op = Op::AutoClaim { group, consumer, min_idle_ms, from, count, just_id };
+    let op = Task::AutoClaim { group, consumer, min_idle_ms, from, count, just_id };
     Ok(key_or_group(key, op))
 }
 
@@ -574,27 +588,27 @@ pub(super) fn group(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if args.is(1, "CREATE") {
         let (key, group) = named(5, usize::MAX, "create")?;
         let (creates, read) = group_options(args, true)?;
-        let op = Op::CreateGroup { group, id: begin(args)?, creates, read };
-        return Ok(Command::Single(key, AnyOp::Stream(op)));
+        let op = Task::CreateGroup { group, id: begin(args)?, creates, read };
+        return Ok(Command::Single(key, stream(op)));
     }
     if args.is(1, "SETID") {
         let (key, group) = named(5, usize::MAX, "setid")?;
         let (_, read) = group_options(args, false)?;
-        let op = Op::MoveGroup { group, id: begin(args)?, read };
+        let op = Task::MoveGroup { group, id: begin(args)?, read };
         return Ok(group_of(key, op));
     }
     if args.is(1, "DESTROY") {
         let (key, group) = named(4, 4, "destroy")?;
-        return Ok(Command::Single(key, AnyOp::Stream(Op::DestroyGroup(group))));
+        return Ok(Command::Single(key, stream(Task::DestroyGroup(group))));
     }
     if args.is(1, "CREATECONSUMER") {
         let (key, group) = named(5, 5, "createconsumer")?;
-        let op = Op::CreateConsumer(group, args.blob(4)?);
+        let op = Task::CreateConsumer(group, args.blob(4)?);
         return Ok(group_of(key, op));
     }
     if args.is(1, "DELCONSUMER") {
         let (key, group) = named(5, 5, "delconsumer")?;
-        let op = Op::DeleteConsumer(group, args.blob(4)?);
+        let op = Task::DeleteConsumer(group, args.blob(4)?);
         return Ok(group_of(key, op));
     }
     Err(ErrorReply::unknown_subcommand("XGROUP", args))
@@ -606,27 +620,27 @@ pub(super) fn info(args: &Args<'_>) -> Result<Command, ErrorReply> {
     }
     if args.is(1, "STREAM") {
         let op = match args.len() {
-            3 => Op::Info,
-            4 if args.is(3, "FULL") => Op::InfoFull(10),
+            3 => Task::Info,
+            4 if args.is(3, "FULL") => Task::InfoFull(10),
             6 if args.is(3, "FULL") && args.is(4, "COUNT") => {
-                Op::InfoFull(u64::try_from(args.int(5)?).unwrap_or(10))
+                Task::InfoFull(u64::try_from(args.int(5)?).unwrap_or(10))
             }
             0..3 => return Err(arity("xinfo", "stream")),
             _ => return Err(odd_subcommand(args, "XINFO")),
         };
-        return Ok(Command::Single(args.blob(2)?, AnyOp::Stream(op)));
+        return Ok(Command::Single(args.blob(2)?, stream(op)));
     }
     if args.is(1, "GROUPS") {
         if args.len() != 3 {
             return Err(arity("xinfo", "groups"));
         }
-        return Ok(Command::Single(args.blob(2)?, AnyOp::Stream(Op::InfoGroups)));
+        return Ok(Command::Single(args.blob(2)?, stream(Task::InfoGroups)));
     }
     if args.is(1, "CONSUMERS") {
         if args.len() != 4 {
             return Err(arity("xinfo", "consumers"));
         }
-        return Ok(group_of(args.blob(2)?, Op::InfoConsumers(args.blob(3)?)));
+        return Ok(group_of(args.blob(2)?, Task::InfoConsumers(args.blob(3)?)));
     }
     Err(ErrorReply::unknown_subcommand("XINFO", args))
 }

@@ -1,37 +1,37 @@
 //! Answers to reads.
 
 use super::id::Id;
-use super::{After, Op, Value, bounded, no_group, reply_of};
+use super::{After, Task, Value, bounded, no_group, reply_of};
 use crate::{Blob, Ctx, ErrorReply, Reply};
 
 impl Value {
     /// Answers a read; an error is a reply like others.
-    pub(super) fn answer(&self, op: &Op, ctx: &Ctx) -> Result<Reply, Reply> {
+    pub(super) fn answer(&self, op: &Task, ctx: &Ctx) -> Result<Reply, Reply> {
         Ok(match op {
-            Op::Next => {
+            Task::Next => {
                 let full =
                     "The stream has exhausted the last possible ID, unable to add more items";
                 let id = self.auto_id(ctx).ok_or_else(|| Reply::Error(ErrorReply::err(full)))?;
                 Reply::Bulk(id.blob())
             }
-            Op::Last => Reply::Bulk(self.last.blob()),
-            Op::Len => Reply::Int(self.entries.len() as i64),
-            Op::Range { count: Some(0), .. } if self.made => Reply::NilArray,
-            Op::Range { from, to, .. } if from > to => Reply::Array(Vec::new()),
-            Op::Range { from, to, count, back: false } => {
+            Task::Last => Reply::Bulk(self.last.blob()),
+            Task::Len => Reply::Int(self.entries.len() as i64),
+            Task::Range { count: Some(0), .. } if self.made => Reply::NilArray,
+            Task::Range { from, to, .. } if from > to => Reply::Array(Vec::new()),
+            Task::Range { from, to, count, back: false } => {
                 let entries = self.entries.range(*from, *to).take(bounded(*count));
                 Reply::Array(entries.map(reply_of).collect())
             }
-            Op::Range { from, to, count, back: true } => {
+            Task::Range { from, to, count, back: true } => {
                 let entries = self.entries.range_back(*from, *to).take(bounded(*count));
                 Reply::Array(entries.map(reply_of).collect())
             }
-            Op::Read { after, count } => self.read(*after, *count),
-            Op::PeekGroup { group, consumer, after, count } => {
+            Task::Read { after, count } => self.read(*after, *count),
+            Task::PeekGroup { group, consumer, after, count } => {
                 self.peek_group(group, consumer, *after, *count)?
             }
-            Op::Pending(group) => self.summarize(group)?,
-            Op::ListPending { group, idle_ms, from, to, count, consumer } => {
+            Task::Pending(group) => self.summarize(group)?,
+            Task::ListPending { group, idle_ms, from, to, count, consumer } => {
                 let pending = self.groups.get(group).ok_or_else(|| no_group(group))?.pending();
                 let idle = |at_ms: u64| ctx.now_ms.saturating_sub(at_ms);
                 let pending = pending.iter().skip_while(|(id, _)| *id < from);
@@ -49,23 +49,23 @@ impl Value {
                 };
                 Reply::Array(found.take(bounded(Some(*count))).map(row).collect())
             }
-            Op::Info => self.info()?,
-            Op::InfoFull(count) => self.info_full(*count)?,
-            Op::InfoGroups => self.info_groups()?,
-            Op::InfoConsumers(group) => self.info_consumers(group, ctx)?,
-            Op::Add { .. }
-            | Op::Delete(_)
-            | Op::Trim(_)
-            | Op::SetId { .. }
-            | Op::CreateGroup { .. }
-            | Op::MoveGroup { .. }
-            | Op::DestroyGroup(_)
-            | Op::CreateConsumer(..)
-            | Op::DeleteConsumer(..)
-            | Op::ReadGroup { .. }
-            | Op::Ack(..)
-            | Op::Claim { .. }
-            | Op::AutoClaim { .. } => {
+            Task::Info => self.info()?,
+            Task::InfoFull(count) => self.info_full(*count)?,
+            Task::InfoGroups => self.info_groups()?,
+            Task::InfoConsumers(group) => self.info_consumers(group, ctx)?,
+            Task::Add { .. }
+            | Task::Delete(_)
+            | Task::Trim(_)
+            | Task::SetId { .. }
+            | Task::CreateGroup { .. }
+            | Task::MoveGroup { .. }
+            | Task::DestroyGroup(_)
+            | Task::CreateConsumer(..)
+            | Task::DeleteConsumer(..)
+            | Task::ReadGroup { .. }
+            | Task::Ack(..)
+            | Task::Claim { .. }
+            | Task::AutoClaim { .. } => {
                 Reply::err("a write cannot be answered without being applied")
             }
         })

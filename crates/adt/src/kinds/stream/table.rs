@@ -1,9 +1,9 @@
 //! Commands of streams.
 
-use super::parse::{self, GROUP_KEYS, READ_KEYS, one};
-use super::{After, Id, Op};
+use super::parse::{self, GROUP_KEYS, READ_KEYS, one, stream};
+use super::{After, Id, Task};
 use crate::command::commands;
-use crate::{Args, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
+use crate::{Args, Command, CommandSpec, ErrorReply, Flags, Keys};
 
 const READ: Flags = Flags::READ;
 const FAST_READ: Flags = Flags::READ.and(Flags::FAST);
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
         parse::add;
     ("xlen", 2, FAST_READ, Keys::ONE,
         "Counts the entries.", "key", "O(1)") =>
-        |a| one(a, Op::Len);
+        |a| one(a, Task::Len);
     ("xrange", -4, READ, Keys::ONE,
         "Returns the entries between two ids, oldest first.",
         "key start end [COUNT count]", "O(log n + m) for m returned") =>
@@ -106,7 +106,7 @@ fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
         b"+" => After::Last,
         id => After::Id(Id::parse(id, 0)?),
     };
-    one(args, Op::Read { after, count: count(args, 3)? })
+    one(args, Task::Read { after, count: count(args, 3)? })
 }
 
 fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
@@ -117,21 +117,21 @@ fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
     };
     let count = count(args, 5)?;
     let op = if delivers {
-        Op::ReadGroup { group, consumer, after, count, no_ack: args.is(6, "NOACK") }
+        Task::ReadGroup { group, consumer, after, count, no_ack: args.is(6, "NOACK") }
     } else {
-        Op::PeekGroup { group, consumer, after, count }
+        Task::PeekGroup { group, consumer, after, count }
     };
-    Ok(Command::Single(args.blob(1)?, AnyOp::Stream(op)))
+    Ok(Command::Single(args.blob(1)?, stream(op)))
 }
 
 /// Forms that only the log and other machines get; clients cannot send them.
 pub(crate) const INTERNAL: &[CommandSpec] = commands! { "stream";
     ("stream.next", 2, READ, Keys::ONE,
         "Returns the id that an entry added now would get.", "key", "O(1)") =>
-        |a| one(a, Op::Next);
+        |a| one(a, Task::Next);
     ("stream.last", 2, READ, Keys::ONE,
         "Returns the highest id ever assigned.", "key", "O(1)") =>
-        |a| one(a, Op::Last);
+        |a| one(a, Task::Last);
     ("stream.read", 4, READ, Keys::ONE,
         "Returns entries behind an id.", "key id count", "O(log n + m)") =>
         read;

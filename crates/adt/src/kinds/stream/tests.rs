@@ -115,7 +115,7 @@ fn an_explicit_id_ahead_of_the_time_is_counted_on_from() {
     let max = "18446744073709551615-18446744073709551615";
     run(&mut value, 10_000, &format!("xadd k {max} a 1"));
     assert!(run(&mut value, 10_000, "xadd k * a 1").is_error());
-    assert!(value.query(&Op::Next, &Ctx::default()).is_error());
+    assert!(value.query(&Box::new(Task::Next), &Ctx::default()).is_error());
 }
 
 #[test]
