@@ -41,6 +41,14 @@ macro_rules! registry {
                 match self { $(Self::$variant(v) => v.is_empty()),* }
             }
 
+            /// Whether its key is kept for a notified client: see [`DataType::KEPT_FOR_WAITERS`].
+            pub fn is_kept_for_waiters(&self) -> bool {
+                match self {
+                    $(Self::$variant(_) =>
+                        <crate::kinds::$module::Value as DataType>::KEPT_FOR_WAITERS),*
+                }
+            }
+
             /// Writes the value's parts.
             pub fn save(&self, sink: &mut dyn ValueSink) {
                 match self { $(Self::$variant(v) => v.save(sink)),* }

@@ -178,6 +178,10 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// exist while empty say `false`.
     fn is_empty(&self) -> bool;
 
+    /// Whether a key is kept for a client that waits for what the value holds and was notified. It is not
+    /// where most that is there stays for the others.
+    const KEPT_FOR_WAITERS: bool = true;
+
     /// Whether `op` on an absent key creates a value. A write that does not create answers as if
     /// the value were empty and changes nothing.
     fn creates(op: &Self::Op) -> bool;

@@ -261,6 +261,7 @@ impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "stream";
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
+    const KEPT_FOR_WAITERS: bool = false;
     const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other"];
     const SHARED: [u8; 8] = [0b1, 0b100, 0b10, 0, 0, 0, 0, 0];
 

@@ -77,7 +77,7 @@ impl Blocked {
             return;
         }
         let kept = self.kept.get(key).copied();
-        let Some(who) = self.told(key) else {
+        let Some(who) = self.told(key).filter(|_| is_kept(core, key)) else {
             let coming = kept.is_some_and(|kept| kept.entry > core.tail.applied());
             if !coming && self.kept.remove(key).is_some() {
                 release(core, key);
@@ -118,7 +118,11 @@ impl Blocked {
             let record = serving.and_then(|serving| serving.records.get(key));
             let emptied = matches!(record, Some(Scratch::Known(None)));
             let kept = self.kept.get(key);
-            if emptied || !self.has_free(key) || kept.is_some_and(|k| k.who.is_some()) {
+            if !is_kept(core, key)
+                || emptied
+                || !self.has_free(key)
+                || kept.is_some_and(|k| k.who.is_some())
+            {
                 continue;
             }
             let until_us = Some(now.mono_us + KEPT_US_MAX);
@@ -348,6 +352,11 @@ impl Blocked {
         core.answer(gateway, token, answer);
         self.end(core, now, who);
     }
+}
+
+/// Whether a key is kept for waiters that are notified of what it holds.
+fn is_kept(core: &ShardCore, key: &Blob) -> bool {
+    core.state.get(key).is_none_or(|record| record.value.is_kept_for_waiters())
 }
 
 /// Lets go of a kept key.
