@@ -63,6 +63,25 @@ def test_observed_writes_answer_at_once(store):
     assert store.lrange("q", 0, -1) == ["b"]
 
 
+def test_identifiers_told_in_a_transaction_are_those_of_its_commit(server):
+    with server.client(single_connection_client=True) as client:
+        ask = client.execute_command
+        ask("UID.NEXT", "ids")
+        ask("TXN", "BEGIN")
+        logged = [ask("LOG.APPEND", "log", *values) for values in (["a", "b"], ["c"])]
+        added = [ask("XADD", "stream", "*", "f", value) for value in "xy"]
+        issued = [ask("UID.NEXT", "ids"), *ask("UID.NEXT", "ids", "COUNT", 2)]
+        time.sleep(0.01)
+        ask("TXN", "COMMIT")
+        entries = ask("LOG.RANGE", "log", "-", "+")
+        assert [value for _, value in entries] == ["a", "b", "c"]
+        assert logged == [entries[1][0], entries[2][0]]
+        assert [entry for entry, _ in client.xrange("stream")] == added
+        assert ask("UID.ISSUED", "ids") == 4
+        later = [ask("UID.NEXT", "ids") for _ in range(3)]
+        assert len({*issued, *later}) == 6
+
+
 def test_a_refused_write_stops_the_commit(store):
     with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
         with store.begin() as tx:

@@ -65,6 +65,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
         acts.iter().for_each(|act| check_idle(state, &act.op));
         acts.iter().for_each(|act| check_foreseeable(state, &act.op));
         acts.iter().for_each(|act| check_untouched(state, &act.op));
+        acts.iter().for_each(|act| check_told_early(state, &act.op, T::NAME));
     }
     let mut granted_pairs = 0;
     for state in &states {
@@ -98,6 +99,22 @@ fn check_foreseeable(state: &Slot, op: &Op) {
     };
     let other = Ctx { now_ms: 1 << 41, ts: Timestamp(u64::MAX >> 12), seed: 0x5eed };
     assert_eq!(run(&Ctx::default()), run(&other), "{op:?} in {state:?}");
+}
+
+/// Types whose operations are refused in interactive transactions.
+const NOT_IN_TXN: [&str; 2] = ["lock", "barrier"];
+
+/// Checks that the reply to a write stays true at the commit, at a timestamp and with a random number that
+/// were not known when a program was told it: or else what follows from them is chosen first.
+fn check_told_early(state: &Slot, op: &Op, of: &str) {
+    let key = Blob::new(KEY);
+    if !op.is_write() || NOT_IN_TXN.contains(&of) || op.chosen_first(&key).is_some() {
+        return;
+    }
+    let reply = |ctx: &Ctx| apply(&mut state.clone(), op, ctx);
+    let early = Ctx { now_ms: 5000, ts: Timestamp::from_micros(1 << 40), seed: 1 };
+    let late = Ctx { ts: Timestamp::from_micros(1 << 41), seed: 0x5eed, ..early };
+    assert_eq!(reply(&early), reply(&late), "{op:?} in {state:?}");
 }
 
 /// Checks that an operation that reports no change made none, and that an idle one reports no

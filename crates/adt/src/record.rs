@@ -512,6 +512,8 @@ fn internal() -> impl Iterator<Item = &'static CommandSpec> {
         crate::kinds::zset::INTERNAL,
         crate::kinds::lock::INTERNAL,
         crate::kinds::barrier::INTERNAL,
+        crate::kinds::log::INTERNAL,
+        crate::kinds::uid::INTERNAL,
         crate::kinds::stream::INTERNAL,
     ];
     key::INTERNAL.iter().chain(types.into_iter().flatten())

@@ -9,11 +9,13 @@
 
 use crate::command::commands;
 use crate::{
-    Access, ArgBuf, Args, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Keys, Meta, Op as AnyOp, Reply, Timestamp, ValueSink, ValueSource, load_count, parse_int,
+    Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
+    Flags, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource, load_count,
+    parse_int,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Values of one operation; one is the usual number of them.
 pub type Values = SmallVec<[Blob; 1]>;
@@ -107,6 +109,10 @@ pub enum Op {
     },
     /// Number of entries.
     Len,
+    /// Identifier of the last of so many entries, if they were appended now.
+    Next(u64),
+    /// Adds entries from a position on, which [`Op::Next`] has told; answers the identifier of the last one.
+    Put(Values, Position),
 }
 
 fn reply_of((position, value): &(Position, Blob)) -> Reply {
@@ -142,13 +148,15 @@ impl Value {
         }
     }
 
-    fn append(&mut self, values: &Values, ts: Timestamp) -> Reply {
-        let mut position = Position { ts, index: self.free_index(ts) };
+    /// Adds entries at a position and behind it.
+    fn put(&mut self, values: &Values, mut position: Position) -> Reply {
         let first = position.index;
         for (value, index) in values.iter().zip(first..) {
             position.index = index;
             let at = self.before(position);
-            self.entries.insert(at, (position, value.clone()));
+            if self.entries.get(at).is_none_or(|entry| entry.0 != position) {
+                self.entries.insert(at, (position, value.clone()));
+            }
         }
         self.last = self.last.max(Some(position));
         if let Some(capacity) = self.capacity {
@@ -187,7 +195,7 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0b10, 0b100, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
-        matches!(op, Op::Append(_) | Op::Init(_) | Op::Trim(_))
+        matches!(op, Op::Append(_) | Op::Init(_) | Op::Trim(_) | Op::Put(..))
     }
 
     fn is_empty(&self) -> bool {
@@ -195,14 +203,14 @@ impl DataType for Value {
     }
 
     fn creates(op: &Op) -> bool {
-        matches!(op, Op::Append(_) | Op::Init(_))
+        matches!(op, Op::Append(_) | Op::Init(_) | Op::Put(..))
     }
 
     fn preserves_key(op: &Op) -> bool {
         Self::is_write(op)
     }
 
-    fn query(&self, op: &Op, _ctx: &Ctx) -> Reply {
+    fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
         match op {
             Op::Tail { count, before } => {
                 let end = self.before(*before);
@@ -216,13 +224,21 @@ impl DataType for Value {
                 Reply::Array(entries.take(count).map(reply_of).collect())
             }
             Op::Len => Reply::Int(self.entries.len() as i64),
-            Op::Append(_) | Op::Init(_) | Op::Trim(_) => Reply::err("not a read"),
+            Op::Next(count) => {
+                let more = u32::try_from(count.saturating_sub(1)).unwrap_or(u32::MAX);
+                let index = self.free_index(ctx.ts).saturating_add(more);
+                Reply::bulk(Position { ts: ctx.ts, index }.id())
+            }
+            Op::Append(_) | Op::Init(_) | Op::Trim(_) | Op::Put(..) => Reply::err("not a read"),
         }
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
         match op {
-            Op::Append(values) => self.append(values, ctx.ts),
+            Op::Append(values) => {
+                self.put(values, Position { ts: ctx.ts, index: self.free_index(ctx.ts) })
+            }
+            Op::Put(values, first) => self.put(values, *first),
             Op::Init(capacity) => {
                 meta.untouched = meta.present;
                 self.init(bounded(*capacity), meta.present)
@@ -248,9 +264,30 @@ impl DataType for Value {
         match access.op {
             Op::Append(_) => 1,
             Op::Trim(_) if !access.observed => 2,
-            Op::Trim(_) | Op::Init(_) => 3,
+            Op::Trim(_) | Op::Init(_) | Op::Put(..) => 3,
             _ => 0,
         }
+    }
+
+    fn chosen_first(key: &Blob, op: &Op) -> Option<Compound> {
+        let Op::Append(values) = op else { return None };
+        let (target, values) = (key.clone(), values.clone());
+        let count = values.len() as u64;
+        let plan = move |replies: &[Reply]| {
+            let reply = replies.first().cloned().unwrap_or(Reply::Nil);
+            let last = match &reply {
+                Reply::Bulk(id) => Position::parse(id, false).ok(),
+                _ => None,
+            };
+            let first = last.and_then(|last| {
+                let before = u32::try_from(count - 1).ok()?;
+                Some(Position { index: last.index.checked_sub(before)?, ..last })
+            });
+            let put = |first| (target.clone(), AnyOp::Log(Op::Put(values.clone(), first)));
+            Plan { writes: first.map(put).into_iter().collect(), reply }
+        };
+        let reads = vec![(key.clone(), AnyOp::Log(Op::Next(count)))];
+        Some(Compound { reads, plan: Arc::new(plan) })
     }
 
     fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {
@@ -286,6 +323,15 @@ impl DataType for Value {
             }
             Op::Len => {
                 out.push("log.len").push(key);
+            }
+            Op::Next(count) => {
+                out.push("log.next").push(key).push_int(*count as i64);
+            }
+            Op::Put(values, first) => {
+                out.push("log.put").push(key).push(first.id());
+                for value in values {
+                    out.push(value);
+                }
             }
         }
     }
@@ -392,6 +438,19 @@ const READ: Flags = Flags::READ;
 const FAST_READ: Flags = Flags::READ.and(Flags::FAST);
 const GROWS: Flags = Flags::WRITE.and(Flags::GROWS).and(Flags::FAST);
 
+/// Forms of operations for the log and between machines.
+pub(crate) const INTERNAL: &[CommandSpec] = commands! { "log";
+    ("log.next", 3, READ, Keys::ONE,
+        "Returns the id that the last of so many entries would get.", "key count", "O(1)") =>
+        |a| one(a, Op::Next(a.int(2)? as u64));
+    ("log.put", -4, GROWS, Keys::ONE,
+        "Adds entries at a position.", "key id value [value ...]", "O(1) per value") =>
+        |a| one(a, Op::Put(
+            a.iter_from(3).map(Blob::new).collect(),
+            Position::parse(a.get(2).unwrap_or_default(), false)?,
+        ));
+};
+
 const COMMANDS: &[CommandSpec] = commands! { "log";
     ("log.append", -3, GROWS, Keys::ONE,
         "Adds entries at the position of the commit timestamp; returns the id of the last one.",
@@ -433,6 +492,8 @@ mod tests {
             append("a"),
             append("b c"),
             append("d e f"),
+            Op::Next(2),
+            Op::Put(["g", "h"].into_iter().map(Blob::from).collect(), at(90)),
             Op::Trim(0),
             Op::Trim(1),
             Op::Tail { count: 2, before: Position::MAX },
