@@ -72,7 +72,7 @@ def test_memory_is_told_for_each_kind_of_data_and_server(tmp_path):
     words = ["memory", "--scale", "0.002", "--settle", "2", "--durability", "none"]
     told = bench(tmp_path, *words)
     rows = {(row["data"], row["server"]): row for row in told["rows"]}
-    assert len(rows) == 6
+    assert len(rows) == 8
     strings = rows["strings of 32 bytes", "claret"]
     assert strings["keys"] == 2000 and strings["used_bytes_per_key"] > 48
     for (_, server), row in rows.items():
