@@ -32,20 +32,20 @@ pub fn run() -> Result<(), String> {
     report.step("Python environment", || one(setup::python().map(|_| ())));
     report.step("formatting", || one(start(&mut cargo(&["fmt", "--all", "--check"]))));
     report.step("tidy", || tidy::count().map(Outcome::Ran));
-    let built = report.step("build of the program", || one(start(&mut build(docs::BUILD))));
+    let built = report.step("build of the program", || one(start(&mut cargo(docs::BUILD))));
     report.step("build of the tests", || {
         let rest = ["test", "--locked", "--no-run", "--workspace", "--exclude", APART];
-        one(start(&mut build(&rest)))?;
-        one(start(&mut build(&["test", "--locked", "--no-run", "--package", APART])))
+        one(start(&mut cargo(&rest)))?;
+        one(start(&mut cargo(&["test", "--locked", "--no-run", "--package", APART])))
     });
     report.step("lints", || one(start(&mut clippy())));
     report.step("tests", || {
         let rest = ["test", "--locked", "--no-fail-fast", "--workspace", "--exclude", APART];
-        counted(&build(&rest), TEST_SECONDS, libtest_count)
+        counted(&cargo(&rest), TEST_SECONDS, libtest_count)
     });
     report.step("tests of the specification", || {
         let spec = ["test", "--locked", "--no-fail-fast", "--package", APART];
-        counted(&build(&spec), TEST_SECONDS, libtest_count)
+        counted(&cargo(&spec), TEST_SECONDS, libtest_count)
     });
     report.step("dependencies", || one(deny::run_checks()));
     if built {
@@ -60,16 +60,8 @@ pub fn run() -> Result<(), String> {
     report.finish()
 }
 
-/// `cargo` for building once: incremental builds, which keep data for the next build, cost a fifth
-/// more.
-fn build(arguments: &[&str]) -> Command {
-    let mut command = cargo(arguments);
-    command.env("CARGO_INCREMENTAL", "0");
-    command
-}
-
 fn clippy() -> Command {
-    build(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
 }
 
 /// A step that is one check.
