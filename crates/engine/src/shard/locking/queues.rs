@@ -174,8 +174,8 @@ impl LockManager {
         }
         let (age, own) = (waiter.age, waiter.txn());
         let is_asked = |txn: TxnId| {
-            let told = self.wounded.get(&txn).is_some_and(|by| !txn.is_lease() || *by <= age);
-            (txn.age > age || txn.is_lease()) && Some(txn) != own && !told
+            let told = || self.wounded.get(&txn).is_some_and(|by| !txn.is_lease() || *by <= age);
+            (txn.age > age || txn.is_lease()) && Some(txn) != own && !told()
         };
         // A decided one is committed; those that must be carried out before it are not.
         let is_decided = |txn: TxnId| {
