@@ -143,8 +143,6 @@ class Roaming:
             if text.startswith("REPEATED"):
                 return True, None
             told = ("INDEFINITE", "the machine that led")
-            if text.startswith("TXNABORT") and "had no effect" in text:
-                return False, None
             assert isinstance(error, ClusterDownError) or text.startswith(told), str(error)
             return False, None
 

@@ -177,8 +177,8 @@ pub const WANTED_US: u64 = 1_000_000;
 /// as running any more, in microseconds.
 pub const IDLE_LOAD_US: u64 = 50_000;
 /// How long new prepares may overtake single operations that wait for earlier prepares, in
-/// microseconds. Each drain costs every client a commit's latency, so it is not done for each, and it is
-/// long beside the latency of a commit under load.
+/// microseconds. Each drain costs every client a commit's latency, so there are at most fifty in a
+/// second.
 pub const PREPARES_PASS_US_MAX: u64 = 20_000;
 /// Number of waiting requests in one lock mode that are looked at, for each arrival and each release, to
 /// find out whether they commute with another one in the state of the record. Further ones are taken for

@@ -27,10 +27,10 @@ pub(in crate::gateway) enum Cause {
 }
 
 impl Cause {
-    /// Whether the cause passes by itself: a shard stands still for a moment only, and the oldest is not
-    /// wounded for ever.
+    /// Whether the cause passes by itself: a shard stands still or gives slots away for a moment only, and
+    /// the oldest is not wounded for ever.
     pub fn passes(self) -> bool {
-        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
+        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen | Refusal::Moved))
     }
 
     /// Whether the transaction was in the way of another one, or that of it.

@@ -340,10 +340,7 @@ impl Shard {
     /// Whether no part of a bundle would have to wait for this reason if it came now.
     pub fn is_calm(&self, reason: Disturbance) -> bool {
         let Desk { core, locking, waits, cuts, splitting, streams, .. } = &self.desk;
-        if core.delayed.disturbs(reason) {
-            return false;
-        }
-        match reason {
+        let is_calm = match reason {
             Disturbance::Locks => {
                 locking.is_free()
                     && waits.blocked.is_empty()
@@ -356,7 +353,8 @@ impl Shard {
             Disturbance::Streams => {
                 streams.is_idle() && !streams.hold_records() && !core.locks.in_use()
             }
-        }
+        };
+        is_calm && !core.delayed.disturbs(reason)
     }
 
     /// Counters of the shard, and its sizes now.

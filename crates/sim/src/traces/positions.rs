@@ -123,7 +123,7 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
 pub fn stamp(events: &mut [Event], disk: &Disk, held: &BTreeSet<Vec<u8>>) -> Result<(), String> {
     let mut positions = positions(disk)?;
     for value in held {
-        positions.entry(value.clone()).and_modify(|position| position.guarded = false);
+        positions.get_mut(value).into_iter().for_each(|position| position.guarded = false);
     }
     // Clients read the same values many times: each reply is looked at by itself.
     for reply in events.iter().flat_map(|event| &event.replies).flatten() {

@@ -6,10 +6,11 @@
 
 use super::agreement::{difference, records};
 use super::{Event, World};
+use crate::clients::workload::value_of;
 use crate::traces::trace::Trace;
 use adt::kinds::{list, set, string};
 use adt::record::{self, Value};
-use adt::{Blob, Ctx, Op, Record, Reply};
+use adt::{Blob, Ctx, Op, Record};
 use engine::coordination::tree::Znode;
 use engine::ids::{MachineId, ShardId};
 use engine::replication::Persist;
@@ -175,17 +176,8 @@ impl World {
                 Value::Set(_) => Op::Set(set::Op::All),
                 _ => return Vec::new(),
             };
-            match record::query(Some(record), &op, &Ctx::default()) {
-                Reply::Bulk(value) => vec![value.to_vec()],
-                Reply::Array(values) | Reply::Set(values) => {
-                    let bytes = |value| match value {
-                        Reply::Bulk(value) => Some(value.to_vec()),
-                        _ => None,
-                    };
-                    values.into_iter().filter_map(bytes).collect()
-                }
-                _ => Vec::new(),
-            }
+            let held = value_of(&record::query(Some(record), &op, &Ctx::default()));
+            held.flat().iter().map(check::Value::canonical).collect()
         };
         records.flat_map(all_of).collect()
     }

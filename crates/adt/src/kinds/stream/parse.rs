@@ -230,7 +230,7 @@ pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {
 }
 
 /// Number of entries to read; 0 and less mean all.
-fn read_count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
+pub(super) fn read_count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
     Ok(u64::try_from(args.int(at)?).ok().filter(|count| *count > 0))
 }
 

@@ -53,21 +53,7 @@ impl Value {
             Task::InfoFull(count) => self.info_full(*count)?,
             Task::InfoGroups => self.info_groups()?,
             Task::InfoConsumers(group) => self.info_consumers(group, ctx)?,
-            Task::Add { .. }
-            | Task::Delete(_)
-            | Task::Trim(_)
-            | Task::SetId { .. }
-            | Task::CreateGroup { .. }
-            | Task::MoveGroup { .. }
-            | Task::DestroyGroup(_)
-            | Task::CreateConsumer(..)
-            | Task::DeleteConsumer(..)
-            | Task::ReadGroup { .. }
-            | Task::Ack(..)
-            | Task::Claim { .. }
-            | Task::AutoClaim { .. } => {
-                Reply::err("a write cannot be answered without being applied")
-            }
+            _ => Reply::err("a write cannot be answered without being applied"),
         })
     }
 

@@ -95,18 +95,13 @@ fn bare(command: Result<Command, ErrorReply>) -> Result<Command, ErrorReply> {
     })
 }
 
-/// Number of entries in word number `at`; none for 0.
-fn count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
-    Ok(Some(args.count(at)?).filter(|count| *count > 0))
-}
-
 fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let after = match args.get(2).unwrap_or_default() {
         b"$" => After::End,
         b"+" => After::Last,
         id => After::Id(Id::parse(id, 0)?),
     };
-    one(args, Task::Read { after, count: count(args, 3)? })
+    one(args, Task::Read { after, count: parse::read_count(args, 3)? })
 }
 
 fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
@@ -115,7 +110,7 @@ fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
         b">" => None,
         id => Some(Id::parse(id, 0)?),
     };
-    let count = count(args, 5)?;
+    let count = parse::read_count(args, 5)?;
     let op = if delivers {
         Task::ReadGroup { group, consumer, after, count, no_ack: args.is(6, "NOACK") }
     } else {

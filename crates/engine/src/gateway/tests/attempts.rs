@@ -28,15 +28,17 @@ impl Story {
 }
 
 #[test]
-fn who_has_waited_long_for_a_backup_is_not_given_up_when_a_leader_is_lost() {
-    let mut story = Story::new();
-    let mut sent = story.transfer();
-    for number in 0..3 * REFUSALS_MAX {
-        let often = number % REFUSALS_MAX != REFUSALS_MAX - 1;
-        let refusal = if often { Refusal::Frozen } else { Refusal::LocksLost };
-        let (again, replies) = story.refuses(&sent, refusal);
-        assert_eq!((again.len(), replies), (2, vec![]), "after {number}");
-        sent = again;
+fn who_waits_long_for_a_backup_or_a_split_is_not_given_up_with_a_leader() {
+    for passes in [|| Refusal::Frozen, || Refusal::Moved] {
+        let mut story = Story::new();
+        let mut sent = story.transfer();
+        for number in 0..3 * REFUSALS_MAX {
+            let often = number % REFUSALS_MAX != REFUSALS_MAX - 1;
+            let refusal = if often { passes() } else { Refusal::LocksLost };
+            let (again, replies) = story.refuses(&sent, refusal);
+            assert_eq!((again.len(), replies), (2, vec![]), "after {number}");
+            sent = again;
+        }
     }
 }
 

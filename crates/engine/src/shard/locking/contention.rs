@@ -5,8 +5,7 @@
 //! bounded table in which a newcomer takes the place, and the count, of the least waited-for key.
 
 use super::claims::{Claims, txn_of};
-use crate::limits::HOT_KEYS_MAX;
-use crate::limits::LOOKS_MAX;
+use crate::limits::{HOT_KEYS_MAX, LOOKS_MAX};
 use crate::message::Request;
 use crate::shard::core::ShardCore;
 use adt::Blob;

@@ -304,7 +304,6 @@ fn waits_for_units(core: &ShardCore, waiter: &LockWaiter) -> bool {
     waiter.claims.iter().any(|(key, claim)| {
         let record = core.state.get(key);
         let is_unit = |txn| txn == RECOVERY || core.state.prepared.is_unit(txn);
-        let units = core.locks.holders_against(key, claim, waiter.txn(), record, is_unit);
-        { units }.next().is_some()
+        core.locks.holders_against(key, claim, waiter.txn(), record, is_unit).next().is_some()
     })
 }

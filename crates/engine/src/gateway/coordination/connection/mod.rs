@@ -38,6 +38,9 @@ pub(super) struct Connection {
     is_on: bool,
     /// Requests without an answer to the client, the oldest first. Their numbers are consecutive.
     open: VecDeque<OpenRequest>,
+    /// Requests without an answer that set watches again, with the last change of which the client has all
+    /// notices.
+    again: Vec<(u64, Zxid)>,
     /// Notices that follow the answers to some of those; mostly none.
     notices: Vec<LaterNotice>,
     /// Number of the next request.
@@ -67,8 +70,6 @@ struct OpenRequest {
     ready: Option<ReadyAnswer>,
     /// Shards that have answered the request, while earlier requests or other shards have not.
     by: SmallVec<[ShardId; 1]>,
-    /// If the request sets watches again: the last change of which the client has got all notices.
-    since: Option<Zxid>,
 }
 
 /// Fields of [`Said::Answered`].
@@ -213,8 +214,8 @@ impl Connection {
         // A notice that waits has not been got. What a client missed before it set its watches again is
         // reported when that is answered; a large set comes in several requests.
         let waiting = self.notices.iter().map(|notice| Zxid(notice.at.0 - 1));
-        let unanswered = self.open.iter().filter(|request| Some(request.seq) != answered);
-        waiting.chain(unanswered.filter_map(|request| request.since)).fold(known, Zxid::min)
+        let unanswered = self.again.iter().filter(|(seq, _)| Some(*seq) != answered);
+        waiting.chain(unanswered.map(|(_, since)| *since)).fold(known, Zxid::min)
     }
 
     /// A request without an answer, by its number.
@@ -224,10 +225,10 @@ impl Connection {
     }
 
     /// Adds a request without an answer; returns its number.
-    fn add_request(&mut self, since: Option<Zxid>) -> u64 {
+    fn add_request(&mut self) -> u64 {
         let seq = self.next;
         self.next += 1;
-        self.open.push_back(OpenRequest { seq, ready: None, by: SmallVec::new(), since });
+        self.open.push_back(OpenRequest { seq, ready: None, by: SmallVec::new() });
         seq
     }
 
@@ -244,7 +245,7 @@ impl Connection {
     pub fn begin(&mut self, connect: Connect) {
         self.password = connect.password;
         self.connect = Some(connect);
-        self.add_request(None);
+        self.add_request();
     }
 
     /// Asks shard 0 for the session that the client wants to open or resume.
@@ -304,7 +305,8 @@ impl Connection {
         if self.closing || !self.is_on {
             return false;
         }
-        let seq = self.add_request(request.since());
+        let seq = self.add_request();
+        self.again.extend(request.since().map(|since| (seq, since)));
         let known = self.known();
         match request {
             ClientRequest::Proved(identity) => {
@@ -437,6 +439,7 @@ impl Connection {
             && let told = self.told_up_to(self.open.front().map(|request| request.seq))
             && let Some(OpenRequest { seq, ready: Some(ready), .. }) = self.open.pop_front()
         {
+            self.again.retain(|(again, _)| *again != seq);
             let ReadyAnswer { reply, zxid, at } = ready;
             let zxid = zxid.min(told);
             let notices: Vec<LaterNotice> =
