@@ -135,7 +135,7 @@ impl KeyOp {
     pub fn query(&self, record: Option<&Record>, now_ms: u64) -> Reply {
         match self {
             Self::Exists => Reply::Int(i64::from(record.is_some())),
-            Self::Type => Reply::Status(record.map_or("none", |r| r.value.type_name())),
+            Self::Type => Reply::status(record.map_or("none", |r| r.value.type_name())),
             Self::Ttl(form) => ttl(record, *form, now_ms),
             Self::Encoding => record.map_or(Reply::Nil, |r| Reply::bulk(r.value.type_name())),
             Self::Usage => record.map_or(Reply::Nil, |r| Reply::Int(r.heap_bytes() as i64)),

@@ -13,7 +13,7 @@ pub enum Reply {
     /// `+OK`.
     Ok,
     /// A status such as `PONG` or `QUEUED`. Never contains CR or LF.
-    Status(&'static str),
+    Status(Cow<'static, str>),
     /// No value: `$-1`, or `_` in RESP3.
     Nil,
     /// No array: `*-1`, or `_` in RESP3. A blocking pop that timed out, an `EXEC` that was not run.
@@ -50,6 +50,11 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// A status.
+    pub fn status(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Status(text.into())
+    }
+
     /// A bulk string copied from `bytes`.
     pub fn bulk(bytes: impl AsRef<[u8]>) -> Self {
         Self::Bulk(Blob::new(bytes.as_ref()))
@@ -100,25 +105,28 @@ impl From<ErrorReply> for Reply {
     }
 }
 
+/// The text with spaces in the place of CR and LF.
+fn on_one_line(text: Cow<'static, str>) -> Cow<'static, str> {
+    if text.bytes().any(|b| b == b'\r' || b == b'\n') {
+        Cow::Owned(text.replace(['\r', '\n'], " "))
+    } else {
+        text
+    }
+}
+
 /// An error as a client sees it: a code in capitals, then the cause and the remedy.
 ///
 /// The text cannot contain CR or LF, so an error can never forge protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReply {
-    code: &'static str,
+    code: Cow<'static, str>,
     text: Cow<'static, str>,
 }
 
 impl ErrorReply {
     /// An error with `code` (one word in capitals, which clients switch on) and a text for people.
-    pub fn new(code: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
-        let text = text.into();
-        let text = if text.bytes().any(|b| b == b'\r' || b == b'\n') {
-            Cow::Owned(text.replace(['\r', '\n'], " "))
-        } else {
-            text
-        };
-        Self { code, text }
+    pub fn new(code: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: on_one_line(code.into()), text: on_one_line(text.into()) }
     }
 
     /// An error with the general code `ERR`.
@@ -162,8 +170,8 @@ impl ErrorReply {
     }
 
     /// The code, without a space.
-    pub fn code(&self) -> &'static str {
-        self.code
+    pub fn code(&self) -> &str {
+        &self.code
     }
 
     /// The text after the code.
@@ -174,7 +182,10 @@ impl ErrorReply {
 
 impl fmt::Display for ErrorReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.code, self.text)
+        match &*self.text {
+            "" => f.write_str(&self.code),
+            text => write!(f, "{} {text}", self.code),
+        }
     }
 }
 

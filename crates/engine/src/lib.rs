@@ -20,5 +20,6 @@ pub mod pipeline;
 mod repeats;
 pub mod replica;
 pub mod replication;
+pub mod script;
 pub mod shard;
 pub mod stats;

@@ -142,7 +142,7 @@ impl Player {
             return;
         }
         let line = self.line().expect("a reply to a line");
-        if line.starts_with("GET") && *reply != Reply::Status("QUEUED") {
+        if line.starts_with("GET") && *reply != Reply::status("QUEUED") {
             self.seen.push(int(reply));
         }
         let all = match (self.script, reply) {

@@ -286,7 +286,7 @@ impl Runner {
             Admin::Save => self.save(Some((gateway, session))),
             Admin::BackgroundSave => {
                 self.save(None);
-                self.answer(gateway, session, Reply::Status("Background saving started"));
+                self.answer(gateway, session, Reply::status("Background saving started"));
             }
             Admin::ConfigSet(settings) => {
                 let reply = match self.configure(&settings) {

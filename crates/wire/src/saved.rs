@@ -26,48 +26,6 @@ const RECORD: u8 = 16;
 const PAIRS: u8 = 17;
 const NAMED: u8 = 18;
 
-/// Error codes that read back as themselves. An unknown one, from another version of the product,
-/// reads back as `ERR` with the code at the beginning of the text.
-const CODES: &[&str] = &[
-    "ERR",
-    "WRONGTYPE",
-    "EXECABORT",
-    "NOAUTH",
-    "NOPERM",
-    "NOPROTO",
-    "WRONGPASS",
-    "OOM",
-    "BUSY",
-    "BUSYKEY",
-    "BUSYGROUP",
-    "NOGROUP",
-    "TRYAGAIN",
-    "MOVED",
-    "ASK",
-    "CLUSTERDOWN",
-    "CROSSSLOT",
-    "LOADING",
-    "READONLY",
-    "MISCONF",
-    "NOREPLICAS",
-    "UNBLOCKED",
-    "ABORTED",
-    "INDEFINITE",
-    "FATAL",
-    "REPEATED",
-    "VOIDED",
-    "FENCED",
-    "DEADLOCK",
-    "TXNABORT",
-    "NOCUT",
-    "CHANGED",
-];
-
-/// Statuses that read back as themselves, besides the names of the data types. An unknown one
-/// reads back as a byte string.
-const STATUSES: &[&str] =
-    &["none", "QUEUED", "PONG", "RESET", "STRING", "Background saving started"];
-
 /// Writer of a value's parts: numbers as eight bytes, byte strings behind their length.
 struct Sink<'a>(&'a mut Vec<u8>);
 
@@ -208,7 +166,7 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
         OK => Reply::Ok,
         NIL => Reply::Nil,
         NIL_ARRAY => Reply::NilArray,
-        STATUS => status(reader.word()?),
+        STATUS => Reply::status(reader.text()?.to_owned()),
         BULK => Reply::Bulk(reader.word()?.into()),
         TEXT => Reply::Text(reader.text()?.to_owned()),
         INT => Reply::Int(reader.u64()? as i64),
@@ -246,7 +204,10 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
             }
             Reply::Named(pairs)
         }
-        ERROR => Reply::Error(error(reader.text()?, reader.text()?)),
+        ERROR => {
+            let code = reader.text()?.to_owned();
+            Reply::Error(ErrorReply::new(code, reader.text()?.to_owned()))
+        }
         RECORD => Reply::Record(Box::new(read_record(reader)?)),
         _ => return Err(Corrupt),
     })
@@ -275,19 +236,4 @@ fn read_items(reader: &mut Reader<'_>, depth: usize) -> Result<Vec<Reply>, Corru
         items.push(read_reply(reader, depth)?);
     }
     Ok(items)
-}
-
-fn status(text: &[u8]) -> Reply {
-    let types = adt::record::lock_modes();
-    let mut known = STATUSES.iter().copied().chain(types.into_iter().map(|(name, ..)| name));
-    known
-        .find(|known| known.as_bytes() == text)
-        .map_or_else(|| Reply::Bulk(text.into()), Reply::Status)
-}
-
-fn error(code: &str, text: &str) -> ErrorReply {
-    match CODES.iter().find(|known| **known == code) {
-        Some(code) => ErrorReply::new(code, text.to_owned()),
-        None => ErrorReply::err(format!("{code} {text}")),
-    }
 }

@@ -98,7 +98,7 @@ fn set(members: &[&str]) -> Record {
 fn replies() -> Vec<Reply> {
     vec![
         Reply::Ok,
-        Reply::Status("set"),
+        Reply::status("set"),
         Reply::Nil,
         Reply::NilArray,
         Reply::Int(-5),
@@ -565,11 +565,10 @@ fn a_damaged_snapshot_part_is_noticed() {
 
 #[test]
 fn words_of_other_versions_keep_their_meaning() {
-    let replies = vec![Reply::Status("Some day"), Reply::Error(ErrorReply::new("SOMEDAY", "text"))];
+    let replies = vec![Reply::status("Some day"), Reply::Error(ErrorReply::new("SOMEDAY", "text"))];
     let part = answered_so(replies);
     let found = SnapshotFormat.decode(&framed(&part)).map(|(found, _)| found);
-    let known = vec![Reply::bulk("Some day"), Reply::err("SOMEDAY text")];
-    assert_eq!(found, Ok(answered_so(known)));
+    assert_eq!(found, Ok(part));
 }
 
 #[test]

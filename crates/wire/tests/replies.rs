@@ -51,7 +51,7 @@ fn seen(reply: &Reply, protocol: Protocol) -> ClientReply {
     };
     match reply {
         Reply::Ok => ClientReply::Ok,
-        Reply::Status(text) => ClientReply::Status(Blob::from(*text)),
+        Reply::Status(text) => ClientReply::Status(Blob::from(&**text)),
         Reply::Nil | Reply::NilArray => ClientReply::Nil,
         Reply::Int(value) => ClientReply::Int(*value),
         Reply::Double(value) => double(*value),
@@ -110,7 +110,7 @@ fn every_reply_has_its_bytes() {
     let members = || vec![(Blob::from("a"), 1.5), (Blob::from("b"), f64::INFINITY)];
     for (reply, resp2, resp3) in [
         (Reply::Ok, "+OK\r\n", "+OK\r\n"),
-        (Reply::Status("PONG"), "+PONG\r\n", "+PONG\r\n"),
+        (Reply::status("PONG"), "+PONG\r\n", "+PONG\r\n"),
         (Reply::Nil, "$-1\r\n", "_\r\n"),
         (Reply::NilArray, "*-1\r\n", "_\r\n"),
         (Reply::Int(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
@@ -158,7 +158,7 @@ fn every_reply_has_its_bytes() {
 fn nothing_can_forge_a_frame() {
     let record = adt::Value::load(b"set", &mut Nothing).map(Record::new);
     let mut replies = vec![
-        Reply::Status("OK\r\n+FORGED"),
+        Reply::status("OK\r\n+FORGED"),
         Reply::Error(ErrorReply::new("BAD\r\nCODE", "text\r\n+FORGED\r\n".to_owned())),
         Reply::Text("a\r\n+FORGED\r\n".into()),
     ];
@@ -263,7 +263,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     let double = || prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::INFINITE;
     let leaf = prop_oneof![
         Just(Reply::Ok),
-        Just(Reply::Status("QUEUED")),
+        Just(Reply::status("QUEUED")),
         Just(Reply::Nil),
         Just(Reply::NilArray),
         any::<i64>().prop_map(Reply::Int),

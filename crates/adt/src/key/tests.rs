@@ -35,7 +35,7 @@ fn expiry_obeys_its_conditions() {
         ("persist k", Reply::Int(0)),
         ("expireat k 1", Reply::Int(1)),
         ("exists k", Reply::Int(0)),
-        ("type k", Reply::Status("none")),
+        ("type k", Reply::status("none")),
     ]);
 }
 

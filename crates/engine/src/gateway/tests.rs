@@ -172,7 +172,7 @@ fn replies_come_in_the_order_of_the_commands() {
     story.answer(sent[1].1, done(&[1]));
     assert!(story.replies().is_empty());
     story.answer(sent[0].1, Answer::Reply(Reply::Nil));
-    assert_eq!(story.replies(), [Reply::Nil, Reply::Int(1), Reply::Status("PONG")]);
+    assert_eq!(story.replies(), [Reply::Nil, Reply::Int(1), Reply::status("PONG")]);
     assert_eq!(story.gateway.session(story.client).in_progress, 0);
     // An answer to no request.
     story.answer(sent[0].1, Answer::Reply(Reply::Ok));
@@ -293,7 +293,7 @@ fn exec_over_two_shards_prepares_and_decides() {
     story.answer(token(1), done(&[1, 3]));
     story.answer(token(0), done(&[2]));
     let array = Reply::Array((1..=3).map(Reply::Int).collect());
-    assert_eq!(story.replies(), [array, Reply::Status("PONG")]);
+    assert_eq!(story.replies(), [array, Reply::status("PONG")]);
     assert_eq!(story.gateway.stats().committed, 1);
     assert_eq!(story.gateway.parts.core.mail.pending.len(), 0);
 }
@@ -314,7 +314,7 @@ fn a_guard_that_does_not_hold_aborts_everywhere() {
     story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
     story.answer(sent[1].1, Answer::GuardFailed);
     let (sent, replies) = story.out();
-    assert_eq!(replies, [Reply::NilArray, Reply::Status("PONG")]);
+    assert_eq!(replies, [Reply::NilArray, Reply::status("PONG")]);
     assert_eq!(sent.len(), 2);
     for (_, _, body) in &sent {
         assert!(matches!(body, Body::Decide { commit: None, .. }), "{body:?}");
@@ -454,7 +454,7 @@ fn an_interactive_commit_on_one_shard_tells_the_others_its_timestamp() {
     let [(ShardId(1), token, Body::Lock { .. })] = &sent[..] else { panic!("{sent:?}") };
     story
         .answer(*token, Answer::Locked { reply: Reply::Nil, clock: Timestamp(50), rests_at: None });
-    assert_eq!(story.replies(), [Reply::Nil, Reply::Status("QUEUED")]);
+    assert_eq!(story.replies(), [Reply::Nil, Reply::status("QUEUED")]);
     story.says("TXN COMMIT");
     let sent = story.sent();
     let [(ShardId(0), token, Body::Prepare { prepare, floor: Timestamp(50) })] = &sent[..] else {

@@ -336,7 +336,7 @@ pub fn short(reply: &Reply) -> String {
     let list = |items: &[Reply]| items.iter().map(short).collect::<Vec<_>>().join(" ");
     match reply {
         Reply::Ok => "OK".into(),
-        Reply::Status(s) => (*s).into(),
+        Reply::Status(s) => s.to_string(),
         Reply::Nil => "nil".into(),
         Reply::NilArray => "nilarray".into(),
         Reply::Int(n) => n.to_string(),

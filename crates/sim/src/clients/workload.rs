@@ -290,7 +290,7 @@ pub fn value_of(reply: &Reply) -> check::Value {
     use check::Value;
     match reply {
         Reply::Ok => Value::ok(),
-        Reply::Status(text) => Value::text(text),
+        Reply::Status(text) => Value::text(text.as_bytes()),
         Reply::Nil | Reply::NilArray => Value::Nil,
         Reply::Int(n) => Value::Int(*n),
         Reply::Double(f) => Value::Float(*f),

@@ -99,7 +99,7 @@ impl Gateway {
                 };
                 self.pubsub.count(&mut self.parts.core.mail.stats, id, session);
                 session.reset(user);
-                Reply::Status("RESET").into()
+                Reply::status("RESET").into()
             }
             "fence" => self.parts.fence(id, args),
             "lock.section" => self.parts.section(id, args),
@@ -267,7 +267,7 @@ fn ping(session: &Session, args: &Args<'_>) -> CommandEffect {
         let message = Reply::bulk(args.get(1).unwrap_or_default());
         return Reply::Array(vec![Reply::bulk("pong"), message]).into();
     }
-    args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
+    args.get(1).map_or(Reply::status("PONG"), Reply::bulk).into()
 }
 
 fn config(core: &Core, args: &Args<'_>) -> CommandEffect {

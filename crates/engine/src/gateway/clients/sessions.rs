@@ -347,7 +347,11 @@ fn flush(mail: &mut Mail, now_us: u64, id: SessionId, session: &mut Session) {
         }
         if !silent {
             let protocol = session.protocol;
-            let noted = matches!(reply, Reply::Ok | Reply::Status("QUEUED"));
+            let noted = match &reply {
+                Reply::Ok => true,
+                Reply::Status(text) => text == "QUEUED",
+                _ => false,
+            };
             let lingers = noted
                 && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
             mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });

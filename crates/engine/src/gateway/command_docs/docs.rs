@@ -61,7 +61,7 @@ impl Argument {
             fields.push(("token", Reply::bulk(token)));
         }
         if !self.flags.is_empty() {
-            fields.push(("flags", Reply::Set(self.flags.into_iter().map(Reply::Status).collect())));
+            fields.push(("flags", Reply::Set(self.flags.into_iter().map(Reply::status).collect())));
         }
         if !self.inner.is_empty() {
             fields.push(("arguments", Reply::Array(self.inner)));
@@ -189,9 +189,9 @@ mod tests {
         let Some(Reply::Array(arguments)) = get(&about, "arguments") else { panic!("arguments") };
         assert_eq!(get(&arguments[0], "type"), Some(&Reply::bulk("key")));
         assert_eq!(get(&arguments[2], "token"), Some(&Reply::bulk("MATCH")));
-        assert_eq!(get(&arguments[2], "flags"), Some(&Reply::Set(vec![Reply::Status("optional")])));
+        assert_eq!(get(&arguments[2], "flags"), Some(&Reply::Set(vec![Reply::status("optional")])));
         let (_, about) = docs(lookup(b"sadd").unwrap());
         let Some(Reply::Array(arguments)) = get(&about, "arguments") else { panic!("arguments") };
-        assert_eq!(get(&arguments[1], "flags"), Some(&Reply::Set(vec![Reply::Status("multiple")])));
+        assert_eq!(get(&arguments[1], "flags"), Some(&Reply::Set(vec![Reply::status("multiple")])));
     }
 }

@@ -154,7 +154,7 @@ fn entry(spec: &CommandSpec, name: &str, arity: i64, subcommands: Vec<Reply>) ->
     Reply::Array(vec![
         Reply::bulk(name),
         Reply::Int(arity),
-        Reply::Set(flag_names(spec).into_iter().map(Reply::Status).collect()),
+        Reply::Set(flag_names(spec).into_iter().map(Reply::status).collect()),
         Reply::Int(first),
         Reply::Int(last),
         Reply::Int(step),
@@ -229,7 +229,7 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
         |flags: KeyFlags, (kind, begin): (&str, Reply), find: &str, how: Vec<(&str, i16)>| {
             let how = how.into_iter().map(|(name, n)| (name, Reply::Int(n.into()))).collect();
             map(vec![
-                ("flags", Reply::Set(flags.iter().map(|flag| Reply::Status(flag)).collect())),
+                ("flags", Reply::Set(flags.iter().map(|flag| Reply::status(*flag)).collect())),
                 ("begin_search", map(vec![("type", Reply::bulk(kind)), ("spec", begin)])),
                 ("find_keys", map(vec![("type", Reply::bulk(find)), ("spec", map(how))])),
             ])

@@ -244,7 +244,7 @@ fn a_refusal_by_a_fence_is_told_so_and_nothing_else_of_the_transaction() {
         story.says(line);
     }
     let (sent, replies) = story.out();
-    let waiting = [Reply::Ok, Reply::Status("QUEUED"), Reply::Status("QUEUED")];
+    let waiting = [Reply::Ok, Reply::status("QUEUED"), Reply::status("QUEUED")];
     assert_eq!(replies, waiting);
     story.answer(sent[0].1, Answer::Fenced);
     assert_eq!(story.replies().iter().map(code).collect::<Vec<_>>(), ["FENCED"]);
@@ -294,7 +294,7 @@ fn a_fenced_transaction_is_on_one_slot_and_without_waiting() {
     }
     story.told("MULTI");
     for number in 0..crate::limits::FENCES_PER_REQUEST_MAX {
-        assert_eq!(story.told(&format!("FENCE lock{number} 1")), Reply::Status("QUEUED"));
+        assert_eq!(story.told(&format!("FENCE lock{number} 1")), Reply::status("QUEUED"));
     }
     assert!(text(&story.told("FENCE one-more 1")).contains("at most 16"));
 }

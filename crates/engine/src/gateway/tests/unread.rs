@@ -44,7 +44,7 @@ fn a_transaction_that_a_shard_cannot_read_ends_everywhere_and_is_not_tried_again
     story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
     story.answer(sent[1].1, REFUSED);
     let (ended, replies) = story.out();
-    assert_eq!(replies, [error(request_unread()), Reply::Status("PONG")]);
+    assert_eq!(replies, [error(request_unread()), Reply::status("PONG")]);
     let ends = |body: &Body| matches!(body, Body::Decide { commit: None, .. });
     assert_eq!(ended.iter().filter(|(_, _, body)| ends(body)).count(), 2, "{ended:?}");
     assert_eq!(story.gateway.parts.core.mail.pending.len(), 0);

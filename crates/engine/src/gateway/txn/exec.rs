@@ -65,7 +65,7 @@ impl Gateway {
             Ok(()) => {
                 // It is counted when it is carried out.
                 multi.counted.extend(counted.take());
-                self.parts.sessions.reply(&mut self.parts.core, id, Reply::Status("QUEUED"));
+                self.parts.sessions.reply(&mut self.parts.core, id, Reply::status("QUEUED"));
             }
             Err(error) => self.parts.refuse(id, error),
         }

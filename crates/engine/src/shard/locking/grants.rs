@@ -170,5 +170,5 @@ fn check_early<'a>(
 ) -> Reply {
     let mut scratch = record.cloned();
     let mut replies = writes.map(|op| record::apply(&mut scratch, op, ctx));
-    replies.find(Reply::is_error).unwrap_or(Reply::Status("QUEUED"))
+    replies.find(Reply::is_error).unwrap_or(Reply::status("QUEUED"))
 }

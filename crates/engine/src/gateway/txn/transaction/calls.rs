@@ -259,7 +259,7 @@ impl Txn {
             }
             Then::Queued => {
                 if let Some(target) = target {
-                    cx.core.finish(target, Reply::Status("QUEUED"));
+                    cx.core.finish(target, Reply::status("QUEUED"));
                 }
             }
             Then::Plan(plan) => {
@@ -347,7 +347,7 @@ impl Txn {
             Role::Interactive { blind, .. } => {
                 let reply = if blind && wrote {
                     self.work.add_without_ops(Outcome::Fixed(reply));
-                    Reply::Status("QUEUED")
+                    Reply::status("QUEUED")
                 } else {
                     reply
                 };

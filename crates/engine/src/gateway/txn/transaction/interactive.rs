@@ -81,7 +81,7 @@ impl Txn {
                 // The shared reads are asked again as they were: without these writes.
                 self.upgrade_for(cx, &ops);
                 self.work.add(ops, merge);
-                cx.core.finish(target, Reply::Status("QUEUED"));
+                cx.core.finish(target, Reply::status("QUEUED"));
                 false
             }
             Role::Interactive { blind: true, .. } => {

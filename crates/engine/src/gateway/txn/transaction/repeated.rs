@@ -43,7 +43,7 @@ pub(in crate::gateway) fn of_this_try(error: &ErrorReply) -> ErrorReply {
     let text = "if it was sent before, only the same request number tells what became of that";
     match error.code() {
         "TXNABORT" | "CLUSTERDOWN" => {
-            ErrorReply::new(error.code(), format!("{}; {text}", error.text()))
+            ErrorReply::new(error.code().to_owned(), format!("{}; {text}", error.text()))
         }
         _ => error.clone(),
     }

@@ -1,0 +1,104 @@
+//! Scripts as the store sees them. An interpreter is given to the engine: it turns a text into a [`Script`], and
+//! a run of it into steps, each of which asks for one command or ends the run. The engine carries out
+//! the commands and knows no language.
+//!
+//! A run is a function of its inputs and of the replies that it was given, and of nothing else: the same ones
+//! bring about the same steps. A run that has to give way can begin again.
+
+use adt::{ArgBuf, Blob, ErrorReply, Reply};
+use std::fmt;
+use std::sync::Arc;
+
+/// Name of a text: its SHA-1 as 40 hexadecimal digits in lower case.
+pub type ScriptName = [u8; 40];
+
+/// A text that an interpreter has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Name of the text.
+    pub name: ScriptName,
+    /// The text, as the client sent it.
+    pub text: Blob,
+    /// Whether the text says that it writes nothing (`#!lua flags=no-writes`).
+    pub no_writes: bool,
+    /// The text in the form that the interpreter runs.
+    pub code: Vec<u8>,
+}
+
+/// Inputs of a run, besides the replies of commands.
+#[derive(Clone, Debug)]
+pub struct ScriptInputs {
+    /// Words that the client declared as keys.
+    pub keys: Vec<Blob>,
+    /// Further words.
+    pub args: Vec<Blob>,
+}
+
+/// Use of a reply by a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The script looks at the reply, or may do so.
+    Seen,
+    /// The script drops the reply. If it is an error, the run fails with it.
+    Dropped,
+    /// The script drops the reply, even if it is an error.
+    Ignored,
+}
+
+/// The next input of a run.
+#[derive(Clone, Debug)]
+pub enum ScriptInput {
+    /// The run begins, or goes on after a [`ScriptStep::Log`] or after a command whose reply is dropped and
+    /// not known yet.
+    Go,
+    /// Reply to a command. An error is raised in the script, or given to it if it has asked for that.
+    Reply(Reply),
+    /// Whether the user may run the command of [`ScriptStep::MayRun`].
+    MayRun(bool),
+}
+
+/// What a run does next.
+#[derive(Clone, Debug)]
+pub enum ScriptStep {
+    /// Runs a command.
+    Call(ArgBuf, Use),
+    /// Asks whether the user may run a command.
+    MayRun(ArgBuf),
+    /// Writes a line for the operator.
+    Log(LogLevel, Blob),
+    /// Ends with this reply.
+    Done(Reply),
+    /// Ends with an error that the script has raised, or because of a limit: it takes no effect.
+    Failed(ErrorReply),
+}
+
+/// Importance of a line for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// For debugging.
+    Debug,
+    /// Verbose.
+    Verbose,
+    /// Worth to be noticed.
+    Notice,
+    /// A warning.
+    Warning,
+}
+
+/// One run of a script.
+pub trait Run: fmt::Debug + Send {
+    /// Goes on up to the next step. Not called again after the last one.
+    fn resume(&mut self, input: ScriptInput) -> ScriptStep;
+
+    /// Number of steps of the interpreter so far.
+    fn fuel(&self) -> u64;
+}
+
+/// An interpreter.
+pub trait Interpreter: fmt::Debug + Send {
+    /// Reads a text. The error says where it is wrong.
+    fn read(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply>;
+
+    /// Begins a run.
+    fn begin(&mut self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
+}
