@@ -14,6 +14,8 @@ use crate::{ArgBuf, Args, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, O
 pub enum Whole {
     /// Removes them.
     Flush,
+    /// Removes the texts of scripts, and nothing else.
+    ForgetScripts,
     /// Counts them.
     Count,
     /// Names of the keys that match a pattern.
@@ -29,6 +31,7 @@ impl Whole {
     pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
         match self {
             Self::Flush => _ = out.push("keyspace.flush").push(key),
+            Self::ForgetScripts => _ = out.push("keyspace.forget-scripts").push(key),
             Self::Count => _ = out.push("keyspace.count").push(key),
             Self::Names(pattern) => _ = out.push("keyspace.names").push(key).push(pattern),
             Self::Any => _ = out.push("keyspace.any").push(key),
@@ -54,6 +57,9 @@ pub const INTERNAL: &[CommandSpec] = commands! { "generic";
     ("keyspace.flush", 2, Flags::WRITE, Keys::ONE,
         "Removes all keys of a shard.", "key", "O(n)") =>
         |a| one(a, Whole::Flush);
+    ("keyspace.forget-scripts", 2, Flags::WRITE, Keys::ONE,
+        "Removes all scripts of a shard.", "key", "O(n)") =>
+        |a| one(a, Whole::ForgetScripts);
     ("keyspace.count", 2, Flags::WRITE, Keys::ONE,
         "Counts all keys of a shard.", "key", "O(1)") =>
         |a| one(a, Whole::Count);

@@ -342,6 +342,25 @@ pub const ROOT_ROUNDS_MAX: u32 = 100;
 /// Most watches of sessions of the coordination service: each pair of a session and a path counts
 /// once.
 pub const WATCHES_MAX: usize = 1 << 20;
+/// Longest script, in bytes.
+pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
+/// Most commands that one run of a script calls.
+pub const SCRIPT_CALLS_MAX: u32 = 100_000;
+/// Most scripts that a gateway keeps ready; those that were read first are read again when they are
+/// needed.
+pub const SCRIPTS_KNOWN_MAX: usize = 10_000;
+/// Most bytes of scripts that a gateway keeps ready.
+pub const SCRIPTS_KNOWN_BYTES_MAX: usize = 32 << 20;
+/// How long the store keeps a script that was run with `EVAL`, and not loaded, in seconds.
+pub const SCRIPT_LASTS_S: u64 = 86_400;
+/// Most lines per second that the scripts of one worker write to the server's log.
+pub const SCRIPT_LINES_PER_S: u64 = 100;
+/// Longest part of such a line that is written, in bytes.
+pub const SCRIPT_LINE_BYTES_MAX: usize = 1 << 10;
+/// Bytes of such scripts that a gateway gives to the store at once.
+pub const SCRIPTS_SHARED_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of such scripts that a gateway gives to the store per second, in the long run.
+pub const SCRIPTS_SHARED_BYTES_PER_S: u64 = 256;
 
 const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(ARGUMENT_BYTES_MAX < SKIPPED_BYTES_MAX && SKIPPED_BYTES_MAX < 1 << 31);

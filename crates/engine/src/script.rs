@@ -64,6 +64,8 @@ pub enum ScriptStep {
     Call(ArgBuf, Use),
     /// Asks whether the user may run a command.
     MayRun(ArgBuf),
+    /// Has run for a while, and lets others go ahead before it goes on.
+    Pause,
     /// Writes a line for the operator.
     Log(LogLevel, Blob),
     /// Ends with this reply.

@@ -132,6 +132,11 @@ pub enum Keys {
         /// Position of a further key before the number, or 0.
         also: i16,
     },
+    /// Word number `at` says how many keys follow it, perhaps none; other words follow them.
+    Declared {
+        /// Position of the number of keys.
+        at: i16,
+    },
     /// The first half of the words behind `word`, which is number `from` or a later one.
     Behind {
         /// The word.
@@ -170,6 +175,18 @@ impl Keys {
                 }
                 let also = (also > 0).then_some(also as usize);
                 Ok(also.into_iter().chain(first..first + count as usize).collect())
+            }
+            Self::Declared { at } => {
+                let count = args.int(at as usize)?;
+                if count < 0 {
+                    return Err(ErrorReply::err("Number of keys can't be negative"));
+                }
+                let first = at as usize + 1;
+                if count > (len - first) as i64 {
+                    let text = "Number of keys can't be greater than number of args";
+                    return Err(ErrorReply::err(text));
+                }
+                Ok((first..first + count as usize).collect())
             }
             Self::Behind { word, from } => {
                 let at = (from as usize..len).find(|i| args.is(*i, word));

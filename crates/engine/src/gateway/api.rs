@@ -5,6 +5,7 @@ use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, Request};
+use crate::script::LogLevel;
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -248,6 +249,13 @@ pub enum Output {
         /// Session of the client.
         session: SessionId,
     },
+    /// Write a line of a script to the operator's log.
+    ScriptLog {
+        /// Its importance.
+        level: LogLevel,
+        /// The line.
+        text: Blob,
+    },
     /// Send a request to a shard.
     Shard {
         /// Receiver.
@@ -369,6 +377,8 @@ pub enum Question {
     Subscribers(Vec<Blob>),
     /// Patterns with subscribers. Answer: [`Knowledge::Names`].
     Patterns,
+    /// Forget the texts of scripts that were read. Answer: [`Knowledge::Count`].
+    ForgetScripts,
     /// Counters of the gateway. Answer: [`Knowledge::Stats`].
     Stats,
     /// Transactions by the names under which shards know them. Answer: [`Knowledge::Lines`].

@@ -4,6 +4,7 @@ use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, SessionId};
 use super::errors::Unled;
 use super::mail::{Mail, Target};
+use super::scripts::Scripts;
 use super::timer::Timer;
 use super::txn::work::Finish;
 use crate::cluster::level::Level;
@@ -11,7 +12,7 @@ use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
 use crate::limits::REPLICAS_MAX;
 use crate::message::Body;
 use crate::now::Now;
-use adt::{ErrorReply, Reply, Timestamp};
+use adt::{ArgBuf, ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 
 /// State that belongs to no part of a gateway, because each of them needs it.
@@ -32,6 +33,10 @@ pub(super) struct Core {
     pub timers: BTreeSet<(u64, Timer)>,
     /// Machines of the cluster, and the members of shards.
     pub topology: Topology,
+    /// Interpreter of scripts, and the texts that were read.
+    pub scripts: Scripts,
+    /// `PUBLISH` commands of scripts that took effect.
+    pub publications: VecDeque<ArgBuf>,
     /// Replies that parts have found, for [`super::Gateway::settle`] to put into their places.
     pub replies: VecDeque<(Target, Reply)>,
     /// Replies of programs with items that come from commands that the session carries out afterwards.

@@ -29,6 +29,7 @@ mod parts;
 mod peers;
 pub(crate) mod pipelines;
 pub(crate) mod routing;
+mod scripts;
 mod slab;
 mod target;
 mod timer;
@@ -50,6 +51,7 @@ pub use command_docs::find::is_heavy;
 pub use coordination::{CoordinationInputs, CoordinationStatus};
 
 use crate::now::Now;
+use crate::script::Interpreter;
 use acl::Users;
 use adt::Timestamp;
 use parts::Parts;
@@ -68,6 +70,11 @@ impl Gateway {
     pub fn new(config: Config, now: Now) -> Self {
         let users = Users::from_config(&config.users).unwrap_or_default();
         Self { parts: Parts::new(config, now), users, pubsub: clients::pubsub::PubSub::default() }
+    }
+
+    /// Gives the gateway an interpreter of scripts. Without one, they are switched off.
+    pub fn set_interpreter(&mut self, interpreter: Box<dyn Interpreter>) {
+        self.parts.core.scripts.set_interpreter(interpreter);
     }
 
     /// Opens a session for a client that has connected.
@@ -136,6 +143,9 @@ impl Gateway {
             match timer {
                 Timer::Again { job } => {
                     self.parts.transactions.try_again(&mut self.parts.core, job)
+                }
+                Timer::Script { job } => {
+                    self.parts.transactions.script_goes_on(&mut self.parts.core, job);
                 }
                 Timer::Deadline { job } => {
                     let effect = self.parts.blocked.timed_out(&mut self.parts.core, job);

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::mail::Mail;
 use super::routing::leaders::Leaders;
 use super::routing::snapshot::Snapshots;
+use super::scripts::Scripts;
 use super::slab::Slab;
 use super::txn::recover::Orphans;
 use super::txn::table::Transactions;
@@ -57,6 +58,8 @@ impl Parts {
             stats: GatewayStats::default(),
         };
         let core = Core {
+            scripts: Scripts::default(),
+            publications: VecDeque::new(),
             replies: VecDeque::new(),
             partial: VecDeque::new(),
             facts: Facts::default(),

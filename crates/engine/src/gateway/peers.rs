@@ -61,6 +61,10 @@ impl Gateway {
                 Knowledge::Counts(counts.collect())
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
+            Question::ForgetScripts => {
+                self.parts.core.scripts.forget_all();
+                Knowledge::Count(0)
+            }
             Question::Transactions => {
                 let (transactions, sessions) = (&self.parts.transactions, &self.parts.sessions);
                 Knowledge::Lines(holder_lines(&self.parts.core, transactions, sessions))

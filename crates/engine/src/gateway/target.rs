@@ -15,3 +15,6 @@ pub(super) const WHOLE: u32 = u32::MAX;
 
 /// Reply of an attempt of the blocking command that the session waits in.
 pub(super) const ATTEMPT: u32 = u32::MAX - 1;
+
+/// No place: the reply is dropped.
+pub(super) const NOWHERE: Target = Target { session: SessionId(u64::MAX), seq: 0, item: WHOLE };

@@ -5,6 +5,8 @@
 pub(super) enum Timer {
     /// Next attempt of a refused program.
     Again { job: u64 },
+    /// Next piece of a script that has run for a while.
+    Script { job: u64 },
     /// Time-out of a blocking command.
     Deadline { job: u64 },
     /// Search for a deadlock cycle that a waiter may be in.

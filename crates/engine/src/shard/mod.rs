@@ -317,7 +317,7 @@ impl Desk {
     /// Counters of the shard, and its sizes now.
     fn stats(&self, now_us: u64) -> ShardStats {
         let mut stats = self.core.stats.clone();
-        stats.keys = self.core.state.records().len() as u64;
+        stats.keys = self.core.state.records().visible() as u64;
         stats.keys_with_expiry = self.core.state.records().expiring() as u64;
         stats.prepared = self.core.state.prepared().len() as u64;
         stats.locks = self.core.stats.locks.with_queues(self.waits.turns.queues(now_us));

@@ -5,6 +5,7 @@ use crate::cluster::slot::slot;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
+use crate::reserved::is_reserved;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};
@@ -202,16 +203,15 @@ impl ShardCore {
     /// Answers a request about the shard as a whole.
     pub fn look(&mut self, now: Now, request: &Request) {
         let reply = match &request.body {
-            Body::Count => Reply::Int(self.state.records().len() as i64),
+            Body::Count => Reply::Int(self.state.records().visible() as i64),
             Body::Keys { pattern } => self.state.records().names(pattern, now.wall_ms()),
             Body::RandomKey => {
                 let random = self.draw();
-                let len = self.state.records().len() as u64;
-                let at = if len == 0 { 0 } else { (random % len) as usize };
-                self.state.records().at(at).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
+                self.state.records().any(random)
             }
             Body::KeysInSlot { slot: wanted, count } => {
                 let inside = self.state.records().iter().filter(|(key, _)| slot(key) == *wanted);
+                let inside = inside.filter(|(key, _)| !is_reserved(key));
                 let keys = inside.take(*count).map(|(key, _)| Reply::Bulk(key.clone()));
                 Reply::Array(keys.collect())
             }

@@ -198,7 +198,7 @@ impl World {
                             ServerReply::Admin(Reply::Ok),
                         );
                     }
-                    Output::Foreign { .. } => {}
+                    Output::Foreign { .. } | Output::ScriptLog { .. } => {}
                     Output::Bundle { .. } => panic!("no gateway here sends bundles"),
                     // No client here uses the coordination service.
                     Output::Coordination { .. } => {}

@@ -16,6 +16,7 @@ mod peers;
 mod reading;
 mod replies;
 mod routing;
+mod script_log;
 mod snapshots;
 mod timing;
 pub mod trees;
@@ -220,6 +221,8 @@ pub struct Worker {
     moved_us: u64,
     /// Time from which the next client that sends HTTP may be logged (µs).
     warns_us: u64,
+    /// Lines of scripts in the log.
+    script_lines: script_log::ScriptLines,
     stopping: bool,
 }
 
@@ -293,6 +296,7 @@ impl Worker {
             shards_due_us: u64::MAX,
             moved_us: 0,
             warns_us: 0,
+            script_lines: script_log::ScriptLines::default(),
             stopping: false,
         }
     }

@@ -696,7 +696,7 @@ impl Worker {
                     self.gateway.close(now, session);
                 }
             }
-            Output::Foreign { .. } => {}
+            Output::Foreign { .. } | Output::ScriptLog { .. } => {}
             Output::Verify { session, .. } => {
                 self.gateway.server_replied(now, session, ServerReply::Verified(false))
             }

@@ -17,6 +17,7 @@ const SUBSCRIBERS: u8 = 6;
 const PATTERNS: u8 = 7;
 const ASK_STATS: u8 = 8;
 const TRANSACTIONS: u8 = 9;
+const FORGET_SCRIPTS: u8 = 10;
 
 const COUNT: u8 = 1;
 const COUNTS: u8 = 2;
@@ -84,6 +85,7 @@ fn put_question(question: &Question, out: &mut Vec<u8>) {
         Question::Patterns => out.push(PATTERNS),
         Question::Stats => out.push(ASK_STATS),
         Question::Transactions => out.push(TRANSACTIONS),
+        Question::ForgetScripts => out.push(FORGET_SCRIPTS),
     }
 }
 
@@ -104,6 +106,7 @@ fn read_question(reader: &mut Reader<'_>) -> Result<Question, Corrupt> {
         PATTERNS => Question::Patterns,
         ASK_STATS => Question::Stats,
         TRANSACTIONS => Question::Transactions,
+        FORGET_SCRIPTS => Question::ForgetScripts,
         _ => return Err(Corrupt),
     })
 }

@@ -82,8 +82,10 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
         Reply::Error(error) => {
             out.push(b'-');
             push_line(error.code(), out);
-            out.push(b' ');
-            push_line(error.text(), out);
+            if !error.text().is_empty() {
+                out.push(b' ');
+                push_line(error.text(), out);
+            }
             out.extend_from_slice(b"\r\n");
         }
         Reply::Record(_) => {

@@ -78,7 +78,11 @@ fn key_of_each_shard(core: &Core) -> Vec<Blob> {
     keys.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-fn of_all_keys(core: &Core, op: impl Fn(usize) -> Option<Whole>, merge: Merge) -> ProgramStep {
+pub(in crate::gateway) fn of_all_keys(
+    core: &Core,
+    op: impl Fn(usize) -> Option<Whole>,
+    merge: Merge,
+) -> ProgramStep {
     let keys = key_of_each_shard(core).into_iter().enumerate();
     let ops =
         keys.filter_map(|(shard, key)| Some((key, Op::Key(KeyOp::Whole(Box::new(op(shard)?))))));

@@ -75,6 +75,9 @@ impl Gateway {
                 let effect = transactions.command(core, sessions, id, args);
                 self.parts.carry_out(id, effect)
             }
+            "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "script" => {
+                self.run_script(id, spec, args)
+            }
             "publish" => self.parts.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);

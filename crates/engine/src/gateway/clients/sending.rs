@@ -12,7 +12,7 @@ use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
 use crate::gateway::routing::course::{Course, may_gather};
 use crate::gateway::routing::rerouting::{plain_ops, take_apart};
-use crate::gateway::routing::route::{Route, key_too_long, only_reads};
+use crate::gateway::routing::route::{Route, only_reads, unusable_key};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Finish, Program, ProgramStep};
 use crate::ids::ShardId;
@@ -26,7 +26,7 @@ impl Sessions {
     /// order gathers it.
     #[inline]
     pub fn single(&mut self, core: &mut Core, id: SessionId, key: Blob, op: Op) {
-        if let Some(error) = key_too_long(&key) {
+        if let Some(error) = unusable_key(&key) {
             return self.reply(core, id, error.into());
         }
         let Some(session) = self.get_mut(id.0) else { return };

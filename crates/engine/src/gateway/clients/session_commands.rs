@@ -121,6 +121,24 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Makes the next EXEC fail if one of the keys has changed.", "key [key ...]",
         "O(1) per key");
 
+    "scripting":
+    ("eval", -3, Flags::WRITE.and(Flags::GROWS), Keys::Declared { at: 2 },
+        "Runs a script as one transaction, over any keys of any shards.",
+        "script numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
+    ("eval_ro", -3, Flags::READ, Keys::Declared { at: 2 },
+        "Runs a script that only reads.",
+        "script numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
+    ("evalsha", -3, Flags::WRITE.and(Flags::GROWS), Keys::Declared { at: 2 },
+        "Runs a script that the store knows, by its name.",
+        "sha1 numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
+    ("evalsha_ro", -3, Flags::READ, Keys::Declared { at: 2 },
+        "Runs a script that the store knows and that only reads.",
+        "sha1 numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
+    ("script", -2, QUEUED, Keys::None,
+        "Keeps and forgets scripts. All machines know a script that is loaded, also after a restart.",
+        "EXISTS sha1 [sha1 ...] | FLUSH [ASYNC | SYNC] | KILL | LOAD script | SHOW sha1",
+        "O(1) for each script");
+
     "lock":
     ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::ONE,
         "Runs a command unless its shard has seen a larger token of the lock. In MULTI it \

@@ -1,11 +1,12 @@
 //! Replies that parts have found go to their places, and sessions go on with held commands.
 
+use super::publish::publication;
 use super::session::Held;
 use super::sessions::Finished;
 use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
-use crate::gateway::target::Target;
+use crate::gateway::target::{NOWHERE, Target};
 use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Finish;
 use adt::Reply;
@@ -25,6 +26,10 @@ impl Gateway {
                 let own = self.know(&question);
                 self.parts.gathers.told(&mut self.parts.core, job, own);
             }
+            while let Some(words) = self.parts.core.publications.pop_front() {
+                let inquiry = publication(&mut self.parts.core, &words.args());
+                self.parts.gather(NOWHERE, inquiry);
+            }
             while let Some((target, reply)) = self.parts.core.replies.pop_front() {
                 self.parts.finish(target, reply);
             }
@@ -41,6 +46,7 @@ impl Gateway {
             if self.parts.sessions.are_finishing()
                 || !self.parts.core.replies.is_empty()
                 || !self.parts.core.partial.is_empty()
+                || !self.parts.core.publications.is_empty()
                 || self.parts.near_locks.have_effects()
                 || self.parts.transactions.have_effects()
                 || !self.parts.questions.is_empty()

@@ -104,6 +104,7 @@ fn keys(keys: Keys) -> String {
             format!("arguments {first} to {last}{every}")
         }
         Keys::Behind { word, .. } => format!("the first half of the arguments behind {word}"),
+        Keys::Declared { at } => format!("as many after argument {at} as it says, perhaps none"),
         Keys::Counted { at, also } => {
             let also = if also > 0 { format!("argument {also}, and ") } else { String::new() };
             format!("{also}as many after argument {at} as it says")

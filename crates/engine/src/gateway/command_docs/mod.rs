@@ -204,7 +204,7 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
     ];
     let mut set: Vec<_> =
         names.iter().filter(|(_, flag)| spec.flags.has(*flag)).map(|(name, _)| *name).collect();
-    if matches!(spec.keys, Keys::Counted { .. } | Keys::Behind { .. }) {
+    if matches!(spec.keys, Keys::Counted { .. } | Keys::Declared { .. } | Keys::Behind { .. }) {
         set.push("movablekeys");
     }
     set
@@ -215,7 +215,9 @@ fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range { first, last, step } => (first.into(), last.into(), step.into()),
         Keys::Counted { also, .. } if also > 0 => (also.into(), also.into(), 1),
-        Keys::None | Keys::Counted { .. } | Keys::Behind { .. } => (0, 0, 0),
+        Keys::None | Keys::Counted { .. } | Keys::Declared { .. } | Keys::Behind { .. } => {
+            (0, 0, 0)
+        }
     }
 }
 
@@ -255,6 +257,10 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
             let begin = map(vec![("keyword", Reply::bulk(word)), ("startfrom", from)]);
             let how = vec![("lastkey", -1), ("keystep", 1), ("limit", 2)];
             vec![search(flags, ("keyword", begin), "range", how)]
+        }
+        Keys::Declared { at } => {
+            let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+            vec![specification(flags, at, "keynum", how)]
         }
         Keys::Counted { at, also } => {
             let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];

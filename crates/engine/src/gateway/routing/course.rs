@@ -69,7 +69,7 @@ impl Course {
                 ProgramStep::Ops(ops, merge) => work.add(ops, merge),
                 ProgramStep::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
                 ProgramStep::Later(words) => work.add_without_ops(Outcome::Later(words)),
-                ProgramStep::Compound(_) | ProgramStep::Attempts(_) => {}
+                ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Script(_) => {}
             }
         }
         let home = request.as_ref().and_then(|_| home_of(&work.ops));

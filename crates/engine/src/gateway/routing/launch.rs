@@ -1,7 +1,7 @@
 //! Launch of commands on keys: each takes the cheapest [`Course`] that is possible.
 
 use super::course::Course;
-use super::route::{Route, long_key, redirection, route_of};
+use super::route::{Route, redirection, route_of, unusable_key_of};
 use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
@@ -69,7 +69,7 @@ impl Parts {
             other => other,
         };
         let steps = vec![ProgramStep::from(command)];
-        if let Some(error) = long_key(&steps) {
+        if let Some(error) = unusable_key_of(&steps) {
             self.sessions.reply(&mut self.core, id, error.into());
             return true;
         }

@@ -7,6 +7,7 @@ use crate::gateway::txn::work::ProgramStep;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Guard;
+use crate::reserved::is_reserved;
 use adt::{Blob, Command, ErrorReply, Op};
 
 /// Shards that a program concerns.
@@ -39,7 +40,9 @@ pub(in crate::gateway) fn route_of(core: &Core, steps: &[ProgramStep], guards: &
             ProgramStep::Ops(ops, _) => {
                 ops.iter().for_each(|(key, _)| route.add(core.mail.shard_of(key)));
             }
-            ProgramStep::Compound(_) | ProgramStep::Attempts(_) => return Route::Many,
+            ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Script(_) => {
+                return Route::Many;
+            }
             ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
         }
     }
@@ -71,10 +74,13 @@ pub(in crate::gateway) fn redirection(
     core.moved(shard, slot)
 }
 
-/// Error for a key that is too long.
-pub(in crate::gateway) fn key_too_long(key: &Blob) -> Option<ErrorReply> {
-    (key.len() > KEY_BYTES_MAX)
-        .then(|| ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")))
+/// Error for a key that clients cannot have: it is too long, or one of the store's own.
+pub(in crate::gateway) fn unusable_key(key: &Blob) -> Option<ErrorReply> {
+    if key.len() > KEY_BYTES_MAX {
+        return Some(ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")));
+    }
+    is_reserved(key)
+        .then(|| ErrorReply::err("keys that begin with the bytes 0x00 0xc1 are the store's own"))
 }
 
 /// Whether an operation concerns all keys.
@@ -90,16 +96,17 @@ pub(in crate::gateway) fn only_reads(apply: &Apply) -> bool {
         && apply.ops.iter().all(|(_, op)| !op.is_write())
 }
 
-/// Error for the first key of a program that is too long.
-pub(in crate::gateway) fn long_key(steps: &[ProgramStep]) -> Option<ErrorReply> {
+/// Error for the first key of a program that clients cannot have.
+pub(in crate::gateway) fn unusable_key_of(steps: &[ProgramStep]) -> Option<ErrorReply> {
     steps.iter().find_map(|step| match step {
-        ProgramStep::Ops(ops, _) => ops.iter().find_map(|(key, _)| key_too_long(key)),
+        ProgramStep::Ops(ops, _) => ops.iter().find_map(|(key, _)| unusable_key(key)),
         ProgramStep::Compound(compound) => {
-            compound.reads.iter().find_map(|(key, _)| key_too_long(key))
+            compound.reads.iter().find_map(|(key, _)| unusable_key(key))
         }
         ProgramStep::Attempts(blocking) => {
-            blocking.attempts.iter().find_map(|(key, _)| key_too_long(key))
+            blocking.attempts.iter().find_map(|(key, _)| unusable_key(key))
         }
+        ProgramStep::Script(call) => call.inputs.keys.iter().find_map(unusable_key),
         ProgramStep::Fixed(_) | ProgramStep::Later(_) => None,
     })
 }

@@ -19,7 +19,8 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::parts::Parts;
-use crate::gateway::routing::route::{key_too_long, long_key};
+use crate::gateway::routing::route::{unusable_key, unusable_key_of};
+use crate::gateway::scripts::runs_script;
 use crate::ids::TxnId;
 use crate::message::Body;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -63,7 +64,7 @@ fn announces_nothing() -> ErrorReply {
 fn reads_keys(step: &ProgramStep) -> bool {
     match step {
         ProgramStep::Ops(ops, _) => ops.iter().all(|(_, op)| !op.is_write()),
-        ProgramStep::Compound(_) => true,
+        ProgramStep::Compound(_) | ProgramStep::Script(_) => true,
         ProgramStep::Attempts(_) | ProgramStep::Fixed(_) | ProgramStep::Later(_) => false,
     }
 }
@@ -75,7 +76,7 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
         Ok(key) if args.len() == 3 => key,
         _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
     };
-    if let Some(error) = key_too_long(&key) {
+    if let Some(error) = unusable_key(&key) {
         return error.into();
     }
     let read = KeyAccess { read: true, write: false };
@@ -277,20 +278,20 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         self.parts.transactions.counts_again(self.parts.core.now.mono_us, txn);
-        let Handler::Data(parse) = spec.handler else {
-            match barred(spec).or_else(|| announced.then(announces_nothing)) {
-                Some(error) => self.parts.refuse(id, error),
-                None => return self.session_command(id, spec, args),
+        let step = match spec.handler {
+            _ if runs_script(spec) => self.parts.script_step(id, spec, args),
+            Handler::Session => {
+                match barred(spec).or_else(|| announced.then(announces_nothing)) {
+                    Some(error) => self.parts.refuse(id, error),
+                    None => return self.session_command(id, spec, args),
+                }
+                return true;
             }
-            return true;
-        };
-        let step = if spec.flags.has(Flags::NO_MULTI) {
-            Err(in_transaction(spec.name))
-        } else {
-            parse(args).map(ProgramStep::from)
+            Handler::Data(_) if spec.flags.has(Flags::NO_MULTI) => Err(in_transaction(spec.name)),
+            Handler::Data(parse) => parse(args).map(ProgramStep::from),
         };
         let step = step.and_then(|step| {
-            if let Some(error) = long_key(std::slice::from_ref(&step)) {
+            if let Some(error) = unusable_key_of(std::slice::from_ref(&step)) {
                 return Err(error);
             }
             let bytes = args.iter_from(0).map(<[u8]>::len).sum();

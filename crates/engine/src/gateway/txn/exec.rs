@@ -14,6 +14,7 @@ use crate::gateway::clients::session_commands;
 use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::route_of;
+use crate::gateway::scripts::runs_script;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -44,6 +45,8 @@ impl Gateway {
         }
         let step = if matches!(spec.name, "fence" | "lock.section") {
             self.parts.step_of_prefix(id, spec, args)
+        } else if runs_script(spec) {
+            self.parts.script_step(id, spec, args)
         } else if spec.flags.has(Flags::NO_MULTI) {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else if let Some(error) = refused_early(spec, args) {

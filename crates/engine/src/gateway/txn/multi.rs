@@ -8,7 +8,7 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{moved, unexpected};
 use crate::gateway::mail::Pending;
-use crate::gateway::routing::route::{key_too_long, long_key};
+use crate::gateway::routing::route::{unusable_key, unusable_key_of};
 use crate::gateway::target::Target;
 use crate::gateway::waiting::section;
 use crate::limits::{
@@ -112,7 +112,7 @@ impl Session {
             return Err(Handled::Hold);
         }
         let keys: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
-        if let Some(error) = keys.iter().find_map(key_too_long) {
+        if let Some(error) = keys.iter().find_map(unusable_key) {
             return Err(error.into());
         }
         if self.watched.len() + keys.len() > WATCHED_KEYS_MAX {
@@ -183,7 +183,7 @@ impl Multi {
                  {TRANSACTION_BYTES_MAX} bytes"
             )));
         }
-        if let Some(error) = long_key(std::slice::from_ref(&step)) {
+        if let Some(error) = unusable_key_of(std::slice::from_ref(&step)) {
             return Err(error);
         }
         self.bytes += bytes;

@@ -290,6 +290,11 @@ impl Transactions {
 
 /// Answers of shards.
 impl Transactions {
+    /// Lets a script go on that has paused.
+    pub fn script_goes_on(&mut self, core: &mut Core, job: u64) {
+        self.with(core, job, Txn::script_goes_on);
+    }
+
     /// Takes the answer to an early access.
     pub fn accessed(
         &mut self,

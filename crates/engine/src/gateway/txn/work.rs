@@ -1,11 +1,13 @@
 //! Commands as operations, and replies of operations as replies of commands.
 
 use crate::gateway::mail::Target;
+use crate::gateway::scripts::ScriptCall;
 use crate::ids::{KeyedOp, RequestId};
 use crate::message::{Fence, Guard};
 use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
+use std::sync::Arc;
 
 /// Source of the reply of one command of several. Each command has one, in the order of the commands, and
 /// names the operations of the command by their places among all operations: others may stand
@@ -161,6 +163,8 @@ pub(in crate::gateway) enum ProgramStep {
     Compound(Compound),
     /// A blocking command, which does not wait inside of a transaction.
     Attempts(Blocking),
+    /// A script.
+    Script(Arc<ScriptCall>),
     /// A command of the session, carried out after the transaction.
     Later(ArgBuf),
 }
@@ -168,7 +172,7 @@ pub(in crate::gateway) enum ProgramStep {
 impl ProgramStep {
     /// Whether the operations are known before anything is read.
     pub fn is_direct(&self) -> bool {
-        !matches!(self, Self::Compound(_) | Self::Attempts(_))
+        !matches!(self, Self::Compound(_) | Self::Attempts(_) | Self::Script(_))
     }
 }
 
@@ -254,6 +258,15 @@ impl Work {
     /// Whether there are writes to `key`.
     pub fn writes(&self, key: &Blob) -> bool {
         self.ops.iter().any(|(k, op)| k == key && op.is_write())
+    }
+
+    /// Drops the operations from a place on.
+    pub fn undo_to(&mut self, len: usize) {
+        self.ops.truncate(len);
+        if self.indexed > len {
+            self.index.clear();
+            self.indexed = 0;
+        }
     }
 
     /// Adds operations whose replies are dropped.

@@ -15,7 +15,7 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{single_reply, unexpected};
 use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
-use crate::gateway::routing::route::{Route, long_key};
+use crate::gateway::routing::route::{Route, unusable_key_of};
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, found_nothing};
@@ -103,7 +103,7 @@ impl BlockedCommands {
         blocking: Blocking,
     ) -> Option<WaitEffect> {
         let steps = [ProgramStep::Attempts(blocking)];
-        if let Some(error) = long_key(&steps) {
+        if let Some(error) = unusable_key_of(&steps) {
             sessions.reply(core, id, error.into());
             return None;
         }

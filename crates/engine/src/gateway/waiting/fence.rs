@@ -8,7 +8,7 @@ use crate::cluster::slot::slot;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::core::Core;
-use crate::gateway::routing::route::key_too_long;
+use crate::gateway::routing::route::unusable_key;
 use crate::gateway::txn::work::ProgramStep;
 use crate::message::{Body, Fence};
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
@@ -35,7 +35,10 @@ pub(in crate::gateway) fn slots_of(
         match step {
             ProgramStep::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
             ProgramStep::Fixed(_) => {}
-            ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Later(_) => {
+            ProgramStep::Compound(_)
+            | ProgramStep::Attempts(_)
+            | ProgramStep::Script(_)
+            | ProgramStep::Later(_) => {
                 let text =
                     format!("{what} takes commands on keys that are carried out in one step");
                 return Err(ErrorReply::err(text));
@@ -49,7 +52,7 @@ pub(in crate::gateway) fn slots_of(
 /// Lock and token in the words of `FENCE`.
 pub(in crate::gateway) fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply> {
     let lock = args.blob(1)?;
-    if let Some(error) = key_too_long(&lock) {
+    if let Some(error) = unusable_key(&lock) {
         return Err(error);
     }
     let token = args.int(2).ok().and_then(|token| u64::try_from(token).ok());
@@ -95,7 +98,7 @@ pub(in crate::gateway) fn waiters(core: &Core, args: &Args<'_>) -> CommandEffect
         Ok(key) => key,
         Err(error) => return error.into(),
     };
-    if let Some(error) = key_too_long(&key) {
+    if let Some(error) = unusable_key(&key) {
         return error.into();
     }
     let shard = core.mail.shard_of(&key);

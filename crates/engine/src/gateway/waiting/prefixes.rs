@@ -5,7 +5,7 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::parts::Parts;
-use crate::gateway::routing::route::long_key;
+use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use adt::{Args, Awaiting, ErrorReply};
 
@@ -19,7 +19,7 @@ impl Parts {
             })?;
             let steps = vec![step];
             fence::of_one_slot(&steps)?;
-            match long_key(&steps) {
+            match unusable_key_of(&steps) {
                 Some(error) => Err(error),
                 None => Ok((fence, steps)),
             }

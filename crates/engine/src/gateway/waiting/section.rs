@@ -6,7 +6,7 @@
 
 use super::fence::slots_of;
 use crate::entry::Apply;
-use crate::gateway::routing::route::long_key;
+use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, Work};
 use adt::{Args, Awaiting, ErrorReply};
 use smallvec::SmallVec;
@@ -31,7 +31,7 @@ pub(super) fn steps(
 ) -> Result<Vec<ProgramStep>, ErrorReply> {
     let steps = vec![lock, command];
     of_the_locks_slot(&steps)?;
-    match long_key(&steps) {
+    match unusable_key_of(&steps) {
         Some(error) => Err(error),
         None => Ok(steps),
     }
@@ -76,7 +76,7 @@ pub(in crate::gateway) fn operations(program: Program) -> (Apply, Finish) {
             ProgramStep::Ops(ops, merge) => work.add(ops, merge),
             ProgramStep::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
             ProgramStep::Later(words) => work.add_without_ops(Outcome::Later(words)),
-            ProgramStep::Compound(_) | ProgramStep::Attempts(_) => {}
+            ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Script(_) => {}
         }
     }
     let Work { ops, outcomes, .. } = work;

@@ -11,7 +11,7 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::route::key_too_long;
+use crate::gateway::routing::route::unusable_key;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form};
@@ -70,7 +70,7 @@ impl Turns {
         awaiting: Awaiting,
     ) {
         let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
-        if let Some(error) = key_too_long(&key) {
+        if let Some(error) = unusable_key(&key) {
             return sessions.reply(core, id, error.into());
         }
         let request = sessions.take_request(id);

@@ -3,6 +3,7 @@
 use super::room::Room;
 use crate::entry::Apply;
 use crate::message::{Guard, Version};
+use crate::reserved::{is_reserved, is_script};
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::{Dense, hash};
 use adt::record;
@@ -16,6 +17,8 @@ pub struct Records {
     map: Dense<Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
     removed: Timestamp,
+    /// Number of records of the store's own, which clients do not see.
+    reserved: usize,
 }
 
 impl Records {
@@ -28,6 +31,11 @@ impl Records {
     /// Number of records.
     pub fn len(&self) -> usize {
         self.map.len()
+    }
+
+    /// Number of records that clients see.
+    pub fn visible(&self) -> usize {
+        self.map.len() - self.reserved
     }
 
     /// Whether there are no records.
@@ -118,6 +126,7 @@ impl Records {
                 if let Some(at) = record.expire_at_ms() {
                     self.expirations.insert((at, key.clone()));
                 }
+                self.reserved += usize::from(is_reserved(key));
                 self.map.push(key.clone(), Some(record));
             }
             return reply;
@@ -134,6 +143,7 @@ impl Records {
         }
         if slot.is_none() {
             self.map.swap_remove(position);
+            self.reserved -= usize::from(is_reserved(key));
             self.removed = self.removed.max(ctx.ts);
             ahead.removed(|| hash(key));
         }
@@ -148,18 +158,35 @@ impl Records {
         reply
     }
 
-    /// Removes all records (`FLUSHALL`).
+    /// Removes all records of clients (`FLUSHALL`).
     pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        let keys = self.map.iter().map(|(key, _)| key);
-        ahead.emptied(self.map.len(), keys, |key| hash(key));
-        self.map = Dense::default();
-        self.expirations.clear();
+        let keys = self.map.iter().map(|(key, _)| key).filter(|key| !is_reserved(key));
+        ahead.emptied(self.visible(), keys, |key| hash(key));
+        let old = std::mem::take(&mut self.map);
+        self.expirations.retain(|(_, key)| is_reserved(key));
+        if self.reserved > 0 {
+            for (key, slot) in old.iter().filter(|(key, _)| is_reserved(key)) {
+                self.map.push(key.clone(), slot.clone());
+            }
+        }
+        self.removed = self.removed.max(ts);
+    }
+
+    /// Removes the texts of scripts (`SCRIPT FLUSH`).
+    pub(super) fn forget_scripts(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
+        let keys = self.map.iter().map(|(key, _)| key).filter(|key| is_script(key));
+        for key in keys.cloned().collect::<Vec<_>>() {
+            self.take(&key);
+            ahead.written(&key);
+            ahead.removed(|| hash(&key));
+        }
         self.removed = self.removed.max(ts);
     }
 
     /// Takes a record out, to put it into another shard's state.
     pub(in crate::shard) fn take(&mut self, key: &Blob) -> Option<Record> {
         let record = self.map.remove(key)??;
+        self.reserved -= usize::from(is_reserved(key));
         if let Some(at) = record.expire_at_ms() {
             self.expirations.remove(&(at, key.clone()));
         }
@@ -171,7 +198,10 @@ impl Records {
         if let Some(at) = record.expire_at_ms() {
             self.expirations.insert((at, key.clone()));
         }
-        self.map.insert(key, Some(record));
+        let own = usize::from(is_reserved(&key));
+        if self.map.insert(key, Some(record)).is_none() {
+            self.reserved += own;
+        }
     }
 
     /// Takes over the rest of a snapshot's header.

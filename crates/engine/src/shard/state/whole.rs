@@ -1,6 +1,7 @@
 //! Operations about all keys: `FLUSHALL`, `DBSIZE` and their kin.
 
 use super::records::Records;
+use crate::reserved::is_reserved;
 use crate::shard::ahead::AheadOfLog;
 use adt::command::glob;
 use adt::command::scan::ScanArgs;
@@ -19,20 +20,32 @@ impl Records {
                 self.flush(ctx.ts, ahead);
                 Reply::Ok
             }
-            Whole::Count => Reply::Int(self.len() as i64),
-            Whole::Names(pattern) => self.names(pattern, ctx.now_ms),
-            Whole::Any => {
-                let at = ctx.seed % self.len().max(1) as u64;
-                self.at(at as usize).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
+            Whole::ForgetScripts => {
+                self.forget_scripts(ctx.ts, ahead);
+                Reply::Ok
             }
+            Whole::Count => Reply::Int(self.visible() as i64),
+            Whole::Names(pattern) => self.names(pattern, ctx.now_ms),
+            Whole::Any => self.any(ctx.seed),
             Whole::Page(scan, type_name) => self.page(scan, type_name.as_ref(), ctx.now_ms),
         }
+    }
+
+    /// The key that a random number chooses.
+    pub(in crate::shard) fn any(&self, random: u64) -> Reply {
+        let len = self.len();
+        let first = (random % len.max(1) as u64) as usize;
+        let mut visible =
+            (first..len).chain(0..first).filter_map(|at| self.at(at)).map(|(key, _)| key);
+        let key = visible.find(|key| !is_reserved(key));
+        key.map_or(Reply::Nil, |key| Reply::Bulk(key.clone()))
     }
 
     /// The keys that match a pattern.
     pub(in crate::shard) fn names(&self, pattern: &[u8], now_ms: u64) -> Reply {
         let matching =
             self.iter().filter(|(key, r)| is_live(r, now_ms) && glob::matches(pattern, key));
+        let matching = matching.filter(|(key, _)| !is_reserved(key));
         Reply::Array(matching.map(|(key, _)| Reply::Bulk(key.clone())).collect())
     }
 
@@ -50,7 +63,7 @@ impl Records {
             let Some((key, record)) = self.at(position) else { return };
             let name = record.value.type_name().as_bytes();
             let of_type = type_name.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
-            if is_live(record, now_ms) && of_type && scan.passes(key) {
+            if is_live(record, now_ms) && of_type && scan.passes(key) && !is_reserved(key) {
                 found.push(Reply::Bulk(key.clone()));
             }
         });

@@ -15,7 +15,7 @@ use smallvec::smallvec;
 
 impl Txn {
     /// Makes room for the replies of a call. Returns its number.
-    fn new_call(&mut self, target: Option<Target>, len: usize, then: Then) -> u64 {
+    pub(super) fn new_call(&mut self, target: Option<Target>, len: usize, then: Then) -> u64 {
         let replies = vec![Reply::Nil; len];
         self.calls.insert(Call { target, replies, left: len, then })
     }
@@ -105,11 +105,11 @@ impl Txn {
         cx: &mut TxnContext<'_>,
         ops: Vec<KeyedOp>,
         merge: Option<Merge>,
-        target: Target,
+        target: Option<Target>,
     ) {
         self.upgrade_for(cx, &ops);
         let nothing = ops.is_empty();
-        let call = self.new_call(Some(target), ops.len(), Then::Merge(merge));
+        let call = self.new_call(target, ops.len(), Then::Merge(merge));
         for (index, op) in (0..).zip(ops) {
             self.access(cx, (call, index), op.clone(), Early::Observed);
             if cx.core.config.concurrency.takes_locks() {
@@ -143,18 +143,18 @@ impl Txn {
         cx: &mut TxnContext<'_>,
         blocking: Blocking,
         number: usize,
-        target: Target,
+        target: Option<Target>,
     ) {
         let then = |blocking| Then::Attempt(Box::new(blocking), number);
         match blocking.attempts.get(number).cloned() {
-            None => self.conclude_step(cx, Some(target), blocking.on_nothing, Vec::new()),
+            None => self.conclude_step(cx, target, blocking.on_nothing, Vec::new()),
             Some((_, Attempt::Move(compound))) => {
                 let reads = (compound.reads, false);
-                self.call_observed(cx, reads, Some(target), then(blocking));
+                self.call_observed(cx, reads, target, then(blocking));
             }
             Some((key, Attempt::Take { op, .. })) => {
                 self.upgrade_for(cx, &[(key.clone(), op.clone())]);
-                let call = self.new_call(Some(target), 1, then(blocking));
+                let call = self.new_call(target, 1, then(blocking));
                 self.access(cx, (call, 0), (key, op), Early::Observed);
             }
         }
@@ -286,6 +286,10 @@ impl Txn {
                 }
             }
             Then::Checked => self.checked(cx, replies),
+            Then::Allowed => self.script_checked(cx, replies.pop().unwrap_or(Reply::Nil)),
+            Then::Text(forgotten) => {
+                self.text_found(cx, replies.pop().unwrap_or(Reply::Nil), forgotten);
+            }
         }
     }
 
@@ -318,11 +322,10 @@ impl Txn {
                 (reply, writes)
             }
         };
-        match target {
-            Some(target) if found_nothing(&reply) => {
-                self.call_attempt(cx, blocking, number + 1, target);
-            }
-            _ => self.conclude_step(cx, target, reply, writes),
+        if found_nothing(&reply) {
+            self.call_attempt(cx, blocking, number + 1, target);
+        } else {
+            self.conclude_step(cx, target, reply, writes);
         }
     }
 
@@ -339,6 +342,20 @@ impl Txn {
             self.upgrade_for(cx, &writes);
         }
         self.work.add_silent(writes);
+        if self.script.is_some() {
+            return self.script_answered(cx, reply);
+        }
+        self.answer_step(cx, target, reply, wrote);
+    }
+
+    /// Gives the reply of a command that had to read something, and may have written then.
+    pub(super) fn answer_step(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        target: Option<Target>,
+        reply: Reply,
+        wrote: bool,
+    ) {
         match self.role {
             Role::Program { .. } => {
                 self.work.add_without_ops(Outcome::Fixed(reply));

@@ -262,6 +262,7 @@ impl Txn {
         self.leave_leases(cx, commit);
         self.end(cx);
         cx.core.mail.stats.committed += 1;
+        cx.core.publications.extend(self.publications.drain(..));
         for touched in self.touched.drain(..).filter(|touched| !touched.prepared) {
             cx.core.mail.tell(touched.shard, Body::Release { txn: self.id, after: commit });
         }
@@ -332,6 +333,7 @@ impl Txn {
     fn committed_loosely(&mut self, cx: &mut TxnContext<'_>) {
         self.end(cx);
         cx.core.mail.stats.committed += 1;
+        cx.core.publications.extend(self.publications.drain(..));
         let replies = self.answers.drain(..).filter_map(|(_, r)| r.into_iter().next()).collect();
         self.reply(cx, replies);
     }

@@ -20,7 +20,7 @@ fn undone(error: &ErrorReply) -> ErrorReply {
 
 /// A read for a command that leaves the store a choice, which is not to be made again at the commit: its
 /// reply is known before.
-fn chosen_first(ops: &[KeyedOp]) -> Option<Compound> {
+pub(super) fn chosen_first(ops: &[KeyedOp]) -> Option<Compound> {
     match ops {
         [(key, op)] => op.chosen_first(key),
         _ => None,
@@ -57,7 +57,11 @@ impl Txn {
                 true
             }
             ProgramStep::Attempts(blocking) => {
-                self.call_attempt(cx, blocking, 0, target);
+                self.call_attempt(cx, blocking, 0, Some(target));
+                true
+            }
+            ProgramStep::Script(call) => {
+                self.begin_script(cx, call, Some(target));
                 true
             }
             ProgramStep::Fixed(reply) => {
@@ -95,7 +99,7 @@ impl Txn {
                     true
                 }
                 None => {
-                    self.call_writes(cx, ops, merge, target);
+                    self.call_writes(cx, ops, merge, Some(target));
                     false
                 }
             },

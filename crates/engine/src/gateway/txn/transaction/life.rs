@@ -45,7 +45,10 @@ impl Txn {
                     return self.call_observed(cx, (reads, false), Some(target), Then::Plan(plan));
                 }
                 Some(ProgramStep::Attempts(blocking)) => {
-                    return self.call_attempt(cx, blocking, 0, target);
+                    return self.call_attempt(cx, blocking, 0, Some(target));
+                }
+                Some(ProgramStep::Script(call)) => {
+                    return self.begin_script(cx, call, Some(target));
                 }
             }
         }

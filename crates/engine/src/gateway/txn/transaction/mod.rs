@@ -11,6 +11,7 @@ pub(in crate::gateway::txn) mod intents;
 mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
+mod script;
 
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
@@ -19,8 +20,9 @@ use crate::gateway::mail::{Mail, Target};
 use crate::gateway::slab::Slab;
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
-use adt::{Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
+use adt::{ArgBuf, Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
 use intents::EarlyReads;
+use script::Running;
 use smallvec::SmallVec;
 
 /// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
@@ -93,6 +95,10 @@ pub(super) struct Txn {
     pub(super) reread: Option<Finish>,
     /// State of an interactive transaction.
     pub(super) open: Option<Box<Open>>,
+    /// Script that is being run.
+    script: Option<Box<Running>>,
+    /// `PUBLISH` commands of scripts, for the time when the transaction has taken effect.
+    publications: Vec<ArgBuf>,
 }
 
 /// Origin of a transaction's commands.
@@ -152,6 +158,10 @@ enum Then {
     Upgrade(Vec<(u64, Option<Reply>)>),
     /// The deferred writes are checked: if they are allowed, the transaction commits.
     Checked,
+    /// A deferred write of a script is checked.
+    Allowed,
+    /// The text of a script, since all texts were forgotten so many times.
+    Text(u64),
 }
 
 impl Txn {
@@ -193,6 +203,8 @@ impl Txn {
             replies_lost: false,
             reread: None,
             open: None,
+            script: None,
+            publications: Vec::new(),
         }
     }
 
@@ -243,5 +255,7 @@ impl Txn {
         self.bound = Timestamp::ZERO;
         self.answers.clear();
         self.calls = Slab::default();
+        self.script = None;
+        self.publications.clear();
     }
 }

@@ -67,6 +67,7 @@ pub(in crate::gateway::txn) fn home_of_steps(steps: &[ProgramStep]) -> Option<Bl
             ProgramStep::Attempts(blocking) => {
                 keys.extend(blocking.attempts.iter().map(|(key, _)| key));
             }
+            ProgramStep::Script(call) => keys.extend(&call.inputs.keys),
             ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
         }
     }

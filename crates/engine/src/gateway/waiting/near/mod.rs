@@ -30,7 +30,7 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
 use crate::gateway::mail::Target;
-use crate::gateway::routing::route::key_too_long;
+use crate::gateway::routing::route::unusable_key;
 use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
 use crate::ids::{GatewayId, RequestId};
@@ -114,7 +114,7 @@ impl NearLocks {
         awaiting: Awaiting,
     ) {
         let Awaiting { key, op, timeout_ms, .. } = awaiting;
-        if let Some(error) = key_too_long(&key) {
+        if let Some(error) = unusable_key(&key) {
             return sessions.reply(core, id, error.into());
         }
         let AnyOp::Lock(Op::Acquire(grant)) = op else {

@@ -1,0 +1,91 @@
+//! Commands that scripts run: what a script may run, and as which step of its transaction.
+
+use super::ScriptCall;
+use crate::gateway::admin::keyspace::with_all_keys;
+use crate::gateway::clients::session_commands;
+use crate::gateway::command_docs::find::find;
+use crate::gateway::core::Core;
+use crate::gateway::routing::route::unusable_key_of;
+use crate::gateway::txn::work::ProgramStep;
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
+
+/// A command of a script.
+pub(in crate::gateway) enum Called {
+    /// The reply is known.
+    Known(Reply),
+    /// A step of the transaction.
+    Step(ProgramStep),
+    /// A message is published if the transaction takes effect.
+    Publish,
+}
+
+/// Commands about all keys.
+const ABOUT_ALL: [&str; 6] = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan"];
+
+fn not_from_script() -> ErrorReply {
+    ErrorReply::err("This Redis command is not allowed from script")
+}
+
+/// The command that the words of a script call.
+fn spec_of(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
+    match find(args) {
+        Ok(spec) => Ok(spec),
+        Err(_) if session_commands::lookup(args.get(0).unwrap_or_default()).is_some() => {
+            Err(ErrorReply::err("Wrong number of args calling Redis command from script"))
+        }
+        Err(_) => Err(ErrorReply::err("Unknown Redis command called from script")),
+    }
+}
+
+/// Whether the user of a script may run a command in it.
+pub(in crate::gateway) fn may_run(call: &ScriptCall, args: &Args<'_>) -> Result<(), ErrorReply> {
+    let spec = spec_of(args)?;
+    call.user.as_ref().map_or(Ok(()), |user| user.check(spec, args))
+}
+
+/// What follows from a command of a script that only reads, or not.
+pub(in crate::gateway) fn called(
+    core: &mut Core,
+    call: &ScriptCall,
+    only_reads: bool,
+    words: &ArgBuf,
+) -> Result<Called, ErrorReply> {
+    let args = &words.args();
+    let spec = spec_of(args)?;
+    if let Some(user) = &call.user {
+        user.check(spec, args).inspect_err(|_| core.mail.stats.denied += 1)?;
+    }
+    if only_reads && spec.flags.has(Flags::WRITE) {
+        return Err(ErrorReply::err("Write commands are not allowed from read-only scripts."));
+    }
+    if core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
+        let text = "command not allowed when used memory > 'maxmemory'.";
+        return Err(ErrorReply::new("OOM", text));
+    }
+    let step = match spec.handler {
+        Handler::Data(parse) => parse(args).map(ProgramStep::from)?,
+        Handler::Session if ABOUT_ALL.contains(&spec.name) => {
+            with_all_keys(core, ProgramStep::Later(words.clone()))
+        }
+        Handler::Session => return of_session(core, spec, args),
+    };
+    match unusable_key_of(std::slice::from_ref(&step)) {
+        Some(error) => Err(error),
+        None => Ok(Called::Step(step)),
+    }
+}
+
+fn of_session(core: &Core, spec: &CommandSpec, args: &Args<'_>) -> Result<Called, ErrorReply> {
+    Ok(match spec.name {
+        "publish" => Called::Publish,
+        "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
+        "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
+        "select" if args.is(1, "0") => Called::Known(Reply::Ok),
+        "time" => {
+            let us = core.now.wall_us;
+            let parts = [us / 1_000_000, us % 1_000_000];
+            Called::Known(Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()))
+        }
+        _ => return Err(not_from_script()),
+    })
+}

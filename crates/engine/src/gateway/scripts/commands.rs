@@ -1,0 +1,166 @@
+//! `EVAL`, `EVALSHA`, their forms that only read, and `SCRIPT`.
+
+use super::{ScriptCall, Text};
+use crate::gateway::Gateway;
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
+use crate::gateway::admin::keyspace::of_all_keys;
+use crate::gateway::api::{Question, SessionId};
+use crate::gateway::clients::effect::Handled;
+use crate::gateway::clients::session::Session;
+use crate::gateway::command_docs::{subcommand_syntax, wrong_words};
+use crate::gateway::core::Core;
+use crate::gateway::parts::Parts;
+use crate::gateway::routing::route::unusable_key_of;
+use crate::gateway::target::NOWHERE;
+use crate::gateway::txn::work::ProgramStep;
+use crate::reserved::script_key;
+use crate::script::{ScriptInputs, ScriptName};
+use adt::key::KeyOp;
+use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
+use std::sync::Arc;
+
+/// The error for a name that stands for no text.
+pub(in crate::gateway) fn no_script() -> ErrorReply {
+    ErrorReply::new("NOSCRIPT", "No matching script. Please use EVAL.")
+}
+
+/// Whether the session runs the command as a step of a transaction.
+pub(in crate::gateway) fn runs_script(spec: &CommandSpec) -> bool {
+    matches!(spec.name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro")
+}
+
+/// The name of a text, if the word can be one.
+fn name_of(word: &[u8]) -> Option<ScriptName> {
+    let mut name: ScriptName = word.try_into().ok()?;
+    name.make_ascii_lowercase();
+    name.iter().all(u8::is_ascii_hexdigit).then_some(name)
+}
+
+/// Step that runs a script.
+pub(in crate::gateway) fn step(
+    core: &mut Core,
+    session: &Session,
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> Result<ProgramStep, ErrorReply> {
+    let keys = spec.keys.positions(args)?;
+    let behind = 3 + keys.len();
+    let keys: Vec<Blob> = keys.iter().map(|at| args.blob(*at)).collect::<Result<_, _>>()?;
+    let args_of = args.iter_from(behind).map(Blob::from).collect();
+    let text = if spec.name.starts_with("evalsha") {
+        Text::Named(name_of(args.get(1).unwrap_or_default()).ok_or_else(no_script)?)
+    } else {
+        let script = core.scripts.read(&args.blob(1)?)?;
+        core.scripts.share(core.now, &mut core.mail, &script);
+        Text::Read(script)
+    };
+    let inputs = ScriptInputs { keys, args: args_of };
+    let only_reads = spec.name.ends_with("_ro");
+    let step = ProgramStep::Script(Arc::new(ScriptCall {
+        text,
+        inputs,
+        only_reads,
+        user: session.user.clone(),
+    }));
+    match unusable_key_of(std::slice::from_ref(&step)) {
+        Some(error) => Err(error),
+        None => Ok(step),
+    }
+}
+
+/// Step of `SCRIPT LOAD | EXISTS | SHOW | FLUSH`.
+fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    match () {
+        () if args.is(1, "LOAD") && args.len() == 3 => {
+            let script = core.scripts.read(&args.blob(2)?)?;
+            let name = Reply::bulk(script.name);
+            let ops = core.scripts.keep(core.now, &script).into_iter().collect();
+            let merge = move |mut replies: Vec<Reply>| match replies.pop() {
+                Some(error @ Reply::Error(_)) => error,
+                _ => name.clone(),
+            };
+            Ok(ProgramStep::Ops(ops, Some(Merge::With(Arc::new(merge)))))
+        }
+        () if args.is(1, "EXISTS") && args.len() > 2 => {
+            let names: Vec<_> = args.iter_from(2).map(name_of).collect();
+            let exists = |name: &ScriptName| (script_key(name), Op::Key(KeyOp::Exists));
+            let ops = names.iter().flatten().map(exists).collect();
+            let merge = move |replies: Vec<Reply>| {
+                let mut replies = replies.into_iter();
+                let found = names.iter().map(|name| match name {
+                    Some(_) => replies.next().unwrap_or(Reply::Int(0)),
+                    None => Reply::Int(0),
+                });
+                Reply::Array(found.collect())
+            };
+            Ok(ProgramStep::Ops(ops, Some(Merge::With(Arc::new(merge)))))
+        }
+        () if args.is(1, "SHOW") && args.len() == 3 => {
+            let name = name_of(args.get(2).unwrap_or_default()).ok_or_else(no_script)?;
+            let merge = |mut replies: Vec<Reply>| match replies.pop() {
+                Some(Reply::Nil) | None => no_script().into(),
+                Some(reply) => reply,
+            };
+            Ok(ProgramStep::Ops(vec![read_text(&name)], Some(Merge::With(Arc::new(merge)))))
+        }
+        () if args.is(1, "FLUSH") && args.len() <= 3 => {
+            if args.len() == 3 && !args.is(2, "ASYNC") && !args.is(2, "SYNC") {
+                let text = "SCRIPT FLUSH only support SYNC|ASYNC option";
+                return Err(ErrorReply::err(text));
+            }
+            Ok(of_all_keys(core, |_| Some(Whole::ForgetScripts), Merge::Ok))
+        }
+        () if args.is(1, "KILL") && args.len() == 2 => {
+            let text = "No scripts in execution right now: a script that takes too long ends by itself, and \
+                        nothing waits for it but what needs the same records.";
+            Err(ErrorReply::new("NOTBUSY", text))
+        }
+        () if args.is(1, "LOAD") || args.is(1, "SHOW") => Err(subcommand_syntax(args)),
+        () => Err(wrong_words("script", "subcommand")),
+    }
+}
+
+/// A read of the text with a name.
+pub(in crate::gateway) fn read_text(name: &ScriptName) -> (Blob, Op) {
+    let key = script_key(name);
+    let words = ArgBuf::of([b"get", &key[..]]);
+    adt::record::decode(&words.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+}
+
+impl Gateway {
+    /// Carries out `EVAL` and its family, or `SCRIPT`, outside of transactions.
+    pub(in crate::gateway) fn run_script(
+        &mut self,
+        id: SessionId,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Handled {
+        if args.is(0, "SCRIPT") && args.is(1, "FLUSH") {
+            let inquiry = Inquiry::of_gateways(Combine::Sum, Question::ForgetScripts);
+            self.parts.gather(NOWHERE, inquiry);
+        }
+        match self.parts.script_step(id, spec, args) {
+            Ok(step) => match self.parts.launch_in_turn(id, vec![step], Vec::new()) {
+                true => Handled::Later,
+                false => Handled::Hold,
+            },
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl Parts {
+    /// Step of `EVAL` and its family, or of `SCRIPT`.
+    pub(in crate::gateway) fn script_step(
+        &mut self,
+        id: SessionId,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<ProgramStep, ErrorReply> {
+        let Some(session) = self.sessions.get(id.0) else { return Err(no_script()) };
+        if runs_script(spec) {
+            return step(&mut self.core, session, spec, args);
+        }
+        script_step(&mut self.core, args)
+    }
+}
