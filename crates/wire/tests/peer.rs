@@ -256,7 +256,7 @@ fn no_kind_is_forgotten() {
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());
     assert_eq!(kinds(3, 18, None), (1..=2).collect());
-    assert_eq!(kinds(3, 27, None), (1..=8).collect());
+    assert_eq!(kinds(3, 27, None), (1..=10).collect());
 }
 
 #[test]

@@ -178,7 +178,7 @@ mod tests {
             Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
         };
         assert_eq!(absence_of("xdelex s ids 1 1"), built("XDELEX"));
-        assert_eq!(absence_of("EVAL x 0"), built("EVAL"));
+        assert_eq!(absence_of("FCALL x 0"), built("FCALL"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
         assert_eq!(absence_of("Object freq k"), built("OBJECT FREQ"));
         assert_eq!(absence_of("FUNCTION nosuch"), built("FUNCTION"));

@@ -291,6 +291,7 @@ fn messages() -> Vec<PeerMessage> {
         Question::Channels { pattern: None },
         Question::Subscribers(names()),
         Question::Patterns,
+        Question::Transactions,
         Question::ForgetScripts,
         Question::Stats,
     ];
