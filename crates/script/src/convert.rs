@@ -1,0 +1,186 @@
+//! Values of scripts as words and replies, and replies as values of scripts, by the rules of Redis.
+
+use adt::{ArgBuf, Blob, ErrorReply, Reply};
+use mlua::{Lua, MultiValue, Table, Value};
+
+/// Deepest nesting of a reply.
+const DEPTH_MAX: usize = 32;
+
+/// A number as Redis' scripts write it into commands.
+pub fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e17 {
+        format!("{}", value as i64)
+    } else {
+        adt::format_float(value)
+    }
+}
+
+/// The words of a command.
+pub fn words(values: &mut std::vec::IntoIter<Value>) -> Result<ArgBuf, ErrorReply> {
+    let mut words = ArgBuf::new();
+    let mut some = false;
+    for value in values {
+        some = true;
+        match value {
+            Value::String(text) => _ = words.push(&*text.as_bytes()),
+            Value::Integer(value) => _ = words.push_int(value),
+            Value::Number(value) => _ = words.push(number(value)),
+            _ => {
+                let text = "Lua redis lib command arguments must be strings or integers";
+                return Err(ErrorReply::err(text));
+            }
+        }
+    }
+    match some {
+        true => Ok(words),
+        false => {
+            let text = "Please specify at least one argument for this redis lib call";
+            Err(ErrorReply::err(text))
+        }
+    }
+}
+
+/// The text of a raised or returned error as an error: its first word is the code.
+pub fn error(text: &[u8]) -> ErrorReply {
+    let text = String::from_utf8_lossy(text).into_owned();
+    let text = text.strip_prefix('-').unwrap_or(&text);
+    match text.split_once(' ') {
+        Some((code, rest)) => ErrorReply::new(code.to_owned(), rest.to_owned()),
+        None => ErrorReply::new(text.to_owned(), ""),
+    }
+}
+
+/// The table that a script sees of an error.
+pub fn error_value(lua: &Lua, error: &ErrorReply) -> mlua::Result<Value> {
+    let table = lua.create_table()?;
+    table.raw_set("err", lua.create_string(error.to_string())?)?;
+    Ok(Value::Table(table))
+}
+
+/// A reply as a value, in the form of a version of the protocol.
+pub fn value(lua: &Lua, reply: Reply, resp3: bool) -> mlua::Result<Value> {
+    let list = |items: Vec<Reply>| -> mlua::Result<Value> {
+        let table = lua.create_table_with_capacity(items.len(), 0)?;
+        for (at, item) in items.into_iter().enumerate() {
+            table.raw_set(at + 1, value(lua, item, resp3)?)?;
+        }
+        Ok(Value::Table(table))
+    };
+    let tagged = |tag: &str, inner: Value| -> mlua::Result<Value> {
+        let table = lua.create_table()?;
+        table.raw_set(tag, inner)?;
+        Ok(Value::Table(table))
+    };
+    let text = |text: &[u8]| lua.create_string(text).map(Value::String);
+    match reply {
+        Reply::Ok => tagged("ok", text(b"OK")?),
+        Reply::Status(status) => tagged("ok", text(status.as_bytes())?),
+        Reply::Nil | Reply::NilArray if resp3 => Ok(Value::Nil),
+        Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
+        Reply::Int(number) => Ok(Value::Number(number as f64)),
+        Reply::Double(number) if resp3 => tagged("double", Value::Number(number)),
+        Reply::Double(number) => text(adt::format_float(number).as_bytes()),
+        Reply::Bool(truth) if resp3 => Ok(Value::Boolean(truth)),
+        Reply::Bool(truth) => Ok(Value::Number(f64::from(u8::from(truth)))),
+        Reply::Bulk(bytes) => text(&bytes),
+        Reply::Text(lines) => text(lines.as_bytes()),
+        Reply::Array(items) | Reply::Push(items) => list(items),
+        Reply::Set(items) if resp3 => {
+            let set = lua.create_table()?;
+            for item in items {
+                set.raw_set(value(lua, item, resp3)?, true)?;
+            }
+            tagged("set", Value::Table(set))
+        }
+        Reply::Set(items) => list(items),
+        Reply::Map(pairs) if resp3 => {
+            let map = lua.create_table()?;
+            for (key, item) in pairs {
+                map.raw_set(value(lua, key, resp3)?, value(lua, item, resp3)?)?;
+            }
+            tagged("map", Value::Table(map))
+        }
+        Reply::Map(pairs) => list(pairs.into_iter().flat_map(|(key, item)| [key, item]).collect()),
+        Reply::Scored(members) if resp3 => list(
+            members
+                .into_iter()
+                .map(|(m, s)| Reply::Array(vec![Reply::Bulk(m), Reply::Double(s)]))
+                .collect(),
+        ),
+        Reply::Scored(members) => list(
+            members.into_iter().flat_map(|(m, s)| [Reply::Bulk(m), Reply::Double(s)]).collect(),
+        ),
+        Reply::Pairs(pairs) if resp3 => list(
+            pairs
+                .into_iter()
+                .map(|(a, b)| Reply::Array(vec![Reply::Bulk(a), Reply::Bulk(b)]))
+                .collect(),
+        ),
+        Reply::Pairs(pairs) => {
+            list(pairs.into_iter().flat_map(|(a, b)| [Reply::Bulk(a), Reply::Bulk(b)]).collect())
+        }
+        Reply::Named(pairs) => list(
+            pairs
+                .into_iter()
+                .map(|(name, item)| Reply::Array(vec![Reply::Bulk(name), item]))
+                .collect(),
+        ),
+        Reply::Error(error) => error_value(lua, &error),
+        Reply::Record(_) => Ok(Value::Boolean(false)),
+    }
+}
+
+fn too_deep() -> Reply {
+    Reply::err(format!("reached the limit of {DEPTH_MAX} tables in one another in a reply"))
+}
+
+/// A value as a reply.
+pub fn reply(value: Value, depth: usize) -> Reply {
+    match value {
+        Value::String(text) => Reply::Bulk(Blob::new(&text.as_bytes())),
+        Value::Integer(number) => Reply::Int(number),
+        Value::Number(number) => Reply::Int(number as i64),
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Table(table) if depth < DEPTH_MAX => of_table(&table, depth).unwrap_or(Reply::Nil),
+        Value::Table(_) => too_deep(),
+        _ => Reply::Nil,
+    }
+}
+
+/// The reply of a field of a table, if the field is of the kind.
+fn of_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
+    let inner = |value: Value| reply(value, depth + 1);
+    if let Value::String(text) = table.raw_get("err")? {
+        return Ok(Reply::Error(error(&text.as_bytes())));
+    }
+    if let Value::String(text) = table.raw_get("ok")? {
+        return Ok(Reply::status(text.to_string_lossy().replace(['\r', '\n'], " ")));
+    }
+    match table.raw_get("double")? {
+        Value::Number(number) => return Ok(Reply::Double(number)),
+        Value::Integer(number) => return Ok(Reply::Double(number as f64)),
+        _ => {}
+    }
+    if let Value::Table(map) = table.raw_get("map")? {
+        let pairs = map.pairs::<Value, Value>();
+        let pairs = pairs.map(|pair| pair.map(|(key, value)| (inner(key), inner(value))));
+        return Ok(Reply::Map(pairs.collect::<mlua::Result<_>>()?));
+    }
+    if let Value::Table(set) = table.raw_get("set")? {
+        let members = set.pairs::<Value, Value>().map(|pair| pair.map(|(key, _)| inner(key)));
+        return Ok(Reply::Set(members.collect::<mlua::Result<_>>()?));
+    }
+    let mut items = Vec::new();
+    for at in 1.. {
+        match table.raw_get(at)? {
+            Value::Nil => break,
+            value => items.push(inner(value)),
+        }
+    }
+    Ok(Reply::Array(items))
+}
+
+/// The values of a list, one after another.
+pub fn iter(values: MultiValue) -> std::vec::IntoIter<Value> {
+    values.into_iter().collect::<Vec<_>>().into_iter()
+}

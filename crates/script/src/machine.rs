@@ -1,0 +1,195 @@
+//! Virtual machines in which scripts run: what they contain, and how they are limited.
+
+use crate::{bits, json, msgpack, structs};
+use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_STEP, SCRIPT_MEMORY_BYTES_MAX};
+use engine::script::{Script, ScriptName};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Most functions that a machine keeps loaded.
+const LOADED_MAX: usize = 64;
+/// Bytes above a fresh machine's from which on its garbage is collected after a run.
+const GARBAGE_BYTES: usize = 1 << 20;
+/// Bytes above a fresh machine's that may be left then.
+const REST_BYTES: usize = 1 << 20;
+
+/// Version of Redis' scripts that these are like.
+const VERSION: &str = "7.2.0";
+const VERSION_NUMBER: u32 = 0x0007_0200;
+
+/// What a run has used.
+#[derive(Debug, Default)]
+pub struct Meter {
+    fuel: AtomicU64,
+    piece: AtomicU64,
+    exhausted: AtomicBool,
+    resp3: AtomicBool,
+}
+
+impl Meter {
+    /// Number of steps so far.
+    pub fn fuel(&self) -> u64 {
+        self.fuel.load(Ordering::Relaxed)
+    }
+
+    /// Whether the steps are used up.
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Whether replies are given to the script in the form of RESP3.
+    pub fn is_resp3(&self) -> bool {
+        self.resp3.load(Ordering::Relaxed)
+    }
+
+    fn reset(&self) {
+        self.fuel.store(0, Ordering::Relaxed);
+        self.piece.store(0, Ordering::Relaxed);
+        self.exhausted.store(false, Ordering::Relaxed);
+        self.resp3.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a step.
+    fn step(&self) -> mlua::Result<VmState> {
+        let fuel = self.fuel.fetch_add(1, Ordering::Relaxed);
+        if fuel >= SCRIPT_FUEL_MAX {
+            self.exhausted.store(true, Ordering::Relaxed);
+            return Err(mlua::Error::runtime("out of steps"));
+        }
+        if self.piece.fetch_add(1, Ordering::Relaxed) < SCRIPT_FUEL_PER_STEP {
+            return Ok(VmState::Continue);
+        }
+        self.piece.store(0, Ordering::Relaxed);
+        Ok(VmState::Yield)
+    }
+}
+
+/// A machine.
+#[derive(Debug)]
+pub struct Machine {
+    pub lua: Lua,
+    pub meter: Arc<Meter>,
+    environment: Function,
+    main: Function,
+    fresh_bytes: usize,
+    loaded: VecDeque<(ScriptName, Function)>,
+}
+
+/// The functions that the prelude gets from the host.
+fn host(lua: &Lua, meter: &Arc<Meter>) -> mlua::Result<Table> {
+    let host = lua.create_table()?;
+    host.raw_set("cjson", json::library(lua)?)?;
+    host.raw_set("cmsgpack", msgpack::library(lua)?)?;
+    host.raw_set("struct", structs::library(lua)?)?;
+    host.raw_set("bit", bits::library(lua)?)?;
+    host.raw_set("null", json::null())?;
+    host.raw_set("version", VERSION)?;
+    host.raw_set("version_number", VERSION_NUMBER)?;
+    host.raw_set("globals", lua.globals())?;
+    let freeze = lua.create_function(|_, table: Table| {
+        table.set_readonly(true);
+        Ok(table)
+    })?;
+    host.raw_set("freeze", freeze)?;
+    let error_text = lua.create_function(|lua, text: mlua::LuaString| {
+        let text = text.as_bytes();
+        let text = text.strip_prefix(b"-").unwrap_or(&text);
+        let mut whole = if text.contains(&b' ') { Vec::new() } else { b"ERR ".to_vec() };
+        whole.extend_from_slice(text);
+        lua.create_string(whole)
+    })?;
+    host.raw_set("error_text", error_text)?;
+    let sha1hex = lua.create_function(|lua, args: Variadic<Value>| {
+        let result = match &args[..] {
+            [Value::String(text)] => lua
+                .create_string(crate::name_of(&text.as_bytes()))
+                .map(|s| vec![Value::String(s)])
+                .map_err(|e| e.to_string()),
+            [Value::Number(number)] => lua
+                .create_string(crate::name_of(crate::convert::number(*number).as_bytes()))
+                .map(|s| vec![Value::String(s)])
+                .map_err(|e| e.to_string()),
+            _ => Err("wrong number of arguments".to_owned()),
+        };
+        structs::answer(lua, result)
+    })?;
+    host.raw_set("sha1hex", sha1hex)?;
+    let own = meter.clone();
+    let setresp = lua.create_function(move |lua, args: Variadic<Value>| {
+        let result = match &args[..] {
+            [Value::Number(version)] if *version == 2.0 || *version == 3.0 => {
+                own.resp3.store(*version == 3.0, Ordering::Relaxed);
+                Ok(Vec::new())
+            }
+            [_] => Err("RESP version must be 2 or 3.".to_owned()),
+            _ => Err("redis.setresp() requires one argument.".to_owned()),
+        };
+        structs::answer(lua, result)
+    })?;
+    host.raw_set("setresp", setresp)?;
+    let own = meter.clone();
+    let clock = lua.create_function(move |_, _: Variadic<Value>| Ok(own.fuel() as f64 / 1e8))?;
+    host.raw_set("clock", clock)?;
+    Ok(host)
+}
+
+impl Machine {
+    /// A machine without scripts.
+    pub fn new() -> mlua::Result<Self> {
+        let libraries =
+            StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::COROUTINE | StdLib::DEBUG;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let meter = Arc::new(Meter::default());
+        let host = host(&lua, &meter)?;
+        let prelude = lua.load(include_str!("prelude.luau")).set_name("=prelude");
+        let parts: Table = prelude.call(host)?;
+        let (environment, main) = (parts.raw_get("environment")?, parts.raw_get("main")?);
+        lua.sandbox(true)?;
+        let own = meter.clone();
+        lua.set_interrupt(move |_| own.step());
+        lua.gc_collect()?;
+        let fresh_bytes = lua.used_memory();
+        let loaded = VecDeque::new();
+        Ok(Self { lua, meter, environment, main, fresh_bytes, loaded })
+    }
+
+    /// Function of a script.
+    fn function(&mut self, script: &Script) -> mlua::Result<Function> {
+        if let Some((_, function)) = self.loaded.iter().find(|(name, _)| *name == script.name) {
+            return Ok(function.clone());
+        }
+        let chunk = self.lua.load(&script.code[..]).set_mode(ChunkMode::Binary);
+        let function = chunk.set_name("@user_script").into_function()?;
+        if self.loaded.len() >= LOADED_MAX {
+            self.loaded.pop_front();
+        }
+        self.loaded.push_back((script.name, function.clone()));
+        Ok(function)
+    }
+
+    /// Begins a run: the main function of its coroutine, and the function to give to it.
+    pub fn begin(
+        &mut self,
+        script: &Script,
+        keys: Table,
+        args: Table,
+    ) -> mlua::Result<(mlua::Thread, Function)> {
+        self.meter.reset();
+        let environment: Table = self.environment.call((keys, args))?;
+        let function = self.function(script)?;
+        function.set_environment(environment)?;
+        self.lua.set_memory_limit(self.fresh_bytes + SCRIPT_MEMORY_BYTES_MAX)?;
+        Ok((self.lua.create_thread(self.main.clone())?, function))
+    }
+
+    /// Whether the machine can be used again after a run.
+    pub fn is_fit(&self) -> bool {
+        if self.lua.used_memory() < self.fresh_bytes + GARBAGE_BYTES {
+            return true;
+        }
+        self.lua.gc_collect().is_ok() && self.lua.used_memory() < self.fresh_bytes + REST_BYTES
+    }
+}

@@ -1,0 +1,222 @@
+//! One run of a script.
+
+use crate::convert;
+use crate::machine::Machine;
+use adt::{ErrorReply, Reply};
+use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_MEMORY_BYTES_MAX};
+use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
+use mlua::{Function, MultiValue, Table, Thread, Value};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// A run, which gives its machine back at its end.
+#[derive(Debug)]
+pub struct LuauRun {
+    script: Arc<Script>,
+    machine: Option<Box<Machine>>,
+    idle: Sender<Box<Machine>>,
+    thread: Option<Thread>,
+    /// The function, until the run has begun.
+    function: Option<Function>,
+    /// Why the run cannot begin.
+    broken: Option<ErrorReply>,
+    /// Whether the reply to the present command is waited for.
+    asks: bool,
+    fuel: u64,
+}
+
+fn out_of_steps() -> ErrorReply {
+    let text = format!("script exceeded its limit of {SCRIPT_FUEL_MAX} steps, and had no effect");
+    ErrorReply::err(text)
+}
+
+fn out_of_memory() -> ErrorReply {
+    let text = format!(
+        "script exceeded its limit of {SCRIPT_MEMORY_BYTES_MAX} bytes of memory, and had no effect"
+    );
+    ErrorReply::err(text)
+}
+
+/// The error for what the host could not do.
+fn failure(error: &mlua::Error) -> ErrorReply {
+    match error {
+        mlua::Error::MemoryError(_) => out_of_memory(),
+        mlua::Error::CallbackError { cause, .. } => failure(cause),
+        error => ErrorReply::err(format!("the script failed: {error}")),
+    }
+}
+
+impl LuauRun {
+    /// A run in a machine.
+    pub fn new(
+        script: Arc<Script>,
+        mut machine: Box<Machine>,
+        idle: Sender<Box<Machine>>,
+        inputs: &ScriptInputs,
+    ) -> Self {
+        let list = |words: &[adt::Blob]| -> mlua::Result<Table> {
+            let table = machine.lua.create_table_with_capacity(words.len(), 0)?;
+            for (at, word) in words.iter().enumerate() {
+                table.raw_set(at + 1, machine.lua.create_string(word)?)?;
+            }
+            Ok(table)
+        };
+        let lists = list(&inputs.keys).and_then(|keys| Ok((keys, list(&inputs.args)?)));
+        let begun = lists.and_then(|(keys, args)| machine.begin(&script, keys, args));
+        let (thread, function, broken) = match begun {
+            Ok((thread, function)) => (Some(thread), Some(function), None),
+            Err(error) => (None, None, Some(failure(&error))),
+        };
+        let machine = Some(machine);
+        Self { script, machine, idle, thread, function, broken, asks: false, fuel: 0 }
+    }
+
+    /// A run that fails at once.
+    pub fn broken(script: Arc<Script>, idle: Sender<Box<Machine>>, error: &mlua::Error) -> Self {
+        let broken = Some(failure(error));
+        let (machine, thread, function) = (None, None, None);
+        Self { script, machine, idle, thread, function, broken, asks: false, fuel: 0 }
+    }
+
+    /// Ends the run, and gives the machine back if it can be used again.
+    fn end(&mut self, fit: bool) {
+        self.thread = None;
+        self.function = None;
+        let Some(machine) = self.machine.take() else { return };
+        self.fuel = machine.meter.fuel();
+        if fit && machine.is_fit() {
+            // Without a receiver there will be no more runs.
+            _ = self.idle.send(machine);
+        }
+    }
+
+    fn fail(&mut self, error: ErrorReply, fit: bool) -> ScriptStep {
+        self.end(fit);
+        ScriptStep::Failed(error)
+    }
+
+    /// The values that the script goes on with.
+    fn values(&mut self, input: ScriptInput) -> mlua::Result<MultiValue> {
+        let Some(machine) = &self.machine else { return Ok(MultiValue::new()) };
+        let lua = &machine.lua;
+        if let Some(function) = self.function.take() {
+            return Ok(MultiValue::from_iter([Value::Function(function)]));
+        }
+        let asked = std::mem::take(&mut self.asks);
+        Ok(match input {
+            ScriptInput::Go if asked => {
+                MultiValue::from_iter([Value::Boolean(true), Value::Boolean(false)])
+            }
+            ScriptInput::Go => MultiValue::new(),
+            ScriptInput::Reply(reply) => {
+                let ok = !reply.is_error();
+                let value = convert::value(lua, reply, machine.meter.is_resp3())?;
+                MultiValue::from_iter([Value::Boolean(ok), value])
+            }
+            ScriptInput::MayRun(may) => {
+                MultiValue::from_iter([Value::Boolean(true), Value::Boolean(may)])
+            }
+        })
+    }
+
+    /// The step of the values that the script has yielded.
+    fn yielded(&mut self, values: MultiValue) -> Result<ScriptStep, ErrorReply> {
+        let mut values = convert::iter(values);
+        let Some(Value::String(tag)) = values.next() else { return Ok(ScriptStep::Pause) };
+        self.asks = true;
+        match &*tag.as_bytes() {
+            b"call" => Ok(ScriptStep::Call(convert::words(&mut values)?, Use::Seen)),
+            b"dropped" => Ok(ScriptStep::Call(convert::words(&mut values)?, Use::Dropped)),
+            b"ignored" => Ok(ScriptStep::Call(convert::words(&mut values)?, Use::Ignored)),
+            b"may" => Ok(ScriptStep::MayRun(convert::words(&mut values)?)),
+            _ => {
+                let level = match values.next() {
+                    Some(Value::Number(level)) if level < 1.0 => LogLevel::Debug,
+                    Some(Value::Number(level)) if level < 2.0 => LogLevel::Verbose,
+                    Some(Value::Number(level)) if level < 3.0 => LogLevel::Notice,
+                    _ => LogLevel::Warning,
+                };
+                let parts: Vec<Vec<u8>> = values
+                    .map(|value| value.to_string().map(String::into_bytes).unwrap_or_default())
+                    .collect();
+                Ok(ScriptStep::Log(level, adt::Blob::from(parts.join(&b' ').as_slice())))
+            }
+        }
+    }
+
+    /// The end of a script that has returned or raised an error.
+    fn returned(&mut self, values: MultiValue) -> ScriptStep {
+        let mut values = convert::iter(values);
+        let ok = matches!(values.next(), Some(Value::Boolean(true)));
+        let value = values.next().unwrap_or(Value::Nil);
+        if self.machine.as_ref().is_some_and(|machine| machine.meter.is_exhausted()) {
+            return self.fail(out_of_steps(), false);
+        }
+        if ok {
+            let reply = convert::reply(value, 0);
+            self.end(true);
+            return ScriptStep::Done(reply);
+        }
+        let error = self.raised(value);
+        self.fail(error, true)
+    }
+
+    /// The error that a script has raised, with the place.
+    fn raised(&self, value: Value) -> ErrorReply {
+        let Value::Table(table) = &value else {
+            return match value.to_string() {
+                Ok(text) if text.contains("not enough memory") => out_of_memory(),
+                Ok(text) => ErrorReply::err(text),
+                Err(error) => failure(&error),
+            };
+        };
+        let text = match table.raw_get("err") {
+            Ok(Value::String(text)) => text.as_bytes().to_vec(),
+            _ => b"ERR unknown error".to_vec(),
+        };
+        if text.ends_with(b"not enough memory") {
+            return out_of_memory();
+        }
+        let error = convert::error(&text);
+        let name = String::from_utf8_lossy(&self.script.name);
+        let place = match table.raw_get("line") {
+            Ok(Value::Number(line)) => format!(" script: {name}, on @user_script:{line}."),
+            Ok(Value::Integer(line)) => format!(" script: {name}, on @user_script:{line}."),
+            _ => format!(" script: {name}."),
+        };
+        ErrorReply::new(error.code().to_owned(), format!("{}{place}", error.text()))
+    }
+}
+
+impl Run for LuauRun {
+    fn resume(&mut self, input: ScriptInput) -> ScriptStep {
+        if let Some(error) = self.broken.take() {
+            return self.fail(error, false);
+        }
+        let mut input = input;
+        loop {
+            let values = match self.values(input) {
+                Ok(values) => values,
+                Err(error) => return self.fail(failure(&error), false),
+            };
+            let Some(thread) = &self.thread else {
+                return ScriptStep::Failed(ErrorReply::err("the script has ended"));
+            };
+            match thread.resume::<MultiValue>(values) {
+                Ok(values) if thread.is_resumable() => match self.yielded(values) {
+                    Ok(step) => return step,
+                    Err(error) => input = ScriptInput::Reply(Reply::Error(error)),
+                },
+                Ok(values) => return self.returned(values),
+                Err(_) if self.machine.as_ref().is_some_and(|m| m.meter.is_exhausted()) => {
+                    return self.fail(out_of_steps(), false);
+                }
+                Err(error) => return self.fail(failure(&error), false),
+            }
+        }
+    }
+
+    fn fuel(&self) -> u64 {
+        self.machine.as_ref().map_or(self.fuel, |machine| machine.meter.fuel())
+    }
+}

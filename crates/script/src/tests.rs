@@ -1,0 +1,200 @@
+//! Scripts against a store that answers from a list.
+
+use super::*;
+use adt::Reply;
+use engine::script::{ScriptInput, ScriptStep, Use};
+
+fn inputs(keys: &[&str], args: &[&str]) -> ScriptInputs {
+    let blobs = |words: &[&str]| words.iter().map(|word| Blob::from(*word)).collect();
+    ScriptInputs { keys: blobs(keys), args: blobs(args) }
+}
+
+/// Runs a text; `store` answers its commands. Returns the end, and the commands with the use of their replies.
+fn run_with(
+    luau: &mut Luau,
+    text: &str,
+    inputs: &ScriptInputs,
+    mut store: impl FnMut(&str) -> Reply,
+) -> (Result<Reply, String>, Vec<(String, Use)>) {
+    let script = match luau.read(&Blob::from(text)) {
+        Ok(script) => script,
+        Err(error) => return (Err(error.to_string()), Vec::new()),
+    };
+    let mut run = luau.begin(&script, inputs);
+    let (mut input, mut called) = (ScriptInput::Go, Vec::new());
+    loop {
+        input = match run.resume(input) {
+            ScriptStep::Call(words, used) => {
+                let line: Vec<_> = words.args().iter_from(0).map(String::from_utf8_lossy).collect();
+                let line = line.join(" ");
+                let reply = store(&line);
+                called.push((line, used));
+                match used {
+                    Use::Seen => ScriptInput::Reply(reply),
+                    Use::Dropped | Use::Ignored => ScriptInput::Go,
+                }
+            }
+            ScriptStep::MayRun(_) => ScriptInput::MayRun(true),
+            ScriptStep::Pause | ScriptStep::Log(..) => ScriptInput::Go,
+            ScriptStep::Done(reply) => return (Ok(reply), called),
+            ScriptStep::Failed(error) => return (Err(error.to_string()), called),
+        }
+    }
+}
+
+fn run(text: &str) -> Result<Reply, String> {
+    run_with(&mut Luau::default(), text, &inputs(&["k1"], &["a1", "a2"]), |_| Reply::Ok).0
+}
+
+fn bulk(text: &str) -> Reply {
+    Reply::bulk(text)
+}
+
+#[test]
+fn values_become_replies_by_the_rules_of_redis() {
+    let cases = [
+        ("return 1", Reply::Int(1)),
+        ("return 3.99", Reply::Int(3)),
+        ("return 'x'", bulk("x")),
+        ("return nil", Reply::Nil),
+        ("return true", Reply::Int(1)),
+        ("return false", Reply::Nil),
+        ("return {1, 'a', nil, 3}", Reply::Array(vec![Reply::Int(1), bulk("a")])),
+        ("return {ok = 'fine'}", Reply::status("fine")),
+        ("return redis.status_reply('fine')", Reply::status("fine")),
+        ("return {double = 1.5}", Reply::Double(1.5)),
+        ("return KEYS[1] .. ARGV[2] .. #ARGV", bulk("k1a22")),
+        ("return redis.sha1hex('')", bulk("da39a3ee5e6b4b0d3255bfef95601890afd80709")),
+        ("return cjson.encode({1, {a = 'x/y'}, cjson.null})", bulk("[1,{\"a\":\"x\\/y\"},null]")),
+        ("return cjson.decode('{\"a\": [1, 2.5]}').a[2] * 2", Reply::Int(5)),
+        ("return cmsgpack.unpack(cmsgpack.pack({1, 'a', {b = 2}}))[3].b", Reply::Int(2)),
+        (
+            "return {bit.band(255, 15), bit.bnot(0), bit.tohex(255)}",
+            Reply::Array(vec![Reply::Int(15), Reply::Int(-1), bulk("000000ff")]),
+        ),
+        (
+            "return {struct.unpack('>I2c0', struct.pack('>I2c0', 3, 'abc'))}",
+            Reply::Array(vec![bulk("abc"), Reply::Int(6)]),
+        ),
+        ("return table.getn({1, 2}) + #{unpack({1, 2, 3})}", Reply::Int(5)),
+        ("#!lua flags=no-writes\nreturn 1", Reply::Int(1)),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(run(text), Ok(wanted), "{text}");
+    }
+}
+
+#[test]
+fn errors_name_the_script_and_the_line() {
+    let sha = |text: &str| String::from_utf8(name_of(text.as_bytes()).to_vec()).unwrap();
+    for (text, wanted, line) in [
+        ("error('boom')", "ERR user_script:1: boom", 1),
+        ("\nerror({err = 'MINE bad'})", "MINE bad", 2),
+        ("return redis.call('fail')", "WRONG kind", 1),
+        (
+            "local x\nredis.call('fail', x)",
+            "ERR Lua redis lib command arguments must be strings or integers",
+            2,
+        ),
+        (
+            "return nosuch",
+            "ERR user_script:1: Script attempted to access nonexistent global variable 'nosuch'",
+            1,
+        ),
+        ("x = 1", "ERR user_script:1: Attempt to modify a readonly table", 1),
+        ("redis.call()", "ERR Please specify at least one argument for this redis lib call", 1),
+        (
+            "return cjson.encode(function() end)",
+            "ERR user_script:1: Cannot serialise function: type not supported",
+            1,
+        ),
+    ] {
+        let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
+        let (end, _) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), store);
+        let sha = sha(text);
+        assert_eq!(end, Err(format!("{wanted} script: {sha}, on @user_script:{line}.")), "{text}");
+    }
+    let caught =
+        "local ok, e = pcall(redis.call, 'fail') return {ok, e.err, redis.pcall('fail').err}";
+    let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
+    let (end, _) = run_with(&mut Luau::default(), caught, &inputs(&[], &[]), store);
+    assert_eq!(end, Ok(Reply::Array(vec![Reply::Nil, bulk("WRONG kind"), bulk("WRONG kind")])));
+    assert_eq!(
+        run("return redis.error_reply('MY way')"),
+        Ok(Reply::Error(ErrorReply::new("MY", "way")))
+    );
+    assert_eq!(run("return redis.error_reply('single')"), Ok(Reply::err("single")));
+    let wrong = run("return return").unwrap_err();
+    assert!(
+        wrong.starts_with("ERR Error compiling script (new function): user_script:1:"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn replies_that_nobody_reads_are_not_waited_for() {
+    let text = "redis.call('set', 'k', 1)
+        redis.pcall('del', 'l')
+        pcall(function() redis.call('incr', 'm') end)
+        local x = redis.call('get', 'k')
+        return x";
+    let (end, called) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), |_| Reply::Int(7));
+    assert_eq!(end, Ok(Reply::Int(7)));
+    let uses: Vec<Use> = called.iter().map(|(_, used)| *used).collect();
+    assert_eq!(uses, [Use::Dropped, Use::Ignored, Use::Seen, Use::Seen]);
+}
+
+#[test]
+fn hostile_scripts_end_with_an_error_and_the_next_one_runs() {
+    let mut luau = Luau::default();
+    for (text, wanted) in [
+        ("while true do end", "steps"),
+        ("while true do pcall(function() while true do end end) end", "steps"),
+        ("local function f() return f() end return f()", "stack overflow"),
+        ("return string.rep('x', 1e9)", "memory"),
+        ("local t = {} while true do t[#t + 1] = {} end", "memory"),
+        (
+            "local t = {} while true do pcall(function() t[#t + 1] = string.rep('x', 1e5) end) end",
+            "limit",
+        ),
+        ("local function f() return 1 + f() end return f()", "stack overflow"),
+        (
+            "return string.find(string.rep('a', 50), string.rep('a?', 50) .. string.rep('a', 50) .. 'b')",
+            "steps",
+        ),
+        ("local t = {} t[1] = t return cjson.encode(t)", "excessive depth"),
+        ("return cjson.decode(string.rep('[', 100000))", "invalid token"),
+        ("return cmsgpack.unpack(string.rep('\\x91', 100000))", "Bad data"),
+        ("return loadstring('return 1')", "nonexistent global"),
+        ("return io.open('/etc/passwd')", "nonexistent global"),
+        ("return os.execute('ls')", "nil"),
+        ("string.len = nil", "readonly"),
+        ("redis.call = nil", "readonly"),
+        ("_G.x = 1", "readonly"),
+        ("getmetatable('').__index = nil", "readonly"),
+        ("return setmetatable(_G, {})", "protected"),
+        ("return getfenv", "nonexistent global"),
+        ("return coroutine.yield()", "nonexistent global"),
+        ("return debug.info", "nonexistent global"),
+    ] {
+        let (end, _) = run_with(&mut luau, text, &inputs(&[], &[]), |_| Reply::Ok);
+        let error = end.expect_err(text);
+        assert!(error.contains(wanted), "{text}: {error}");
+        let (next, _) = run_with(&mut luau, "return ARGV[1]", &inputs(&[], &["x"]), |_| Reply::Ok);
+        assert_eq!(next, Ok(bulk("x")), "after {text}");
+    }
+    luau.idle.extend(luau.given_back.try_iter());
+    let kept: usize = luau.idle.iter().map(|machine| machine.lua.used_memory()).sum();
+    assert!(kept < 4 << 20, "{kept} bytes are kept");
+}
+
+#[test]
+fn runs_do_not_see_each_other() {
+    let mut luau = Luau::default();
+    let first = "KEYS.mine = 1 math.random() return tostring(math.random(1000))";
+    let (one, _) = run_with(&mut luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
+    let (two, _) = run_with(&mut luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
+    assert_eq!(one, two, "random numbers begin anew");
+    let (seen, _) = run_with(&mut luau, "return KEYS.mine", &inputs(&["a"], &[]), |_| Reply::Ok);
+    assert_eq!(seen, Ok(Reply::Nil));
+}
