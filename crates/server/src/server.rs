@@ -500,6 +500,7 @@ impl Starting {
             let seed = u64::from_le_bytes(random());
             let mut gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
+            gateway.set_interpreter(Box::new(script::Luau::default()));
             // The first client may ask before the control thread has sent any facts.
             gateway.set_facts(self.facts(address));
             let place = Place {

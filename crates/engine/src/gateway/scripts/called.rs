@@ -19,8 +19,8 @@ pub(in crate::gateway) enum Called {
     Publish,
 }
 
-/// Commands about all keys.
-const ABOUT_ALL: [&str; 6] = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan"];
+/// Commands that look at all keys.
+const ABOUT_ALL: [&str; 4] = ["dbsize", "keys", "randomkey", "scan"];
 
 fn not_from_script() -> ErrorReply {
     ErrorReply::err("This Redis command is not allowed from script")

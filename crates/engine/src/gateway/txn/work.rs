@@ -255,6 +255,11 @@ impl Work {
         places.iter().map(|&at| self.ops[at as usize].1.clone()).collect()
     }
 
+    /// Whether there are writes.
+    pub fn has_writes(&self) -> bool {
+        self.ops.iter().any(|(_, op)| op.is_write())
+    }
+
     /// Whether there are writes to `key`.
     pub fn writes(&self, key: &Blob) -> bool {
         self.ops.iter().any(|(k, op)| k == key && op.is_write())

@@ -1,4 +1,5 @@
-//! Transactions about all keys: `FLUSHALL`, `DBSIZE` and their kin between `MULTI` and `EXEC`.
+//! Transactions about all keys: `FLUSHALL`, `DBSIZE` and their kin between `MULTI` and `EXEC`, and scripts that
+//! look at all keys.
 //!
 //! Locks are on records, and no lock covers all present and future keys. So such a transaction is let
 //! in only when nothing else is open here, and from then on to its end all other requests wait for it.
@@ -24,6 +25,15 @@ pub(in crate::shard) struct Whole {
 /// Whether a prepare is about all keys.
 fn is_whole(prepare: &Prepare) -> bool {
     prepare.apply.ops.iter().any(|(_, op)| op.whole().is_some())
+}
+
+/// The transaction of a request that is about all keys: a prepare, or a look at all keys before the commit.
+fn whole_of(body: &Body) -> Option<TxnId> {
+    match body {
+        Body::Prepare { prepare, .. } if is_whole(prepare) => Some(prepare.txn),
+        Body::Lock { txn, op, .. } if op.whole().is_some() => Some(*txn),
+        _ => None,
+    }
 }
 
 /// Whether a request waits while `whole` works on all keys.
@@ -69,9 +79,7 @@ impl Whole {
         if !waits(&request.body, whole) {
             return Some(request);
         }
-        if let Body::Prepare { prepare, .. } = &request.body
-            && is_whole(prepare)
-        {
+        if whole_of(&request.body).is_some() {
             refuse(core, &request);
         } else {
             self.behind.push_back(request);
@@ -126,19 +134,16 @@ impl LockManager {
         request: Request,
         units: bool,
     ) -> Option<Request> {
-        let Body::Prepare { prepare, .. } = &request.body else { return Some(request) };
-        if !is_whole(prepare) {
-            return Some(request);
-        }
-        let open = self.txns.keys().any(|other| *other != prepare.txn)
+        let Some(txn) = whole_of(&request.body) else { return Some(request) };
+        let open = self.txns.keys().any(|other| *other != txn)
             || !self.waiters.is_empty()
             || !core.state.prepared().is_empty();
         if open || units {
-            self.ask_to_give_way(core, prepare.txn);
+            self.ask_to_give_way(core, txn);
             refuse(core, &request);
             return None;
         }
-        self.whole.txn = Some(prepare.txn);
+        self.whole.txn = Some(txn);
         Some(request)
     }
 

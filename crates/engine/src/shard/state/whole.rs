@@ -24,6 +24,14 @@ impl Records {
                 self.forget_scripts(ctx.ts, ahead);
                 Reply::Ok
             }
+            look => self.look_at_all(look, ctx),
+        }
+    }
+
+    /// Answers what only looks at all keys.
+    pub(in crate::shard) fn look_at_all(&self, whole: &Whole, ctx: &Ctx) -> Reply {
+        match whole {
+            Whole::Flush | Whole::ForgetScripts => Reply::Ok,
             Whole::Count => Reply::Int(self.visible() as i64),
             Whole::Names(pattern) => self.names(pattern, ctx.now_ms),
             Whole::Any => self.any(ctx.seed),

@@ -121,6 +121,20 @@ impl Txn {
         }
     }
 
+    /// Looks at all keys of shards.
+    pub(super) fn call_about_all(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        ops: Vec<KeyedOp>,
+        target: Option<Target>,
+        merge: Option<Merge>,
+    ) {
+        let call = self.new_call(target, ops.len(), Then::Merge(merge));
+        for (index, op) in (0..).zip(ops) {
+            self.access(cx, (call, index), op, Early::Observed);
+        }
+    }
+
     /// Locks the keys of writes whose replies come at the commit (conditions that do not defer locks).
     pub(super) fn call_locks(
         &mut self,

@@ -8,8 +8,8 @@
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};
 use crate::gateway::api::Output;
-use crate::gateway::mail::Pending;
-use crate::gateway::mail::Target;
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::routing::route::about_all;
 use crate::gateway::scripts::{Called, ScriptCall, Text, called, may_run, no_script, read_text};
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
@@ -63,6 +63,10 @@ fn too_many_calls() -> ErrorReply {
 fn too_much_written() -> ErrorReply {
     let text = format!("script exceeded its limit of {TRANSACTION_BYTES_MAX} bytes of commands");
     ErrorReply::err(text)
+}
+
+fn behind_writes() -> ErrorReply {
+    ErrorReply::err("a script that has written cannot look at all keys: let it look first")
 }
 
 impl Txn {
@@ -226,13 +230,19 @@ impl Txn {
         }
         let target = running.target;
         match step {
+            // Nothing that an operation is looked up by holds the names of all keys.
+            ProgramStep::Ops(ops, _) if about_all(&ops) && self.work.has_writes() => {
+                return error(behind_writes());
+            }
+            ProgramStep::Ops(ops, merge) if about_all(&ops) => {
+                self.call_about_all(cx, ops, target, merge);
+            }
             ProgramStep::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
                 self.call_observed(cx, (ops, false), target, Then::Merge(merge));
             }
             ProgramStep::Ops(ops, merge) => {
                 let cc = cx.core.config.concurrency;
-                let whole = ops.iter().any(|(_, op)| op.whole().is_some());
-                if used != Use::Seen && cc.takes_locks() && cc.defers_writes() && !whole {
+                if used != Use::Seen && cc.takes_locks() && cc.defers_writes() {
                     self.script_defers(cx, ops, used);
                     return Next::Input(ScriptInput::Go);
                 }
