@@ -20,7 +20,6 @@ pub mod pipeline;
 mod repeats;
 pub mod replica;
 pub mod replication;
-pub mod reserved;
 pub mod script;
 pub mod shard;
 pub mod stats;

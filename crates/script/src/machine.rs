@@ -20,7 +20,7 @@ const REST_BYTES: usize = 1 << 20;
 const VERSION: &str = "7.2.0";
 const VERSION_NUMBER: u32 = 0x0007_0200;
 
-/// What a run has used.
+/// Meter of what a run uses.
 #[derive(Debug, Default)]
 pub struct Meter {
     fuel: AtomicU64,

@@ -61,7 +61,7 @@ impl<'f> Layout<'f> {
                     continue;
                 }
                 b'=' => {
-                    self.little = cfg!(target_endian = "little");
+                    self.little = true;
                     continue;
                 }
                 b'!' => {

@@ -9,7 +9,7 @@ fn inputs(keys: &[&str], args: &[&str]) -> ScriptInputs {
     ScriptInputs { keys: blobs(keys), args: blobs(args) }
 }
 
-/// Runs a text; `store` answers its commands. Returns the end, and the commands with the use of their replies.
+/// Runs a text; `store` answers its commands. Returns the end, and the commands with the uses of replies.
 fn run_with(
     luau: &mut Luau,
     text: &str,

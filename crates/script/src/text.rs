@@ -225,7 +225,7 @@ struct Alias<'t> {
     at: usize,
 }
 
-/// What `redis.call` at this place is to be called where its reply is dropped.
+/// Name for `redis.call` at this place where its reply is dropped.
 fn stand_in(words: &[Word<'_>], at: usize) -> Option<&'static [u8]> {
     let table = words.get(at)?;
     if !(table.is("redis") || table.is("server")) || !words.get(at + 1)?.is(".") {
@@ -350,7 +350,8 @@ mod tests {
             "local x, y = 1, redis.call('get', 'k')",
             "x = a .. redis.call('get', 'k')",
             "repeat local x = 1 until redis.call('get', 'k')",
-            "local s = \"redis.call('a')\" -- redis.call('b')\n--[[ redis.call('c') ]] return [==[ redis.call('d') ]==]",
+            "local s = \"redis.call('a')\" -- redis.call('b')\n--[[ redis.call('c') ]] \
+             return [==[ redis.call('d') ]==]",
             "local x = if y then redis.call('get', 'k') else redis.call('get', 'l')",
             "local x = `{redis.call('get', 'k')}`",
             "local redis = {call = print} redis.call('a')",

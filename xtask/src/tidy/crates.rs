@@ -18,9 +18,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("probe-agent", &["probe", "probe-data"]),
     ("engine", &["adt", "probe"]),
     ("wire", &["adt", "engine", "probe"]),
-    ("server", &["adt", "engine", "wire", "probe"]),
+    ("script", &["adt", "engine"]),
+    ("server", &["adt", "engine", "wire", "probe", "script"]),
     ("client", &["adt", "wire"]),
-    ("sim", &["adt", "engine", "wire", "check"]),
+    ("sim", &["adt", "engine", "wire", "check", "script"]),
     ("bench", &["adt", "wire", "client", "sim", "check", "model"]),
     ("order-spec", &[]),
     ("etcd-load", &["bench", "wire"]),
@@ -47,7 +48,8 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Modules of `engine` from the lowest to the highest. A module imports only lower ones, and those
 /// that stand in one row with it.
 const ENGINE_LAYERS: &[&[&str]] = &[
-    &["limits", "now", "concurrency", "stats"],
+    &["limits", "now", "concurrency", "stats", "script"],
+    &["reserved"],
     &["ids"],
     &["cluster"],
     &["deadlock", "coordination", "replication"],
@@ -69,7 +71,8 @@ const APART: &[(&str, &str)] = &[
 ];
 
 /// Crates without clock, randomness, IO, threads, async and `unsafe`.
-const PURE: &[&str] = &["adt", "engine", "wire", "check", "model", "probe", "probe-report"];
+const PURE: &[&str] =
+    &["adt", "engine", "script", "wire", "check", "model", "probe", "probe-report"];
 
 /// File that contains every bound.
 const LIMITS: &str = "crates/engine/src/limits.rs";

@@ -251,7 +251,7 @@ pub enum Output {
     },
     /// Write a line of a script to the operator's log.
     ScriptLog {
-        /// Its importance.
+        /// Importance of the line.
         level: LogLevel,
         /// The line.
         text: Blob,

@@ -5,7 +5,7 @@ use crate::cluster::slot::slot;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::reserved::is_reserved;
+use crate::script::keys::is_reserved;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};

@@ -4,5 +4,6 @@ pub(crate) mod console;
 pub mod counts;
 pub(crate) mod http;
 pub(crate) mod metrics;
+pub(crate) mod script_lines;
 pub(crate) mod troubles;
 pub(crate) mod words;

@@ -16,7 +16,6 @@ mod peers;
 mod reading;
 mod replies;
 mod routing;
-mod script_log;
 mod snapshots;
 mod timing;
 pub mod trees;
@@ -32,6 +31,7 @@ use crate::mail::{Batch, Inbox, Mail, Mailbox, Outgoing, Report};
 use crate::net::listen::{Accepted, Connections};
 use crate::net::password::Attempt;
 use crate::net::peers::Linked;
+use crate::operators::script_lines::ScriptLines;
 use crate::worker::trees::dialogue::Dialogue;
 use crate::worker::trees::talk::Talk;
 use connection::Connection;
@@ -222,7 +222,7 @@ pub struct Worker {
     /// Time from which the next client that sends HTTP may be logged (µs).
     warns_us: u64,
     /// Lines of scripts in the log.
-    script_lines: script_log::ScriptLines,
+    script_lines: ScriptLines,
     stopping: bool,
 }
 
@@ -296,7 +296,7 @@ impl Worker {
             shards_due_us: u64::MAX,
             moved_us: 0,
             warns_us: 0,
-            script_lines: script_log::ScriptLines::default(),
+            script_lines: ScriptLines::default(),
             stopping: false,
         }
     }

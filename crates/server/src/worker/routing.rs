@@ -174,7 +174,7 @@ impl Worker {
                     self.warn_of_http(now, slot);
                 }
             }
-            Output::ScriptLog { level, text } => self.log_of_script(now, level, &text),
+            Output::ScriptLog { level, text } => self.script_lines.write(now, level, &text),
             Output::Peer { to, message } => self.node.message(to, message),
             Output::Near { to, word } => {
                 if let Some(batch) = self.outbound.get_mut(usize::from(to.worker)) {

@@ -7,7 +7,7 @@ use crate::gateway::txn::work::ProgramStep;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Guard;
-use crate::reserved::is_reserved;
+use crate::script::keys::is_reserved;
 use adt::{Blob, Command, ErrorReply, Op};
 
 /// Shards that a program concerns.

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::message::Body;
 use crate::now::Now;
-use crate::reserved::script_key;
+use crate::script::keys::script_key;
 use crate::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, ErrorReply};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// A text that was read.
 #[derive(Debug)]
-struct Known {
+struct ReadText {
     script: Arc<Script>,
     /// When it was last given to the store by this gateway, on the monotonic clock in microseconds.
     shared_us: Option<u64>,
@@ -29,7 +29,7 @@ struct Known {
 pub struct Scripts {
     interpreter: Option<Box<dyn Interpreter>>,
     /// In the order in which they were last used, roughly: the oldest is forgotten first.
-    known: Map<ScriptName, Known>,
+    known: Map<ScriptName, ReadText>,
     names: Map<Blob, ScriptName>,
     /// Bytes of all known texts.
     bytes: usize,
@@ -79,7 +79,7 @@ impl Scripts {
         let script = interpreter.read(text)?;
         self.bytes += text.len();
         self.names.insert(text.clone(), script.name);
-        let known = Known { script: script.clone(), shared_us: None };
+        let known = ReadText { script: script.clone(), shared_us: None };
         self.known.insert(script.name, known);
         while self.known.len() > SCRIPTS_KNOWN_MAX || self.bytes > SCRIPTS_KNOWN_BYTES_MAX {
             let Some((_, oldest)) = self.known.shift_remove_index(0) else { break };
@@ -129,8 +129,8 @@ impl Scripts {
         }
     }
 
-    /// Gives a text that was run to the store for a day, so that other machines know it by its name. Texts that
-    /// differ from call to call, because values are written into them, are given up to a rate only.
+    /// Gives a text that was run to the store for a day, so that other machines know it by its name. Texts
+    /// that differ from call to call, because values are written into them, are given up to a rate only.
     pub fn share(&mut self, now: Now, mail: &mut Mail, script: &Script) {
         let known = self.known.get(&script.name);
         let lasts_us = SCRIPT_LASTS_S * 1_000_000;

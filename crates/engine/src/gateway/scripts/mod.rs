@@ -1,15 +1,11 @@
-//! Scripts: the texts that the gateway has read, the commands that clients run them with, and the commands that
-//! scripts run. A run is a part of a transaction (`txn/transaction/script.rs`).
+//! Scripts: the texts that the gateway has read, and calls of them. The commands that call them are in
+//! `txn/scripting/`. A run is a part of a transaction (`txn/transaction/script.rs`).
 //!
-//! A text is kept as a record of the store's own ([`crate::reserved`]), so that all machines know it, also
-//! after a restart. What a gateway keeps besides is a copy, ready to be run.
+//! A text is kept as a record of the store's own ([`crate::script::keys`]), so that all machines know it,
+//! also after a restart. What a gateway keeps besides is a copy, ready to be run.
 
-mod called;
-mod commands;
 mod known;
 
-pub(in crate::gateway) use called::{Called, called, may_run};
-pub(in crate::gateway) use commands::{no_script, read_text, runs_script};
 pub use known::Scripts;
 
 use super::acl::User;
@@ -19,9 +15,9 @@ use std::sync::Arc;
 /// Text of a script that is to be run.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) enum Text {
-    /// It was read.
+    /// Text that was read.
     Read(Arc<Script>),
-    /// It is known by its name, if at all.
+    /// Name of a text that the store knows, or does not.
     Named(ScriptName),
 }
 

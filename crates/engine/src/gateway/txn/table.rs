@@ -8,6 +8,7 @@ use super::options::{InteractiveTxn, Open, TxnOptions};
 use super::transaction::context::{TxnContext, TxnEffect};
 use super::transaction::intents::Intents;
 use super::transaction::repeated::{home_of, home_of_steps};
+use super::transaction::script;
 use super::transaction::{Role, Stage, Txn};
 use super::work::{Finish, Keep, Program, ProgramStep};
 use crate::gateway::api::SessionId;
@@ -292,7 +293,7 @@ impl Transactions {
 impl Transactions {
     /// Lets a script go on that has paused.
     pub fn script_goes_on(&mut self, core: &mut Core, job: u64) {
-        self.with(core, job, Txn::script_goes_on);
+        self.with(core, job, script::go_on);
     }
 
     /// Takes the answer to an early access.

@@ -1,5 +1,5 @@
-//! Transactions about all keys: `FLUSHALL`, `DBSIZE` and their kin between `MULTI` and `EXEC`, and scripts that
-//! look at all keys.
+//! Transactions about all keys: `FLUSHALL`, `DBSIZE` and their kin between `MULTI` and `EXEC`, and scripts
+//! that look at all keys.
 //!
 //! Locks are on records, and no lock covers all present and future keys. So such a transaction is let
 //! in only when nothing else is open here, and from then on to its end all other requests wait for it.

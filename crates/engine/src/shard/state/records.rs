@@ -3,7 +3,7 @@
 use super::room::Room;
 use crate::entry::Apply;
 use crate::message::{Guard, Version};
-use crate::reserved::{is_reserved, is_script};
+use crate::script::keys::{is_reserved, is_script};
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::{Dense, hash};
 use adt::record;

@@ -1,7 +1,7 @@
 //! Operations about all keys: `FLUSHALL`, `DBSIZE` and their kin.
 
 use super::records::Records;
-use crate::reserved::is_reserved;
+use crate::script::keys::is_reserved;
 use crate::shard::ahead::AheadOfLog;
 use adt::command::glob;
 use adt::command::scan::ScanArgs;

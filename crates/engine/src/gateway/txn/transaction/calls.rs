@@ -2,6 +2,7 @@
 //! are answered.
 
 use super::context::TxnContext;
+use super::script;
 use super::{Call, Role, Stage, Then, Txn};
 use crate::entry::Apply;
 use crate::gateway::errors::Cause;
@@ -21,7 +22,7 @@ impl Txn {
     }
 
     /// Sends one early access.
-    fn access(
+    pub(super) fn access(
         &mut self,
         cx: &mut TxnContext<'_>,
         (call, index): (u64, u32),
@@ -118,20 +119,6 @@ impl Txn {
         }
         if nothing {
             self.conclude_call(cx, call);
-        }
-    }
-
-    /// Looks at all keys of shards.
-    pub(super) fn call_about_all(
-        &mut self,
-        cx: &mut TxnContext<'_>,
-        ops: Vec<KeyedOp>,
-        target: Option<Target>,
-        merge: Option<Merge>,
-    ) {
-        let call = self.new_call(target, ops.len(), Then::Merge(merge));
-        for (index, op) in (0..).zip(ops) {
-            self.access(cx, (call, index), op, Early::Observed);
         }
     }
 
@@ -300,9 +287,10 @@ impl Txn {
                 }
             }
             Then::Checked => self.checked(cx, replies),
-            Then::Allowed => self.script_checked(cx, replies.pop().unwrap_or(Reply::Nil)),
+            Then::Allowed => script::checked(self, cx, replies.pop().unwrap_or(Reply::Nil)),
             Then::Text(forgotten) => {
-                self.text_found(cx, replies.pop().unwrap_or(Reply::Nil), forgotten);
+                let reply = replies.pop().unwrap_or(Reply::Nil);
+                script::text_found(self, cx, reply, forgotten);
             }
         }
     }
@@ -357,7 +345,7 @@ impl Txn {
         }
         self.work.add_silent(writes);
         if self.script.is_some() {
-            return self.script_answered(cx, reply);
+            return script::answered(self, cx, reply);
         }
         self.answer_step(cx, target, reply, wrote);
     }

@@ -2,6 +2,7 @@
 //! not at all.
 
 use super::context::TxnContext;
+use super::script;
 use super::{Role, Stage, Then, Txn};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::Target;
@@ -61,7 +62,7 @@ impl Txn {
                 true
             }
             ProgramStep::Script(call) => {
-                self.begin_script(cx, call, Some(target));
+                script::begin(self, cx, call, Some(target));
                 true
             }
             ProgramStep::Fixed(reply) => {

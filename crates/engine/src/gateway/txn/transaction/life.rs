@@ -2,6 +2,7 @@
 
 use super::context::{TxnContext, TxnEffect};
 use super::repeated::of_this_try;
+use super::script;
 use super::{BACKOFF_US, Role, Stage, Then, Txn};
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::Target;
@@ -48,7 +49,7 @@ impl Txn {
                     return self.call_attempt(cx, blocking, 0, Some(target));
                 }
                 Some(ProgramStep::Script(call)) => {
-                    return self.begin_script(cx, call, Some(target));
+                    return script::begin(self, cx, call, Some(target));
                 }
             }
         }

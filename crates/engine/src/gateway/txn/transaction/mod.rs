@@ -11,7 +11,7 @@ pub(in crate::gateway::txn) mod intents;
 mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
-mod script;
+pub(super) mod script;
 
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};

@@ -1,9 +1,11 @@
-//! Scripts as the store sees them. An interpreter is given to the engine: it turns a text into a [`Script`], and
-//! a run of it into steps, each of which asks for one command or ends the run. The engine carries out
-//! the commands and knows no language.
+//! Scripts as the store sees them. An interpreter is given to the engine: it turns a text into a [`Script`],
+//! and a run of it into steps, each of which asks for one command or ends the run. The engine carries out the
+//! commands and knows no language.
 //!
 //! A run is a function of its inputs and of the replies that it was given, and of nothing else: the same ones
 //! bring about the same steps. A run that has to give way can begin again.
+
+pub mod keys;
 
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
@@ -57,7 +59,7 @@ pub enum ScriptInput {
     MayRun(bool),
 }
 
-/// What a run does next.
+/// Step of a run.
 #[derive(Clone, Debug)]
 pub enum ScriptStep {
     /// Runs a command.

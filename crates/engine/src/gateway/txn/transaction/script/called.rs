@@ -1,16 +1,31 @@
 //! Commands that scripts run: what a script may run, and as which step of its transaction.
 
-use super::ScriptCall;
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::core::Core;
 use crate::gateway::routing::route::unusable_key_of;
+use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
-use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
+use crate::script::ScriptName;
+use crate::script::keys::script_key;
+use adt::key::KeyOp;
+use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Op, Reply};
 
-/// A command of a script.
-pub(in crate::gateway) enum Called {
+/// The error for a name that stands for no text.
+pub(in crate::gateway::txn) fn no_script() -> ErrorReply {
+    ErrorReply::new("NOSCRIPT", "No matching script. Please use EVAL.")
+}
+
+/// A read of the text with a name.
+pub(in crate::gateway::txn) fn read_text(name: &ScriptName) -> (Blob, Op) {
+    let key = script_key(name);
+    let words = ArgBuf::of([b"get", &key[..]]);
+    adt::record::decode(&words.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+}
+
+/// Command of a script.
+pub(in crate::gateway::txn) enum Called {
     /// The reply is known.
     Known(Reply),
     /// A step of the transaction.
@@ -38,13 +53,16 @@ fn spec_of(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
 }
 
 /// Whether the user of a script may run a command in it.
-pub(in crate::gateway) fn may_run(call: &ScriptCall, args: &Args<'_>) -> Result<(), ErrorReply> {
+pub(in crate::gateway::txn) fn may_run(
+    call: &ScriptCall,
+    args: &Args<'_>,
+) -> Result<(), ErrorReply> {
     let spec = spec_of(args)?;
     call.user.as_ref().map_or(Ok(()), |user| user.check(spec, args))
 }
 
-/// What follows from a command of a script that only reads, or not.
-pub(in crate::gateway) fn called(
+/// Consequence of a command of a script, which only reads or not.
+pub(in crate::gateway::txn) fn called(
     core: &mut Core,
     call: &ScriptCall,
     only_reads: bool,

@@ -1,13 +1,12 @@
 //! Lines that scripts write to the operator's log.
 
-use super::Worker;
 use engine::limits::{SCRIPT_LINE_BYTES_MAX, SCRIPT_LINES_PER_S};
 use engine::now::Now;
 use engine::script::LogLevel;
 
 /// Lines of the present second.
 #[derive(Debug, Default)]
-pub(super) struct ScriptLines {
+pub struct ScriptLines {
     second: u64,
     lines: u64,
     left_out: u64,
@@ -27,12 +26,10 @@ impl ScriptLines {
         }
         Some(std::mem::take(&mut self.left_out))
     }
-}
 
-impl Worker {
-    /// Writes a line of a script to the log. Scripts are text of clients: their lines are short and few.
-    pub(super) fn log_of_script(&mut self, now: Now, level: LogLevel, text: &[u8]) {
-        let Some(left_out) = self.script_lines.count(now) else { return };
+    /// Writes a line to the log. Scripts are text of clients: their lines are short and few.
+    pub fn write(&mut self, now: Now, level: LogLevel, text: &[u8]) {
+        let Some(left_out) = self.count(now) else { return };
         if left_out > 0 {
             tracing::warn!("{left_out} lines of scripts were left out: there were too many");
         }

@@ -2,7 +2,7 @@
 //! clients, so that it is replicated, moved and backed up as they are. Clients cannot name its key, and
 //! no command about all keys shows it or removes it.
 
-use crate::script::ScriptName;
+use super::ScriptName;
 use adt::Blob;
 
 /// First bytes of all such keys. The second cannot begin a character in UTF-8.

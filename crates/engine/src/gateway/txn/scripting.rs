@@ -1,6 +1,6 @@
 //! `EVAL`, `EVALSHA`, their forms that only read, and `SCRIPT`.
 
-use super::{ScriptCall, Text};
+use super::transaction::script::called::{no_script, read_text};
 use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::keyspace::of_all_keys;
@@ -11,18 +11,14 @@ use crate::gateway::command_docs::{subcommand_syntax, wrong_words};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::unusable_key_of;
+use crate::gateway::scripts::{ScriptCall, Text};
 use crate::gateway::target::NOWHERE;
 use crate::gateway::txn::work::ProgramStep;
-use crate::reserved::script_key;
+use crate::script::keys::script_key;
 use crate::script::{ScriptInputs, ScriptName};
 use adt::key::KeyOp;
-use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
+use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
 use std::sync::Arc;
-
-/// The error for a name that stands for no text.
-pub(in crate::gateway) fn no_script() -> ErrorReply {
-    ErrorReply::new("NOSCRIPT", "No matching script. Please use EVAL.")
-}
 
 /// Whether the session runs the command as a step of a transaction.
 pub(in crate::gateway) fn runs_script(spec: &CommandSpec) -> bool {
@@ -118,13 +114,6 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
         () if args.is(1, "LOAD") || args.is(1, "SHOW") => Err(subcommand_syntax(args)),
         () => Err(wrong_words("script", "subcommand")),
     }
-}
-
-/// A read of the text with a name.
-pub(in crate::gateway) fn read_text(name: &ScriptName) -> (Blob, Op) {
-    let key = script_key(name);
-    let words = ArgBuf::of([b"get", &key[..]]);
-    adt::record::decode(&words.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
 }
 
 impl Gateway {

@@ -1,0 +1,343 @@
+//! A script as a step of a transaction: its run asks for one command after another.
+//!
+//! A command whose reply the script looks at is an early access, as a command of an interactive transaction
+//! is. A write whose reply it drops is deferred to the commit, where it excludes no other write that commutes
+//! with it. Its key is asked all the same whether it can be carried out: if not, the whole script fails, as a
+//! script does that raises an error, and nothing of it takes effect.
+
+pub(in crate::gateway::txn) mod called;
+
+use super::context::TxnContext;
+use super::{Stage, Then, Txn};
+use crate::gateway::api::Output;
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::routing::route::about_all;
+use crate::gateway::scripts::{ScriptCall, Text};
+use crate::gateway::timer::Timer;
+use crate::gateway::txn::work::ProgramStep;
+use crate::ids::KeyedOp;
+use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
+use crate::message::{Body, Early};
+use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
+use adt::{ArgBuf, Compound, ErrorReply, Merge, Reply};
+use called::{Called, called, may_run, no_script, read_text};
+use std::sync::Arc;
+
+/// Script that is being run.
+pub(super) struct Running {
+    call: Arc<ScriptCall>,
+    /// None until its text is known.
+    run: Option<Box<dyn Run>>,
+    only_reads: bool,
+    /// Place of the reply.
+    target: Option<Target>,
+    /// Number of operations of the transaction before the script.
+    first: usize,
+    /// Number of commands so far.
+    calls: u32,
+    /// Bytes of the words of its writes.
+    bytes: usize,
+    /// Number of deferred writes whose keys are asked whether they can be carried out.
+    unchecked: u32,
+    /// Why a deferred write cannot be carried out.
+    refused: Option<ErrorReply>,
+    publications: Vec<ArgBuf>,
+    /// Outcome, while writes are still unchecked.
+    ended: Option<Result<Reply, ErrorReply>>,
+    /// Reply of the present command, if it was known before the command was begun completely.
+    ready: Option<Reply>,
+    /// Whether the run is in the loop that takes its next step.
+    steps: bool,
+}
+
+/// Consequence of a command of a script for its run.
+enum Next {
+    /// The next input of the run.
+    Input(ScriptInput),
+    /// The reply comes later.
+    Wait,
+}
+
+fn too_many_calls() -> ErrorReply {
+    let text = format!("script exceeded its limit of {SCRIPT_CALLS_MAX} commands");
+    ErrorReply::err(text)
+}
+
+fn too_much_written() -> ErrorReply {
+    let text = format!("script exceeded its limit of {TRANSACTION_BYTES_MAX} bytes of commands");
+    ErrorReply::err(text)
+}
+
+fn behind_writes() -> ErrorReply {
+    ErrorReply::err("a script that has written cannot look at all keys: let it look first")
+}
+
+/// Begins a script.
+pub(super) fn begin(
+    txn: &mut Txn,
+    cx: &mut TxnContext<'_>,
+    call: Arc<ScriptCall>,
+    target: Option<Target>,
+) {
+    let text = match &call.text {
+        Text::Read(script) => Some(script.clone()),
+        Text::Named(name) => cx.core.scripts.named(name),
+    };
+    let read = match (&text, &call.text) {
+        (None, Text::Named(name)) => Some(read_text(name)),
+        _ => None,
+    };
+    let (run, only_reads, first) = (None, call.only_reads, txn.work.ops.len());
+    txn.script = Some(Box::new(Running {
+        call,
+        run,
+        only_reads,
+        target,
+        first,
+        calls: 0,
+        bytes: 0,
+        unchecked: 0,
+        refused: None,
+        publications: Vec::new(),
+        ended: None,
+        ready: None,
+        steps: false,
+    }));
+    match (text, read) {
+        (Some(script), _) => run_text(txn, cx, &script),
+        (None, Some(read)) => {
+            let forgotten = cx.core.scripts.forgotten();
+            txn.call_observed(cx, (vec![read], false), None, Then::Text(forgotten));
+        }
+        (None, None) => end(txn, cx, Err(no_script())),
+    }
+}
+
+/// Takes the text of the script, which the store has or has not, since all texts were forgotten so many
+/// times.
+pub(super) fn text_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply, forgotten: u64) {
+    let Reply::Bulk(text) = reply else {
+        let error = match reply {
+            Reply::Error(error) => error,
+            _ => no_script(),
+        };
+        return end(txn, cx, Err(error));
+    };
+    match cx.core.scripts.read(&text) {
+        Ok(script) => {
+            if forgotten != cx.core.scripts.forgotten() {
+                cx.core.scripts.forget_all();
+            }
+            run_text(txn, cx, &script);
+        }
+        Err(error) => end(txn, cx, Err(error)),
+    }
+}
+
+fn run_text(txn: &mut Txn, cx: &mut TxnContext<'_>, script: &Arc<Script>) {
+    let Some(running) = &mut txn.script else { return };
+    running.only_reads |= script.no_writes;
+    match cx.core.scripts.begin(script, &running.call.inputs) {
+        Ok(run) => {
+            running.run = Some(run);
+            take_steps(txn, cx, ScriptInput::Go);
+        }
+        Err(error) => end(txn, cx, Err(error)),
+    }
+}
+
+/// Lets a script go on that has paused.
+pub(in crate::gateway::txn) fn go_on(txn: &mut Txn, cx: &mut TxnContext<'_>) {
+    if txn.stage == Stage::Running && txn.script.is_some() {
+        take_steps(txn, cx, ScriptInput::Go);
+    }
+}
+
+/// Gives a script the reply to its present command.
+pub(super) fn answered(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply) {
+    let Some(running) = &mut txn.script else { return };
+    if running.steps {
+        running.ready = Some(reply);
+        return;
+    }
+    take_steps(txn, cx, ScriptInput::Reply(reply));
+}
+
+/// Takes the run from step to step, until it has to wait for a reply, or ends.
+fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
+    if let Some(running) = &mut txn.script {
+        running.steps = true;
+    }
+    loop {
+        let Some(running) = &mut txn.script else { return };
+        let Some(run) = &mut running.run else { return };
+        let next = match run.resume(input) {
+            ScriptStep::Call(words, used) => call(txn, cx, words, used),
+            ScriptStep::MayRun(words) => {
+                let may = may_run(&running.call, &words.args()).is_ok();
+                Next::Input(ScriptInput::MayRun(may))
+            }
+            ScriptStep::Log(level, text) => {
+                cx.core.mail.outputs.push_back(Output::ScriptLog { level, text });
+                Next::Input(ScriptInput::Go)
+            }
+            ScriptStep::Pause => {
+                cx.core.set_timer(0, Timer::Script { job: cx.job });
+                Next::Wait
+            }
+            ScriptStep::Done(reply) => return end(txn, cx, Ok(reply)),
+            ScriptStep::Failed(error) => return end(txn, cx, Err(error)),
+        };
+        match next {
+            Next::Input(next) => input = next,
+            Next::Wait => {
+                // An access that fails may have ended the attempt.
+                let Some(running) = &mut txn.script else { return };
+                match running.ready.take() {
+                    Some(reply) => input = ScriptInput::Reply(reply),
+                    None => {
+                        running.steps = false;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Begins a command of the script.
+fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Next {
+    let interactive = txn.is_interactive();
+    let Some(running) = &mut txn.script else { return Next::Wait };
+    let error = |error: ErrorReply| Next::Input(ScriptInput::Reply(error.into()));
+    running.calls += 1;
+    if running.calls > SCRIPT_CALLS_MAX {
+        return error(too_many_calls());
+    }
+    let step = match called(cx.core, &running.call, running.only_reads, &words) {
+        Ok(Called::Known(reply)) => return Next::Input(ScriptInput::Reply(reply)),
+        Ok(Called::Publish) if interactive => {
+            return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
+        }
+        Ok(Called::Publish) => {
+            running.publications.push(words);
+            return Next::Input(ScriptInput::Reply(Reply::Int(0)));
+        }
+        Ok(Called::Step(step)) => step,
+        Err(refused) => return error(refused),
+    };
+    running.bytes += words.args().iter_from(0).map(<[u8]>::len).sum::<usize>();
+    if running.bytes > TRANSACTION_BYTES_MAX {
+        return error(too_much_written());
+    }
+    let target = running.target;
+    match step {
+        // Nothing that an operation is looked up by holds the names of all keys.
+        ProgramStep::Ops(ops, _) if about_all(&ops) && txn.work.has_writes() => {
+            return error(behind_writes());
+        }
+        ProgramStep::Ops(ops, merge) if about_all(&ops) => {
+            look_at_all(txn, cx, ops, (target, merge));
+        }
+        ProgramStep::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
+            txn.call_observed(cx, (ops, false), target, Then::Merge(merge));
+        }
+        ProgramStep::Ops(ops, merge) => {
+            let cc = cx.core.config.concurrency;
+            if used != Use::Seen && cc.takes_locks() && cc.defers_writes() {
+                defer(txn, cx, ops, used);
+                return Next::Input(ScriptInput::Go);
+            }
+            match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
+                Some(Compound { reads, plan }) => {
+                    txn.call_observed(cx, (reads, true), target, Then::Plan(plan));
+                }
+                None => txn.call_writes(cx, ops, merge, target),
+            }
+        }
+        ProgramStep::Compound(Compound { reads, plan }) => {
+            txn.call_observed(cx, (reads, false), target, Then::Plan(plan));
+        }
+        ProgramStep::Attempts(blocking) => txn.call_attempt(cx, blocking, 0, target),
+        ProgramStep::Fixed(reply) => return Next::Input(ScriptInput::Reply(reply)),
+        ProgramStep::Script(_) | ProgramStep::Later(_) => {}
+    }
+    Next::Wait
+}
+
+/// Looks at all keys of shards.
+fn look_at_all(
+    txn: &mut Txn,
+    cx: &mut TxnContext<'_>,
+    ops: Vec<KeyedOp>,
+    (target, merge): (Option<Target>, Option<Merge>),
+) {
+    let call = txn.new_call(target, ops.len(), Then::Merge(merge));
+    for (index, op) in (0..).zip(ops) {
+        txn.access(cx, (call, index), op, Early::Observed);
+    }
+}
+
+/// Defers writes whose replies the script drops.
+fn defer(txn: &mut Txn, cx: &mut TxnContext<'_>, ops: Vec<KeyedOp>, used: Use) {
+    txn.upgrade_for(cx, &ops);
+    for (key, op) in ops {
+        if used == Use::Dropped && op.may_be_refused() {
+            let own = txn.work.own(&key);
+            let shard = cx.core.mail.shard_of(&key);
+            txn.touch(shard);
+            let (key, op) = (key.clone(), op.clone());
+            let body = Body::Lock { txn: txn.id, key, op, own, early: Early::Deferred };
+            let call = txn.new_call(None, 1, Then::Allowed);
+            let pending = Pending::Access { job: cx.job, call, index: 0, blocked: false };
+            let token = cx.core.mail.ask(shard, pending, body);
+            txn.tokens.push(token);
+            if let Some(running) = &mut txn.script {
+                running.unchecked += 1;
+            }
+        }
+        txn.work.add_silent(vec![(key, op)]);
+    }
+}
+
+/// Takes the answer whether a deferred write can be carried out.
+pub(super) fn checked(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply) {
+    let Some(running) = &mut txn.script else { return };
+    running.unchecked -= 1;
+    if let Reply::Error(error) = reply {
+        running.refused.get_or_insert(error);
+    }
+    if running.unchecked == 0
+        && let Some(ended) = running.ended.take()
+    {
+        end(txn, cx, ended);
+    }
+}
+
+/// Ends the script, once it is known that its deferred writes can be carried out.
+fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>) {
+    let Some(running) = &mut txn.script else { return };
+    running.run = None;
+    running.steps = false;
+    let ended = match (running.refused.take(), ended) {
+        (Some(error), Ok(_)) => Err(error),
+        (_, ended) => ended,
+    };
+    if running.unchecked > 0 && ended.is_ok() {
+        running.ended = Some(ended);
+        return;
+    }
+    let Some(running) = txn.script.take() else { return };
+    let wrote = txn.work.ops.len() > running.first;
+    let (reply, wrote) = match ended {
+        Ok(reply) => {
+            txn.publications.extend(running.publications);
+            (reply, wrote)
+        }
+        Err(error) => {
+            txn.work.undo_to(running.first);
+            (error.into(), false)
+        }
+    };
+    txn.answer_step(cx, running.target, reply, wrote);
+}
