@@ -1,9 +1,10 @@
 //! Scripts: the texts that the gateway has read, and calls of them. The commands that call them are in
-//! `txn/scripting/`. A run is a part of a transaction (`txn/transaction/script.rs`).
+//! `commands`. A run is a part of a transaction (`txn/transaction/script.rs`).
 //!
 //! A text is kept as a record of the store's own ([`crate::script::keys`]), so that all machines know it,
 //! also after a restart. What a gateway keeps besides is a copy, ready to be run.
 
+pub(in crate::gateway) mod commands;
 mod known;
 
 pub use known::Scripts;

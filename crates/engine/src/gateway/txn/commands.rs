@@ -5,7 +5,6 @@
 //! replies come with the commit.
 
 use super::options::{InteractiveTxn, TxnOptions};
-use super::scripting::runs_script;
 use super::table::{Transactions, new_name};
 use super::transaction::context::TxnEffect;
 use super::work::ProgramStep;
@@ -21,6 +20,7 @@ use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::{unusable_key, unusable_key_of};
+use crate::gateway::scripts::commands::runs_script;
 use crate::ids::TxnId;
 use crate::message::Body;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};

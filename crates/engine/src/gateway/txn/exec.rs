@@ -1,7 +1,6 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
 //! them, over any keys of any shards. The state between the commands is in the session (`multi`).
 
-use super::scripting::runs_script;
 use super::transaction::repeated::keep_replies;
 use super::work::{Form, Keep, Program, ProgramStep};
 use crate::gateway::Gateway;
@@ -15,6 +14,7 @@ use crate::gateway::clients::session_commands;
 use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::route_of;
+use crate::gateway::scripts::commands::runs_script;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};

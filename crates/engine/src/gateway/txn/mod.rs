@@ -20,7 +20,6 @@ mod lockless;
 pub(in crate::gateway) mod multi;
 pub(in crate::gateway) mod options;
 pub(in crate::gateway) mod recover;
-mod scripting;
 pub(in crate::gateway) mod table;
 pub(in crate::gateway) mod transaction;
 pub(in crate::gateway) mod work;

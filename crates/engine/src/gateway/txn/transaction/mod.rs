@@ -11,7 +11,7 @@ pub(in crate::gateway::txn) mod intents;
 mod interactive;
 pub(in crate::gateway) mod life;
 pub(in crate::gateway) mod repeated;
-pub(super) mod script;
+pub(in crate::gateway) mod script;
 
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};

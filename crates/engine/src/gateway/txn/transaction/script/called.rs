@@ -13,12 +13,12 @@ use adt::key::KeyOp;
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Op, Reply};
 
 /// The error for a name that stands for no text.
-pub(in crate::gateway::txn) fn no_script() -> ErrorReply {
+pub(in crate::gateway) fn no_script() -> ErrorReply {
     ErrorReply::new("NOSCRIPT", "No matching script. Please use EVAL.")
 }
 
 /// A read of the text with a name.
-pub(in crate::gateway::txn) fn read_text(name: &ScriptName) -> (Blob, Op) {
+pub(in crate::gateway) fn read_text(name: &ScriptName) -> (Blob, Op) {
     let key = script_key(name);
     let words = ArgBuf::of([b"get", &key[..]]);
     adt::record::decode(&words.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))

@@ -5,7 +5,7 @@
 //! with it. Its key is asked all the same whether it can be carried out: if not, the whole script fails, as a
 //! script does that raises an error, and nothing of it takes effect.
 
-pub(in crate::gateway::txn) mod called;
+pub(in crate::gateway) mod called;
 
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};

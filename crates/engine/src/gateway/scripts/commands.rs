@@ -1,6 +1,6 @@
 //! `EVAL`, `EVALSHA`, their forms that only read, and `SCRIPT`.
 
-use super::transaction::script::called::{no_script, read_text};
+use super::{ScriptCall, Text};
 use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::keyspace::of_all_keys;
@@ -11,8 +11,8 @@ use crate::gateway::command_docs::{subcommand_syntax, wrong_words};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::unusable_key_of;
-use crate::gateway::scripts::{ScriptCall, Text};
 use crate::gateway::target::NOWHERE;
+use crate::gateway::txn::transaction::script::called::{no_script, read_text};
 use crate::gateway::txn::work::ProgramStep;
 use crate::script::keys::script_key;
 use crate::script::{ScriptInputs, ScriptName};
