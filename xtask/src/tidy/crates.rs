@@ -49,7 +49,6 @@ const EDGES: &[(&str, &[&str])] = &[
 /// that stand in one row with it.
 const ENGINE_LAYERS: &[&[&str]] = &[
     &["limits", "now", "concurrency", "stats", "script"],
-    &["reserved"],
     &["ids"],
     &["cluster"],
     &["deadlock", "coordination", "replication"],

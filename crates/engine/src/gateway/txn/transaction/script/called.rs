@@ -61,11 +61,11 @@ pub(in crate::gateway::txn) fn may_run(
     call.user.as_ref().map_or(Ok(()), |user| user.check(spec, args))
 }
 
-/// Consequence of a command of a script, which only reads or not.
+/// Consequence of a command of a script, which only reads or not, and whose time stands still.
 pub(in crate::gateway::txn) fn called(
     core: &mut Core,
     call: &ScriptCall,
-    only_reads: bool,
+    (only_reads, wall_us): (bool, u64),
     words: &ArgBuf,
 ) -> Result<Called, ErrorReply> {
     let args = &words.args();
@@ -85,7 +85,7 @@ pub(in crate::gateway::txn) fn called(
         Handler::Session if ABOUT_ALL.contains(&spec.name) => {
             with_all_keys(core, ProgramStep::Later(words.clone()))
         }
-        Handler::Session => return of_session(core, spec, args),
+        Handler::Session => return of_session(wall_us, spec, args),
     };
     match unusable_key_of(std::slice::from_ref(&step)) {
         Some(error) => Err(error),
@@ -93,15 +93,14 @@ pub(in crate::gateway::txn) fn called(
     }
 }
 
-fn of_session(core: &Core, spec: &CommandSpec, args: &Args<'_>) -> Result<Called, ErrorReply> {
+fn of_session(wall_us: u64, spec: &CommandSpec, args: &Args<'_>) -> Result<Called, ErrorReply> {
     Ok(match spec.name {
         "publish" => Called::Publish,
         "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
         "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
         "select" if args.is(1, "0") => Called::Known(Reply::Ok),
         "time" => {
-            let us = core.now.wall_us;
-            let parts = [us / 1_000_000, us % 1_000_000];
+            let parts = [wall_us / 1_000_000, wall_us % 1_000_000];
             Called::Known(Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()))
         }
         _ => return Err(not_from_script()),

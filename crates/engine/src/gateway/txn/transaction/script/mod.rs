@@ -29,6 +29,8 @@ pub(super) struct Running {
     /// None until its text is known.
     run: Option<Box<dyn Run>>,
     only_reads: bool,
+    /// Time for the script, which stands still: wall clock, in microseconds.
+    wall_us: u64,
     /// Place of the reply.
     target: Option<Target>,
     /// Number of operations of the transaction before the script.
@@ -92,6 +94,7 @@ pub(super) fn begin(
         call,
         run,
         only_reads,
+        wall_us: cx.core.now.wall_us,
         target,
         first,
         calls: 0,
@@ -214,7 +217,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     if running.calls > SCRIPT_CALLS_MAX {
         return error(too_many_calls());
     }
-    let step = match called(cx.core, &running.call, running.only_reads, &words) {
+    let step = match called(cx.core, &running.call, (running.only_reads, running.wall_us), &words) {
         Ok(Called::Known(reply)) => return Next::Input(ScriptInput::Reply(reply)),
         Ok(Called::Publish) if interactive => {
             return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
