@@ -20,7 +20,7 @@ mod simulation;
 mod test;
 mod tidy;
 
-use simulation::{LOCKS, PIPELINES, TREES};
+use simulation::{LOCKS, PIPELINES, SCRIPTS, TREES};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -35,7 +35,7 @@ usage: cargo xtask <task>
                    measure the structure and wording of the code; with a name, list the items
                    that a measure counts
   docs [--check]   generate the documents on commands from the binary, or compare them
-  night [pipelines | locks | trees] [MINUTES]
+  night [pipelines | locks | trees | scripts] [MINUTES]
                    simulate new seeds for so long (default 480), with the program as it is
                    shipped, and add a row to the ledger
   fuzz [SECONDS]   run every fuzz target for so long (default 60)
@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),
         ["night", "locks", rest @ ..] => night(rest, LOCKS),
         ["night", "trees", rest @ ..] => night(rest, TREES),
+        ["night", "scripts", rest @ ..] => night(rest, SCRIPTS),
         ["night", rest @ ..] => night(rest, &[]),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),

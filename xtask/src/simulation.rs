@@ -26,6 +26,9 @@ pub const LOCKS: &[&str] = &["--locks"];
 /// Arguments for runs of trees of the coordination service over several shards.
 pub const TREES: &[&str] = &["--trees"];
 
+/// Arguments for runs of scripts.
+pub const SCRIPTS: &[&str] = &["--scripts"];
+
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
     judged(SEEDS)
@@ -44,6 +47,11 @@ pub fn short_of_locks() -> Result<Outcome, String> {
 /// The short simulation of trees.
 pub fn short_of_trees() -> Result<Outcome, String> {
     judged(&[SEEDS, TREES].concat())
+}
+
+/// The short simulation of scripts.
+pub fn short_of_scripts() -> Result<Outcome, String> {
+    judged(&[SEEDS, SCRIPTS].concat())
 }
 
 fn judged(words: &[&str]) -> Result<Outcome, String> {

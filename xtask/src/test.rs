@@ -55,6 +55,7 @@ pub fn run() -> Result<(), String> {
         report.step("simulation of pipelines", simulation::short_of_pipelines);
         report.step("simulation of locks", simulation::short_of_locks);
         report.step("simulation of trees", simulation::short_of_trees);
+        report.step("simulation of scripts", simulation::short_of_scripts);
         report.step("planted bugs", simulation::planted_bugs);
     }
     report.finish()

@@ -199,6 +199,7 @@ impl Report {
                 Focus::Pipelines => " --pipelines",
                 Focus::Locks => " --locks",
                 Focus::Trees => " --trees",
+                Focus::Scripts => " --scripts",
             });
             if let Some(plant) = plant {
                 command.push_str(&format!(" --plant {}", plant.name()));

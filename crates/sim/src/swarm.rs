@@ -63,6 +63,8 @@ pub enum Focus {
     Locks,
     /// Sessions and nodes of a tree over several shards.
     Trees,
+    /// Scripts.
+    Scripts,
 }
 
 /// Fault, or an operator's or client's action at a bad moment.
@@ -198,7 +200,7 @@ impl Swarm {
         };
         let shape = Shape { level, order, ..shape };
         let shape = match focus {
-            Focus::Everything => shape,
+            Focus::Everything | Focus::Scripts => shape,
             Focus::Pipelines => of_pipelines(seed, shape, plant),
             Focus::Locks => of_locks(seed, shape, plant),
             Focus::Trees => of_trees(seed, shape),
@@ -246,6 +248,7 @@ impl Swarm {
             Focus::Everything | Focus::Locks | Focus::Trees => {
                 (manners, Mix::draw(&mut random_mix))
             }
+            Focus::Scripts => (manners, Mix::of_scripts(&mut random_mix)),
             Focus::Pipelines => {
                 let mix = Mix::of_pipelines(&mut random_mix);
                 // As many commands as with shorter pipelines.
@@ -257,7 +260,7 @@ impl Swarm {
             guests: match focus {
                 Focus::Everything => guests(seed, plant),
                 Focus::Trees => Random::new(seed, "guests").between(2, 6),
-                Focus::Pipelines | Focus::Locks => 0,
+                Focus::Pipelines | Focus::Locks | Focus::Scripts => 0,
             },
             holders: holders(seed, focus, plant),
             holding: holder::Habits::draw(&mut Random::new(seed, "holding"), shape.is_cluster()),

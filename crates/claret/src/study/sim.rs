@@ -36,6 +36,9 @@ pub struct SimArgs {
     /// everything.
     #[arg(long, conflicts_with_all = ["pipelines", "locks"])]
     trees: bool,
+    /// Run clients that send scripts, instead of everything.
+    #[arg(long, conflicts_with_all = ["pipelines", "locks", "trees"])]
+    scripts: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -46,11 +49,12 @@ pub struct SimArgs {
 
 impl SimArgs {
     fn focus(&self) -> Focus {
-        match (self.pipelines, self.locks, self.trees) {
-            (true, ..) => Focus::Pipelines,
-            (_, true, _) => Focus::Locks,
-            (.., true) => Focus::Trees,
-            _ => Focus::Everything,
+        match () {
+            () if self.pipelines => Focus::Pipelines,
+            () if self.locks => Focus::Locks,
+            () if self.trees => Focus::Trees,
+            () if self.scripts => Focus::Scripts,
+            () => Focus::Everything,
         }
     }
 }

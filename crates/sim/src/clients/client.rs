@@ -260,7 +260,7 @@ impl Client {
         let Some(running) = &mut self.running else { return Vec::new() };
         running.sent_us = now_us;
         let at_once = !waits_for_replies(running.script.form);
-        let alone = matches!(running.script.form, Form::Single | Form::Pipeline);
+        let alone = matches!(running.script.form, Form::Single | Form::Pipeline | Form::Eval);
         let mut actions = Vec::new();
         while let Some(command) = running.unsent.pop_front() {
             let name = command[0].as_str();
@@ -462,11 +462,34 @@ impl Client {
 
 /// Whether each command is sent only after the reply to the one before.
 fn waits_for_replies(form: Form) -> bool {
-    !matches!(form, Form::Single | Form::Multi | Form::Pipeline)
+    !matches!(form, Form::Single | Form::Multi | Form::Eval | Form::Pipeline)
 }
 
 fn as_words(ops: &[Vec<String>]) -> Vec<Vec<Vec<u8>>> {
     ops.iter().map(|op| op.iter().map(|w| w.clone().into_bytes()).collect()).collect()
+}
+
+/// Script that runs the operations in its arguments: for each whether its reply is seen, the number of its words
+/// and the words. A reply that it drops looks like a lost one.
+const RUN_ALL: &str = "
+    local replies, at = {}, 1
+    while ARGV[at] do
+        local last = at + 1 + tonumber(ARGV[at + 1])
+        if ARGV[at] == 'dropped' then
+            redis.call(unpack(ARGV, at + 2, last))
+            replies[#replies + 1] = redis.error_reply('REPEATED and dropped')
+        else
+            replies[#replies + 1] = redis.pcall(unpack(ARGV, at + 2, last))
+        end
+        at = last + 1
+    end
+    return replies";
+
+/// Whether a script drops the reply to a write: only to those of which it is known that they write.
+fn drops_reply(client: u64, at: usize, op: &[String]) -> bool {
+    let writes = ["rpush", "sadd", "incrby", "decrby"].contains(&op[0].as_str())
+        || op[0] == "set" && op.len() == 3;
+    writes && (client + at as u64).is_multiple_of(2)
 }
 
 /// Commands that execute a script.
@@ -483,6 +506,16 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
             commands.push_back(word("multi"));
             commands.extend(ops);
             commands.push_back(word("exec"));
+        }
+        Form::Eval => {
+            let mut eval = ["eval", RUN_ALL, "0"].map(str::to_owned).to_vec();
+            for (at, op) in script.ops.iter().enumerate() {
+                let dropped = drops_reply(client, at, op);
+                eval.push(if dropped { "dropped" } else { "seen" }.to_owned());
+                eval.push(op.len().to_string());
+                eval.extend(op.iter().cloned());
+            }
+            commands.push_back(eval);
         }
         Form::Watch => {
             let mut watch = vec!["watch".to_owned()];
@@ -524,7 +557,7 @@ fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
     }
     match running.script.form {
         Form::Single | Form::Pipeline => (!last.is_error()).then(|| vec![seen(last)]),
-        Form::Multi => match last {
+        Form::Multi | Form::Eval => match last {
             Reply::Array(replies) => Some(replies.iter().map(seen).collect()),
             _ => None,
         },

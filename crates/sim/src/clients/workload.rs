@@ -23,6 +23,8 @@ pub enum Form {
     Single,
     /// `MULTI` ... `EXEC` in one piece.
     Multi,
+    /// `EVAL` of a script that runs the operations.
+    Eval,
     /// `WATCH`, the reads, then the writes in `MULTI` ... `EXEC`.
     Watch,
     /// `TXN BEGIN`, one command after the other, `TXN COMMIT`.
@@ -68,7 +70,7 @@ impl Mix {
     /// Draws the mix of a run, with at least one form and one subject.
     pub fn draw(random: &mut Random) -> Self {
         use {Form as F, Subject as S};
-        let forms = [F::Single, F::Multi, F::Watch, F::Interactive, F::Blind, F::ReadOnly];
+        let forms = [F::Single, F::Multi, F::Eval, F::Watch, F::Interactive, F::Blind, F::ReadOnly];
         let forms = [&forms[..], &[F::Pipeline, F::Single, F::Multi, F::Multi]].concat();
         let subjects = [S::Transfer, S::Transfer, S::Balances, S::Claims, S::Draws];
         let subjects = [&subjects[..], &[S::Plain, S::Plain, S::Plain]].concat();
@@ -91,6 +93,14 @@ impl Mix {
     /// Limit on the commands of a pipeline.
     pub fn longest(&self) -> u64 {
         self.longest
+    }
+
+    /// Draws a mix that consists mostly of scripts, with some of everything else.
+    pub fn of_scripts(random: &mut Random) -> Self {
+        let mix = Self::draw(random);
+        let scripts = 3 * mix.forms.len();
+        let forms = [mix.forms, vec![Form::Eval; scripts]].concat();
+        Self { forms, keys: random.between(1, 4), ..mix }
     }
 
     /// Draws a mix that consists mostly of pipelines, with some of everything else.
@@ -154,10 +164,11 @@ impl Workload {
         }
         let form = *self.random.pick(&self.mix.forms);
         let subject = *self.random.pick(&self.mix.subjects);
-        let numbered = matches!(form, Form::Single | Form::Multi) && self.random.percent(50);
+        let may_repeat = matches!(form, Form::Single | Form::Multi | Form::Eval);
+        let numbered = may_repeat && self.random.percent(50);
         let alone = matches!(form, Form::Single | Form::Pipeline);
         let mut ops: Vec<_> = match (subject, form) {
-            (Subject::Balances, Form::Multi | Form::ReadOnly) => self.balances(),
+            (Subject::Balances, Form::Multi | Form::Eval | Form::ReadOnly) => self.balances(),
             (_, Form::ReadOnly) => self.plain(form),
             (Subject::Claims, _) if form != Form::Pipeline => self.claims(alone),
             (Subject::Transfer, _) if !alone => self.transfer(),

@@ -281,7 +281,8 @@ pub fn start(
         let id = id_of(index);
         let order = if plant == Some(Plant::LooseOrder) { Order::None } else { shape.order };
         let shape = Shape { order, ..shape };
-        let gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
+        let mut gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
+        gateway.set_interpreter(Box::new(script::Luau::default()));
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;

@@ -107,9 +107,10 @@ impl World {
             };
             reads.entry(key.clone()).or_insert(read);
         }
-        // Writes of lock clients are judged separately.
+        // Writes of lock clients are judged separately, and texts of scripts are the store's own.
         let known = |key: &&Blob| {
             reads.contains_key(&key[..])
+                || engine::script::keys::is_script(key)
                 || crate::clients::holder::is_of_locks(&String::from_utf8_lossy(key))
         };
         if let Some(key) = keeping.found.keys().find(|key| !known(key)) {
