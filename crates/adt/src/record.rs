@@ -158,6 +158,15 @@ macro_rules! registry {
             }
         }
 
+        fn is_small_by_type(value: &Value) -> bool {
+            match value {
+                $(Value::$variant(value) => {
+                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
+                    foresight.is_some_and(|foresight| foresight.is_small(value))
+                }),*
+            }
+        }
+
         /// The lock mode of an access.
         pub fn mode(access: Access<'_, Op>) -> Mode {
             #[allow(clippy::enum_variant_names)]
@@ -460,6 +469,12 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
     record.is_none_or(|record| record.expire_at_ms().is_none())
         && is_foreseeable_by_type(record.map(|record| &record.value), op)
+}
+
+/// Whether a copy of a record costs little, and a read of it gives the same at any time: it does not
+/// expire, and its type knows what a copy costs (see [`DataType::FORESIGHT`]).
+pub fn is_small(record: &Record) -> bool {
+    record.expire_at_ms().is_none() && is_small_by_type(&record.value)
 }
 
 /// The quantity that a record is: see [`DataType::QUANTITY`]. A record that expires is none.

@@ -78,7 +78,12 @@ impl<V, O> Foresight<V, O> {
 
     /// Whether a write may be carried out on a copy of a value.
     pub fn allows(&self, value: &V, op: &O) -> bool {
-        (self.follows)(op) && (self.cost)(value) <= Self::COST_MAX
+        (self.follows)(op) && self.is_small(value)
+    }
+
+    /// Whether a copy of a value costs little.
+    pub fn is_small(&self, value: &V) -> bool {
+        (self.cost)(value) <= Self::COST_MAX
     }
 }
 

@@ -294,6 +294,19 @@ pub const CUT_WAIT_US_MAX: u64 = 2 * FREEZE_US_MAX;
 pub const REMOVAL_GROUPS: usize = 1_024;
 /// Records whose writes without effect a shard's leader remembers.
 pub const UNCHANGED_KEYS_MAX: usize = 1_024;
+/// Records of which a shard's leader keeps earlier versions, because read-only transactions read them.
+pub const VERSIONED_KEYS_MAX: usize = 1_024;
+/// Time for which it keeps versions of a record after such a read, in microseconds.
+pub const VERSIONED_US: u64 = 10_000_000;
+/// Age up to which versions are kept, in microseconds.
+pub const VERSION_US_MAX: u64 = 1_000_000;
+/// Memory of one version.
+pub const VERSION_BYTES_MAX: usize = 16 << 10;
+/// Memory of all versions at one shard.
+pub const VERSIONS_BYTES_MAX: usize = 4 << 20;
+/// Versions of a record that an operation is carried out on which comes late; if there are more, they
+/// are dropped.
+pub const VERSIONS_AMENDED_MAX: usize = 64;
 /// Shards that are asked at the same time for a page of keys.
 pub const SCAN_SHARDS_AT_ONCE: u16 = 16;
 /// Hash slots, as Redis Cluster has them.

@@ -135,6 +135,10 @@ pub enum Body {
         fenced: bool,
         /// Whether the time in which the values were valid is asked for.
         dated: bool,
+        /// For a transaction that only reads: the last timestamp up to which its earlier reads are valid.
+        /// Where the values are younger, earlier versions are asked for, as far as the shard keeps them.
+        /// Never in a cluster, where the timestamps of shards are not comparable.
+        as_of: Option<Timestamp>,
     },
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.

@@ -58,6 +58,8 @@ pub enum Plant {
     UncheckedBundle,
     /// On a server that waits for no disk: requests do not see the parts of bundles that came before.
     HiddenPart,
+    /// A read-only transaction gets the present value of a record in place of an earlier version.
+    YoungVersion,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
@@ -141,7 +143,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 56] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -160,6 +162,7 @@ impl Plant {
         Self::OvertakenBundle,
         Self::UncheckedBundle,
         Self::HiddenPart,
+        Self::YoungVersion,
         Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
@@ -220,6 +223,7 @@ impl Plant {
             Self::OvertakenBundle => "overtaken-bundle",
             Self::UncheckedBundle => "unchecked-bundle",
             Self::HiddenPart => "hidden-part",
+            Self::YoungVersion => "young-version",
             Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
@@ -320,6 +324,7 @@ impl Plant {
             Self::ForgottenRefusal => Some(Rule::RefusalsAreDurable),
             Self::PassingRequests => Some(Rule::BranchesAreHeld),
             Self::PassedMultis => Some(Rule::PreparedIsHeld),
+            Self::YoungVersion => Some(Rule::VersionsAreExact),
             _ => None,
         }
     }

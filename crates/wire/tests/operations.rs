@@ -57,7 +57,13 @@ fn carriers((key, op): &KeyedOp) -> Vec<Parcel> {
     vec![
         request(Body::Apply(apply())),
         request(Body::Await { apply: one, timeout_ms: 5 }),
-        request(Body::Snapshot { ops: ops().into_vec(), at, fenced: false, dated: true }),
+        request(Body::Snapshot {
+            ops: ops().into_vec(),
+            at,
+            fenced: false,
+            dated: true,
+            as_of: None,
+        }),
         request(Body::Prepare { prepare, floor: at }),
         response(Answer::NotTaken(Box::new(Body::Apply(apply())))),
         request(read(op.clone())),

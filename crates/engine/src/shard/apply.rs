@@ -102,6 +102,7 @@ impl State {
             }
             LogRecord::Split { child, first, at, last } => {
                 writers.keep_all(self);
+                ahead.forget_versions();
                 let state = Box::new(self.give(*first, (*at, *last)));
                 Consequence::Split { child: *child, state }
             }

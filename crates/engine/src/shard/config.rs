@@ -39,4 +39,6 @@ pub enum Rule {
     BranchesAreHeld,
     /// Requests of other sessions wait for the prepared parts of a `multi` over several shards.
     PreparedIsHeld,
+    /// Earlier versions of records are those of the instant that was asked for.
+    VersionsAreExact,
 }

@@ -6,6 +6,7 @@ use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
 use crate::script::keys::is_reserved;
+use crate::shard::Rule;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};
@@ -48,7 +49,7 @@ impl Reads<'_> {
 
     /// Answers reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
     pub fn read_at_once(self, now: Now, request: Request) {
-        let Body::Snapshot { ref ops, at, fenced, dated } = request.body else { return };
+        let Body::Snapshot { ref ops, at, fenced, dated, as_of } = request.body else { return };
         if !dated {
             return self.read_together(now, request);
         }
@@ -92,12 +93,32 @@ impl Reads<'_> {
         let mut held_us = u64::MAX;
         let mut room = Room::default();
         let Body::Snapshot { ref ops, .. } = request.body else { return };
+        if as_of.is_some() {
+            for (key, _) in ops {
+                let since = core.modified(core.state.get(key));
+                core.ahead.want_versions(key, since, clock);
+            }
+        }
+        let earlier = as_of.filter(|as_of| ops.iter().all(|(key, _)| core.knows(key, *as_of)));
         for (key, op) in ops {
             if let Some(recent) = &core.recent {
                 held_us = held_us.min(recent.held_us(key, now.mono_us));
             }
             let record = core.state.get(key);
-            since = since.max(core.modified(record));
+            let written = core.written(key, record);
+            // All that may still come before that version's end is applied: entries were waited for up to
+            // the timestamp of the present value, and a prepared transaction bars the read.
+            let version = earlier.filter(|as_of| written > *as_of);
+            let version = version.and_then(|as_of| core.ahead.version_at(key, as_of));
+            let (record, began) = match version {
+                Some(version) => {
+                    until = until.min(version.until);
+                    let newer = core.breaks(Rule::VersionsAreExact);
+                    (if newer { record } else { version.record.as_ref() }, version.since)
+                }
+                None => (record, written),
+            };
+            since = since.max(began);
             replies.push(room.query(record, op, &ctx));
         }
         let answer = Answer::Snapshot { replies, since, until, held_us };
@@ -183,6 +204,20 @@ impl ShardCore {
     /// Timestamp of the last write of a record. An absent one may have been removed last.
     fn modified(&self, record: Option<&Record>) -> Timestamp {
         record.map_or(self.state.records().removed(), |record| record.modified)
+    }
+
+    /// Timestamp of the last write to a key, as far as it is known.
+    fn written(&self, key: &Blob, record: Option<&Record>) -> Timestamp {
+        let modified = self.modified(record);
+        match record {
+            Some(_) => modified,
+            None => self.ahead.last_written(key).map_or(modified, |at| at.min(modified)),
+        }
+    }
+
+    /// Whether the value of a key at a timestamp is known.
+    fn knows(&self, key: &Blob, at: Timestamp) -> bool {
+        self.written(key, self.state.get(key)) <= at || self.ahead.version_at(key, at).is_some()
     }
 
     /// Whether a read can be answered from the applied state here and now.

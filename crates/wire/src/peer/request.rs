@@ -100,7 +100,8 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_op(key, op, words, out);
         }
         Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
-        Body::Snapshot { ops, at, fenced, dated } => {
+        Body::Snapshot { ops, at, fenced, dated, as_of } => {
+            debug_assert!(as_of.is_none(), "between machines timestamps are not comparable");
             put_u64(at.0, out);
             out.push(u8::from(*fenced));
             out.push(u8::from(*dated));
@@ -182,7 +183,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         APPLY => Body::Apply(read_apply(reader, spans)?),
         SNAPSHOT => {
             let (at, fenced, dated) = (Timestamp(reader.u64()?), reader.flag()?, reader.flag()?);
-            Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced, dated }
+            Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced, dated, as_of: None }
         }
         LOCK => {
             let txn = read_txn(reader)?;

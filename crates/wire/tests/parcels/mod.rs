@@ -146,6 +146,7 @@ fn bodies() -> Vec<Body> {
             at: Timestamp(8),
             fenced: false,
             dated: true,
+            as_of: None,
         },
         Body::Lock { txn: txn(9), key, op: read, own, early: Early::Observed },
         Body::Prepare { prepare, floor: Timestamp(7) },

@@ -67,7 +67,16 @@ impl Sessions {
         let finish = Box::new(finish);
         let (wrote, body) = if only_reads(&apply) && !session.is_fenced(shard) {
             let ops = apply.ops.into_vec();
-            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false })
+            (
+                None,
+                Body::Snapshot {
+                    ops,
+                    at: Timestamp::ZERO,
+                    fenced: false,
+                    dated: false,
+                    as_of: None,
+                },
+            )
         } else {
             session.writes_to(shard);
             (Some(shard), Body::Apply(apply))
@@ -329,7 +338,7 @@ fn as_one(commands: Vec<Planned>, writes: bool) -> (Vec<SentCommand>, Body) {
     let body = if writes {
         Body::Apply(Apply { ops: SmallVec::from_vec(ops), ..Apply::default() })
     } else {
-        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false }
+        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: false, as_of: None }
     };
     (sent, body)
 }

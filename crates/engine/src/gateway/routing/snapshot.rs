@@ -61,13 +61,19 @@ impl ShardRead {
         }
     }
 
-    /// Asks the shard for the values at a timestamp or later. In a cluster timestamps of shards are not
-    /// comparable.
-    pub fn ask(&mut self, mail: &mut Mail, now: Now, pending: Pending, at: Timestamp) {
-        let at = if mail.is_clustered() { Timestamp::ZERO } else { at };
+    /// Asks the shard for the values at a timestamp or later, or for earlier ones that were valid at
+    /// `as_of`. In a cluster timestamps of shards are not comparable.
+    pub fn ask(
+        &mut self,
+        mail: &mut Mail,
+        now: Now,
+        pending: Pending,
+        (at, as_of): (Timestamp, Option<Timestamp>),
+    ) {
+        let (at, as_of) = if mail.is_clustered() { (Timestamp::ZERO, None) } else { (at, as_of) };
         self.asked_us = now.mono_us;
         let ops = self.ops.clone();
-        let body = Body::Snapshot { ops, at, fenced: false, dated: true };
+        let body = Body::Snapshot { ops, at, fenced: false, dated: true, as_of };
         mail.ask(self.shard, pending, body);
     }
 
@@ -91,6 +97,11 @@ impl ShardRead {
 /// Instant that all parts must reach: that of their youngest value.
 pub(in crate::gateway) fn instant(parts: &[ShardRead]) -> Timestamp {
     parts.iter().map(|part| part.since).max().unwrap_or_default()
+}
+
+/// Last timestamp at which all parts were valid.
+pub(in crate::gateway) fn latest<'p>(parts: impl Iterator<Item = &'p ShardRead>) -> Timestamp {
+    parts.map(|part| part.until).min().unwrap_or(Timestamp(u64::MAX))
 }
 
 /// Timestamp at which to read again in this round.
@@ -129,7 +140,7 @@ impl Snapshots {
         core.mail.stats.snapshot_rounds += 1;
         for (index, part) in snapshot.parts.iter_mut().enumerate().filter(|(_, part)| which(part)) {
             let pending = Pending::Snapshot { job, part: index as u32 };
-            part.ask(&mut core.mail, core.now, pending, at);
+            part.ask(&mut core.mail, core.now, pending, (at, None));
             snapshot.left += 1;
         }
     }

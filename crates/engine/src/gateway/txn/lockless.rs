@@ -1,8 +1,9 @@
 //! Interactive transactions that only read, without locks.
 //!
-//! The transaction keeps the interval in which everything that it has read was valid together.
-//! When a new read does not fit, the earlier reads are asked again: if they give the same replies,
-//! their interval reaches further; if not, the transaction is aborted at that read.
+//! The transaction keeps the interval in which everything that it has read was valid together. A new
+//! read asks for values that fit, which may be earlier versions of the records. If it does not fit, the
+//! earlier reads are asked again: if they give the same replies, their interval reaches further; if
+//! not, the transaction is aborted at that read.
 
 use super::options::transaction_is_full;
 use super::transaction::context::TxnEffect;
@@ -10,12 +11,12 @@ use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::routing::snapshot::{ShardRead, instant, later};
+use crate::gateway::routing::snapshot::{ShardRead, instant, later, latest};
 use crate::gateway::slab::Slab;
 use crate::ids::{KeyedOp, ShardId, TxnId};
 use crate::limits::{SNAPSHOT_ROUNDS_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
 use crate::message::{Answer, Refusal};
-use adt::{ErrorReply, Merge, Reply};
+use adt::{ErrorReply, Merge, Reply, Timestamp};
 use std::collections::VecDeque;
 
 /// A read-only interactive transaction.
@@ -46,6 +47,8 @@ struct Query {
     /// Place in `parts` of the shard of each operation.
     order: Vec<u16>,
     left: usize,
+    /// Whether shards whose values were too young were asked for earlier ones.
+    asked_earlier: bool,
 }
 
 /// Transactions of a gateway that only read, without locks.
@@ -93,7 +96,8 @@ impl LocklessTransactions {
     ) -> Option<TxnEffect> {
         let txn = self.open.get_mut(job)?;
         txn.reads += ops.len();
-        let mut query = Query { target, merge, parts: Vec::new(), order: Vec::new(), left: 0 };
+        let (parts, order) = Default::default();
+        let mut query = Query { target, merge, parts, order, left: 0, asked_earlier: false };
         for (key, op) in ops {
             let shard = core.mail.shard_of(&key);
             let at = query.parts.iter().position(|p| p.shard == shard).unwrap_or_else(|| {
@@ -105,12 +109,12 @@ impl LocklessTransactions {
         }
         query.left = query.parts.len();
         let nothing = query.left == 0;
-        let at = instant(&txn.parts);
+        let within = (instant(&txn.parts), Some(latest(txn.parts.iter())));
         let number = txn.queries.insert(query);
         let parts = txn.queries.get_mut(number).into_iter().flat_map(|query| &mut query.parts);
         for (index, part) in parts.enumerate() {
             let pending = Pending::Interval { job, query: Some(number), part: index as u32 };
-            part.ask(&mut core.mail, core.now, pending, at);
+            part.ask(&mut core.mail, core.now, pending, within);
         }
         if nothing { self.merge_query(core, job, number) } else { None }
     }
@@ -148,7 +152,30 @@ impl LocklessTransactions {
             part.replies = replies;
         }
         query.left -= 1;
-        if query.left == 0 { self.merge_query(core, job, number) } else { None }
+        if query.left > 0 || self.ask_earlier(core, job, number) {
+            return None;
+        }
+        self.merge_query(core, job, number)
+    }
+
+    /// Asks shards again whose values are too young to fit to the others: now it is known how early they have
+    /// to be. Tells whether there are any.
+    fn ask_earlier(&mut self, core: &mut Core, job: u64, number: u64) -> bool {
+        let Some(txn) = self.open.get_mut(job).filter(|_| !core.mail.is_clustered()) else {
+            return false;
+        };
+        let Some(query) = txn.queries.get_mut(number).filter(|query| !query.asked_earlier) else {
+            return false;
+        };
+        let latest = latest(txn.parts.iter().chain(&query.parts));
+        query.asked_earlier = true;
+        let young = query.parts.iter_mut().enumerate().filter(|(_, part)| part.since > latest);
+        for (index, part) in young {
+            let pending = Pending::Interval { job, query: Some(number), part: index as u32 };
+            part.ask(&mut core.mail, core.now, pending, (Timestamp::ZERO, Some(latest)));
+            query.left += 1;
+        }
+        query.left > 0
     }
 
     /// Adds the reads of a command to the earlier ones, since all shards have answered it.
@@ -185,7 +212,8 @@ impl LocklessTransactions {
             let late = txn.parts.iter_mut().enumerate().filter(|(_, p)| p.until < instant);
             for (index, part) in late {
                 let pending = Pending::Interval { job, query: None, part: index as u32 };
-                part.ask(&mut core.mail, core.now, pending, at);
+                let now = Some(Timestamp(u64::MAX));
+                part.ask(&mut core.mail, core.now, pending, (at, now));
                 txn.asked += 1;
             }
             return None;
@@ -273,7 +301,6 @@ impl LocklessTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adt::Timestamp;
 
     #[test]
     fn the_instant_of_nothing_is_zero_and_later_ones_grow() {

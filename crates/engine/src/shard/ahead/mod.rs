@@ -6,14 +6,17 @@
 
 mod removals;
 mod unchanged;
+mod versions;
 
 use crate::ids::TxnId;
 use crate::limits::REMOVAL_GROUPS;
 use crate::message::Version;
-use adt::{Blob, Timestamp};
+use adt::{Blob, Ctx, Op, Record, Timestamp};
 use removals::Removals;
 use std::collections::BTreeSet;
 use unchanged::Unchanged;
+pub use versions::Version as EarlierVersion;
+use versions::Versions;
 
 /// Knowledge of a leader that is not in the log, and what it has done ahead of it.
 #[derive(Debug, Default)]
@@ -24,6 +27,7 @@ pub struct AheadOfLog {
     announced: BTreeSet<TxnId>,
     removals: Removals,
     unchanged: Unchanged,
+    versions: Versions,
     /// Keys written since [`AheadOfLog::take_changed`], if some request waits for a change.
     changed: Vec<Blob>,
     reports_changes: bool,
@@ -80,6 +84,42 @@ impl AheadOfLog {
         }
     }
 
+    /// Notes that a write is about to be carried out on a record.
+    #[inline]
+    pub fn before_write(&mut self, key: &Blob, record: Option<&Record>, op: &Op, ctx: &Ctx) {
+        if self.versions.any() {
+            self.versions.keep(key, record, op, ctx);
+        }
+    }
+
+    /// Whether earlier versions of some record are kept.
+    #[inline]
+    pub fn keeps_versions(&self) -> bool {
+        self.versions.any()
+    }
+
+    /// Keeps earlier versions of a record for a while, which was last written to at `since`.
+    pub fn want_versions(&mut self, key: &Blob, since: Timestamp, now: Timestamp) {
+        if self.leads {
+            self.versions.want(key, since, now);
+        }
+    }
+
+    /// Version of a record at a timestamp before its last write, if it is kept.
+    pub fn version_at(&self, key: &[u8], ts: Timestamp) -> Option<&EarlierVersion> {
+        self.versions.at(key, ts)
+    }
+
+    /// Timestamp of the last write to a record, if its versions are kept.
+    pub fn last_written(&self, key: &[u8]) -> Option<Timestamp> {
+        self.versions.written(key)
+    }
+
+    /// Forgets earlier versions of records: records change in another way than by single writes.
+    pub fn forget_versions(&mut self) {
+        self.versions.clear();
+    }
+
     /// Notes a write at `now` that has left a record as it was, which was last written to at `before`.
     pub fn left_unchanged(&mut self, key: &Blob, before: Timestamp, now: Timestamp) {
         if self.leads {
@@ -101,6 +141,7 @@ impl AheadOfLog {
         keys: impl Iterator<Item = &'k Blob>,
         hash: impl Fn(&Blob) -> u64,
     ) {
+        self.versions.clear();
         // A client that watches an absent key need not hear of it, unless there are so many keys that
         // most groups of them have one.
         let many = count > REMOVAL_GROUPS;

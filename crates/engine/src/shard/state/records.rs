@@ -119,6 +119,9 @@ impl Records {
             return self.about_all(whole, ctx, ahead);
         }
         ahead.written(key);
+        if ahead.keeps_versions() {
+            ahead.before_write(key, self.get(key), op, ctx);
+        }
         let Some(position) = self.map.position(key) else {
             let mut slot = None;
             let reply = record::apply(&mut slot, op, ctx);

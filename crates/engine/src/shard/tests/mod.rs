@@ -216,7 +216,7 @@ fn a_transaction_is_not_prepared_while_it_goes_into_the_log_that_it_never_will_b
 fn who_reads_a_transaction_reads_what_it_commutes_with_and_is_earlier() {
     let several = |dated| {
         let ops = vec![(Blob::from("s"), card())];
-        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated }
+        Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated, as_of: None }
     };
     for (body, answer) in
         [(read("s", card()), "= 2"), (several(false), "done 2"), (several(true), "")]
@@ -559,6 +559,7 @@ fn a_snapshot_read_reports_its_interval() {
         at: Timestamp::ZERO,
         fenced: false,
         dated: true,
+        as_of: None,
     });
     let (_, Answer::Snapshot { replies, since, until, .. }) = story.answers().remove(0) else {
         panic!("a snapshot answers with values and their interval");
@@ -575,6 +576,7 @@ fn a_snapshot_read_reports_its_interval() {
         at: Timestamp::ZERO,
         fenced: false,
         dated: true,
+        as_of: None,
     });
     let (_, Answer::Snapshot { replies, until, .. }) = story.answers().remove(0) else {
         panic!("a snapshot does not wait for writes that nobody was told of");

@@ -16,7 +16,7 @@ fn first_of_two() -> Option<BundlePart> {
 
 fn reads(key: &str, dated: bool) -> Body {
     let ops = vec![(Blob::from(key), card())];
-    Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated }
+    Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated, as_of: None }
 }
 
 fn is_calm(story: &Story) -> [bool; 2] {

@@ -134,7 +134,7 @@ fn a_read_does_not_miss_what_is_handed_on_and_not_durable() {
     // The shard that asks may have seen the end of the pipeline.
     story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: false });
     let ops = vec![(Blob::from("s"), card())];
-    story.ask(Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: true });
+    story.ask(Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false, dated: true, as_of: None });
     story.ask(Body::Read { key: Blob::from("t"), op: card(), fenced: false });
     assert_eq!(story.seen(), ["4 = 0"]);
     story.sync();

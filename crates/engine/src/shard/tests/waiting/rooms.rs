@@ -114,6 +114,7 @@ fn snapshot(fenced: bool) -> Body {
         at: Timestamp::ZERO,
         fenced,
         dated: false,
+        as_of: None,
     }
 }
 
