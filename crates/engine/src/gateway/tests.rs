@@ -6,6 +6,7 @@ mod attempts;
 mod coordination;
 mod deadlocks;
 mod joints;
+mod lockless;
 mod locks;
 mod near;
 mod pipelines;

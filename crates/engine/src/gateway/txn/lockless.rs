@@ -47,8 +47,8 @@ struct Query {
     /// Place in `parts` of the shard of each operation.
     order: Vec<u16>,
     left: usize,
-    /// Whether shards whose values were too young were asked for earlier ones.
-    asked_earlier: bool,
+    /// Timestamp that all shards were asked for, if the values are younger.
+    as_of: Timestamp,
 }
 
 /// Transactions of a gateway that only read, without locks.
@@ -97,7 +97,8 @@ impl LocklessTransactions {
         let txn = self.open.get_mut(job)?;
         txn.reads += ops.len();
         let (parts, order) = Default::default();
-        let mut query = Query { target, merge, parts, order, left: 0, asked_earlier: false };
+        let as_of = latest(txn.parts.iter());
+        let mut query = Query { target, merge, parts, order, left: 0, as_of };
         for (key, op) in ops {
             let shard = core.mail.shard_of(&key);
             let at = query.parts.iter().position(|p| p.shard == shard).unwrap_or_else(|| {
@@ -109,7 +110,7 @@ impl LocklessTransactions {
         }
         query.left = query.parts.len();
         let nothing = query.left == 0;
-        let within = (instant(&txn.parts), Some(latest(txn.parts.iter())));
+        let within = (instant(&txn.parts), Some(as_of));
         let number = txn.queries.insert(query);
         let parts = txn.queries.get_mut(number).into_iter().flat_map(|query| &mut query.parts);
         for (index, part) in parts.enumerate() {
@@ -161,14 +162,16 @@ impl LocklessTransactions {
     /// Asks shards again whose values are too young to fit to the others: now it is known how early they have
     /// to be. Tells whether there are any.
     fn ask_earlier(&mut self, core: &mut Core, job: u64, number: u64) -> bool {
-        let Some(txn) = self.open.get_mut(job).filter(|_| !core.mail.is_clustered()) else {
+        let txn = self.open.get_mut(job).filter(|_| !core.mail.is_clustered());
+        let Some(LocklessTxn { parts, queries, .. }) = txn.map(|txn| &mut **txn) else {
             return false;
         };
-        let Some(query) = txn.queries.get_mut(number).filter(|query| !query.asked_earlier) else {
+        let Some(query) = queries.get_mut(number) else { return false };
+        let latest = latest(parts.iter().chain(&query.parts));
+        if latest >= query.as_of {
             return false;
-        };
-        let latest = latest(txn.parts.iter().chain(&query.parts));
-        query.asked_earlier = true;
+        }
+        query.as_of = latest;
         let young = query.parts.iter_mut().enumerate().filter(|(_, part)| part.since > latest);
         for (index, part) in young {
             let pending = Pending::Interval { job, query: Some(number), part: index as u32 };

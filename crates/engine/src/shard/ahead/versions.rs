@@ -179,3 +179,80 @@ impl Versions {
         self.bytes -= gone.earlier.iter().map(|version| version.bytes).sum::<usize>();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adt::kinds::set;
+
+    fn add(member: &str) -> Op {
+        Op::Set(set::Op::Add([Blob::from(member)].into_iter().collect()))
+    }
+
+    fn key(number: usize) -> Blob {
+        Blob::from(format!("k{number}"))
+    }
+
+    /// Writes to a record, and notes that.
+    fn write(versions: &mut Versions, key: &Blob, record: &mut Option<Record>, us: u64) {
+        let ctx = Ctx { ts: Timestamp::from_micros(us), ..Ctx::default() };
+        let op = add(&format!("{:0>1000}", us % 10));
+        versions.keep(key, record.as_ref(), &op, &ctx);
+        record::apply(record, &op, &ctx);
+    }
+
+    fn bytes(versions: &Versions) -> usize {
+        versions.keys.values().flat_map(|key| &key.earlier).map(|version| version.bytes).sum()
+    }
+
+    #[test]
+    fn there_is_a_limit_on_the_records_and_those_not_read_any_more_make_room() {
+        let mut versions = Versions::default();
+        for number in 0..VERSIONED_KEYS_MAX + 10 {
+            versions.want(&key(number), Timestamp::ZERO, Timestamp::ZERO);
+        }
+        assert_eq!(versions.keys.len(), VERSIONED_KEYS_MAX);
+        versions.want(&key(0), Timestamp::ZERO, Timestamp::from_micros(5));
+        let later = Timestamp::from_micros(VERSIONED_US + 1);
+        versions.want(&Blob::from("new"), Timestamp::ZERO, later);
+        assert_eq!(versions.keys.len(), 2);
+    }
+
+    #[test]
+    fn there_is_a_limit_on_the_memory_and_the_oldest_versions_go_first() {
+        let mut versions = Versions::default();
+        let mut records = [None, None];
+        let mut us = 1_000_000;
+        for _ in 0..2 * VERSIONS_BYTES_MAX / 10_000 {
+            for (number, record) in records.iter_mut().enumerate() {
+                versions.want(&key(number), Timestamp::ZERO, Timestamp::from_micros(us));
+                us += 1;
+                write(&mut versions, &key(number), record, us);
+            }
+            assert_eq!(bytes(&versions), versions.bytes);
+            assert!(versions.bytes <= VERSIONS_BYTES_MAX);
+        }
+        assert!(versions.bytes > VERSIONS_BYTES_MAX / 2);
+        for number in 0..2 {
+            assert!(versions.at(&key(number), Timestamp::from_micros(us - 5)).is_some());
+            assert!(versions.at(&key(number), Timestamp::from_micros(1_000_010)).is_none());
+        }
+    }
+
+    #[test]
+    fn operations_that_come_late_are_counted_and_not_carried_out_on_many_versions() {
+        let (mut versions, mut record) = (Versions::default(), None);
+        versions.want(&key(0), Timestamp::ZERO, Timestamp::ZERO);
+        for nth in 1..=VERSIONS_AMENDED_MAX as u64 + 1 {
+            write(&mut versions, &key(0), &mut record, 10 * nth);
+        }
+        let count = versions.keys[&key(0)].earlier.len();
+        write(&mut versions, &key(0), &mut record, 25);
+        assert_eq!(
+            (bytes(&versions), versions.keys[&key(0)].earlier.len()),
+            (versions.bytes, count + 1)
+        );
+        write(&mut versions, &key(0), &mut record, 5);
+        assert_eq!((bytes(&versions), versions.bytes), (0, 0), "they all lack it");
+    }
+}

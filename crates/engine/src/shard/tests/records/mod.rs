@@ -10,6 +10,7 @@ mod probes;
 mod rests;
 mod unchanged;
 mod updates;
+mod versions;
 mod whole;
 
 use super::*;
