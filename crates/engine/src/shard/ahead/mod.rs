@@ -15,7 +15,7 @@ use adt::{Blob, Ctx, Op, Record, Timestamp};
 use removals::Removals;
 use std::collections::BTreeSet;
 use unchanged::Unchanged;
-pub use versions::Version as EarlierVersion;
+pub use versions::EarlierVersion;
 use versions::Versions;
 
 /// Knowledge of a leader that is not in the log, and what it has done ahead of it.

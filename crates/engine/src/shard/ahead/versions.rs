@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 /// A value that a record had from `since` to `until`, both included.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Version {
+pub struct EarlierVersion {
     /// Timestamp of the write that made it.
     pub since: Timestamp,
     /// Timestamp before that of the next write.
@@ -28,7 +28,7 @@ pub struct Version {
     bytes: usize,
 }
 
-impl Version {
+impl EarlierVersion {
     fn new((since, until): (Timestamp, Timestamp), record: Option<&Record>) -> Self {
         let bytes = size_of::<Self>() + record.map_or(0, Record::heap_bytes);
         Self { since, until, record: record.cloned(), bytes }
@@ -43,7 +43,7 @@ struct Versioned {
     /// Timestamp of the last write.
     since: Timestamp,
     /// Versions before that, in order; some may be missing.
-    earlier: VecDeque<Version>,
+    earlier: VecDeque<EarlierVersion>,
 }
 
 impl Versioned {
@@ -59,7 +59,7 @@ impl Versioned {
         if let Some(version) = self.earlier.get_mut(first).filter(|v| v.since < ctx.ts) {
             let before = (version.since, Timestamp(ctx.ts.0 - 1));
             version.since = ctx.ts;
-            let before = Version::new(before, version.record.as_ref());
+            let before = EarlierVersion::new(before, version.record.as_ref());
             more += before.bytes;
             self.earlier.insert(first, before);
         }
@@ -68,7 +68,7 @@ impl Versioned {
             gone += version.bytes;
             let mut record = version.record.take();
             record::apply(&mut record, op, ctx);
-            *version = Version::new((version.since, version.until), record.as_ref());
+            *version = EarlierVersion::new((version.since, version.until), record.as_ref());
             more += version.bytes;
         }
         (gone, more)
@@ -123,14 +123,14 @@ impl Versions {
         }
         let since = std::mem::replace(&mut versioned.since, ctx.ts);
         let oldest = ctx.ts.micros().saturating_sub(VERSION_US_MAX);
-        let is_old = |version: &Version| version.until.micros() < oldest;
+        let is_old = |version: &EarlierVersion| version.until.micros() < oldest;
         while versioned.earlier.front().is_some_and(is_old) {
             self.bytes -= versioned.earlier.pop_front().map_or(0, |old| old.bytes);
         }
         if before.is_some_and(|record| !record::is_small(record)) {
             return;
         }
-        let version = Version::new((since, Timestamp(ctx.ts.0 - 1)), before);
+        let version = EarlierVersion::new((since, Timestamp(ctx.ts.0 - 1)), before);
         let bytes = version.bytes;
         if bytes > VERSION_BYTES_MAX {
             return;
@@ -149,7 +149,7 @@ impl Versions {
     }
 
     /// The version of a record at a timestamp, if it is kept.
-    pub fn at(&self, key: &[u8], ts: Timestamp) -> Option<&Version> {
+    pub fn at(&self, key: &[u8], ts: Timestamp) -> Option<&EarlierVersion> {
         let earlier = &self.keys.get(key)?.earlier;
         let version = earlier.get(earlier.partition_point(|version| version.until < ts))?;
         (version.since <= ts).then_some(version)

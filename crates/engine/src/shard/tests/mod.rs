@@ -3,6 +3,7 @@
 mod pipelines;
 mod records;
 mod service;
+mod versions;
 mod waiting;
 
 use super::*;

@@ -10,7 +10,6 @@ mod probes;
 mod rests;
 mod unchanged;
 mod updates;
-mod versions;
 mod whole;
 
 use super::*;
