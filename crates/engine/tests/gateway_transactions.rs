@@ -140,9 +140,13 @@ fn a_reader_that_falls_behind_is_refused_and_keeps_its_age() {
         "TXN BEGIN READONLY => OK
          GET x => 2",
     );
-    // An earlier read that is still valid extends further.
+    // Of a record that was read in this way before there are earlier versions.
     world.call(b, "SET y 3");
-    talk(&mut world, a, "GET y => 3\nTXN COMMIT => []");
+    talk(&mut world, a, "GET y => 2");
+    // An earlier read that is still valid extends further.
+    talk(&mut world, a, "TXN COMMIT => []\nTXN BEGIN READONLY => OK\nGET x => 2");
+    world.call(b, "SET z 3");
+    talk(&mut world, a, "GET z => 3\nTXN COMMIT => []");
 }
 
 #[test]
