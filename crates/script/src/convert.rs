@@ -1,10 +1,15 @@
 //! Values of scripts as words and replies, and replies as values of scripts, by the rules of Redis.
 
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
+use engine::limits::{COMMAND_WORDS_MAX, FRAME_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX};
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Deepest nesting of a reply.
 const DEPTH_MAX: usize = 32;
+/// Approximate bytes around each item of a reply.
+const ITEM_BYTES: usize = 48;
+/// Bytes that a table counts for besides: to look into it takes as long.
+const TABLE_BYTES: usize = 256;
 
 /// A number as Redis' scripts write it into commands.
 pub fn number(value: f64) -> String {
@@ -19,8 +24,19 @@ pub fn number(value: f64) -> String {
 pub fn words(values: &mut std::vec::IntoIter<Value>) -> Result<ArgBuf, ErrorReply> {
     let mut words = ArgBuf::new();
     let mut some = false;
+    let mut bytes = 0;
     for value in values {
         some = true;
+        if let Value::String(text) = &value {
+            bytes += text.as_bytes().len();
+        }
+        if bytes > FRAME_BYTES_MAX || words.len() == COMMAND_WORDS_MAX {
+            let text = format!(
+                "a command of a script exceeds its limit of {FRAME_BYTES_MAX} bytes, or of \
+                 {COMMAND_WORDS_MAX} words"
+            );
+            return Err(ErrorReply::err(text));
+        }
         match value {
             Value::String(text) => _ = words.push(&*text.as_bytes()),
             Value::Integer(value) => _ = words.push_int(value),
@@ -134,47 +150,79 @@ fn too_deep() -> Reply {
     Reply::err(format!("reached the limit of {DEPTH_MAX} tables in one another in a reply"))
 }
 
-/// A value as a reply.
-pub fn reply(value: Value, depth: usize) -> Reply {
-    match value {
-        Value::String(text) => Reply::Bulk(Blob::new(&text.as_bytes())),
+/// A value as a reply. The error is that it is too large: few tables that are in one another many times are
+/// a large reply.
+pub fn reply(value: Value) -> Result<Reply, ErrorReply> {
+    let mut left = SCRIPT_MEMORY_BYTES_MAX;
+    reply_within(value, 0, &mut left)
+}
+
+fn reply_within(value: Value, depth: usize, left: &mut usize) -> Result<Reply, ErrorReply> {
+    spend(ITEM_BYTES, left)?;
+    Ok(match value {
+        Value::String(text) => {
+            let text = text.as_bytes();
+            spend(text.len(), left)?;
+            Reply::Bulk(Blob::new(&text))
+        }
         Value::Integer(number) => Reply::Int(number),
         Value::Number(number) => Reply::Int(number as i64),
         Value::Boolean(true) => Reply::Int(1),
-        Value::Table(table) if depth < DEPTH_MAX => of_table(&table, depth).unwrap_or(Reply::Nil),
+        Value::Table(table) if depth < DEPTH_MAX => of_table(&table, depth, left)?,
         Value::Table(_) => too_deep(),
         _ => Reply::Nil,
-    }
+    })
+}
+
+fn spend(bytes: usize, left: &mut usize) -> Result<(), ErrorReply> {
+    *left = left.checked_sub(bytes).ok_or_else(|| {
+        let text =
+            format!("the reply of a script exceeds its limit of {SCRIPT_MEMORY_BYTES_MAX} bytes");
+        ErrorReply::err(text)
+    })?;
+    Ok(())
 }
 
 /// The reply of a field of a table, if the field is of the kind.
-fn of_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
-    let inner = |value: Value| reply(value, depth + 1);
-    if let Value::String(text) = table.raw_get("err")? {
+fn of_table(table: &Table, depth: usize, left: &mut usize) -> Result<Reply, ErrorReply> {
+    spend(TABLE_BYTES, left)?;
+    let unreadable = |_| ErrorReply::err("the reply of a script cannot be read");
+    let field = |name: &str| table.raw_get::<Value>(name).map_err(unreadable);
+    if let Value::String(text) = field("err")? {
+        spend(text.as_bytes().len(), left)?;
         return Ok(Reply::Error(error(&text.as_bytes())));
     }
-    if let Value::String(text) = table.raw_get("ok")? {
+    if let Value::String(text) = field("ok")? {
+        spend(text.as_bytes().len(), left)?;
         return Ok(Reply::status(text.to_string_lossy().replace(['\r', '\n'], " ")));
     }
-    match table.raw_get("double")? {
+    match field("double")? {
         Value::Number(number) => return Ok(Reply::Double(number)),
         Value::Integer(number) => return Ok(Reply::Double(number as f64)),
         _ => {}
     }
-    if let Value::Table(map) = table.raw_get("map")? {
-        let pairs = map.pairs::<Value, Value>();
-        let pairs = pairs.map(|pair| pair.map(|(key, value)| (inner(key), inner(value))));
-        return Ok(Reply::Map(pairs.collect::<mlua::Result<_>>()?));
+    if let Value::Table(map) = field("map")? {
+        let mut pairs = Vec::new();
+        for pair in map.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(unreadable)?;
+            let key = reply_within(key, depth + 1, left)?;
+            pairs.push((key, reply_within(value, depth + 1, left)?));
+        }
+        return Ok(Reply::Map(pairs));
     }
-    if let Value::Table(set) = table.raw_get("set")? {
-        let members = set.pairs::<Value, Value>().map(|pair| pair.map(|(key, _)| inner(key)));
-        return Ok(Reply::Set(members.collect::<mlua::Result<_>>()?));
+    if let Value::Table(set) = field("set")? {
+        let mut members = Vec::new();
+        for pair in set.pairs::<Value, Value>() {
+            let (key, _) = pair.map_err(unreadable)?;
+            members.push(reply_within(key, depth + 1, left)?);
+        }
+        return Ok(Reply::Set(members));
     }
     let mut items = Vec::new();
     for at in 1.. {
-        match table.raw_get(at)? {
+        match table.raw_get(at).map_err(unreadable)? {
             Value::Nil => break,
-            value => items.push(inner(value)),
+            value => items.push(reply_within(value, depth + 1, left)?),
         }
     }
     Ok(Reply::Array(items))

@@ -80,7 +80,11 @@ fn list_len(table: &Table) -> Result<Option<usize>, String> {
     Ok(Some(largest))
 }
 
-fn encode(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+fn encode(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> Result<(), String> {
+    super::structs::check_len(out)?;
+    if matches!(value, Value::Table(_)) {
+        *left = left.checked_sub(1).ok_or(super::structs::TOO_MANY_TABLES)?;
+    }
     match value {
         Value::String(text) => string(&text.as_bytes(), out),
         Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
@@ -99,7 +103,7 @@ fn encode(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> 
                         out.push(b',');
                     }
                     let item: Value = table.raw_get(at).map_err(|e| e.to_string())?;
-                    encode(&item, depth + 1, out)?;
+                    encode(&item, depth + 1, left, out)?;
                 }
                 out.push(b']');
             }
@@ -121,7 +125,7 @@ fn encode(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> 
                         }
                     }
                     out.push(b':');
-                    encode(&item, depth + 1, out)?;
+                    encode(&item, depth + 1, left, out)?;
                 }
                 out.push(b'}');
             }
@@ -182,8 +186,8 @@ pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let encoded = lua.create_function(|lua, args: Variadic<Value>| {
         let encoded = match &args[..] {
             [value] => {
-                let mut out = Vec::new();
-                encode(value, 0, &mut out).map(|()| out)
+                let (mut out, mut left) = (Vec::new(), super::structs::TABLES_MAX);
+                encode(value, 0, &mut left, &mut out).map(|()| out)
             }
             _ => Err("expected 1 argument".into()),
         };

@@ -31,9 +31,9 @@ const IDLE_MAX: usize = 64;
 /// Interpreter of scripts.
 #[derive(Debug)]
 pub struct Luau {
-    idle: Vec<Box<Machine>>,
-    given_back: Receiver<Box<Machine>>,
-    sender: Sender<Box<Machine>>,
+    idle: Vec<Machine>,
+    given_back: Receiver<Machine>,
+    sender: Sender<Machine>,
 }
 
 impl Default for Luau {
@@ -77,7 +77,7 @@ impl Interpreter for Luau {
         self.idle.truncate(IDLE_MAX);
         let machine = match self.idle.pop() {
             Some(machine) => Ok(machine),
-            None => Machine::new().map(Box::new),
+            None => Machine::new(),
         };
         match machine {
             Ok(machine) => {

@@ -3,11 +3,12 @@
 use crate::{bits, json, msgpack, structs};
 use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_STEP, SCRIPT_MEMORY_BYTES_MAX};
 use engine::script::{Script, ScriptName};
+use mlua::LuaString;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Most functions that a machine keeps loaded.
 const LOADED_MAX: usize = 64;
@@ -20,6 +21,11 @@ const REST_BYTES: usize = 1 << 20;
 const VERSION: &str = "7.2.0";
 const VERSION_NUMBER: u32 = 0x0007_0200;
 
+/// Bytes of allocated memory, or bytes that a function works on, that count as one step.
+pub const BYTES_PER_STEP: usize = 64;
+/// Bytes that are allocated between two collections of garbage if the live data are few.
+const COLLECT_BYTES: usize = 1 << 20;
+
 /// Meter of what a run uses.
 #[derive(Debug, Default)]
 pub struct Meter {
@@ -27,6 +33,14 @@ pub struct Meter {
     piece: AtomicU64,
     exhausted: AtomicBool,
     resp3: AtomicBool,
+    /// Further steps of each step while a long pattern is matched.
+    weight: AtomicU64,
+    /// Memory in use at the last step.
+    used: AtomicUsize,
+    /// Memory in use from which on garbage is collected.
+    collect_at: AtomicUsize,
+    /// Most memory.
+    memory_max: AtomicUsize,
 }
 
 impl Meter {
@@ -45,26 +59,101 @@ impl Meter {
         self.resp3.load(Ordering::Relaxed)
     }
 
-    fn reset(&self) {
+    fn reset(&self, lua: &Lua, memory_max: usize) {
+        let used = lua.used_memory();
         self.fuel.store(0, Ordering::Relaxed);
         self.piece.store(0, Ordering::Relaxed);
         self.exhausted.store(false, Ordering::Relaxed);
         self.resp3.store(false, Ordering::Relaxed);
+        self.weight.store(0, Ordering::Relaxed);
+        self.used.store(used, Ordering::Relaxed);
+        self.collect_at.store(used + COLLECT_BYTES, Ordering::Relaxed);
+        self.memory_max.store(memory_max, Ordering::Relaxed);
     }
 
-    /// Counts a step.
-    fn step(&self) -> mlua::Result<VmState> {
-        let fuel = self.fuel.fetch_add(1, Ordering::Relaxed);
-        if fuel >= SCRIPT_FUEL_MAX {
+    /// Charges steps.
+    pub fn charge(&self, steps: u64) -> mlua::Result<()> {
+        self.piece.fetch_add(steps, Ordering::Relaxed);
+        let fuel = self.fuel.load(Ordering::Relaxed).saturating_add(steps);
+        self.fuel.store(fuel, Ordering::Relaxed);
+        if fuel > SCRIPT_FUEL_MAX {
             self.exhausted.store(true, Ordering::Relaxed);
             return Err(mlua::Error::runtime("out of steps"));
         }
-        if self.piece.fetch_add(1, Ordering::Relaxed) < SCRIPT_FUEL_PER_STEP {
+        Ok(())
+    }
+
+    /// Counts a step, and the memory that was allocated since the last one. Garbage is collected here and
+    /// nowhere else: otherwise memory that is allocated and freed within one step would not be seen, and a
+    /// script could copy long strings for ever without being charged for it.
+    fn step(&self, lua: &Lua) -> mlua::Result<VmState> {
+        let used = lua.used_memory();
+        let grown = used.saturating_sub(self.used.load(Ordering::Relaxed)) / BYTES_PER_STEP;
+        self.used.store(used, Ordering::Relaxed);
+        if used > self.collect_at.load(Ordering::Relaxed) && !self.is_exhausted() {
+            self.collect(lua)?;
+        }
+        self.charge(1 + self.weight.load(Ordering::Relaxed) + grown as u64)?;
+        if self.piece.load(Ordering::Relaxed) < SCRIPT_FUEL_PER_STEP {
             return Ok(VmState::Continue);
         }
         self.piece.store(0, Ordering::Relaxed);
         Ok(VmState::Yield)
     }
+
+    fn collect(&self, lua: &Lua) -> mlua::Result<()> {
+        lua.gc_collect()?;
+        lua.gc_stop();
+        let live = lua.used_memory();
+        self.used.store(live, Ordering::Relaxed);
+        // After half of what is left at most, so that a step that allocates much still fits.
+        let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(live);
+        let more = COLLECT_BYTES.max(live).min(left / 2);
+        self.collect_at.store(live + more, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Where `wanted` is in `text` from the character `from` on: `string.find` of a plain text, in linear time.
+fn find(
+    meter: &Meter,
+    (text, wanted, from): (LuaString, LuaString, Option<f64>),
+) -> mlua::Result<(Option<f64>, Option<f64>)> {
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    meter.charge(((text.len() + wanted.len()) / 16) as u64)?;
+    let from = from.map_or(1, |from| from as i64);
+    let first = if from < 0 { (text.len() as i64 + from + 1).max(1) } else { from.max(1) };
+    let start = first as usize - 1;
+    let Some(rest) = text.get(start..) else { return Ok((None, None)) };
+    Ok(match memchr::memmem::find(rest, &wanted) {
+        Some(at) => {
+            let before = (start + at) as f64;
+            (Some(before + 1.0), Some(before + wanted.len() as f64))
+        }
+        None => (None, None),
+    })
+}
+
+/// The functions with which the prelude charges work that is done within one step.
+fn charging(lua: &Lua, meter: &Arc<Meter>, host: &Table) -> mlua::Result<()> {
+    let own = meter.clone();
+    let work =
+        lua.create_function(move |_, bytes: f64| own.charge(bytes as u64 / BYTES_PER_STEP as u64))?;
+    host.raw_set("work", work)?;
+    let own = meter.clone();
+    let sorting = lua.create_function(move |_, items: f64| {
+        let items = items as u64;
+        own.charge(items * u64::from(items.max(1).ilog2() + 1) / 4)
+    })?;
+    host.raw_set("sorting", sorting)?;
+    let own = meter.clone();
+    let weigh = lua.create_function(move |_, weight: f64| {
+        own.weight.store(weight as u64, Ordering::Relaxed);
+        Ok(())
+    })?;
+    host.raw_set("weigh", weigh)?;
+    let own = meter.clone();
+    host.raw_set("find", lua.create_function(move |_, args| find(&own, args))?)
 }
 
 /// A machine.
@@ -133,6 +222,7 @@ fn host(lua: &Lua, meter: &Arc<Meter>) -> mlua::Result<Table> {
     let own = meter.clone();
     let clock = lua.create_function(move |_, _: Variadic<Value>| Ok(own.fuel() as f64 / 1e8))?;
     host.raw_set("clock", clock)?;
+    charging(lua, meter, &host)?;
     Ok(host)
 }
 
@@ -149,8 +239,9 @@ impl Machine {
         let (environment, main) = (parts.raw_get("environment")?, parts.raw_get("main")?);
         lua.sandbox(true)?;
         let own = meter.clone();
-        lua.set_interrupt(move |_| own.step());
+        lua.set_interrupt(move |lua| own.step(lua));
         lua.gc_collect()?;
+        lua.gc_stop();
         let fresh_bytes = lua.used_memory();
         let loaded = VecDeque::new();
         Ok(Self { lua, meter, environment, main, fresh_bytes, loaded })
@@ -177,7 +268,7 @@ impl Machine {
         keys: Table,
         args: Table,
     ) -> mlua::Result<(mlua::Thread, Function)> {
-        self.meter.reset();
+        self.meter.reset(&self.lua, self.fresh_bytes + SCRIPT_MEMORY_BYTES_MAX);
         let environment: Table = self.environment.call((keys, args))?;
         let function = self.function(script)?;
         function.set_environment(environment)?;
@@ -190,6 +281,8 @@ impl Machine {
         if self.lua.used_memory() < self.fresh_bytes + GARBAGE_BYTES {
             return true;
         }
-        self.lua.gc_collect().is_ok() && self.lua.used_memory() < self.fresh_bytes + REST_BYTES
+        let collected = self.lua.gc_collect().is_ok();
+        self.lua.gc_stop();
+        collected && self.lua.used_memory() < self.fresh_bytes + REST_BYTES
     }
 }

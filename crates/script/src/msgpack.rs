@@ -9,7 +9,11 @@ use rmp::encode;
 /// Deepest nesting that is read or written.
 const DEPTH_MAX: usize = 16;
 
-fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+fn pack(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> Result<(), String> {
+    super::structs::check_len(out)?;
+    if matches!(value, Value::Table(_)) {
+        *left = left.checked_sub(1).ok_or(super::structs::TOO_MANY_TABLES)?;
+    }
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     match value {
         Value::String(text) => {
@@ -44,13 +48,13 @@ fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
                 encode::write_array_len(out, len as u32).map_err(|e| failed(&e))?;
                 for at in 1..=len {
                     let item: Value = table.raw_get(at).map_err(|e| failed(&e))?;
-                    pack(&item, depth + 1, out)?;
+                    pack(&item, depth + 1, left, out)?;
                 }
             } else {
                 encode::write_map_len(out, pairs.len() as u32).map_err(|e| failed(&e))?;
                 for (key, item) in &pairs {
-                    pack(key, depth + 1, out)?;
-                    pack(item, depth + 1, out)?;
+                    pack(key, depth + 1, left, out)?;
+                    pack(item, depth + 1, left, out)?;
                 }
             }
         }
@@ -204,10 +208,10 @@ fn unpack_some(
 pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let packed = lua.create_function(|lua, args: Variadic<Value>| {
-        let mut out = Vec::new();
+        let (mut out, mut left) = (Vec::new(), super::structs::TABLES_MAX);
         let packed = match args.is_empty() {
             true => Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".to_owned()),
-            false => args.iter().try_for_each(|value| pack(value, 0, &mut out)),
+            false => args.iter().try_for_each(|value| pack(value, 0, &mut left, &mut out)),
         };
         let packed = packed.and_then(|()| {
             lua.create_string(out).map(|s| vec![Value::String(s)]).map_err(|e| e.to_string())

@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::machine::Machine;
 use adt::{ErrorReply, Reply};
-use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_MEMORY_BYTES_MAX};
+use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX};
 use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
 use mlua::{Function, MultiValue, Table, Thread, Value};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::mpsc::Sender;
 #[derive(Debug)]
 pub struct LuauRun {
     script: Arc<Script>,
-    machine: Option<Box<Machine>>,
-    idle: Sender<Box<Machine>>,
+    machine: Option<Machine>,
+    idle: Sender<Machine>,
     thread: Option<Thread>,
     /// The function, until the run has begun.
     function: Option<Function>,
@@ -50,8 +50,8 @@ impl LuauRun {
     /// A run in a machine.
     pub fn new(
         script: Arc<Script>,
-        mut machine: Box<Machine>,
-        idle: Sender<Box<Machine>>,
+        mut machine: Machine,
+        idle: Sender<Machine>,
         inputs: &ScriptInputs,
     ) -> Self {
         let list = |words: &[adt::Blob]| -> mlua::Result<Table> {
@@ -72,7 +72,7 @@ impl LuauRun {
     }
 
     /// A run that fails at once.
-    pub fn broken(script: Arc<Script>, idle: Sender<Box<Machine>>, error: &mlua::Error) -> Self {
+    pub fn broken(script: Arc<Script>, idle: Sender<Machine>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
         let (machine, thread, function) = (None, None, None);
         Self { script, machine, idle, thread, function, broken, asks: false, fuel: 0 }
@@ -136,10 +136,18 @@ impl LuauRun {
                     Some(Value::Number(level)) if level < 3.0 => LogLevel::Notice,
                     _ => LogLevel::Warning,
                 };
-                let parts: Vec<Vec<u8>> = values
-                    .map(|value| value.to_string().map(String::into_bytes).unwrap_or_default())
-                    .collect();
-                Ok(ScriptStep::Log(level, adt::Blob::from(parts.join(&b' ').as_slice())))
+                let mut line = Vec::new();
+                for value in values {
+                    if !line.is_empty() {
+                        line.push(b' ');
+                    }
+                    match value {
+                        Value::String(text) => line.extend_from_slice(&text.as_bytes()),
+                        value => line.extend(value.to_string().unwrap_or_default().bytes()),
+                    }
+                    line.truncate(SCRIPT_LINE_BYTES_MAX);
+                }
+                Ok(ScriptStep::Log(level, adt::Blob::from(line)))
             }
         }
     }
@@ -153,9 +161,13 @@ impl LuauRun {
             return self.fail(out_of_steps(), false);
         }
         if ok {
-            let reply = convert::reply(value, 0);
-            self.end(true);
-            return ScriptStep::Done(reply);
+            return match convert::reply(value) {
+                Ok(reply) => {
+                    self.end(true);
+                    ScriptStep::Done(reply)
+                }
+                Err(error) => self.fail(error, true),
+            };
         }
         let error = self.raised(value);
         self.fail(error, true)

@@ -1,5 +1,6 @@
 //! The library `struct`: values as bytes in a given layout.
 
+use engine::limits::SCRIPT_MEMORY_BYTES_MAX;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 
 /// One item of a layout.
@@ -120,6 +121,20 @@ fn number_of(value: Option<&Value>) -> Result<f64, String> {
     }
 }
 
+/// Most tables, counted as often as they are visited, that are made into one text.
+pub const TABLES_MAX: usize = 1 << 17;
+/// Error beyond [`TABLES_MAX`].
+pub const TOO_MANY_TABLES: &str = "result exceeds the limit of 131072 tables";
+
+/// Whether a text that is being made is within a script's limit of memory, which does not see it yet: few
+/// tables that are in one another many times are a long text.
+pub fn check_len(out: &[u8]) -> Result<(), String> {
+    if out.len() > SCRIPT_MEMORY_BYTES_MAX {
+        return Err(format!("result exceeds the limit of {SCRIPT_MEMORY_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
 fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
     let Some(Value::String(format)) = args.first() else { return Err("string expected".into()) };
     let format = format.as_bytes().to_vec();
@@ -127,6 +142,7 @@ fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
     let mut rest = args[1..].iter();
     let mut out = Vec::new();
     while let Some((item, size)) = layout.next()? {
+        check_len(&out)?;
         let padding = layout.padding(out.len(), size);
         out.extend(std::iter::repeat_n(0, padding));
         match item {

@@ -115,10 +115,10 @@ fn errors_name_the_script_and_the_line() {
         assert_eq!(end, Err(format!("{wanted} script: {sha}, on @user_script:{line}.")), "{text}");
     }
     let caught =
-        "local ok, e = pcall(redis.call, 'fail') return {ok, e.err, redis.pcall('fail').err}";
+        "local ok, e = pcall(redis.call, 'fail') return {tostring(ok), e, redis.pcall('fail').err}";
     let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
     let (end, _) = run_with(&mut Luau::default(), caught, &inputs(&[], &[]), store);
-    assert_eq!(end, Ok(Reply::Array(vec![Reply::Nil, bulk("WRONG kind"), bulk("WRONG kind")])));
+    assert_eq!(end, Ok(Reply::Array(vec![bulk("false"), bulk("WRONG kind"), bulk("WRONG kind")])));
     assert_eq!(
         run("return redis.error_reply('MY way')"),
         Ok(Reply::Error(ErrorReply::new("MY", "way")))
@@ -197,4 +197,55 @@ fn runs_do_not_see_each_other() {
     assert_eq!(one, two, "random numbers begin anew");
     let (seen, _) = run_with(&mut luau, "return KEYS.mine", &inputs(&["a"], &[]), |_| Reply::Ok);
     assert_eq!(seen, Ok(Reply::Nil));
+}
+
+#[test]
+fn few_tables_are_not_a_large_reply() {
+    let doubled = "local t = {1} for i = 1, 30 do t = {t, t} end ";
+    for (end, wanted) in [
+        ("return t", "the reply of a script exceeds its limit"),
+        ("return cjson.encode(t)", "result exceeds the limit"),
+        (
+            "local u = {1} for i = 1, 14 do u = {u, u, u, u} end return cmsgpack.pack(u)",
+            "exceeds the limit",
+        ),
+        ("while true do pcall(cjson.encode, t) end", "limit of 20000000 steps"),
+        (
+            "local s = string.rep('x', 2^20) local t = {} for i = 1, 1000 do t[i] = s end
+            return redis.call('set', unpack(t))",
+            "a command of a script exceeds its limit",
+        ),
+        (
+            "local s = string.rep('x', 2^20) local t = {} for i = 1, 20 do t[i] = s end
+            return struct.pack(string.rep('s', 20), unpack(t))",
+            "exceeds the limit",
+        ),
+    ] {
+        let text = format!("{doubled}{end}");
+        let error = run(&text).expect_err(&text);
+        assert!(error.contains(wanted), "{end}: {error}");
+    }
+}
+
+#[test]
+fn work_within_one_step_is_charged() {
+    for text in [
+        "local s = string.rep('x', 3e6) while true do local t = s .. 'y' end",
+        "local s = string.rep('a', 2e6) while true do s:find(s .. 'b', 1, true) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.sort(t) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.remove(t, 1) t[1e5] = 1 end",
+        "local s = string.rep('1', 4e6) while true do tonumber(s) end",
+        "local s = string.rep('1', 4e6) while true do redis.sha1hex(s) end",
+        "local s, p = ('a'):rep(1e5), '[' .. ('bc'):rep(1e4) .. ']' while true do s:find(p) end",
+    ] {
+        let error = run(text).expect_err(text);
+        assert!(error.contains("limit of 20000000 steps"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn garbage_is_not_counted_as_memory() {
+    let text =
+        "local n = 0 for i = 1, 50000 do local s = i .. ('x'):rep(1000) n = n + #s end return n";
+    assert_eq!(run(text), Ok(Reply::Int(50_238_894)));
 }
