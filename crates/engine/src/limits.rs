@@ -362,7 +362,9 @@ pub const SCRIPT_CALLS_MAX: u32 = 100_000;
 /// Most steps (calls and rounds of loops) of one run of a script.
 pub const SCRIPT_FUEL_MAX: u64 = 20_000_000;
 /// Number of steps after which a script lets others go ahead.
-pub const SCRIPT_FUEL_PER_STEP: u64 = 5_000;
+pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
+/// Price of a step behind these that is made within a function of the interpreter: nothing else goes ahead.
+pub const SCRIPT_FUEL_OF_HOST: u64 = 40;
 /// Most memory of one run of a script, in bytes.
 pub const SCRIPT_MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Most scripts that a gateway keeps ready; those that were read first are read again when they are

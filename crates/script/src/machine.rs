@@ -1,7 +1,9 @@
 //! Virtual machines in which scripts run: what they contain, and how they are limited.
 
 use crate::{bits, json, msgpack, structs};
-use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_STEP, SCRIPT_MEMORY_BYTES_MAX};
+use engine::limits::{
+    SCRIPT_FUEL_MAX, SCRIPT_FUEL_OF_HOST, SCRIPT_FUEL_PER_PIECE, SCRIPT_MEMORY_BYTES_MAX,
+};
 use engine::script::{Script, ScriptName};
 use mlua::LuaString;
 use mlua::chunk::ChunkMode;
@@ -94,11 +96,18 @@ impl Meter {
             self.collect(lua)?;
         }
         self.charge(1 + self.weight.load(Ordering::Relaxed) + grown as u64)?;
-        if self.piece.load(Ordering::Relaxed) < SCRIPT_FUEL_PER_STEP {
+        if self.piece.load(Ordering::Relaxed) < SCRIPT_FUEL_PER_PIECE {
             return Ok(VmState::Continue);
         }
-        self.piece.store(0, Ordering::Relaxed);
+        // Within a function of the host, a pattern that is matched for example, the machine goes on all the
+        // same: such steps are dearer, because nothing else of the worker goes ahead.
+        self.charge(SCRIPT_FUEL_OF_HOST - 1)?;
         Ok(VmState::Yield)
+    }
+
+    /// Begins the next piece of a run.
+    pub fn next_piece(&self) {
+        self.piece.store(0, Ordering::Relaxed);
     }
 
     fn collect(&self, lua: &Lua) -> mlua::Result<()> {

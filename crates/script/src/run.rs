@@ -206,6 +206,9 @@ impl Run for LuauRun {
             return self.fail(error, false);
         }
         let mut input = input;
+        if let Some(machine) = &self.machine {
+            machine.meter.next_piece();
+        }
         loop {
             let values = match self.values(input) {
                 Ok(values) => values,

@@ -469,8 +469,8 @@ fn as_words(ops: &[Vec<String>]) -> Vec<Vec<Vec<u8>>> {
     ops.iter().map(|op| op.iter().map(|w| w.clone().into_bytes()).collect()).collect()
 }
 
-/// Script that runs the operations in its arguments: for each whether its reply is seen, the number of its words
-/// and the words. A reply that it drops looks like a lost one.
+/// Script that runs the operations in its arguments: for each whether its reply is seen, the number of its
+/// words and the words. A reply that it drops looks like a lost one.
 const RUN_ALL: &str = "
     local replies, at = {}, 1
     while ARGV[at] do
