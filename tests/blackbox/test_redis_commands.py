@@ -88,8 +88,8 @@ def test_what_nobody_has_is_an_unknown_command(server):
 def test_an_absent_command_spoils_a_transaction(server):
     with server.client(single_connection_client=True) as client:
         client.execute_command("MULTI")
-        with pytest.raises(redis.ResponseError, match="'EVAL' is not built in Claret"):
-            client.execute_command("EVAL", "return 1", "0")
+        with pytest.raises(redis.ResponseError, match="'FCALL' is not built in Claret"):
+            client.execute_command("FCALL", "f", "0")
         with pytest.raises(redis.ResponseError, match="discarded because of previous errors"):
             client.execute_command("EXEC")
 

@@ -38,6 +38,8 @@ usage: cargo xtask <task>
   night [pipelines | locks | trees | scripts] [MINUTES]
                    simulate new seeds for so long (default 480), with the program as it is
                    shipped, and add a row to the ledger
+  night libraries  let libraries of JavaScript do their work on Claret and on redis-server, and on a
+                   Claret that is killed again and again (needs node and npm)
   fuzz [SECONDS]   run every fuzz target for so long (default 60)
 ";
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["night", "locks", rest @ ..] => night(rest, LOCKS),
         ["night", "trees", rest @ ..] => night(rest, TREES),
         ["night", "scripts", rest @ ..] => night(rest, SCRIPTS),
+        ["night", "libraries"] => test::libraries(),
         ["night", rest @ ..] => night(rest, &[]),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),

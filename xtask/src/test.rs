@@ -4,7 +4,7 @@
 //! steps that need the program wait for it. Everything is built with one profile and one set of
 //! features, because compiling a crate twice took most of the time of a change.
 
-use crate::process::{cargo, command, judge, limited, start, watch};
+use crate::process::{cargo, command, judge, limited, show, start, watch};
 use crate::report::{Count, Outcome, Report, libtest_count, pytest_count};
 use crate::{deny, docs, paths, setup, simulation, tidy};
 use std::process::Command;
@@ -17,6 +17,9 @@ const BUDGET_SECONDS: u64 = 1800;
 /// included.
 const TEST_SECONDS: u64 = 900;
 const BLACK_BOX_SECONDS: u64 = 1200;
+
+/// Limit on the tests of libraries of other languages, in seconds.
+const LIBRARIES_SECONDS: u64 = 3600;
 
 /// Black-box tests that run side by side on each core: they wait most of the time.
 const BLACK_BOX_PER_CORE: usize = 3;
@@ -91,6 +94,23 @@ fn counted(
         return Err("no test was run".into());
     }
     Ok(Outcome::Ran(total))
+}
+
+/// Tests that install much or take long: libraries of other languages at work, on a server that is killed again
+/// and again. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
+pub fn libraries() -> Result<(), String> {
+    let root = paths::root();
+    let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+    pytest.args(["-s", "--durations=15", "tests/night"]);
+    pytest.env("CLARET_BIN", paths::claret());
+    let folders = ["python", "tests/blackbox", "tests/compat"].map(|folder| root.join(folder));
+    let path = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+    pytest.env("PYTHONPATH", path);
+    pytest.env("PYTHONDONTWRITEBYTECODE", "1");
+    println!("$ {}", show(&pytest));
+    let mut limited = limited(LIBRARIES_SECONDS, &pytest);
+    let status = limited.status().map_err(|error| error.to_string())?;
+    judge(&limited, status)
 }
 
 /// Tests in Python against the program, from the view of a user's programs. Most of the time they

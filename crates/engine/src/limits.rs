@@ -367,6 +367,8 @@ pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
 pub const SCRIPT_FUEL_OF_HOST: u64 = 40;
 /// Most memory of one run of a script, in bytes.
 pub const SCRIPT_MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Most scripts that a gateway runs at once.
+pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
 /// Most scripts that a gateway keeps ready; those that were read first are read again when they are
 /// needed.
 pub const SCRIPTS_KNOWN_MAX: usize = 10_000;

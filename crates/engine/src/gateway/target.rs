@@ -16,5 +16,8 @@ pub(super) const WHOLE: u32 = u32::MAX;
 /// Reply of an attempt of the blocking command that the session waits in.
 pub(super) const ATTEMPT: u32 = u32::MAX - 1;
 
+/// Reply of a command that the script in the place of this target has called.
+pub(super) const CALLED: u32 = u32::MAX - 2;
+
 /// No place: the reply is dropped.
 pub(super) const NOWHERE: Target = Target { session: SessionId(u64::MAX), seq: 0, item: WHOLE };

@@ -4,6 +4,7 @@ use super::connection::hello::Hello;
 use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
+use crate::gateway::errors::log_is_full;
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Admittance;
@@ -358,9 +359,7 @@ impl Session {
             return Err(ErrorReply::new("OOM", text));
         }
         if core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
-            let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \
-                        see the server's log";
-            return Err(ErrorReply::new("MISCONF", text));
+            return Err(log_is_full());
         }
         Ok(())
     }

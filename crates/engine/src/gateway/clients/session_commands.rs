@@ -122,13 +122,13 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "O(1) per key");
 
     "scripting":
-    ("eval", -3, Flags::WRITE.and(Flags::GROWS), Keys::Declared { at: 2 },
+    ("eval", -3, NONE, Keys::Declared { at: 2 },
         "Runs a script as one transaction, over any keys of any shards.",
         "script numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
     ("eval_ro", -3, Flags::READ, Keys::Declared { at: 2 },
         "Runs a script that only reads.",
         "script numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
-    ("evalsha", -3, Flags::WRITE.and(Flags::GROWS), Keys::Declared { at: 2 },
+    ("evalsha", -3, NONE, Keys::Declared { at: 2 },
         "Runs a script that the store knows, by its name.",
         "sha1 numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
     ("evalsha_ro", -3, Flags::READ, Keys::Declared { at: 2 },

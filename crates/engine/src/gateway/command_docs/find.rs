@@ -28,7 +28,9 @@ pub(in crate::gateway) fn find_at(
 /// Whether a command reads in more than constant time, or carries out another command.
 #[inline]
 pub(in crate::gateway) fn is_heavy_spec(spec: &CommandSpec) -> bool {
-    let light = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING);
+    // What a script answers fits into its memory.
+    let light =
+        spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING) || spec.group == "scripting";
     if light || (spec.flags.has(Flags::WRITE) && spec.name != "fence") {
         return false;
     }

@@ -7,7 +7,7 @@ use crate::gateway::admin::keyspace::of_all_keys;
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::Session;
-use crate::gateway::command_docs::{subcommand_syntax, wrong_words};
+use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::unusable_key_of;
@@ -112,7 +112,7 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
             Err(ErrorReply::new("NOTBUSY", text))
         }
         () if args.is(1, "LOAD") || args.is(1, "SHOW") => Err(subcommand_syntax(args)),
-        () => Err(wrong_words("script", "subcommand")),
+        () => Err(unknown_subcommand(args)),
     }
 }
 

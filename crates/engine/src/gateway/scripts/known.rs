@@ -4,7 +4,7 @@ use crate::entry::Apply;
 use crate::gateway::mail::{Mail, Pending};
 use crate::limits::{
     SCRIPT_BYTES_MAX, SCRIPT_LASTS_S, SCRIPTS_KNOWN_BYTES_MAX, SCRIPTS_KNOWN_MAX,
-    SCRIPTS_SHARED_BYTES_MAX, SCRIPTS_SHARED_BYTES_PER_S,
+    SCRIPTS_RUNNING_MAX, SCRIPTS_SHARED_BYTES_MAX, SCRIPTS_SHARED_BYTES_PER_S,
 };
 use crate::message::Body;
 use crate::now::Now;
@@ -24,10 +24,16 @@ struct ReadText {
     shared_us: Option<u64>,
 }
 
+/// Place of a run among those that a gateway has at once.
+#[derive(Debug, Default)]
+pub struct RunPlace;
+
 /// Texts that the gateway has read, and the interpreter.
 #[derive(Default)]
 pub struct Scripts {
     interpreter: Option<Box<dyn Interpreter>>,
+    /// Each run has a copy.
+    place: Arc<RunPlace>,
     /// In the order in which they were last used, roughly: the oldest is forgotten first.
     known: Map<ScriptName, ReadText>,
     names: Map<Blob, ScriptName>,
@@ -99,9 +105,14 @@ impl Scripts {
         &mut self,
         script: &Arc<Script>,
         inputs: &ScriptInputs,
-    ) -> Result<Box<dyn Run>, ErrorReply> {
+    ) -> Result<(Box<dyn Run>, Arc<RunPlace>), ErrorReply> {
+        if Arc::strong_count(&self.place) > SCRIPTS_RUNNING_MAX {
+            let text =
+                format!("{SCRIPTS_RUNNING_MAX} scripts run already; wait a little and try again");
+            return Err(ErrorReply::new("BUSY", text));
+        }
         let interpreter = self.interpreter.as_mut().ok_or_else(switched_off)?;
-        Ok(interpreter.begin(script, inputs))
+        Ok((interpreter.begin(script, inputs), self.place.clone()))
     }
 
     /// Forgets all texts.

@@ -7,6 +7,7 @@
 pub(in crate::gateway) mod commands;
 mod known;
 
+pub(in crate::gateway) use known::RunPlace;
 pub use known::Scripts;
 
 use super::acl::User;

@@ -46,7 +46,9 @@ impl Gateway {
         let step = if matches!(spec.name, "fence" | "lock.section") {
             self.parts.step_of_prefix(id, spec, args)
         } else if runs_script(spec) {
-            self.parts.script_step(id, spec, args)
+            // A command whose words are wrong fails alone.
+            let step = self.parts.script_step(id, spec, args);
+            Ok(step.unwrap_or_else(|error| ProgramStep::Fixed(error.into())))
         } else if spec.flags.has(Flags::NO_MULTI) {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else if let Some(error) = refused_early(spec, args) {

@@ -131,6 +131,11 @@ impl Desk {
 
     /// Answers a transaction that looks at all keys. It was let in alone, and no other one comes in.
     fn look_at_all(&mut self, now: Now, request: Request) {
+        let Body::Lock { txn, .. } = &request.body else { return };
+        if !self.locking.whole.is(*txn) {
+            // It has ended while this request waited for the log.
+            return;
+        }
         if !self.locking.open(&mut self.core, now, &request) {
             return;
         }

@@ -7,6 +7,7 @@ use super::{Call, Role, Stage, Then, Txn};
 use crate::entry::Apply;
 use crate::gateway::errors::Cause;
 use crate::gateway::mail::{Pending, Target, raise};
+use crate::gateway::target::CALLED;
 use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
@@ -344,7 +345,7 @@ impl Txn {
             self.upgrade_for(cx, &writes);
         }
         self.work.add_silent(writes);
-        if self.script.is_some() {
+        if target.is_some_and(|target| target.item == CALLED) {
             return script::answered(self, cx, reply);
         }
         self.answer_step(cx, target, reply, wrote);

@@ -97,6 +97,7 @@ impl Txn {
         cx.admission.aborted();
         let error = final_error(self, cause);
         let waiting = self.calls.iter().filter_map(|(_, call)| call.target).chain(commit);
+        let waiting = waiting.chain(script::place(self));
         for target in waiting {
             cx.core.finish(target, error.clone().into());
         }

@@ -4,6 +4,7 @@ use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::core::Core;
+use crate::gateway::errors::log_is_full;
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
@@ -79,6 +80,9 @@ pub(in crate::gateway::txn) fn called(
     if core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
         let text = "command not allowed when used memory > 'maxmemory'.";
         return Err(ErrorReply::new("OOM", text));
+    }
+    if core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
+        return Err(log_is_full());
     }
     let step = match spec.handler {
         Handler::Data(parse) => parse(args).map(ProgramStep::from)?,

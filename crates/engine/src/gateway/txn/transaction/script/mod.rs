@@ -12,7 +12,8 @@ use super::{Stage, Then, Txn};
 use crate::gateway::api::Output;
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::about_all;
-use crate::gateway::scripts::{ScriptCall, Text};
+use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
+use crate::gateway::target::CALLED;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 pub(super) struct Running {
     call: Arc<ScriptCall>,
     /// None until its text is known.
-    run: Option<Box<dyn Run>>,
+    run: Option<(Box<dyn Run>, Arc<RunPlace>)>,
     only_reads: bool,
     /// Time for the script, which stands still: wall clock, in microseconds.
     wall_us: u64,
@@ -50,6 +51,8 @@ pub(super) struct Running {
     ready: Option<Reply>,
     /// Whether the run is in the loop that takes its next step.
     steps: bool,
+    /// Whether the run lets others go ahead. A timer may be that of an earlier attempt.
+    pauses: bool,
 }
 
 /// Consequence of a command of a script for its run.
@@ -72,6 +75,11 @@ fn too_much_written() -> ErrorReply {
 
 fn behind_writes() -> ErrorReply {
     ErrorReply::err("a script that has written cannot look at all keys: let it look first")
+}
+
+/// Place of the reply to the script that is being run.
+pub(super) fn place(txn: &Txn) -> Option<Target> {
+    txn.script.as_ref()?.target
 }
 
 /// Begins a script.
@@ -105,6 +113,7 @@ pub(super) fn begin(
         ended: None,
         ready: None,
         steps: false,
+        pauses: false,
     }));
     match (text, read) {
         (Some(script), _) => run_text(txn, cx, &script),
@@ -151,7 +160,8 @@ fn run_text(txn: &mut Txn, cx: &mut TxnContext<'_>, script: &Arc<Script>) {
 
 /// Lets a script go on that has paused.
 pub(in crate::gateway::txn) fn go_on(txn: &mut Txn, cx: &mut TxnContext<'_>) {
-    if txn.stage == Stage::Running && txn.script.is_some() {
+    let pauses = txn.script.as_mut().is_some_and(|running| std::mem::take(&mut running.pauses));
+    if txn.stage == Stage::Running && pauses {
         take_steps(txn, cx, ScriptInput::Go);
     }
 }
@@ -173,7 +183,7 @@ fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
     }
     loop {
         let Some(running) = &mut txn.script else { return };
-        let Some(run) = &mut running.run else { return };
+        let Some((run, _)) = &mut running.run else { return };
         let next = match run.resume(input) {
             ScriptStep::Call(words, used) => call(txn, cx, words, used),
             ScriptStep::MayRun(words) => {
@@ -185,6 +195,7 @@ fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
                 Next::Input(ScriptInput::Go)
             }
             ScriptStep::Pause => {
+                running.pauses = true;
                 cx.core.set_timer(0, Timer::Script { job: cx.job });
                 Next::Wait
             }
@@ -233,7 +244,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     if running.bytes > TRANSACTION_BYTES_MAX {
         return error(too_much_written());
     }
-    let target = running.target;
+    // It goes to the script, among the replies to other commands of the transaction.
+    let target = running.target.map(|target| Target { item: CALLED, ..target });
     match step {
         // Nothing that an operation is looked up by holds the names of all keys.
         ProgramStep::Ops(ops, _) if about_all(&ops) && txn.work.has_writes() => {

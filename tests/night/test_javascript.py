@@ -1,0 +1,68 @@
+"""Libraries of JavaScript do their work on Claret and on redis-server, with the same results."""
+
+import pathlib
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+from beside import Claret, Redis
+
+SOURCES = pathlib.Path(__file__).with_name("javascript")
+FOLDER = pathlib.Path(__file__).parents[2] / "target" / "javascript"
+STORIES = ["bullmq.mjs", "bull.cjs", "locks_and_limits.mjs"]
+JOBS = 20_000
+
+
+@pytest.fixture(scope="module")
+def node():
+    """The folder with the libraries, and a function that runs a program in it."""
+    assert shutil.which("node") and shutil.which("npm"), "install node and npm: apt-get install nodejs npm"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for source in SOURCES.iterdir():
+        shutil.copy(source, FOLDER)
+    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, timeout=600)
+
+    def run(program, *words):
+        words = [str(word) for word in words]
+        done = subprocess.run(
+            ["node", program, *words], cwd=FOLDER, capture_output=True, text=True, timeout=900
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_library_says_the_same_on_both(node, story, tmp_path):
+    said = []
+    for kind in (Redis, Claret):
+        server = kind(tmp_path / kind.name)
+        try:
+            said.append(node(story, server.port))
+        finally:
+            server.close()
+    assert said[0] == said[1] and len(said[0]) > 3
+
+
+def test_no_job_is_lost_while_the_server_is_killed(node, tmp_path):
+    claret = Claret(tmp_path / "claret")
+    stop = threading.Event()
+
+    def kill():
+        while not stop.wait(3):
+            claret.server.restart()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    begun = time.monotonic()
+    try:
+        said = node("many_jobs.mjs", claret.port, JOBS)
+    finally:
+        stop.set()
+        killer.join()
+        claret.close()
+    print(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s: {said}")
+    assert said[-1] == f"done {JOBS}"
