@@ -92,6 +92,23 @@ def test_a_script_is_known_to_all_and_survives_a_crash(make_server):
         server.client().set(b"\x00\xc1script:" + sha(text).encode(), "return 1")
 
 
+def test_a_script_sees_the_names_of_all_keys_behind_its_own_writes(server):
+    client = server.client()
+    client.flushall()
+    client.mset({"a:1": 1, "a:2": 2, "b:1": 3})
+    text = """
+        redis.call('del', 'a:1') redis.call('set', 'a:3', 1) redis.call('sadd', 'b:2', 1)
+        redis.call('incr', 'a:2')
+        local names = redis.call('keys', 'a:*')
+        table.sort(names)
+        return names"""
+    assert client.eval(text, 0) == ["a:2", "a:3"]
+    assert sorted(client.keys("*")) == ["a:2", "a:3", "b:1", "b:2"]
+    with pytest.raises(redis.ResponseError, match="before it writes"):
+        client.eval("redis.call('set', 'c', 1) return redis.call('dbsize')", 0)
+    assert client.eval("return redis.call('dbsize')", 0) == 4
+
+
 def test_scripts_run_in_transactions_of_both_kinds(server):
     client = server.client()
     client.flushall()

@@ -7,6 +7,7 @@ use crate::message::{Fence, Guard};
 use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Source of the reply of one command of several. Each command has one, in the order of the commands, and
@@ -258,6 +259,11 @@ impl Work {
     /// Whether there are writes.
     pub fn has_writes(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.is_write())
+    }
+
+    /// Keys with writes.
+    pub fn written(&self) -> BTreeSet<&Blob> {
+        self.ops.iter().filter(|(_, op)| op.is_write()).map(|(key, _)| key).collect()
     }
 
     /// Whether there are writes to `key`.

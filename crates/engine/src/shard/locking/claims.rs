@@ -44,11 +44,13 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             let ahead = *early != Early::Deferred && !txn.is_lease();
             let observed = *early != Early::Deferred || !op.is_write();
             let announced = *early == Early::Announced;
+            let behind_own = !own.is_empty();
             let claim = |op: &Op| {
                 let claim = Claim::new(op.clone(), Class::Early { observed });
                 // Changes of a quantity go side by side, though their transactions have tested it before.
                 let announced = announced && claim.share.is_none();
-                (key.clone(), Claim { announced, ahead, ..claim })
+                let behind_own = behind_own && claim.share.is_none();
+                (key.clone(), Claim { announced, ahead, behind_own, ..claim })
             };
             let own = own.iter().filter(|_| !observed);
             own.chain([op]).map(claim).collect()

@@ -42,6 +42,9 @@ pub struct Claim {
     pub(in crate::shard::locking) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
     pub(in crate::shard::locking) done: bool,
+    /// It comes behind writes of its own transaction, which the record's state does not show: they may have
+    /// taken away what lets it commute. A second element is taken from a list that has one, for example.
+    pub(in crate::shard::locking) behind_own: bool,
 }
 
 /// Properties that claims have in common which are alike but for the members of the record that they name.
@@ -144,12 +147,13 @@ impl Claim {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
         let share = op.share();
-        Self { op, class, void, seen, announced: false, ahead: false, share, done: false }
+        let (announced, ahead, done, behind_own) = (false, false, false, false);
+        Self { op, class, void, seen, announced, ahead, share, done, behind_own }
     }
 
     /// Properties of the claim that others may have as well.
     pub(in crate::shard::locking) fn kind(&self) -> ClaimKind {
-        let Self { op, class, void, seen, announced, ahead: _, share, done } = self;
+        let Self { op, class, void, seen, announced, ahead: _, share, done, behind_own: _ } = self;
         let writes = op.is_write();
         let (void, seen, announced) = (*void, *seen, *announced);
         let counts = share.is_some() && !done;
@@ -225,11 +229,18 @@ impl KeyView<'_> {
                         Access { op: &claim.op, observed: true },
                     )
         };
-        record::commutes(
-            self.record,
-            Access { op: &held.0.op, observed: held.1 },
-            Access { op: &asked.0.op, observed: asked.1 },
-        ) && self.in_flight.iter().all(|f| stays(f, held.0) && stays(f, asked.0))
+        let commute = |record| {
+            record::commutes(
+                record,
+                Access { op: &held.0.op, observed: held.1 },
+                Access { op: &asked.0.op, observed: asked.1 },
+            )
+        };
+        // Where they commute without a record, they do so by what they name, and not by what is there.
+        let behind_own = held.0.behind_own || asked.0.behind_own;
+        commute(self.record)
+            && (!behind_own || commute(None))
+            && self.in_flight.iter().all(|f| stays(f, held.0) && stays(f, asked.0))
     }
 }
 

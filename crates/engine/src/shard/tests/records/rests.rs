@@ -145,3 +145,32 @@ fn a_copy_that_grows_too_large_within_a_commit_is_not_begun_anew() {
         assert!(told.iter().any(|told| told.ends_with(&comes)), "{told:?}");
     }
 }
+
+#[test]
+fn what_a_transaction_has_taken_itself_is_gone_for_its_next_access() {
+    let mut story = Story::new();
+    let (push, pop) = (list("rpush k b"), list("lpop k"));
+    story.ask(one("k", list("rpush k a")));
+    story.sync();
+    story.seen();
+    story.ask(lock(1, "k", pop.clone()));
+    story.ask(Body::Lock {
+        txn: txn(1),
+        key: Blob::from("k"),
+        op: pop.clone(),
+        own: vec![pop.clone()],
+        early: Early::Observed,
+    });
+    let seen: Vec<_> = story.seen().iter().map(|answer| answer.replace('"', "")).collect();
+    assert_eq!(seen, ["2 locked Bulk(a)", "3 locked Nil"]);
+    story.ask(prepare(2, &[("k", push)]));
+    assert_eq!(story.seen(), ["4 blocked"], "it would give the second access an element");
+    story.ask(commit(1, &[("k", pop.clone()), ("k", pop)]));
+    story.sync();
+    let seen: Vec<_> = story.seen().iter().map(|answer| answer.replace('"', "")).collect();
+    assert!(seen.contains(&"4 prepared".to_owned()), "{seen:?}");
+}
+
+fn list(line: &str) -> Op {
+    waiting::turns::operation(line).1
+}

@@ -20,7 +20,9 @@ use crate::ids::KeyedOp;
 use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{Body, Early};
 use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
-use adt::{ArgBuf, Compound, ErrorReply, Merge, Reply};
+use adt::command::glob;
+use adt::key::KeyOp;
+use adt::{ArgBuf, Blob, Compound, ErrorReply, Merge, Op, Reply, Whole};
 use called::{Called, called, may_run, no_script, read_text};
 use std::sync::Arc;
 
@@ -74,7 +76,9 @@ fn too_much_written() -> ErrorReply {
 }
 
 fn behind_writes() -> ErrorReply {
-    ErrorReply::err("a script that has written cannot look at all keys: let it look first")
+    ErrorReply::err(
+        "a script that has written can look at all keys with KEYS only: let it look before it writes",
+    )
 }
 
 /// Place of the reply to the script that is being run.
@@ -247,9 +251,11 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     // It goes to the script, among the replies to other commands of the transaction.
     let target = running.target.map(|target| Target { item: CALLED, ..target });
     match step {
-        // Nothing that an operation is looked up by holds the names of all keys.
-        ProgramStep::Ops(ops, _) if about_all(&ops) && txn.work.has_writes() => {
-            return error(behind_writes());
+        ProgramStep::Ops(ops, merge) if about_all(&ops) && txn.work.has_writes() => {
+            let Some((ops, merge)) = names_behind(txn, ops, merge) else {
+                return error(behind_writes());
+            };
+            look_at_all(txn, cx, ops, (target, Some(merge)));
         }
         ProgramStep::Ops(ops, merge) if about_all(&ops) => {
             look_at_all(txn, cx, ops, (target, merge));
@@ -278,6 +284,30 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
         ProgramStep::Script(_) | ProgramStep::Later(_) => {}
     }
     Next::Wait
+}
+
+/// The look at the names of all keys, behind writes of the same transaction: which of the keys that it has
+/// written to exist then is asked besides.
+fn names_behind(
+    txn: &Txn,
+    mut ops: Vec<KeyedOp>,
+    merge: Option<Merge>,
+) -> Option<(Vec<KeyedOp>, Merge)> {
+    let Whole::Names(pattern) = ops.first()?.1.whole()? else { return None };
+    let written = txn.work.written().into_iter().filter(|key| glob::matches(pattern, key));
+    let written: Vec<Blob> = written.cloned().collect();
+    let (shards, merge) = (ops.len(), merge?);
+    ops.extend(written.iter().map(|key| (key.clone(), Op::Key(KeyOp::Exists))));
+    let with_own = move |mut replies: Vec<Reply>| {
+        let exist = replies.split_off(shards);
+        let Reply::Array(mut names) = merge.apply(replies) else { return Reply::Nil };
+        for (key, exists) in written.iter().zip(exist) {
+            names.retain(|name| !matches!(name, Reply::Bulk(name) if name == key));
+            names.extend((exists == Reply::Int(1)).then(|| Reply::Bulk(key.clone())));
+        }
+        Reply::Array(names)
+    };
+    Some((ops, Merge::With(Arc::new(with_own))))
 }
 
 /// Looks at all keys of shards.
