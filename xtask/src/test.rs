@@ -96,8 +96,8 @@ fn counted(
     Ok(Outcome::Ran(total))
 }
 
-/// Tests that install much or take long: libraries of other languages at work, on a server that is killed again
-/// and again. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
+/// Tests that install much or take long: libraries of other languages at work, on a server that is killed
+/// again and again. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
 pub fn libraries() -> Result<(), String> {
     let root = paths::root();
     let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);

@@ -42,7 +42,7 @@ pub struct Claim {
     pub(in crate::shard::locking) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
     pub(in crate::shard::locking) done: bool,
-    /// It comes behind writes of its own transaction, which the record's state does not show: they may have
+    /// Writes of its own transaction come before it, which the record's state does not show: they may have
     /// taken away what lets it commute. A second element is taken from a list that has one, for example.
     pub(in crate::shard::locking) behind_own: bool,
 }
