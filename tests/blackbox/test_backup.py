@@ -210,6 +210,17 @@ def test_a_request_number_is_known_after_a_restore(make_server, tmp_path):
         other.kill()
 
 
+def test_scripts_are_in_a_backup(make_server, tmp_path):
+    server = make_server(shards=3).start()
+    names = [server.client().script_load(f"return {n}") for n in range(10)]
+    path = tmp_path / "scripts.backup"
+    backup(server, path)
+    other = alone(path, tmp_path / "restored", 5)
+    assert [other.client().evalsha(name, 0) for name in names] == list(range(10))
+    assert other.client().dbsize() == 0
+    other.kill()
+
+
 def test_what_cannot_be_done_is_refused_before_anything_is_touched(make_server, tmp_path):
     server = make_server(shards=2).start()
     with server.client() as client:

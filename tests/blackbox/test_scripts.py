@@ -92,6 +92,43 @@ def test_a_script_is_known_to_all_and_survives_a_crash(make_server):
         server.client().set(b"\x00\xc1script:" + sha(text).encode(), "return 1")
 
 
+def test_a_script_is_known_on_all_machines_of_a_cluster(make_cluster):
+    cluster = make_cluster().start()
+    loaded, run = "return redis.call('incr', KEYS[1])", "return ARGV[1] .. '!'"
+    first = cluster.nodes[0].client()
+    assert first.script_load(loaded) == sha(loaded) and first.eval(run, 0, "a") == "a!"
+    for number, node in enumerate(cluster.nodes, 1):
+        assert node.client().evalsha(sha(loaded), 1, "n") == number
+        assert node.client().evalsha(sha(run), 0, "b") == "b!"
+    cluster.nodes[0].kill()
+
+    def goes_on():
+        try:
+            return cluster.nodes[1].client().evalsha(sha(loaded), 1, "m") > 0
+        except redis.ResponseError:
+            return False
+
+    until(goes_on, 30)
+
+
+def test_scripts_are_loaded_and_flushed_in_a_transaction(server):
+    client = server.client()
+    text = "return 'known'"
+    with client.pipeline() as pipe:
+        pipe.execute_command("SCRIPT", "LOAD", text)
+        pipe.evalsha(sha(text), 0)
+        pipe.execute_command("SCRIPT", "EXISTS", sha(text))
+        pipe.execute_command("SCRIPT", "HELP")
+        found = pipe.execute()
+    assert found[:3] == [sha(text), "known", [True]] and len(found[3]) > 3
+    with client.pipeline() as pipe:
+        pipe.execute_command("SCRIPT", "FLUSH")
+        assert pipe.execute() in ([True], ["OK"])
+    for other in [server.client() for _ in range(8)]:
+        with pytest.raises(redis.exceptions.NoScriptError):
+            other.evalsha(sha(text), 0)
+
+
 def test_a_script_sees_the_names_of_all_keys_behind_its_own_writes(server):
     client = server.client()
     client.flushall()

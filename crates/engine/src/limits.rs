@@ -367,10 +367,21 @@ pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
 pub const SCRIPT_FUEL_OF_HOST: u64 = 40;
 /// Most memory of one run of a script, in bytes.
 pub const SCRIPT_MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Deepest nesting of tables in the reply of a script.
+pub const SCRIPT_REPLY_DEPTH_MAX: usize = 32;
+/// Deepest nesting of JSON that a script reads or writes.
+pub const SCRIPT_JSON_DEPTH_MAX: usize = 100;
+/// Deepest nesting of MessagePack that a script writes; a quarter of that which it reads.
+pub const SCRIPT_MSGPACK_DEPTH_MAX: usize = 16;
+/// Most tables, counted as often as they are visited, that a script makes into one text.
+pub const SCRIPT_TABLES_MAX: usize = 1 << 17;
+/// Most scripts that a virtual machine keeps loaded.
+pub const SCRIPTS_LOADED_MAX: usize = 64;
+/// Most virtual machines of a gateway that wait for the next run of a script.
+pub const SCRIPT_MACHINES_IDLE_MAX: usize = 64;
 /// Most scripts that a gateway runs at once.
 pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
-/// Most scripts that a gateway keeps ready; those that were read first are read again when they are
-/// needed.
+/// Most scripts that a gateway keeps ready; those that it has read first are forgotten first.
 pub const SCRIPTS_KNOWN_MAX: usize = 10_000;
 /// Most bytes of scripts that a gateway keeps ready.
 pub const SCRIPTS_KNOWN_BYTES_MAX: usize = 32 << 20;

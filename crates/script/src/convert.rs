@@ -1,11 +1,11 @@
 //! Values of scripts as words and replies, and replies as values of scripts, by the rules of Redis.
 
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
-use engine::limits::{COMMAND_WORDS_MAX, FRAME_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX};
+use engine::limits::{
+    COMMAND_WORDS_MAX, FRAME_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX, SCRIPT_REPLY_DEPTH_MAX,
+};
 use mlua::{Lua, MultiValue, Table, Value};
 
-/// Deepest nesting of a reply.
-const DEPTH_MAX: usize = 32;
 /// Approximate bytes around each item of a reply.
 const ITEM_BYTES: usize = 48;
 /// Bytes that a table counts for besides: to look into it takes as long.
@@ -147,7 +147,9 @@ pub fn value(lua: &Lua, reply: Reply, resp3: bool) -> mlua::Result<Value> {
 }
 
 fn too_deep() -> Reply {
-    Reply::err(format!("reached the limit of {DEPTH_MAX} tables in one another in a reply"))
+    Reply::err(format!(
+        "reached the limit of {SCRIPT_REPLY_DEPTH_MAX} tables in one another in a reply"
+    ))
 }
 
 /// A value as a reply. The error is that it is too large: few tables that are in one another many times are
@@ -168,7 +170,7 @@ fn reply_within(value: Value, depth: usize, left: &mut usize) -> Result<Reply, E
         Value::Integer(number) => Reply::Int(number),
         Value::Number(number) => Reply::Int(number as i64),
         Value::Boolean(true) => Reply::Int(1),
-        Value::Table(table) if depth < DEPTH_MAX => of_table(&table, depth, left)?,
+        Value::Table(table) if depth < SCRIPT_REPLY_DEPTH_MAX => of_table(&table, depth, left)?,
         Value::Table(_) => too_deep(),
         _ => Reply::Nil,
     })

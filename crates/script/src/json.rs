@@ -1,11 +1,9 @@
 //! The library `cjson`.
 
-use super::structs::answer;
-use mlua::{Lua, Table, Value, Variadic};
+use crate::library;
+use engine::limits::{SCRIPT_JSON_DEPTH_MAX, SCRIPT_TABLES_MAX};
+use mlua::{Lua, Table, Value};
 use serde_json::Value as Json;
-
-/// Deepest nesting that is read or written.
-const DEPTH_MAX: usize = 100;
 
 /// The value that stands for `null`.
 pub fn null() -> Value {
@@ -81,9 +79,9 @@ fn list_len(table: &Table) -> Result<Option<usize>, String> {
 }
 
 fn encode(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> Result<(), String> {
-    super::structs::check_len(out)?;
+    library::check_len(out)?;
     if matches!(value, Value::Table(_)) {
-        *left = left.checked_sub(1).ok_or(super::structs::TOO_MANY_TABLES)?;
+        library::count_table(left)?;
     }
     match value {
         Value::String(text) => string(&text.as_bytes(), out),
@@ -92,7 +90,7 @@ fn encode(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> R
         Value::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(_) if *value == Value::NULL => out.extend_from_slice(b"null"),
-        Value::Table(_) if depth >= DEPTH_MAX => {
+        Value::Table(_) if depth >= SCRIPT_JSON_DEPTH_MAX => {
             return Err(format!("Cannot serialise, excessive depth ({})", depth + 1));
         }
         Value::Table(table) => match list_len(table)? {
@@ -173,39 +171,25 @@ fn decode(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     Ok(vec![decoded(lua, json).map_err(|e| e.to_string())?])
 }
 
-/// A setting that is accepted and answered, and has one value.
-fn setting(lua: &Lua, value: f64) -> mlua::Result<Value> {
-    let function =
-        lua.create_function(move |_, _: Variadic<Value>| Ok((true, Value::Number(value))));
-    function.map(Value::Function)
-}
-
-/// The functions of the library.
+/// The functions of the library. Its settings are accepted and have one value.
 pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let encoded = lua.create_function(|lua, args: Variadic<Value>| {
-        let encoded = match &args[..] {
-            [value] => {
-                let (mut out, mut left) = (Vec::new(), super::structs::TABLES_MAX);
-                encode(value, 0, &mut left, &mut out).map(|()| out)
-            }
-            _ => Err("expected 1 argument".into()),
-        };
-        let encoded = encoded.and_then(|out| {
-            lua.create_string(out).map(|s| vec![Value::String(s)]).map_err(|e| e.to_string())
-        });
-        answer(lua, encoded)
+    library::add(lua, &table, "encode", |lua, args| {
+        let [value] = args else { return Err("expected 1 argument".into()) };
+        let (mut out, mut left) = (Vec::new(), SCRIPT_TABLES_MAX);
+        encode(value, 0, &mut left, &mut out)?;
+        library::text(lua, out)
     })?;
-    table.raw_set("encode", encoded)?;
-    let parsed = lua.create_function(|lua, args: Variadic<Value>| {
-        let values = decode(lua, &args);
-        answer(lua, values)
-    })?;
-    table.raw_set("decode", parsed)?;
-    table.raw_set("encode_max_depth", setting(lua, DEPTH_MAX as f64)?)?;
-    table.raw_set("decode_max_depth", setting(lua, DEPTH_MAX as f64)?)?;
-    table.raw_set("encode_number_precision", setting(lua, 14.0)?)?;
-    table.raw_set("encode_keep_buffer", setting(lua, 1.0)?)?;
+    library::add(lua, &table, "decode", decode)?;
+    let depth = SCRIPT_JSON_DEPTH_MAX as f64;
+    for (name, value) in [
+        ("encode_max_depth", depth),
+        ("decode_max_depth", depth),
+        ("encode_number_precision", 14.0),
+        ("encode_keep_buffer", 1.0),
+    ] {
+        library::add(lua, &table, name, move |_, _| library::number(value))?;
+    }
     Ok(table)
 }
 

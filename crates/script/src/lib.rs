@@ -12,6 +12,7 @@
 mod bits;
 mod convert;
 mod json;
+mod library;
 mod machine;
 mod msgpack;
 mod run;
@@ -19,14 +20,12 @@ mod structs;
 mod text;
 
 use adt::{Blob, ErrorReply};
+use engine::limits::SCRIPT_MACHINES_IDLE_MAX;
 use engine::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
 use machine::Machine;
 use run::LuauRun;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// Most machines that wait for the next run.
-const IDLE_MAX: usize = 64;
 
 /// Interpreter of scripts.
 #[derive(Debug)]
@@ -74,7 +73,7 @@ impl Interpreter for Luau {
 
     fn begin(&mut self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {
         self.idle.extend(self.given_back.try_iter());
-        self.idle.truncate(IDLE_MAX);
+        self.idle.truncate(SCRIPT_MACHINES_IDLE_MAX);
         let machine = match self.idle.pop() {
             Some(machine) => Ok(machine),
             None => Machine::new(),

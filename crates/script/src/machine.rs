@@ -1,8 +1,10 @@
 //! Virtual machines in which scripts run: what they contain, and how they are limited.
 
-use crate::{bits, json, msgpack, structs};
+use crate::convert::number;
+use crate::{bits, json, library, msgpack, name_of, structs};
 use engine::limits::{
     SCRIPT_FUEL_MAX, SCRIPT_FUEL_OF_HOST, SCRIPT_FUEL_PER_PIECE, SCRIPT_MEMORY_BYTES_MAX,
+    SCRIPTS_LOADED_MAX,
 };
 use engine::script::{Script, ScriptName};
 use mlua::LuaString;
@@ -12,8 +14,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Most functions that a machine keeps loaded.
-const LOADED_MAX: usize = 64;
 /// Bytes above a fresh machine's from which on its garbage is collected after a run.
 const GARBAGE_BYTES: usize = 1 << 20;
 /// Bytes above a fresh machine's that may be left then.
@@ -200,34 +200,20 @@ fn host(lua: &Lua, meter: &Arc<Meter>) -> mlua::Result<Table> {
         lua.create_string(whole)
     })?;
     host.raw_set("error_text", error_text)?;
-    let sha1hex = lua.create_function(|lua, args: Variadic<Value>| {
-        let result = match &args[..] {
-            [Value::String(text)] => lua
-                .create_string(crate::name_of(&text.as_bytes()))
-                .map(|s| vec![Value::String(s)])
-                .map_err(|e| e.to_string()),
-            [Value::Number(number)] => lua
-                .create_string(crate::name_of(crate::convert::number(*number).as_bytes()))
-                .map(|s| vec![Value::String(s)])
-                .map_err(|e| e.to_string()),
-            _ => Err("wrong number of arguments".to_owned()),
-        };
-        structs::answer(lua, result)
+    library::add(lua, &host, "sha1hex", |lua, args| match args {
+        [Value::String(text)] => library::text(lua, name_of(&text.as_bytes())),
+        [Value::Number(value)] => library::text(lua, name_of(number(*value).as_bytes())),
+        _ => Err("wrong number of arguments".into()),
     })?;
-    host.raw_set("sha1hex", sha1hex)?;
     let own = meter.clone();
-    let setresp = lua.create_function(move |lua, args: Variadic<Value>| {
-        let result = match &args[..] {
-            [Value::Number(version)] if *version == 2.0 || *version == 3.0 => {
-                own.resp3.store(*version == 3.0, Ordering::Relaxed);
-                Ok(Vec::new())
-            }
-            [_] => Err("RESP version must be 2 or 3.".to_owned()),
-            _ => Err("redis.setresp() requires one argument.".to_owned()),
-        };
-        structs::answer(lua, result)
+    library::add(lua, &host, "setresp", move |_, args| match args {
+        [Value::Number(version)] if *version == 2.0 || *version == 3.0 => {
+            own.resp3.store(*version == 3.0, Ordering::Relaxed);
+            Ok(Vec::new())
+        }
+        [_] => Err("RESP version must be 2 or 3.".into()),
+        _ => Err("redis.setresp() requires one argument.".into()),
     })?;
-    host.raw_set("setresp", setresp)?;
     let own = meter.clone();
     let clock = lua.create_function(move |_, _: Variadic<Value>| Ok(own.fuel() as f64 / 1e8))?;
     host.raw_set("clock", clock)?;
@@ -263,7 +249,7 @@ impl Machine {
         }
         let chunk = self.lua.load(&script.code[..]).set_mode(ChunkMode::Binary);
         let function = chunk.set_name("@user_script").into_function()?;
-        if self.loaded.len() >= LOADED_MAX {
+        if self.loaded.len() >= SCRIPTS_LOADED_MAX {
             self.loaded.pop_front();
         }
         self.loaded.push_back((script.name, function.clone()));

@@ -1,18 +1,16 @@
 //! The library `cmsgpack`.
 
-use super::structs::answer;
-use mlua::{Lua, Table, Value, Variadic};
+use crate::library;
+use engine::limits::{SCRIPT_MSGPACK_DEPTH_MAX, SCRIPT_TABLES_MAX};
+use mlua::{Lua, Table, Value};
 use rmp::Marker;
 use rmp::decode::read_marker;
 use rmp::encode;
 
-/// Deepest nesting that is read or written.
-const DEPTH_MAX: usize = 16;
-
 fn pack(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> Result<(), String> {
-    super::structs::check_len(out)?;
+    library::check_len(out)?;
     if matches!(value, Value::Table(_)) {
-        *left = left.checked_sub(1).ok_or(super::structs::TOO_MANY_TABLES)?;
+        library::count_table(left)?;
     }
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     match value {
@@ -30,7 +28,7 @@ fn pack(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> Res
         }
         Value::Number(number) => encode::write_f64(out, *number).map_err(|e| failed(&e))?,
         Value::Boolean(value) => encode::write_bool(out, *value).map_err(|e| failed(&e))?,
-        Value::Table(_) if depth >= DEPTH_MAX => {
+        Value::Table(_) if depth >= SCRIPT_MSGPACK_DEPTH_MAX => {
             encode::write_nil(out).map_err(|e| failed(&e))?;
         }
         Value::Table(table) => {
@@ -82,72 +80,62 @@ fn big(data: &mut &[u8], size: usize) -> Result<u64, String> {
     Ok(part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
+/// A value that has others or bytes in it.
+enum Holder {
+    Text,
+    List,
+    Map,
+}
+
 fn unpack(lua: &Lua, data: &mut &[u8], depth: usize) -> Result<Value, String> {
-    if depth > DEPTH_MAX * 4 {
+    if depth > SCRIPT_MSGPACK_DEPTH_MAX * 4 {
         return Err(bad());
     }
     let marker = read_marker(data).map_err(|_| missing())?;
-    let failed = |error: mlua::Error| error.to_string();
-    let number = |value: u64| Value::Number(value as f64);
-    let text = |data: &mut &[u8], len: u64| {
-        let part = take(data, usize::try_from(len).map_err(|_| missing())?)?;
-        lua.create_string(part).map(Value::String).map_err(failed)
-    };
-    Ok(match marker {
-        Marker::FixPos(value) => number(value.into()),
-        Marker::FixNeg(value) => Value::Number(f64::from(value)),
-        Marker::Null => Value::Nil,
-        Marker::True => Value::Boolean(true),
-        Marker::False => Value::Boolean(false),
-        Marker::U8 => number(big(data, 1)?),
-        Marker::U16 => number(big(data, 2)?),
-        Marker::U32 => number(big(data, 4)?),
-        Marker::U64 => number(big(data, 8)?),
-        Marker::I8 => Value::Number(f64::from(big(data, 1)? as u8 as i8)),
-        Marker::I16 => Value::Number(f64::from(big(data, 2)? as u16 as i16)),
-        Marker::I32 => Value::Number(f64::from(big(data, 4)? as u32 as i32)),
-        Marker::I64 => Value::Number(big(data, 8)? as i64 as f64),
-        Marker::F32 => Value::Number(f64::from(f32::from_bits(big(data, 4)? as u32))),
-        Marker::F64 => Value::Number(f64::from_bits(big(data, 8)?)),
-        Marker::FixStr(len) => text(data, len.into())?,
-        Marker::Str8 | Marker::Bin8 => {
-            let len = big(data, 1)?;
-            text(data, len)?
+    let number = |value: u64| Ok(Value::Number(value as f64));
+    let (holder, len) = match marker {
+        Marker::FixPos(value) => return number(value.into()),
+        Marker::FixNeg(value) => return Ok(Value::Number(f64::from(value))),
+        Marker::Null => return Ok(Value::Nil),
+        Marker::True => return Ok(Value::Boolean(true)),
+        Marker::False => return Ok(Value::Boolean(false)),
+        Marker::U8 => return number(big(data, 1)?),
+        Marker::U16 => return number(big(data, 2)?),
+        Marker::U32 => return number(big(data, 4)?),
+        Marker::U64 => return number(big(data, 8)?),
+        Marker::I8 => return Ok(Value::Number(f64::from(big(data, 1)? as u8 as i8))),
+        Marker::I16 => return Ok(Value::Number(f64::from(big(data, 2)? as u16 as i16))),
+        Marker::I32 => return Ok(Value::Number(f64::from(big(data, 4)? as u32 as i32))),
+        Marker::I64 => return Ok(Value::Number(big(data, 8)? as i64 as f64)),
+        Marker::F32 => {
+            return Ok(Value::Number(f64::from(f32::from_bits(big(data, 4)? as u32))));
         }
-        Marker::Str16 | Marker::Bin16 => {
-            let len = big(data, 2)?;
-            text(data, len)?
-        }
-        Marker::Str32 | Marker::Bin32 => {
-            let len = big(data, 4)?;
-            text(data, len)?
-        }
-        Marker::FixArray(len) => list(lua, data, len.into(), depth)?,
-        Marker::Array16 => {
-            let len = big(data, 2)?;
-            list(lua, data, len, depth)?
-        }
-        Marker::Array32 => {
-            let len = big(data, 4)?;
-            list(lua, data, len, depth)?
-        }
-        Marker::FixMap(len) => map(lua, data, len.into(), depth)?,
-        Marker::Map16 => {
-            let len = big(data, 2)?;
-            map(lua, data, len, depth)?
-        }
-        Marker::Map32 => {
-            let len = big(data, 4)?;
-            map(lua, data, len, depth)?
-        }
+        Marker::F64 => return Ok(Value::Number(f64::from_bits(big(data, 8)?))),
+        Marker::FixStr(len) => (Holder::Text, len.into()),
+        Marker::Str8 | Marker::Bin8 => (Holder::Text, big(data, 1)?),
+        Marker::Str16 | Marker::Bin16 => (Holder::Text, big(data, 2)?),
+        Marker::Str32 | Marker::Bin32 => (Holder::Text, big(data, 4)?),
+        Marker::FixArray(len) => (Holder::List, len.into()),
+        Marker::Array16 => (Holder::List, big(data, 2)?),
+        Marker::Array32 => (Holder::List, big(data, 4)?),
+        Marker::FixMap(len) => (Holder::Map, len.into()),
+        Marker::Map16 => (Holder::Map, big(data, 2)?),
+        Marker::Map32 => (Holder::Map, big(data, 4)?),
         _ => return Err(bad()),
-    })
+    };
+    // Each item has a byte at least.
+    let len = usize::try_from(len).ok().filter(|len| *len <= data.len()).ok_or_else(missing)?;
+    match holder {
+        Holder::Text => {
+            let part = take(data, len)?;
+            lua.create_string(part).map(Value::String).map_err(|error| error.to_string())
+        }
+        Holder::List => list(lua, data, len, depth),
+        Holder::Map => map(lua, data, len, depth),
+    }
 }
 
-fn list(lua: &Lua, data: &mut &[u8], len: u64, depth: usize) -> Result<Value, String> {
-    if len > data.len() as u64 {
-        return Err(missing());
-    }
+fn list(lua: &Lua, data: &mut &[u8], len: usize, depth: usize) -> Result<Value, String> {
     let table = lua.create_table().map_err(|e| e.to_string())?;
     for at in 1..=len {
         let item = unpack(lua, data, depth + 1)?;
@@ -156,10 +144,7 @@ fn list(lua: &Lua, data: &mut &[u8], len: u64, depth: usize) -> Result<Value, St
     Ok(Value::Table(table))
 }
 
-fn map(lua: &Lua, data: &mut &[u8], len: u64, depth: usize) -> Result<Value, String> {
-    if len > data.len() as u64 {
-        return Err(missing());
-    }
+fn map(lua: &Lua, data: &mut &[u8], len: usize, depth: usize) -> Result<Value, String> {
     let table = lua.create_table().map_err(|e| e.to_string())?;
     for _ in 0..len {
         let key = unpack(lua, data, depth + 1)?;
@@ -173,22 +158,14 @@ fn map(lua: &Lua, data: &mut &[u8], len: u64, depth: usize) -> Result<Value, Str
     Ok(Value::Table(table))
 }
 
+/// So many values from a string, from an offset on.
 fn unpack_some(
     lua: &Lua,
-    args: &[Value],
-    most: usize,
-    tells_offset: bool,
-) -> Result<Vec<Value>, String> {
-    let Some(Value::String(text)) = args.first() else {
+    text: Option<&Value>,
+    (offset, most): (usize, usize),
+) -> Result<(Vec<Value>, f64), String> {
+    let Some(Value::String(text)) = text else {
         return Err("bad argument #1 to 'unpack' (string expected)".into());
-    };
-    let offset = match args.get(if most == usize::MAX || most == 1 { 1 } else { 2 }) {
-        Some(Value::Number(offset)) if tells_offset && *offset >= 0.0 => *offset as usize,
-        None | Some(Value::Nil) => 0,
-        Some(_) if tells_offset => {
-            return Err("Invalid request to unpack with offset of less than 0".into());
-        }
-        Some(_) => 0,
     };
     let bytes = text.as_bytes();
     let all: &[u8] = &bytes;
@@ -197,46 +174,50 @@ fn unpack_some(
     while !data.is_empty() && values.len() < most {
         values.push(unpack(lua, &mut data, 0)?);
     }
-    if tells_offset {
-        let at = if data.is_empty() { -1.0 } else { (all.len() - data.len()) as f64 };
-        values.insert(0, Value::Number(at));
-    }
+    let next = if data.is_empty() { -1.0 } else { (all.len() - data.len()) as f64 };
+    Ok((values, next))
+}
+
+/// Unpacks `most` values from an offset on; the offset of the next value comes first.
+fn unpack_from(
+    lua: &Lua,
+    text: Option<&Value>,
+    offset: Option<&Value>,
+    most: usize,
+) -> Result<Vec<Value>, String> {
+    let offset = match offset {
+        Some(Value::Number(offset)) if *offset >= 0.0 => *offset as usize,
+        None | Some(Value::Nil) => 0,
+        Some(_) => return Err("Invalid request to unpack with offset of less than 0".into()),
+    };
+    let (mut values, next) = unpack_some(lua, text, (offset, most))?;
+    values.insert(0, Value::Number(next));
     Ok(values)
 }
 
 /// The functions of the library.
 pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let packed = lua.create_function(|lua, args: Variadic<Value>| {
-        let (mut out, mut left) = (Vec::new(), super::structs::TABLES_MAX);
-        let packed = match args.is_empty() {
-            true => Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".to_owned()),
-            false => args.iter().try_for_each(|value| pack(value, 0, &mut left, &mut out)),
-        };
-        let packed = packed.and_then(|()| {
-            lua.create_string(out).map(|s| vec![Value::String(s)]).map_err(|e| e.to_string())
-        });
-        answer(lua, packed)
+    library::add(lua, &table, "pack", |lua, args| {
+        if args.is_empty() {
+            return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
+        }
+        let (mut out, mut left) = (Vec::new(), SCRIPT_TABLES_MAX);
+        args.iter().try_for_each(|value| pack(value, 0, &mut left, &mut out))?;
+        library::text(lua, out)
     })?;
-    table.raw_set("pack", packed)?;
-    let unpacked = lua.create_function(|lua, args: Variadic<Value>| {
-        let values = unpack_some(lua, &args, usize::MAX, false);
-        answer(lua, values)
+    library::add(lua, &table, "unpack", |lua, args| {
+        unpack_some(lua, args.first(), (0, usize::MAX)).map(|(values, _)| values)
     })?;
-    table.raw_set("unpack", unpacked)?;
-    let one = lua.create_function(|lua, args: Variadic<Value>| {
-        let values = unpack_some(lua, &args, 1, true);
-        answer(lua, values)
+    library::add(lua, &table, "unpack_one", |lua, args| {
+        unpack_from(lua, args.first(), args.get(1), 1)
     })?;
-    table.raw_set("unpack_one", one)?;
-    let limited = lua.create_function(|lua, args: Variadic<Value>| {
+    library::add(lua, &table, "unpack_limit", |lua, args| {
         let most = match args.get(1) {
-            Some(Value::Number(most)) if *most >= 0.0 => *most as usize,
+            Some(Value::Number(most)) if *most >= 1.0 => *most as usize,
             _ => 1,
         };
-        let values = unpack_some(lua, &args, most.max(1), true);
-        answer(lua, values)
+        unpack_from(lua, args.first(), args.get(2), most)
     })?;
-    table.raw_set("unpack_limit", limited)?;
     Ok(table)
 }

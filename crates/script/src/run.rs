@@ -22,7 +22,6 @@ pub struct LuauRun {
     broken: Option<ErrorReply>,
     /// Whether the reply to the present command is waited for.
     asks: bool,
-    fuel: u64,
 }
 
 fn out_of_steps() -> ErrorReply {
@@ -68,14 +67,14 @@ impl LuauRun {
             Err(error) => (None, None, Some(failure(&error))),
         };
         let machine = Some(machine);
-        Self { script, machine, idle, thread, function, broken, asks: false, fuel: 0 }
+        Self { script, machine, idle, thread, function, broken, asks: false }
     }
 
     /// A run that fails at once.
     pub fn broken(script: Arc<Script>, idle: Sender<Machine>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
         let (machine, thread, function) = (None, None, None);
-        Self { script, machine, idle, thread, function, broken, asks: false, fuel: 0 }
+        Self { script, machine, idle, thread, function, broken, asks: false }
     }
 
     /// Ends the run, and gives the machine back if it can be used again.
@@ -83,7 +82,6 @@ impl LuauRun {
         self.thread = None;
         self.function = None;
         let Some(machine) = self.machine.take() else { return };
-        self.fuel = machine.meter.fuel();
         if fit && machine.is_fit() {
             // Without a receiver there will be no more runs.
             _ = self.idle.send(machine);
@@ -230,8 +228,11 @@ impl Run for LuauRun {
             }
         }
     }
+}
 
-    fn fuel(&self) -> u64 {
-        self.machine.as_ref().map_or(self.fuel, |machine| machine.meter.fuel())
+impl Drop for LuauRun {
+    /// A run whose transaction has to give way ends in between. Its machine can be used again.
+    fn drop(&mut self) {
+        self.end(true);
     }
 }

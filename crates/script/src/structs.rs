@@ -1,7 +1,7 @@
 //! The library `struct`: values as bytes in a given layout.
 
-use engine::limits::SCRIPT_MEMORY_BYTES_MAX;
-use mlua::{Lua, MultiValue, Table, Value, Variadic};
+use crate::library;
+use mlua::{Lua, Table, Value};
 
 /// One item of a layout.
 #[derive(Clone, Copy)]
@@ -121,20 +121,6 @@ fn number_of(value: Option<&Value>) -> Result<f64, String> {
     }
 }
 
-/// Most tables, counted as often as they are visited, that are made into one text.
-pub const TABLES_MAX: usize = 1 << 17;
-/// Error beyond [`TABLES_MAX`].
-pub const TOO_MANY_TABLES: &str = "result exceeds the limit of 131072 tables";
-
-/// Whether a text that is being made is within a script's limit of memory, which does not see it yet: few
-/// tables that are in one another many times are a long text.
-pub fn check_len(out: &[u8]) -> Result<(), String> {
-    if out.len() > SCRIPT_MEMORY_BYTES_MAX {
-        return Err(format!("result exceeds the limit of {SCRIPT_MEMORY_BYTES_MAX} bytes"));
-    }
-    Ok(())
-}
-
 fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
     let Some(Value::String(format)) = args.first() else { return Err("string expected".into()) };
     let format = format.as_bytes().to_vec();
@@ -142,7 +128,7 @@ fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
     let mut rest = args[1..].iter();
     let mut out = Vec::new();
     while let Some((item, size)) = layout.next()? {
-        check_len(&out)?;
+        library::check_len(&out)?;
         let padding = layout.padding(out.len(), size);
         out.extend(std::iter::repeat_n(0, padding));
         match item {
@@ -272,33 +258,11 @@ fn size(args: &[Value]) -> Result<usize, String> {
     Ok(total)
 }
 
-/// The values of a call that went well, or why it did not.
-pub fn answer(lua: &Lua, result: Result<Vec<Value>, String>) -> mlua::Result<MultiValue> {
-    let (ok, values) = match result {
-        Ok(values) => (true, values),
-        Err(text) => (false, vec![Value::String(lua.create_string(text)?)]),
-    };
-    Ok(std::iter::once(Value::Boolean(ok)).chain(values).collect())
-}
-
 /// The functions of the library.
 pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let packed = lua.create_function(|lua, args: Variadic<Value>| {
-        let packed = pack(&args).and_then(|bytes| {
-            lua.create_string(bytes).map(|s| vec![Value::String(s)]).map_err(|e| e.to_string())
-        });
-        answer(lua, packed)
-    })?;
-    table.raw_set("pack", packed)?;
-    let unpacked = lua.create_function(|lua, args: Variadic<Value>| {
-        let values = unpack(lua, &args);
-        answer(lua, values)
-    })?;
-    table.raw_set("unpack", unpacked)?;
-    let sized = lua.create_function(|lua, args: Variadic<Value>| {
-        answer(lua, size(&args).map(|size| vec![Value::Number(size as f64)]))
-    })?;
-    table.raw_set("size", sized)?;
+    library::add(lua, &table, "pack", |lua, args| library::text(lua, pack(args)?))?;
+    library::add(lua, &table, "unpack", unpack)?;
+    library::add(lua, &table, "size", |_, args| library::number(size(args)? as f64))?;
     Ok(table)
 }

@@ -6,7 +6,7 @@ use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, Request};
 use crate::script::LogLevel;
-use adt::{Blob, Op, Reply};
+use adt::{Args, Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -443,6 +443,14 @@ pub enum NearWord {
         /// The lock.
         key: Blob,
     },
+}
+
+impl Question {
+    /// Question that the words of `PUBLISH` ask.
+    pub(super) fn publish(args: &Args<'_>) -> Self {
+        let word = |at| Blob::from(args.get(at).unwrap_or_default());
+        Self::Publish { channel: word(1), payload: word(2) }
+    }
 }
 
 /// Answer of one gateway to another.

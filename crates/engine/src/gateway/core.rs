@@ -1,7 +1,7 @@
 //! State that every part of a gateway works with: the time, the settings, the outbox and the timers.
 
 use super::admin::topology::{ClusterNode, Topology};
-use super::api::{Config, Facts, Output, SessionId};
+use super::api::{Config, Facts, Output, Question, SessionId};
 use super::errors::Unled;
 use super::mail::{Mail, Target};
 use super::scripts::Scripts;
@@ -12,7 +12,7 @@ use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
 use crate::limits::REPLICAS_MAX;
 use crate::message::Body;
 use crate::now::Now;
-use adt::{ArgBuf, ErrorReply, Reply, Timestamp};
+use adt::{CommandSpec, ErrorReply, Flags, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 
 /// State that belongs to no part of a gateway, because each of them needs it.
@@ -35,8 +35,9 @@ pub(super) struct Core {
     pub topology: Topology,
     /// Interpreter of scripts, and the texts that were read.
     pub scripts: Scripts,
-    /// `PUBLISH` commands of scripts that took effect.
-    pub publications: VecDeque<ArgBuf>,
+    /// Questions to all gateways that follow from transactions which took effect. No reply waits for the
+    /// answers.
+    pub afterwards: VecDeque<Question>,
     /// Replies that parts have found, for [`super::Gateway::settle`] to put into their places.
     pub replies: VecDeque<(Target, Reply)>,
     /// Replies of programs with items that come from commands that the session carries out afterwards.
@@ -89,6 +90,20 @@ impl Core {
     /// Sets a timer that is due after a number of microseconds.
     pub fn set_timer(&mut self, in_us: u64, timer: Timer) {
         self.timers.insert((self.now.mono_us.saturating_add(in_us), timer));
+    }
+
+    /// Whether there is room for what a command writes.
+    pub fn check_room(&self, spec: &CommandSpec) -> Result<(), ErrorReply> {
+        if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
+            let text = "command not allowed when used memory > 'maxmemory'.";
+            return Err(ErrorReply::new("OOM", text));
+        }
+        if self.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
+            let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \
+                        see the server's log";
+            return Err(ErrorReply::new("MISCONF", text));
+        }
+        Ok(())
     }
 
     /// Random number (SplitMix64).
@@ -168,4 +183,10 @@ impl Core {
             .map(move |worker| GatewayId { worker, ..own })
             .filter(move |gateway| *gateway != own)
     }
+}
+
+/// Reply of `TIME`, at a time in microseconds since 1970.
+pub(super) fn time(wall_us: u64) -> Reply {
+    let parts = [wall_us / 1_000_000, wall_us % 1_000_000];
+    Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec())
 }

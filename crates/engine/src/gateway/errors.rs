@@ -216,10 +216,3 @@ pub(in crate::gateway) fn fenced() -> ErrorReply {
 pub(in crate::gateway) fn discarded() -> ErrorReply {
     ErrorReply::new("EXECABORT", "Transaction discarded because of previous errors.")
 }
-
-/// Error for a write while the log takes more memory than it may.
-pub(in crate::gateway) fn log_is_full() -> ErrorReply {
-    let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: see the \
-                server's log";
-    ErrorReply::new("MISCONF", text)
-}

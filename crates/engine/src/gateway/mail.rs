@@ -66,7 +66,7 @@ pub(super) enum Pending {
     Joint { job: u64, shard: ShardId },
     /// Write of a shard map that marks a split as done.
     SplitDone,
-    /// Replies of a request that a shard is to remember.
+    /// Replies of a request or a text of a script, which a shard is to keep: nothing waits for the answer.
     Remembered,
 }
 

@@ -59,7 +59,7 @@ impl Parts {
         };
         let core = Core {
             scripts: Scripts::default(),
-            publications: VecDeque::new(),
+            afterwards: VecDeque::new(),
             replies: VecDeque::new(),
             partial: VecDeque::new(),
             facts: Facts::default(),

@@ -93,9 +93,6 @@ pub enum LogLevel {
 pub trait Run: fmt::Debug + Send {
     /// Goes on up to the next step. Not called again after the last one.
     fn resume(&mut self, input: ScriptInput) -> ScriptStep;
-
-    /// Number of steps of the interpreter so far.
-    fn fuel(&self) -> u64;
 }
 
 /// An interpreter.

@@ -10,7 +10,7 @@ use crate::gateway::api::{Admin, Output, Question, ServerReply, SessionId};
 use crate::gateway::command_docs::{
     CONTAINERS, subcommand_syntax, unknown_subcommand, wrong_words,
 };
-use crate::gateway::core::Core;
+use crate::gateway::core::{Core, time};
 use crate::gateway::mail::Target;
 use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
@@ -220,11 +220,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
             Ok(reply) => reply.into(),
             Err(error) => error.into(),
         },
-        "time" => {
-            let us = core.now.wall_us;
-            let parts = [us / 1_000_000, us % 1_000_000];
-            Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()).into()
-        }
+        "time" => time(core.now.wall_us).into(),
         "readonly" | "readwrite" => {
             // A replica may be asked, and any machine answers; or the leader is to be asked again.
             view.session.about.asks_replicas = spec.name == "readonly";

@@ -35,10 +35,8 @@ impl Parts {
 
 /// Inquiry that publishes a message for `PUBLISH`. The reply is the number of receivers.
 pub(in crate::gateway) fn publication(core: &mut Core, args: &Args<'_>) -> Inquiry {
-    let channel = Blob::from(args.get(1).unwrap_or_default());
-    let payload = Blob::from(args.get(2).unwrap_or_default());
     core.mail.stats.published += 1;
-    Inquiry::of_gateways(Combine::Sum, Question::Publish { channel, payload })
+    Inquiry::of_gateways(Combine::Sum, Question::publish(args))
 }
 
 impl PubSub {

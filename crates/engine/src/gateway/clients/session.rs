@@ -4,7 +4,6 @@ use super::connection::hello::Hello;
 use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
-use crate::gateway::errors::log_is_full;
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Admittance;
@@ -354,14 +353,7 @@ impl Session {
             );
             return Err(ErrorReply::err(text));
         }
-        if core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
-            let text = "command not allowed when used memory > 'maxmemory'.";
-            return Err(ErrorReply::new("OOM", text));
-        }
-        if core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
-            return Err(log_is_full());
-        }
-        Ok(())
+        core.check_room(spec)
     }
 
     /// Notes that a command went ahead, whose reply was to be skipped or not (`CLIENT REPLY`).

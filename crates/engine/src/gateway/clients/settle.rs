@@ -1,10 +1,10 @@
 //! Replies that parts have found go to their places, and sessions go on with held commands.
 
-use super::publish::publication;
 use super::session::Held;
 use super::sessions::Finished;
 use crate::gateway::Gateway;
-use crate::gateway::api::SessionId;
+use crate::gateway::admin::inquiry::{Combine, Inquiry};
+use crate::gateway::api::{Question, SessionId};
 use crate::gateway::parts::Parts;
 use crate::gateway::target::{NOWHERE, Target};
 use crate::gateway::txn::transaction::repeated::keep_replies;
@@ -26,9 +26,10 @@ impl Gateway {
                 let own = self.know(&question);
                 self.parts.gathers.told(&mut self.parts.core, job, own);
             }
-            while let Some(words) = self.parts.core.publications.pop_front() {
-                let inquiry = publication(&mut self.parts.core, &words.args());
-                self.parts.gather(NOWHERE, inquiry);
+            while let Some(question) = self.parts.core.afterwards.pop_front() {
+                let publishes = matches!(question, Question::Publish { .. });
+                self.parts.core.mail.stats.published += u64::from(publishes);
+                self.parts.gather(NOWHERE, Inquiry::of_gateways(Combine::Sum, question));
             }
             while let Some((target, reply)) = self.parts.core.replies.pop_front() {
                 self.parts.finish(target, reply);
@@ -46,7 +47,7 @@ impl Gateway {
             if self.parts.sessions.are_finishing()
                 || !self.parts.core.replies.is_empty()
                 || !self.parts.core.partial.is_empty()
-                || !self.parts.core.publications.is_empty()
+                || !self.parts.core.afterwards.is_empty()
                 || self.parts.near_locks.have_effects()
                 || self.parts.transactions.have_effects()
                 || !self.parts.questions.is_empty()

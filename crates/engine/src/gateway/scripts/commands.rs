@@ -2,16 +2,14 @@
 
 use super::{ScriptCall, Text};
 use crate::gateway::Gateway;
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::keyspace::of_all_keys;
-use crate::gateway::api::{Question, SessionId};
+use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::Session;
-use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand};
+use crate::gateway::command_docs::{check_subcommand, unknown_subcommand};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::unusable_key_of;
-use crate::gateway::target::NOWHERE;
 use crate::gateway::txn::transaction::script::called::{no_script, read_text};
 use crate::gateway::txn::work::ProgramStep;
 use crate::script::keys::script_key;
@@ -20,7 +18,12 @@ use adt::key::KeyOp;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
 use std::sync::Arc;
 
-/// Whether the session runs the command as a step of a transaction.
+/// Whether a command is about scripts.
+pub(in crate::gateway) fn is_of_scripts(spec: &CommandSpec) -> bool {
+    spec.name == "script" || runs_script(spec)
+}
+
+/// Whether a command runs a script.
 pub(in crate::gateway) fn runs_script(spec: &CommandSpec) -> bool {
     matches!(spec.name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro")
 }
@@ -64,10 +67,10 @@ pub(in crate::gateway) fn step(
     }
 }
 
-/// Step of `SCRIPT LOAD | EXISTS | SHOW | FLUSH`.
+/// Step of `SCRIPT`, whose number of words is right.
 fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     match () {
-        () if args.is(1, "LOAD") && args.len() == 3 => {
+        () if args.is(1, "LOAD") => {
             let script = core.scripts.read(&args.blob(2)?)?;
             let name = Reply::bulk(script.name);
             let ops = core.scripts.keep(core.now, &script).into_iter().collect();
@@ -77,7 +80,7 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
             };
             Ok(ProgramStep::Ops(ops, Some(Merge::With(Arc::new(merge)))))
         }
-        () if args.is(1, "EXISTS") && args.len() > 2 => {
+        () if args.is(1, "EXISTS") => {
             let names: Vec<_> = args.iter_from(2).map(name_of).collect();
             let exists = |name: &ScriptName| (script_key(name), Op::Key(KeyOp::Exists));
             let ops = names.iter().flatten().map(exists).collect();
@@ -91,7 +94,7 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
             };
             Ok(ProgramStep::Ops(ops, Some(Merge::With(Arc::new(merge)))))
         }
-        () if args.is(1, "SHOW") && args.len() == 3 => {
+        () if args.is(1, "SHOW") => {
             let name = name_of(args.get(2).unwrap_or_default()).ok_or_else(no_script)?;
             let merge = |mut replies: Vec<Reply>| match replies.pop() {
                 Some(Reply::Nil) | None => no_script().into(),
@@ -99,19 +102,18 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
             };
             Ok(ProgramStep::Ops(vec![read_text(&name)], Some(Merge::With(Arc::new(merge)))))
         }
-        () if args.is(1, "FLUSH") && args.len() <= 3 => {
+        () if args.is(1, "FLUSH") => {
             if args.len() == 3 && !args.is(2, "ASYNC") && !args.is(2, "SYNC") {
                 let text = "SCRIPT FLUSH only support SYNC|ASYNC option";
                 return Err(ErrorReply::err(text));
             }
             Ok(of_all_keys(core, |_| Some(Whole::ForgetScripts), Merge::Ok))
         }
-        () if args.is(1, "KILL") && args.len() == 2 => {
+        () if args.is(1, "KILL") => {
             let text = "No scripts in execution right now: a script that takes too long ends by itself, and \
                         nothing waits for it but what needs the same records.";
             Err(ErrorReply::new("NOTBUSY", text))
         }
-        () if args.is(1, "LOAD") || args.is(1, "SHOW") => Err(subcommand_syntax(args)),
         () => Err(unknown_subcommand(args)),
     }
 }
@@ -124,10 +126,6 @@ impl Gateway {
         spec: &CommandSpec,
         args: &Args<'_>,
     ) -> Handled {
-        if args.is(0, "SCRIPT") && args.is(1, "FLUSH") {
-            let inquiry = Inquiry::of_gateways(Combine::Sum, Question::ForgetScripts);
-            self.parts.gather(NOWHERE, inquiry);
-        }
         match self.parts.script_step(id, spec, args) {
             Ok(step) => match self.parts.launch_in_turn(id, vec![step], Vec::new()) {
                 true => Handled::Later,
@@ -150,6 +148,9 @@ impl Parts {
         if runs_script(spec) {
             return step(&mut self.core, session, spec, args);
         }
-        script_step(&mut self.core, args)
+        match check_subcommand(spec, args)? {
+            Some(help) => Ok(ProgramStep::Fixed(help)),
+            None => script_step(&mut self.core, args),
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, ErrorReply};
 use smallvec::smallvec;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,9 +35,10 @@ pub struct Scripts {
     interpreter: Option<Box<dyn Interpreter>>,
     /// Each run has a copy.
     place: Arc<RunPlace>,
-    /// In the order in which they were last used, roughly: the oldest is forgotten first.
     known: Map<ScriptName, ReadText>,
     names: Map<Blob, ScriptName>,
+    /// Names in the order in which the texts were read. The first is forgotten first.
+    order: VecDeque<ScriptName>,
     /// Bytes of all known texts.
     bytes: usize,
     /// Bytes of texts that may be given to the store now, and the time of that number.
@@ -87,8 +89,10 @@ impl Scripts {
         self.names.insert(text.clone(), script.name);
         let known = ReadText { script: script.clone(), shared_us: None };
         self.known.insert(script.name, known);
+        self.order.push_back(script.name);
         while self.known.len() > SCRIPTS_KNOWN_MAX || self.bytes > SCRIPTS_KNOWN_BYTES_MAX {
-            let Some((_, oldest)) = self.known.shift_remove_index(0) else { break };
+            let oldest = self.order.pop_front().and_then(|name| self.known.swap_remove(&name));
+            let Some(oldest) = oldest else { break };
             self.bytes -= oldest.script.text.len();
             self.names.swap_remove(&oldest.script.text);
         }
@@ -119,6 +123,7 @@ impl Scripts {
     pub fn forget_all(&mut self) {
         self.known.clear();
         self.names.clear();
+        self.order.clear();
         self.bytes = 0;
         self.forgotten += 1;
     }

@@ -13,8 +13,8 @@ use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
-use crate::gateway::routing::route::route_of;
-use crate::gateway::scripts::commands::runs_script;
+use crate::gateway::routing::route::{route_of, unusable_key_of};
+use crate::gateway::scripts::commands::is_of_scripts;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -45,18 +45,18 @@ impl Gateway {
         }
         let step = if matches!(spec.name, "fence" | "lock.section") {
             self.parts.step_of_prefix(id, spec, args)
-        } else if runs_script(spec) {
-            // A command whose words are wrong fails alone.
-            let step = self.parts.script_step(id, spec, args);
-            Ok(step.unwrap_or_else(|error| ProgramStep::Fixed(error.into())))
         } else if spec.flags.has(Flags::NO_MULTI) {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else if let Some(error) = refused_early(spec, args) {
             Err(error)
         } else {
             Ok(match spec.handler {
-                Handler::Session => ProgramStep::Later(ArgBuf::of(args.iter_from(0))),
                 // A command whose words are wrong fails alone, when its turn comes.
+                Handler::Session if is_of_scripts(spec) => {
+                    let step = self.parts.script_step(id, spec, args);
+                    step.unwrap_or_else(|error| ProgramStep::Fixed(error.into()))
+                }
+                Handler::Session => ProgramStep::Later(ArgBuf::of(args.iter_from(0))),
                 Handler::Data(parse) => {
                     parse(args).map_or_else(|e| ProgramStep::Fixed(e.into()), ProgramStep::from)
                 }
@@ -66,6 +66,12 @@ impl Gateway {
         let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
             return true;
         };
+        // Steps about the texts of scripts are on records of the store's own.
+        let clients = |step: &ProgramStep| match spec.name {
+            "script" => None,
+            _ => unusable_key_of(std::slice::from_ref(step)),
+        };
+        let step = step.and_then(|step| clients(&step).map_or(Ok(step), Err));
         match step.and_then(|step| multi.add(step, args)) {
             Ok(()) => {
                 // It is counted when it is carried out.

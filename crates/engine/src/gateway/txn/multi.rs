@@ -8,7 +8,7 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{moved, unexpected};
 use crate::gateway::mail::Pending;
-use crate::gateway::routing::route::{unusable_key, unusable_key_of};
+use crate::gateway::routing::route::unusable_key;
 use crate::gateway::target::Target;
 use crate::gateway::waiting::section;
 use crate::limits::{
@@ -182,9 +182,6 @@ impl Multi {
                 "a transaction has at most {TRANSACTION_COMMANDS_MAX} commands and \
                  {TRANSACTION_BYTES_MAX} bytes"
             )));
-        }
-        if let Some(error) = unusable_key_of(std::slice::from_ref(&step)) {
-            return Err(error);
         }
         self.bytes += bytes;
         self.steps.push(step);

@@ -4,13 +4,14 @@ use super::context::TxnContext;
 use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
+use crate::gateway::api::Question;
 use crate::gateway::errors::{Cause, forgotten, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Fate, Guard, Refusal, Version};
-use adt::{Blob, ErrorReply, Reply, Timestamp};
+use adt::{Blob, ErrorReply, Reply, Timestamp, Whole};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
@@ -55,6 +56,14 @@ pub(super) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
                 && txn.looked != Some(true)
                 && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
         }
+    }
+}
+
+/// Questions to gateways that follow from a transaction, since it took effect.
+fn follow_up(txn: &mut Txn, cx: &mut TxnContext<'_>) {
+    cx.core.afterwards.extend(txn.afterwards.drain(..));
+    if txn.work.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::ForgetScripts)) {
+        cx.core.afterwards.push_back(Question::ForgetScripts);
     }
 }
 
@@ -262,7 +271,7 @@ impl Txn {
         self.leave_leases(cx, commit);
         self.end(cx);
         cx.core.mail.stats.committed += 1;
-        cx.core.publications.extend(self.publications.drain(..));
+        follow_up(self, cx);
         for touched in self.touched.drain(..).filter(|touched| !touched.prepared) {
             cx.core.mail.tell(touched.shard, Body::Release { txn: self.id, after: commit });
         }
@@ -333,7 +342,7 @@ impl Txn {
     fn committed_loosely(&mut self, cx: &mut TxnContext<'_>) {
         self.end(cx);
         cx.core.mail.stats.committed += 1;
-        cx.core.publications.extend(self.publications.drain(..));
+        follow_up(self, cx);
         let replies = self.answers.drain(..).filter_map(|(_, r)| r.into_iter().next()).collect();
         self.reply(cx, replies);
     }

@@ -15,12 +15,12 @@ pub(in crate::gateway) mod script;
 
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
-use crate::gateway::api::SessionId;
+use crate::gateway::api::{Question, SessionId};
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::slab::Slab;
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
-use adt::{ArgBuf, Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
+use adt::{Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
 use intents::EarlyReads;
 use script::Running;
 use smallvec::SmallVec;
@@ -97,8 +97,8 @@ pub(super) struct Txn {
     pub(super) open: Option<Box<Open>>,
     /// Script that is being run.
     script: Option<Box<Running>>,
-    /// `PUBLISH` commands of scripts, for the time when the transaction has taken effect.
-    publications: Vec<ArgBuf>,
+    /// Questions of its scripts to all gateways, for the time when the transaction has taken effect.
+    afterwards: Vec<Question>,
 }
 
 /// Origin of a transaction's commands.
@@ -204,7 +204,7 @@ impl Txn {
             reread: None,
             open: None,
             script: None,
-            publications: Vec::new(),
+            afterwards: Vec::new(),
         }
     }
 
@@ -256,6 +256,6 @@ impl Txn {
         self.answers.clear();
         self.calls = Slab::default();
         self.script = None;
-        self.publications.clear();
+        self.afterwards.clear();
     }
 }

@@ -3,8 +3,7 @@
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
-use crate::gateway::core::Core;
-use crate::gateway::errors::log_is_full;
+use crate::gateway::core::{Core, time};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
@@ -77,13 +76,7 @@ pub(in crate::gateway::txn) fn called(
     if only_reads && spec.flags.has(Flags::WRITE) {
         return Err(ErrorReply::err("Write commands are not allowed from read-only scripts."));
     }
-    if core.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
-        let text = "command not allowed when used memory > 'maxmemory'.";
-        return Err(ErrorReply::new("OOM", text));
-    }
-    if core.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
-        return Err(log_is_full());
-    }
+    core.check_room(spec)?;
     let step = match spec.handler {
         Handler::Data(parse) => parse(args).map(ProgramStep::from)?,
         Handler::Session if ABOUT_ALL.contains(&spec.name) => {
@@ -103,10 +96,7 @@ fn of_session(wall_us: u64, spec: &CommandSpec, args: &Args<'_>) -> Result<Calle
         "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
         "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
         "select" if args.is(1, "0") => Called::Known(Reply::Ok),
-        "time" => {
-            let parts = [wall_us / 1_000_000, wall_us % 1_000_000];
-            Called::Known(Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()))
-        }
+        "time" => Called::Known(time(wall_us)),
         _ => return Err(not_from_script()),
     })
 }

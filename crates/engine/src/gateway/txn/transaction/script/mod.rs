@@ -9,7 +9,7 @@ pub(in crate::gateway) mod called;
 
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};
-use crate::gateway::api::Output;
+use crate::gateway::api::{Output, Question};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::about_all;
 use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
@@ -46,7 +46,7 @@ pub(super) struct Running {
     unchecked: u32,
     /// Why a deferred write cannot be carried out.
     refused: Option<ErrorReply>,
-    publications: Vec<ArgBuf>,
+    afterwards: Vec<Question>,
     /// Outcome, while writes are still unchecked.
     ended: Option<Result<Reply, ErrorReply>>,
     /// Reply of the present command, if it was known before the command was begun completely.
@@ -113,7 +113,7 @@ pub(super) fn begin(
         bytes: 0,
         unchecked: 0,
         refused: None,
-        publications: Vec::new(),
+        afterwards: Vec::new(),
         ended: None,
         ready: None,
         steps: false,
@@ -238,7 +238,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
             return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
         }
         Ok(Called::Publish) => {
-            running.publications.push(words);
+            running.afterwards.push(Question::publish(&words.args()));
             return Next::Input(ScriptInput::Reply(Reply::Int(0)));
         }
         Ok(Called::Step(step)) => step,
@@ -376,7 +376,7 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
     let wrote = txn.work.ops.len() > running.first;
     let (reply, wrote) = match ended {
         Ok(reply) => {
-            txn.publications.extend(running.publications);
+            txn.afterwards.extend(running.afterwards);
             (reply, wrote)
         }
         Err(error) => {
