@@ -379,6 +379,15 @@ pub const SCRIPT_TABLES_MAX: usize = 1 << 17;
 pub const SCRIPTS_LOADED_MAX: usize = 64;
 /// Most virtual machines of a gateway that wait for the next run of a script.
 pub const SCRIPT_MACHINES_IDLE_MAX: usize = 64;
+/// Highest cost of a copy of a record that scripts of a shard work on, in members or pieces of 64 bytes. Scripts
+/// that use a larger record are run by gateways.
+pub const SCRIPT_COPY_COST_MAX: usize = 100_000;
+/// Most copies of large records that a shard keeps for scripts.
+pub const SCRIPT_COPIES_MAX: usize = 16;
+/// How long a copy of a large record is kept after its last use by a script, in microseconds.
+pub const SCRIPT_COPY_US: u64 = 10_000_000;
+/// Most records that a shard waits for, one after another, for a run of a script that has not declared them.
+pub const SCRIPT_RECORDS_AWAITED_MAX: usize = 16;
 /// Most scripts that a gateway runs at once.
 pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
 /// Most scripts that a gateway keeps ready; those that it has read first are forgotten first.

@@ -12,6 +12,7 @@ use crate::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamI
 use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
+use crate::script::ScriptRun;
 use adt::{Attempt, Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
@@ -140,6 +141,9 @@ pub enum Body {
         /// Never in a cluster, where the timestamps of shards are not comparable.
         as_of: Option<Timestamp>,
     },
+    /// Run of a script on records of this shard. Answer: [`Answer::Reply`], or [`Refusal::NotHere`] if the
+    /// script needs more than this shard can give; then it had no effect.
+    Run(Box<ScriptRun>),
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
     Lock {
@@ -386,6 +390,7 @@ impl Body {
             // They wait for nothing of others, or end what was waited for.
             Self::Read { .. }
             | Self::Apply(_)
+            | Self::Run(_)
             | Self::Snapshot { dated: false, .. }
             | Self::Version { .. }
             | Self::Decide { .. }
@@ -612,6 +617,8 @@ pub enum Refusal {
     Unread,
     /// A transaction is prepared under the same request number, and not decided.
     UnderWay,
+    /// The script needs more than this shard can give.
+    NotHere,
 }
 
 /// Message of a shard to a gateway without a request.

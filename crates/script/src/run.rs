@@ -7,14 +7,12 @@ use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES
 use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
 use mlua::{Function, MultiValue, Table, Thread, Value};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 /// A run, which gives its machine back at its end.
 #[derive(Debug)]
 pub struct LuauRun {
     script: Arc<Script>,
     machine: Option<Machine>,
-    idle: Sender<Machine>,
     thread: Option<Thread>,
     /// The function, until the run has begun.
     function: Option<Function>,
@@ -47,12 +45,7 @@ fn failure(error: &mlua::Error) -> ErrorReply {
 
 impl LuauRun {
     /// A run in a machine.
-    pub fn new(
-        script: Arc<Script>,
-        mut machine: Machine,
-        idle: Sender<Machine>,
-        inputs: &ScriptInputs,
-    ) -> Self {
+    pub fn new(script: Arc<Script>, mut machine: Machine, inputs: &ScriptInputs) -> Self {
         let list = |words: &[adt::Blob]| -> mlua::Result<Table> {
             let table = machine.lua.create_table_with_capacity(words.len(), 0)?;
             for (at, word) in words.iter().enumerate() {
@@ -67,14 +60,14 @@ impl LuauRun {
             Err(error) => (None, None, Some(failure(&error))),
         };
         let machine = Some(machine);
-        Self { script, machine, idle, thread, function, broken, asks: false }
+        Self { script, machine, thread, function, broken, asks: false }
     }
 
     /// A run that fails at once.
-    pub fn broken(script: Arc<Script>, idle: Sender<Machine>, error: &mlua::Error) -> Self {
+    pub fn broken(script: Arc<Script>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
         let (machine, thread, function) = (None, None, None);
-        Self { script, machine, idle, thread, function, broken, asks: false }
+        Self { script, machine, thread, function, broken, asks: false }
     }
 
     /// Ends the run, and gives the machine back if it can be used again.
@@ -83,8 +76,7 @@ impl LuauRun {
         self.function = None;
         let Some(machine) = self.machine.take() else { return };
         if fit && machine.is_fit() {
-            // Without a receiver there will be no more runs.
-            _ = self.idle.send(machine);
+            crate::give_back(machine);
         }
     }
 

@@ -500,7 +500,7 @@ impl Starting {
             let seed = u64::from_le_bytes(random());
             let mut gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
-            gateway.set_interpreter(Box::new(script::Luau::default()));
+            gateway.set_interpreter(&script::Luau);
             // The first client may ask before the control thread has sent any facts.
             gateway.set_facts(self.facts(address));
             let place = Place {
@@ -519,6 +519,7 @@ impl Starting {
                 concurrency: self.options.concurrency,
                 seed: u64::from_le_bytes(random()),
                 reap_us: self.options.zookeeper_container_check_us,
+                interpreter: Some(&script::Luau),
             });
             let codec = Box::new(SnapshotFormat);
             let node = Node::new(id, self.options.workers, self.shards, placing, own, codec);

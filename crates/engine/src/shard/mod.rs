@@ -18,6 +18,7 @@ mod leading;
 pub(crate) mod locking;
 mod outbox;
 mod reads;
+mod scripts;
 pub mod state;
 mod streams;
 mod tail;
@@ -49,6 +50,7 @@ use crate::stats::ShardStats;
 use adt::Timestamp;
 use coordination::ServiceLeader;
 use locking::manager::LockManager;
+use scripts::Scripts;
 use state::State;
 use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
@@ -76,6 +78,7 @@ struct Desk {
     cuts: Cuts,
     splitting: Splitting,
     streams: Streams,
+    scripts: Scripts,
     /// The coordination service's sessions.
     service: ServiceLeader,
     /// No other machine can lead the shard, which is known while something is done and not for longer.
@@ -225,7 +228,9 @@ impl Desk {
                 self.waits.report_changes(&mut self.core);
             }
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
-            Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
+            Body::Lock { .. } | Body::Prepare { .. } | Body::Run(_) => {
+                self.begin_locking(now, request);
+            }
             Body::Decide { txn, commit } => {
                 self.decide(now, (request.gateway, request.token), txn, commit);
             }
@@ -378,6 +383,7 @@ impl Shard {
             cuts: Cuts::default(),
             splitting: Splitting::default(),
             streams: Streams::default(),
+            scripts: Scripts::new(config.interpreter),
             service: ServiceLeader::default(),
             lead_is_certain: false,
         };
@@ -502,6 +508,7 @@ impl Shard {
         self.desk.service.remind_of_joints(&mut self.desk.core, now);
         self.desk.waits.tick(&mut self.desk.core, now);
         self.desk.service.reap_nodes(&mut self.desk.core, now);
+        self.desk.core.locks.drop_kept(now.mono_us);
         let needless = self.desk.waits.blocked.is_empty() && !self.desk.core.locks.in_use();
         if needless {
             self.desk.core.tail.end_tracking(now);

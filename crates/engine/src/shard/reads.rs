@@ -260,6 +260,7 @@ impl ShardCore {
             // Other parts of the shard take them.
             Body::Read { .. }
             | Body::Apply(_)
+            | Body::Run(_)
             | Body::Snapshot { .. }
             | Body::Version { .. }
             | Body::Waiting { .. }

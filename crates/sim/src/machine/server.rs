@@ -254,8 +254,16 @@ pub fn start(
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
         let (seed, reap_us) = (own_seed, REAP_US);
-        let config =
-            shard::ShardConfig { id, concurrency, seed, beside, clustered, reap_us, broken };
+        let config = shard::ShardConfig {
+            id,
+            concurrency,
+            seed,
+            beside,
+            clustered,
+            reap_us,
+            broken,
+            interpreter: Some(&script::Luau),
+        };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);
@@ -282,13 +290,20 @@ pub fn start(
         let order = if plant == Some(Plant::LooseOrder) { Order::None } else { shape.order };
         let shape = Shape { order, ..shape };
         let mut gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
-        gateway.set_interpreter(Box::new(script::Luau::default()));
+        gateway.set_interpreter(&script::Luau);
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
-        let placing =
-            Placing { map, left, codec: build, concurrency, seed: own_seed, reap_us: REAP_US };
+        let placing = Placing {
+            map,
+            left,
+            codec: build,
+            concurrency,
+            seed: own_seed,
+            reap_us: REAP_US,
+            interpreter: Some(&script::Luau),
+        };
         let placing = shape.is_cluster().then_some(placing);
         let mut node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let order = order_of_bundles.clone();

@@ -45,6 +45,7 @@ const MOVED: u8 = 4;
 const FROZEN: u8 = 5;
 const REQUEST_UNREAD: u8 = 6;
 const UNDER_WAY: u8 = 7;
+const NOT_HERE: u8 = 8;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -136,6 +137,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Frozen => FROZEN,
             Refusal::Unread => REQUEST_UNREAD,
             Refusal::UnderWay => UNDER_WAY,
+            Refusal::NotHere => NOT_HERE,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -198,6 +200,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             FROZEN => Refusal::Frozen,
             REQUEST_UNREAD => Refusal::Unread,
             UNDER_WAY => Refusal::UnderWay,
+            NOT_HERE => Refusal::NotHere,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),

@@ -14,6 +14,7 @@ use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
 use engine::limits::DEADLOCK_NAMES_MAX;
 use engine::message::{Body, CutStep, Early};
+use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
 use std::sync::Arc;
 
 const READ: u8 = 1;
@@ -48,6 +49,7 @@ const WAITS: u8 = 29;
 const END_DEADLOCK: u8 = 30;
 const HOLDERS: u8 = 31;
 const REMEMBER: u8 = 32;
+const RUN: u8 = 33;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -58,6 +60,7 @@ fn kind(body: &Body) -> u8 {
     match body {
         Body::Read { .. } => READ,
         Body::Apply(_) => APPLY,
+        Body::Run(_) => RUN,
         Body::Snapshot { .. } => SNAPSHOT,
         Body::Lock { .. } => LOCK,
         Body::Prepare { .. } => PREPARE,
@@ -100,6 +103,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_op(key, op, words, out);
         }
         Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
+        Body::Run(run) => put_run(run, out),
         Body::Snapshot { ops, at, fenced, dated, as_of } => {
             debug_assert!(as_of.is_none(), "between machines timestamps are not comparable");
             put_u64(at.0, out);
@@ -238,10 +242,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
     Ok(match kind {
         RECORD_VERSION => Body::Version { key: reader.word()?.into() },
         BLOCK => {
-            let mut keys = Vec::new();
-            for _ in 0..reader.count(4)? {
-                keys.push(reader.word()?.into());
-            }
+            let keys = read_words(reader)?;
             Body::Block { keys, takes: None }
         }
         UNBLOCK => Body::Unblock,
@@ -256,6 +257,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         }
         KEYS => Body::Keys { pattern: reader.word()?.into() },
         COUNT => Body::Count,
+        RUN => Body::Run(Box::new(read_run(reader)?)),
         RANDOM_KEY => Body::RandomKey,
         FLUSH => Body::Flush,
         RESOLVE => Body::Resolve(read_request(reader)?),
@@ -270,6 +272,28 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         }
         _ => return Err(Corrupt),
     })
+}
+
+fn put_run(run: &ScriptRun, out: &mut Vec<u8>) {
+    out.push(u8::from(run.only_reads));
+    put_word(run.script.text(), out);
+    for words in [&run.inputs.keys, &run.inputs.args, &run.also] {
+        put_count(words.len(), out);
+        words.iter().for_each(|word| put_word(word, out));
+    }
+}
+
+fn read_run(reader: &mut Reader<'_>) -> Result<ScriptRun, Corrupt> {
+    let only_reads = reader.flag()?;
+    let script = ScriptOf::Text(reader.word()?.into());
+    let keys = read_words(reader)?;
+    let args = read_words(reader)?;
+    let also = read_words(reader)?;
+    Ok(ScriptRun { script, inputs: Arc::new(ScriptInputs { keys, args }), only_reads, also })
+}
+
+fn read_words(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {
+    (0..reader.count(4)?).map(|_| Ok(reader.word()?.into())).collect()
 }
 
 fn read_names(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {

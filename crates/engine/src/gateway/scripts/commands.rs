@@ -53,7 +53,7 @@ pub(in crate::gateway) fn step(
         core.scripts.share(core.now, &mut core.mail, &script);
         Text::Read(script)
     };
-    let inputs = ScriptInputs { keys, args: args_of };
+    let inputs = Arc::new(ScriptInputs { keys, args: args_of });
     let only_reads = spec.name.ends_with("_ro");
     let step = ProgramStep::Script(Arc::new(ScriptCall {
         text,

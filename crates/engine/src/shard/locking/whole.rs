@@ -42,6 +42,7 @@ fn waits(body: &Body, whole: TxnId) -> bool {
         Body::Lock { txn, .. } => *txn != whole,
         Body::Prepare { prepare, .. } => prepare.txn != whole,
         Body::Apply(_)
+        | Body::Run(_)
         | Body::Await { .. }
         | Body::Read { .. }
         | Body::Snapshot { .. }

@@ -42,6 +42,7 @@ impl Story {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
+            interpreter: None,
         })
     }
 

@@ -40,6 +40,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Waiting { key }
         | Body::Holders { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
+        Body::Run(run) => run.keys().any(is),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         // What asks something of a tree is not about slots.
@@ -193,6 +194,7 @@ mod tests {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
+            interpreter: None,
         })
     }
 
