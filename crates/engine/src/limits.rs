@@ -363,6 +363,10 @@ pub const SCRIPT_CALLS_MAX: u32 = 100_000;
 pub const SCRIPT_FUEL_MAX: u64 = 20_000_000;
 /// Number of steps after which a script lets others go ahead.
 pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
+/// Price of a command that a script runs, in steps.
+pub const SCRIPT_FUEL_PER_CALL: u64 = 50;
+/// Most pieces of a run at a shard: a longer run is left to a gateway, which can interrupt it.
+pub const SCRIPT_PIECES_AT_SHARD_MAX: u32 = 4;
 /// Price of a step behind these that is made within a function of the interpreter: nothing else goes ahead.
 pub const SCRIPT_FUEL_OF_HOST: u64 = 40;
 /// Most memory of one run of a script, in bytes.

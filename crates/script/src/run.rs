@@ -3,7 +3,9 @@
 use crate::convert;
 use crate::machine::Machine;
 use adt::{ErrorReply, Reply};
-use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX};
+use engine::limits::{
+    SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_CALL, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX,
+};
 use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
 use mlua::{Function, MultiValue, Table, Thread, Value};
 use std::sync::Arc;
@@ -112,7 +114,13 @@ impl LuauRun {
     /// The step of the values that the script has yielded.
     fn yielded(&mut self, values: MultiValue) -> Result<ScriptStep, ErrorReply> {
         let mut values = convert::iter(values);
-        let Some(Value::String(tag)) = values.next() else { return Ok(ScriptStep::Pause) };
+        let meter = self.machine.as_ref().map(|machine| &machine.meter);
+        let Some(Value::String(tag)) = values.next() else {
+            meter.into_iter().for_each(|meter| meter.next_piece());
+            return Ok(ScriptStep::Pause);
+        };
+        // If the steps are used up by that, the next one of the machine says so.
+        meter.into_iter().for_each(|meter| drop(meter.charge(SCRIPT_FUEL_PER_CALL)));
         self.asks = true;
         match &*tag.as_bytes() {
             b"call" => Ok(ScriptStep::Call(convert::words(&mut values)?, Use::Seen)),
@@ -196,9 +204,6 @@ impl Run for LuauRun {
             return self.fail(error, false);
         }
         let mut input = input;
-        if let Some(machine) = &self.machine {
-            machine.meter.next_piece();
-        }
         loop {
             let values = match self.values(input) {
                 Ok(values) => values,

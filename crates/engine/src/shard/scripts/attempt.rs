@@ -5,7 +5,7 @@ use crate::cluster::slot::slot;
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::limits::{
     KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
-    SCRIPT_RECORDS_AWAITED_MAX, TRANSACTION_BYTES_MAX,
+    SCRIPT_PIECES_AT_SHARD_MAX, SCRIPT_RECORDS_AWAITED_MAX, TRANSACTION_BYTES_MAX,
 };
 use crate::message::{Body, Request};
 use crate::now::Now;
@@ -101,6 +101,7 @@ impl<'s> Attempt<'s> {
     /// Carries the run out, from its first step to its last.
     pub fn carry_out(mut self, mut steps: Box<dyn Run>) -> Ended {
         let mut input = ScriptInput::Go;
+        let mut pieces = 1;
         loop {
             input = match steps.resume(input) {
                 ScriptStep::Call(words, _) => match self.call(&words) {
@@ -109,6 +110,10 @@ impl<'s> Attempt<'s> {
                 },
                 ScriptStep::MayRun(words) if spec_of(&words.args()).is_some() => {
                     ScriptInput::MayRun(true)
+                }
+                ScriptStep::Pause if pieces < SCRIPT_PIECES_AT_SHARD_MAX => {
+                    pieces += 1;
+                    ScriptInput::Go
                 }
                 // It lasts long, or has something to tell besides its reply.
                 ScriptStep::Pause | ScriptStep::Log(..) | ScriptStep::MayRun(_) => {

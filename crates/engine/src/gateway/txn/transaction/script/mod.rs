@@ -200,7 +200,8 @@ fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
             }
             ScriptStep::Pause => {
                 running.pauses = true;
-                cx.core.set_timer(0, Timer::Script { job: cx.job });
+                // Later than now: other requests go first, and not the timers that are due only.
+                cx.core.set_timer(1, Timer::Script { job: cx.job });
                 Next::Wait
             }
             ScriptStep::Done(reply) => return end(txn, cx, Ok(reply)),
