@@ -178,6 +178,15 @@ macro_rules! registry {
             }
         }
 
+        fn has_foresight_by_type(op: &Op) -> bool {
+            match op {
+                Op::Key(_) => true,
+                $(Op::$variant(_) => {
+                    <crate::kinds::$module::Value as DataType>::FORESIGHT.is_some()
+                }),*
+            }
+        }
+
         fn copy_cost_by_type(value: &Value) -> Option<usize> {
             match value {
                 $(Value::$variant(value) => {
@@ -514,6 +523,11 @@ pub fn follows_in_time(op: &Op) -> bool {
 /// Whether a copy of a record costs little; it may expire.
 pub fn costs_little(record: &Record) -> bool {
     is_small_by_type(&record.value)
+}
+
+/// Whether the type of an operation knows what follows ahead of the log: see [`DataType::FORESIGHT`].
+pub fn has_foresight(op: &Op) -> bool {
+    has_foresight_by_type(op)
 }
 
 /// Cost of a copy of a record: the number of its members, or of pieces of 64 bytes. None if its type does

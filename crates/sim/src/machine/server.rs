@@ -212,6 +212,7 @@ pub struct Worker {
     told_early: u64,
     /// Replies of transactions that rested on what was not durable, as of the last turn.
     reads_ahead: u64,
+    scripts_run: (u64, u64),
     /// Inputs that have arrived and are not processed yet.
     pub inbox: VecDeque<Input>,
     /// Messages of other workers of a machine that is alone, and of its disk. They are taken before all else.
@@ -334,6 +335,7 @@ pub fn start(
             marks,
             told_early: 0,
             reads_ahead: 0,
+            scripts_run: (0, 0),
             inbox,
             mailbox,
             order,
@@ -450,6 +452,11 @@ impl Worker {
         let ahead: u64 = self.node.replicas().map(|replica| replica.shard().reads_ahead()).sum();
         let before = std::mem::replace(&mut self.reads_ahead, ahead);
         self.mark("reads_ahead", ahead.saturating_sub(before) as usize);
+        let runs = self.node.replicas().map(|replica| replica.shard().scripts_run());
+        let runs = runs.fold((0, 0), |sum, runs| (sum.0 + runs.0, sum.1 + runs.1));
+        let before = std::mem::replace(&mut self.scripts_run, runs);
+        self.mark("scripts_at_shards", runs.0.saturating_sub(before.0) as usize);
+        self.mark("scripts_ahead", runs.1.saturating_sub(before.1) as usize);
         Ok(sent)
     }
 

@@ -18,9 +18,7 @@ use crate::shard::locking::locks::Claim;
 use crate::shard::locking::manager::LockManager;
 use adt::key::KeyOp;
 use adt::record;
-use adt::{
-    ArgBuf, Args, Blob, Command, Compound, Ctx, Flags, Handler, Op, Record, Reply, Timestamp,
-};
+use adt::{ArgBuf, Args, Blob, Command, Compound, Ctx, Flags, Handler, Op, Record, Reply};
 use smallvec::{SmallVec, smallvec};
 
 /// End of a run.
@@ -78,7 +76,7 @@ impl<'s> Attempt<'s> {
         only_reads: bool,
     ) -> Self {
         let now_ms = core.tail.time(now);
-        let ctx = Ctx { now_ms, ts: Timestamp::ZERO, seed: core.draw() };
+        let ctx = Ctx { now_ms, ts: core.clock, seed: core.draw() };
         let (touched, ops) = (SmallVec::new(), SmallVec::new());
         let (rests, calls, bytes) = (false, 0, 0);
         Self {
@@ -217,11 +215,11 @@ impl<'s> Attempt<'s> {
             let ctx = self.ctx;
             return Ok(record::query(self.record(at), &op, &ctx));
         }
-        if let Some(chosen) = op.chosen_first(&key) {
-            return self.carry_out_compound(chosen);
-        }
         if !record::follows_in_time(&op) {
-            return Err(Stop::NotHere);
+            return match op.chosen_first(&key).filter(|_| record::has_foresight(&op)) {
+                Some(chosen) => self.carry_out_compound(chosen),
+                None => Err(Stop::NotHere),
+            };
         }
         if self.touched[at].copy.is_none() {
             self.touched[at].copy = Some(self.copy(at)?);

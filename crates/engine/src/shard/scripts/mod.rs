@@ -14,6 +14,7 @@ use crate::now::Now;
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, ScriptOf, ScriptRun};
 use crate::shard::Desk;
+use crate::shard::Shard;
 use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::collections::Map;
@@ -45,11 +46,13 @@ pub(in crate::shard) struct Scripts {
     /// Texts that other machines have sent.
     texts: Texts,
     logged: Map<(GatewayId, Token), Logged>,
+    /// Number of runs, and of those that saw what was in the log and not applied.
+    ran: (u64, u64),
 }
 
 impl Scripts {
     pub fn new(interpreter: Option<&'static dyn Interpreter>) -> Self {
-        Self { texts: Texts::new(interpreter), logged: Map::default() }
+        Self { texts: Texts::new(interpreter), logged: Map::default(), ran: (0, 0) }
     }
 
     /// Answers a run whose operations are applied.
@@ -76,6 +79,13 @@ impl Scripts {
     }
 }
 
+impl Shard {
+    /// Number of runs of scripts at this replica, and of those that saw what was in the log and not durable.
+    pub fn scripts_run(&self) -> (u64, u64) {
+        self.desk.scripts.ran
+    }
+}
+
 impl Desk {
     /// Runs a script whose records are free.
     pub(in crate::shard) fn run_script(&mut self, now: Now, request: Request) {
@@ -98,6 +108,8 @@ impl Desk {
         let attempt = Attempt::new((core, locking, expiry), now, (sender, &run), only_reads);
         match attempt.carry_out(steps) {
             Ended::Done { reply, ops, effects, rests } => {
+                self.scripts.ran.0 += 1;
+                self.scripts.ran.1 += u64::from(rests);
                 self.scripts.logged.insert(sender, Logged { reply, run, rests });
                 let apply = Apply { ops, ..Apply::default() };
                 self.put_apply(now, sender, apply, (RecipientKind::Ran, Some(effects)));

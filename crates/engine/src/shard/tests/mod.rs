@@ -2,6 +2,7 @@
 
 mod pipelines;
 mod records;
+mod scripts;
 mod service;
 mod versions;
 mod waiting;
