@@ -225,6 +225,29 @@ def test_scripts_that_do_not_conflict_wait_for_nobody(server):
         assert retried == 0, "nothing excludes another one"
 
 
+@pytest.mark.parametrize("keys", [[], ["s"]])
+def test_a_script_that_fails_behind_dropped_replies_ends(make_server, keys):
+    """Gateways run scripts that declare no key, and shards the others."""
+    server = make_server(shards=4).start()
+    client = server.client(socket_timeout=10)
+    texts = [
+        "redis.call('sadd', 's', 'x') error('raised')",
+        "redis.call('sadd', 's', 'x') redis.call('rpush', 'l', '1') error('raised')",
+        "redis.call('sadd', 's', 'x') redis.call('incr', 's') redis.call('sadd', 's', 'y')",
+    ]
+    for number, text in enumerate(texts):
+        with pytest.raises(redis.ResponseError):
+            client.eval(text, len(keys), *keys)
+        for _ in range(2):
+            client.execute_command("CLIENT", "REQUEST", f"me {keys}", number + 1)
+            with pytest.raises(redis.ResponseError):
+                client.eval(text, len(keys), *keys)
+        with pytest.raises(redis.ResponseError), client.pipeline() as multi:
+            multi.eval(text, len(keys), *keys)
+            multi.execute()
+    assert client.keys() == [] and client.sadd("s", "z") == 1
+
+
 def test_hostile_scripts_harm_only_themselves(make_server):
     server = make_server(shards=4, workers=2).start()
     client = server.client()

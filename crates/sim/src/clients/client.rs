@@ -520,8 +520,8 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
                 eval.push(op.len().to_string());
                 eval.extend(op.iter().cloned());
             }
-            // Some fail behind everything that they have done.
-            if number.is_multiple_of(7) {
+            // Some fail behind everything that they have done. Their clients do not send them again.
+            if number.is_multiple_of(7) && !script.numbered {
                 eval.push("raised".to_owned());
             }
             commands.push_back(eval);

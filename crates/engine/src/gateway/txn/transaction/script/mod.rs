@@ -365,14 +365,15 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
     let Some(running) = &mut txn.script else { return };
     running.run = None;
     running.steps = false;
+    if running.unchecked > 0 {
+        // The answers that are still to come are about this script, however it has ended.
+        running.ended = Some(ended);
+        return;
+    }
     let ended = match (running.refused.take(), ended) {
         (Some(error), Ok(_)) => Err(error),
         (_, ended) => ended,
     };
-    if running.unchecked > 0 && ended.is_ok() {
-        running.ended = Some(ended);
-        return;
-    }
     let Some(running) = txn.script.take() else { return };
     let wrote = txn.work.ops.len() > running.first;
     let (reply, wrote) = match ended {
