@@ -48,9 +48,9 @@ fn waits(body: &Body, whole: TxnId) -> bool {
         | Body::Version { .. }
         | Body::Pipeline(_)
         | Body::Flush
-        | Body::Count
+        | Body::Count { .. }
         | Body::Keys { .. }
-        | Body::RandomKey
+        | Body::RandomKey { .. }
         | Body::Scan { .. } => true,
         _ => false,
     }

@@ -191,8 +191,8 @@ impl Desk {
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
+            | Body::Count { .. }
+            | Body::RandomKey { .. }
             | Body::Flush
             | Body::Resolve(_)
             | Body::Remember(_)

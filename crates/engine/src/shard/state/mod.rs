@@ -13,6 +13,7 @@ pub mod records;
 pub mod requests;
 pub(in crate::shard) mod room;
 pub mod slots;
+mod tally;
 pub(in crate::shard) mod whole;
 
 use crate::coordination::Ask;
@@ -146,7 +147,7 @@ impl State {
 
     /// Removes all records (`FLUSHALL`).
     pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        self.records.flush(ts, ahead);
+        self.records.flush(None, ts, ahead);
     }
 
     /// Memory of pipelines over several shards.

@@ -56,8 +56,8 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Unblock
         | Body::Scan { .. }
         | Body::Keys { .. }
-        | Body::Count
-        | Body::RandomKey
+        | Body::Count { .. }
+        | Body::RandomKey { .. }
         | Body::Flush
         | Body::Resolve(_)
         | Body::Remember(_)

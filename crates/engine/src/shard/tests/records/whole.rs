@@ -20,10 +20,10 @@ fn with_a_flush() -> Story {
     story.ask(one("b", add("x")));
     story.sync();
     let ops = [
-        ("k", whole(Whole::Count)),
-        ("k", whole(Whole::Flush)),
+        ("k", whole(Whole::Count(0))),
+        ("k", whole(Whole::Flush(None))),
         ("c", add("x")),
-        ("k", whole(Whole::Count)),
+        ("k", whole(Whole::Count(0))),
     ];
     story.ask(prepare(1, &ops));
     story.sync();
@@ -38,7 +38,7 @@ fn all_that_comes_meanwhile_waits_for_it() {
     story.ask(one("b", remove("x")));
     story.ask(prepare(2, &[("c", add("y"))]));
     story.ask(lock(3, "a", card()));
-    story.ask(Body::Count);
+    story.ask(Body::Count { database: 0 });
     story.sync();
     assert!(story.seen().is_empty(), "nobody gets between");
     let ts = story.shard.clock().0 + 5;
@@ -66,7 +66,7 @@ fn it_is_refused_while_anything_else_is_open() {
         story.ask(first);
         story.sync();
         story.seen();
-        story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
+        story.ask(prepare(2, &[("k", whole(Whole::Flush(None)))]));
         story.sync();
         assert_eq!(story.seen(), [told, vec![refused.clone()]].concat());
         assert_eq!(story.shard.state().records().len(), 1);
@@ -79,7 +79,7 @@ fn the_younger_in_its_way_give_way_and_gateways_hear_of_all() {
     story.ask(lock(1, "a", card()));
     story.ask(lock(3, "a", card()));
     story.seen();
-    story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
+    story.ask(prepare(2, &[("k", whole(Whole::Flush(None)))]));
     let refused = format!("3 refused {:?}", Refusal::Frozen);
     assert_eq!(story.seen(), ["0 wanted 1", "0 wound 3", "0 wanted 3", &refused]);
 }
@@ -87,10 +87,10 @@ fn the_younger_in_its_way_give_way_and_gateways_hear_of_all() {
 #[test]
 fn two_transactions_about_all_keys_do_not_wait_for_each_other() {
     let mut story = with_a_flush();
-    story.ask(prepare(2, &[("k", whole(Whole::Count))]));
+    story.ask(prepare(2, &[("k", whole(Whole::Count(0)))]));
     assert_eq!(story.seen(), [format!("4 refused {:?}", Refusal::Frozen)]);
     story.ask(decide(1, None));
-    story.ask(prepare(3, &[("k", whole(Whole::Count))]));
+    story.ask(prepare(3, &[("k", whole(Whole::Count(0)))]));
     story.sync();
     assert_eq!(story.seen(), ["6 prepared"]);
     assert_eq!(story.shard.state().records().len(), 2, "the first was given up");

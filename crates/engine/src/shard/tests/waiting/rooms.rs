@@ -75,7 +75,7 @@ fn behind_a_prepared_one(body: Body) -> (Story, u64) {
 }
 
 fn behind_a_flush(body: Body) -> (Story, u64) {
-    let flush = Op::Key(KeyOp::Whole(Box::new(Whole::Flush)));
+    let flush = Op::Key(KeyOp::Whole(Box::new(Whole::Flush(None))));
     behind(vec![prepare(1, &[("k", flush)])], body)
 }
 
@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
         waits("prepare", "whole", || behind_a_flush(prepare(2, &[("s", card())]))),
         waits("unit", "whole", || behind_a_flush(unit(0, 0, &[0], ("s", add("a"))))),
         waits("flush", "whole", || behind_a_flush(Body::Flush)),
-        waits("count", "whole", || behind_a_flush(Body::Count)),
+        waits("count", "whole", || behind_a_flush(Body::Count { database: 0 })),
         waits("turn", "whole", || behind_a_flush(acquire(""))),
         waits("turn", "turns", || {
             let mut story = in_2026();
