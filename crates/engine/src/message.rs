@@ -283,8 +283,11 @@ pub enum Body {
         /// The database.
         database: u8,
     },
-    /// Removes everything from all databases. Answer: [`Answer::Reply`] with OK.
-    Flush,
+    /// Removes everything from a database, or from all of them. Answer: [`Answer::Reply`] with OK.
+    Flush {
+        /// The database, if it is only one.
+        database: Option<u8>,
+    },
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
@@ -391,7 +394,7 @@ impl Body {
             | Self::Prepare { .. }
             | Self::Block { .. }
             | Self::Await { .. }
-            | Self::Flush
+            | Self::Flush { .. }
             | Self::Cut { .. }
             | Self::Transfer { .. }
             | Self::Snapshot { dated: true, .. } => Some(Disturbance::Locks),

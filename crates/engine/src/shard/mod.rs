@@ -256,10 +256,10 @@ impl Desk {
                 let sender = (request.gateway, request.token);
                 self.waits.turns.end_deadlock(&mut self.core, now, sender, description);
             }
-            Body::Flush => {
+            Body::Flush { database } => {
                 let kind = RecipientKind::Flushed;
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
-                self.core.log(LogRecord::Flush, target);
+                self.core.log(LogRecord::Flush(database), target);
             }
             Body::Resolve(_) => self.locking.resolve_request(&mut self.core, request),
             Body::Remember(told) => {

@@ -281,7 +281,7 @@ impl ShardCore {
             | Body::Await { .. }
             | Body::EndDeadlock { .. }
             | Body::Unblock
-            | Body::Flush
+            | Body::Flush { .. }
             | Body::Resolve(_)
             | Body::Remember(_)
             | Body::Pipeline(_)

@@ -51,6 +51,7 @@ const HOLDERS: u8 = 31;
 const REMEMBER: u8 = 32;
 /// Before a question about a database other than 0, with its number.
 const IN_DATABASE: u8 = 33;
+const FLUSH_DATABASE: u8 = 34;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -76,7 +77,8 @@ fn kind(body: &Body) -> u8 {
         Body::Keys { .. } => KEYS,
         Body::Count { .. } => COUNT,
         Body::RandomKey { .. } => RANDOM_KEY,
-        Body::Flush => FLUSH,
+        Body::Flush { database: None } => FLUSH,
+        Body::Flush { database: Some(_) } => FLUSH_DATABASE,
         Body::Resolve(_) => RESOLVE,
         Body::Remember(_) => REMEMBER,
         Body::Stats => STATS,
@@ -175,8 +177,8 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(*slot, out);
             put_u64(*count as u64, out);
         }
-        Body::Unblock | Body::Count { .. } | Body::RandomKey { .. } | Body::Flush | Body::Stats => {
-        }
+        Body::Flush { database } => out.extend(*database),
+        Body::Unblock | Body::Count { .. } | Body::RandomKey { .. } | Body::Stats => {}
     }
 }
 
@@ -285,7 +287,14 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
         KEYS => Body::Keys { database, pattern: reader.word()?.into() },
         COUNT => Body::Count { database },
         RANDOM_KEY => Body::RandomKey { database },
-        FLUSH => Body::Flush,
+        FLUSH => Body::Flush { database: None },
+        FLUSH_DATABASE => {
+            let database = reader.u8()?;
+            if database >= DATABASES {
+                return Err(Corrupt);
+            }
+            Body::Flush { database: Some(database) }
+        }
         RESOLVE => Body::Resolve(read_request(reader)?),
         REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,

@@ -47,7 +47,10 @@ pub(in crate::gateway) fn command(
         }
         "randomkey" => everywhere(Combine::Any, &|| Body::RandomKey { database }),
         "flushall" | "flushdb" => match check_flush(args) {
-            Ok(()) => everywhere(Combine::Ok, &|| Body::Flush),
+            Ok(()) => {
+                let database = (spec.name == "flushdb").then_some(database);
+                everywhere(Combine::Ok, &|| Body::Flush { database })
+            }
             Err(error) => error.into(),
         },
         "scan" => {

@@ -106,10 +106,8 @@ impl Gateway {
             }
             "fence" => self.parts.fence(id, args),
             "lock.section" => self.parts.section(id, args),
-            // Only of all databases together no shard needs to know which records go.
             "flushall" | "flushdb"
-                if (self.parts.sessions.is_numbered(id) || spec.name == "flushdb")
-                    && keyspace::check_flush(args).is_ok() =>
+                if self.parts.sessions.is_numbered(id) && keyspace::check_flush(args).is_ok() =>
             {
                 self.parts.as_transaction(id, args)
             }

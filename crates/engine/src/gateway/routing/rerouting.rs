@@ -231,7 +231,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.insert(mail.shard_of(&request.client));
         }
         // A question to all shards has not been sent to the new one.
-        Body::Keys { .. } | Body::Count { .. } | Body::Flush => return Destination::Several,
+        Body::Keys { .. } | Body::Count { .. } | Body::Flush { .. } => return Destination::Several,
         // Requests about state of the shard itself: a transaction, a wait, a cut, its tree.
         Body::Lock { .. }
         | Body::Prepare { .. }

@@ -77,7 +77,7 @@ pub(in crate::gateway) fn redirection(
 
 /// Error for a key that a command cannot have: it is too long, or out of reach.
 pub(in crate::gateway) fn unusable_key(reach: Reach, key: &Blob) -> Option<ErrorReply> {
-    if key.len() > KEY_BYTES_MAX {
+    if key.len() > KEY_BYTES_MAX && database::name_of(key).len() > KEY_BYTES_MAX {
         return Some(ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")));
     }
     (!reach.has(key)).then(database::reserved)

@@ -47,7 +47,7 @@ fn waits(body: &Body, whole: TxnId) -> bool {
         | Body::Snapshot { .. }
         | Body::Version { .. }
         | Body::Pipeline(_)
-        | Body::Flush
+        | Body::Flush { .. }
         | Body::Count { .. }
         | Body::Keys { .. }
         | Body::RandomKey { .. }

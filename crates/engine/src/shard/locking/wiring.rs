@@ -193,7 +193,7 @@ impl Desk {
             | Body::Keys { .. }
             | Body::Count { .. }
             | Body::RandomKey { .. }
-            | Body::Flush
+            | Body::Flush { .. }
             | Body::Resolve(_)
             | Body::Remember(_)
             | Body::EndStream { .. }

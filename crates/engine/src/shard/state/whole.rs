@@ -55,6 +55,9 @@ impl Records {
 
     /// Names of the keys of a database that match a pattern.
     pub(in crate::shard) fn names(&self, database: u8, pattern: &[u8], now_ms: u64) -> Reply {
+        if self.visible_in(database) == 0 {
+            return Reply::Array(Vec::new());
+        }
         let live = self.iter().filter(|(_, record)| is_live(record, now_ms));
         let names = live.filter_map(|(key, _)| name_in(database, key));
         Reply::Array(names.filter(|name| glob::matches(pattern, name)).map(Reply::bulk).collect())
@@ -69,9 +72,11 @@ impl Records {
         type_name: Option<&Blob>,
         now_ms: u64,
     ) -> Reply {
+        // Nobody goes from page to page through the records of others.
+        let len = if self.visible_in(database) == 0 { 0 } else { self.len() };
         let begin = if scan.cursor == 0 { u64::MAX } else { scan.cursor };
-        let seen = begin.min(self.len() as u64).min(scan.count);
-        let mut reply = scan.run(self.len(), |position, found| {
+        let seen = begin.min(len as u64).min(scan.count);
+        let mut reply = scan.run(len, |position, found| {
             let Some((key, record)) = self.at(position) else { return };
             let Some(name) = name_in(database, key) else { return };
             let type_of = record.value.type_name().as_bytes();

@@ -58,7 +58,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Keys { .. }
         | Body::Count { .. }
         | Body::RandomKey { .. }
-        | Body::Flush
+        | Body::Flush { .. }
         | Body::Resolve(_)
         | Body::Remember(_)
         | Body::EndStream { .. }

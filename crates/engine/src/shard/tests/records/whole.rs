@@ -2,6 +2,7 @@
 
 use super::*;
 use adt::Whole;
+use adt::command::database::key_in;
 use adt::key::KeyOp;
 use adt::kinds::set;
 
@@ -129,4 +130,44 @@ fn a_snapshot_has_what_was_there_before_everything_is_removed() {
         records += parts.iter().filter(|p| matches!(p, SnapshotPart::Record(..))).count();
     }
     assert_eq!(records, 2);
+}
+
+/// A shard with so many keys in database 0 and in database 5.
+fn with_databases(first: usize, fifth: usize) -> Story {
+    let mut story = Story::new();
+    let numbers = (0..first).map(|n| (0, n)).chain((0..fifth).map(|n| (5, n)));
+    for (database, number) in numbers {
+        let key = key_in(database, number.to_string().as_bytes());
+        story.ask(Body::Apply(Apply {
+            ops: [(key, add("x"))].into_iter().collect(),
+            ..Apply::default()
+        }));
+    }
+    story.sync();
+    story.seen();
+    story
+}
+
+#[test]
+fn a_database_is_flushed_whether_it_has_few_of_the_keys_or_most() {
+    for (first, fifth) in [(1, 40), (40, 1), (3, 3), (0, 4), (4, 0), (0, 0)] {
+        for database in [None, Some(0), Some(5), Some(7)] {
+            let mut story = with_databases(first, fifth);
+            story.ask(Body::Flush { database });
+            story.sync();
+            let left =
+                |of: u8, keys: usize| if database.is_none_or(|d| d == of) { 0 } else { keys };
+            let (first, fifth) = (left(0, first), left(5, fifth));
+            let records = story.shard.state().records();
+            let counts = [records.len(), records.visible_in(0), records.visible_in(5)];
+            assert_eq!(counts, [first + fifth, first, fifth], "{database:?}");
+            let named = (fifth > 0).then_some((5, fifth as u64, 0));
+            assert_eq!(records.databases().collect::<Vec<_>>(), Vec::from_iter(named));
+            let names = |of| match records.names(of, b"*", 0) {
+                Reply::Array(names) => names.len(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!((names(0), names(5), names(7)), (first, fifth, 0));
+        }
+    }
 }
