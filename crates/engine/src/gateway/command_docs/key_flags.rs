@@ -22,7 +22,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "rpush" | "rpushx" | "sadd" => MAKE,
         "blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" => return (TAKE, Some(MAKE)),
         "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
-        | "lpop" | "move" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
+        | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
         "copy" => return (READ, Some(REPLACE)),
         "set" | "bitfield" => &["RW", "access", "update", "variable_flags"],
         "del" | "delex" | "delifeq" | "unlink" => REMOVE,
