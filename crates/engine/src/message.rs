@@ -260,25 +260,38 @@ pub enum Body {
     /// whose value the shard takes by itself: [`Answer::Replies`], without replies or with the
     /// value that was taken by then.
     Unblock,
-    /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
-    /// the shard's own cursor.
+    /// One step of `SCAN` over the shard's keys of a database. Answer: [`Answer::Reply`] as `SCAN`
+    /// replies, with the shard's own cursor.
     Scan {
+        /// The database.
+        database: u8,
         /// Cursor, pattern, count.
         scan: adt::command::scan::ScanArgs,
         /// Only keys of this type.
         type_name: Option<Blob>,
     },
-    /// All keys that match. Answer: [`Answer::Reply`] with an array.
+    /// All keys of a database that match. Answer: [`Answer::Reply`] with an array.
     Keys {
+        /// The database.
+        database: u8,
         /// Glob.
         pattern: Blob,
     },
-    /// Number of keys. Answer: [`Answer::Reply`] with an integer.
-    Count,
-    /// An arbitrary key, or nil. Answer: [`Answer::Reply`].
-    RandomKey,
-    /// Removes everything. Answer: [`Answer::Reply`] with OK.
-    Flush,
+    /// Number of keys of a database. Answer: [`Answer::Reply`] with an integer.
+    Count {
+        /// The database.
+        database: u8,
+    },
+    /// An arbitrary key of a database, or nil. Answer: [`Answer::Reply`].
+    RandomKey {
+        /// The database.
+        database: u8,
+    },
+    /// Removes everything from a database, or from all of them. Answer: [`Answer::Reply`] with OK.
+    Flush {
+        /// The database, if it is only one.
+        database: Option<u8>,
+    },
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
@@ -304,8 +317,11 @@ pub enum Body {
         /// The machine.
         to: MachineId,
     },
-    /// Keys of a hash slot. Answer: [`Answer::Reply`] with an array of at most `count` keys.
+    /// Keys of a database in a hash slot. Answer: [`Answer::Reply`] with an array of at most `count`
+    /// keys.
     KeysInSlot {
+        /// The database.
+        database: u8,
         /// The slot.
         slot: u16,
         /// Most keys to return.
@@ -382,7 +398,7 @@ impl Body {
             | Self::Prepare { .. }
             | Self::Block { .. }
             | Self::Await { .. }
-            | Self::Flush
+            | Self::Flush { .. }
             | Self::Cut { .. }
             | Self::Transfer { .. }
             | Self::Snapshot { dated: true, .. } => Some(Disturbance::Locks),
@@ -405,8 +421,8 @@ impl Body {
             | Self::Unblock
             | Self::Scan { .. }
             | Self::Keys { .. }
-            | Self::Count
-            | Self::RandomKey
+            | Self::Count { .. }
+            | Self::RandomKey { .. }
             | Self::KeysInSlot { .. }
             | Self::Resolve(_)
             | Self::Remember(_)
@@ -431,8 +447,8 @@ impl Body {
                 | Self::Version { .. }
                 | Self::Scan { .. }
                 | Self::Keys { .. }
-                | Self::Count
-                | Self::RandomKey
+                | Self::Count { .. }
+                | Self::RandomKey { .. }
                 | Self::Stats
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }

@@ -24,6 +24,7 @@ use crate::operators::http::HttpThread;
 use crate::operators::words;
 use crate::synchrony::{Surroundings, Synchrony};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
+use adt::command::database::DATABASES;
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, Order, UserConfig};
 use engine::node::{Node, Placing};
 use engine::pipeline::bundles::BundleOrder;
@@ -627,7 +628,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("appendonly", if durable { "yes" } else { "no" }.to_owned()),
         ("bind", options.bind.to_string()),
         ("cc", options.cc.clone()),
-        ("databases", "1".to_owned()),
+        ("databases", DATABASES.to_string()),
         ("dir", shown(&options.dir)),
         ("durability", options.durability.to_string()),
         ("leader_wait_ms", options.leader_wait_ms.to_string()),

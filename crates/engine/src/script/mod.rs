@@ -8,6 +8,7 @@
 pub mod keys;
 pub(crate) mod texts;
 
+use adt::command::database::key_in;
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -46,14 +47,24 @@ pub struct ScriptRun {
     pub inputs: Arc<ScriptInputs>,
     /// Whether the client says that the script only reads.
     pub only_reads: bool,
+    /// Database of the keys that the script names.
+    pub database: u8,
     /// Further keys that an earlier attempt has named and that were not free.
     pub also: Vec<Blob>,
 }
 
 impl ScriptRun {
-    /// Keys that must be free before the run begins.
-    pub fn keys(&self) -> impl Iterator<Item = &Blob> {
-        self.inputs.keys.iter().chain(&self.also)
+    /// Keys that must be free before the run begins, as they are stored.
+    pub fn keys(&self) -> impl Iterator<Item = Blob> {
+        self.declared().chain(self.also.iter().cloned())
+    }
+
+    /// Keys that the client has declared, as they are stored.
+    pub fn declared(&self) -> impl Iterator<Item = Blob> {
+        self.inputs.keys.iter().map(|key| match self.database {
+            0 => key.clone(),
+            database => key_in(database, key),
+        })
     }
 }
 

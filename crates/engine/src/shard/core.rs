@@ -162,7 +162,7 @@ impl ShardCore {
             LogRecord::Apply(apply) => {
                 (apply.is_certain(), apply.ops.iter().any(|(_, op)| op.whole().is_some()))
             }
-            LogRecord::Flush | LogRecord::Split { .. } => (false, true),
+            LogRecord::Flush(_) | LogRecord::Split { .. } => (false, true),
             _ => (false, false),
         };
         if blind {

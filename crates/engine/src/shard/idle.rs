@@ -121,7 +121,7 @@ fn idle_replies(
                 continue;
             }
             other => {
-                emptied |= matches!(other, LogRecord::Flush);
+                emptied |= matches!(other, LogRecord::Flush(_));
                 all.push(None);
                 continue;
             }

@@ -53,7 +53,7 @@ impl Desk {
                 (LogRecord::Apply(apply), RecipientKind::Turn) => {
                     self.waits.turns.again(gateway, token, apply)
                 }
-                (LogRecord::Flush, _) => Body::Flush,
+                (LogRecord::Flush(database), _) => Body::Flush { database },
                 (LogRecord::Coordinate(command), _) => {
                     Body::Coordinate(Box::new(Ask::Write(*command)))
                 }

@@ -261,10 +261,10 @@ impl Desk {
                 let sender = (request.gateway, request.token);
                 self.waits.turns.end_deadlock(&mut self.core, now, sender, description);
             }
-            Body::Flush => {
+            Body::Flush { database } => {
                 let kind = RecipientKind::Flushed;
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
-                self.core.log(LogRecord::Flush, target);
+                self.core.log(LogRecord::Flush(database), target);
             }
             Body::Resolve(_) => self.locking.resolve_request(&mut self.core, request),
             Body::Remember(told) => {
@@ -293,8 +293,8 @@ impl Desk {
             }
             Body::Scan { .. }
             | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
+            | Body::Count { .. }
+            | Body::RandomKey { .. }
             | Body::KeysInSlot { .. } => self.core.look(now, &request),
             // Were taken before, or are taken by the replica.
             Body::Pipeline(_) | Body::EndStream { .. } | Body::Transfer { .. } => {}
@@ -324,6 +324,7 @@ impl Desk {
         let mut stats = self.core.stats.clone();
         stats.keys = self.core.state.records().visible() as u64;
         stats.keys_with_expiry = self.core.state.records().expiring() as u64;
+        stats.databases = self.core.state.records().databases().collect();
         stats.prepared = self.core.state.prepared().len() as u64;
         stats.locks = self.core.stats.locks.with_queues(self.waits.turns.queues(now_us));
         self.locking.count(&mut stats);

@@ -27,10 +27,10 @@ impl Sessions {
     /// order gathers it.
     #[inline]
     pub fn single(&mut self, core: &mut Core, id: SessionId, key: Blob, op: Op) {
-        if let Some(error) = unusable_key(&key) {
+        let Some(session) = self.get_mut(id.0) else { return };
+        if let Some(error) = unusable_key(session.reach, &key) {
             return self.reply(core, id, error.into());
         }
-        let Some(session) = self.get_mut(id.0) else { return };
         let target = Target { session: id, seq: session.push(), item: WHOLE };
         if session.pipeline.keeps_order(core) {
             return self.gather(Planned { target, ops: smallvec![(key, op)], finish: None });

@@ -98,12 +98,17 @@ impl Course {
             return Self::Steps(program);
         }
         let mut route = Route::Nowhere;
+        // The slot of a key is that of its name, in all databases.
         call.inputs.keys.iter().for_each(|key| route.add(core.mail.shard_of(key)));
         match (route, core.scripts.for_shard(call)) {
             (Route::One(shard), Some(script)) => {
-                let (inputs, only_reads) = (call.inputs.clone(), call.only_reads);
-                let script = ScriptOf::Read(script);
-                let run = ScriptRun { script, inputs, only_reads, also: Vec::new() };
+                let run = ScriptRun {
+                    script: ScriptOf::Read(script),
+                    inputs: call.inputs.clone(),
+                    only_reads: call.only_reads,
+                    database: call.database,
+                    also: Vec::new(),
+                };
                 Self::Script(shard, run, program)
             }
             _ => Self::Steps(program),

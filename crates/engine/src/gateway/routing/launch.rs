@@ -68,8 +68,8 @@ impl Parts {
             }
             other => other,
         };
-        let steps = vec![ProgramStep::from(command)];
-        if let Some(error) = unusable_key_of(&steps) {
+        let (steps, reach) = (vec![ProgramStep::from(command)], session.reach);
+        if let Some(error) = unusable_key_of(reach, &steps) {
             self.sessions.reply(&mut self.core, id, error.into());
             return true;
         }

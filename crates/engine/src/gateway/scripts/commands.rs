@@ -59,9 +59,10 @@ pub(in crate::gateway) fn step(
         text,
         inputs,
         only_reads,
+        database: session.database,
         user: session.user.clone(),
     }));
-    match unusable_key_of(std::slice::from_ref(&step)) {
+    match unusable_key_of(session.reach, std::slice::from_ref(&step)) {
         Some(error) => Err(error),
         None => Ok(step),
     }

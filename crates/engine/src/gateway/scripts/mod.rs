@@ -30,6 +30,8 @@ pub(in crate::gateway) struct ScriptCall {
     pub inputs: Arc<ScriptInputs>,
     /// Whether the client says that the script only reads.
     pub only_reads: bool,
+    /// Database that the client had selected.
+    pub database: u8,
     /// User on whose behalf the commands of the script are run.
     pub user: Option<Arc<User>>,
 }

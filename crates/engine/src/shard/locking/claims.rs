@@ -56,7 +56,7 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             own.chain([op]).map(claim).collect()
         }
         // It is not known what the script does with them.
-        Body::Run(run) => run.keys().map(|key| (key.clone(), Claim::of_script())).collect(),
+        Body::Run(run) => run.keys().map(|key| (key, Claim::of_script())).collect(),
         Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);
             claims.extend(guards(apply, Class::Passing));

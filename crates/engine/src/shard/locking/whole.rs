@@ -48,10 +48,10 @@ fn waits(body: &Body, whole: TxnId) -> bool {
         | Body::Snapshot { .. }
         | Body::Version { .. }
         | Body::Pipeline(_)
-        | Body::Flush
-        | Body::Count
+        | Body::Flush { .. }
+        | Body::Count { .. }
         | Body::Keys { .. }
-        | Body::RandomKey
+        | Body::RandomKey { .. }
         | Body::Scan { .. } => true,
         _ => false,
     }

@@ -201,9 +201,9 @@ impl Desk {
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
-            | Body::Flush
+            | Body::Count { .. }
+            | Body::RandomKey { .. }
+            | Body::Flush { .. }
             | Body::Resolve(_)
             | Body::Remember(_)
             | Body::EndStream { .. }

@@ -9,16 +9,18 @@ use crate::limits::{
 };
 use crate::message::{Body, Request};
 use crate::now::Now;
-use crate::script::keys::is_reserved;
 use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep};
 use crate::shard::config::Rule;
 use crate::shard::core::ShardCore;
 use crate::shard::expiry::Expiry;
 use crate::shard::locking::locks::Claim;
 use crate::shard::locking::manager::LockManager;
+use adt::command::database::{database_of, words_in};
 use adt::key::KeyOp;
 use adt::record;
-use adt::{ArgBuf, Args, Blob, Command, Compound, Ctx, Flags, Handler, Op, Record, Reply};
+use adt::{
+    ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// End of a run.
@@ -151,7 +153,7 @@ impl<'s> Attempt<'s> {
     fn done(mut self, reply: Reply) -> Ended {
         if self.ops.is_empty() {
             // The log says that the shard was led by this replica when it was read.
-            let key = self.run.inputs.keys.first().cloned().unwrap_or_default();
+            let key = self.run.declared().next().unwrap_or_default();
             self.ops = smallvec![(key, Op::Key(KeyOp::Exists))];
         }
         let mut kept = self.core.locks.kept_foreseen();
@@ -181,11 +183,15 @@ impl<'s> Attempt<'s> {
             return Err(Stop::NotHere);
         }
         // Where something is wrong with the command, the gateway knows the words for it.
-        let (parse, flags) = spec_of(args).ok_or(Stop::NotHere)?;
-        if self.only_reads && flags.has(Flags::WRITE) {
+        let (parse, spec) = spec_of(args).ok_or(Stop::NotHere)?;
+        if self.only_reads && spec.flags.has(Flags::WRITE) {
             return Err(Stop::NotHere);
         }
-        match parse(args) {
+        let command = match self.run.database {
+            0 => parse(args),
+            database => words_in(database, spec.keys, args).and_then(|words| parse(&words.args())),
+        };
+        match command {
             Err(error) => Ok(error.into()),
             Ok(Command::Single(key, op)) => self.operate(key, op),
             Ok(Command::Multi { ops, merge }) => {
@@ -272,7 +278,7 @@ impl<'s> Attempt<'s> {
         if let Some(at) = self.touched.iter().position(|touched| touched.key == *key) {
             return Ok(at);
         }
-        if !self.run.keys().any(|declared| declared == key) {
+        if !self.run.keys().any(|declared| declared == *key) {
             self.touch_undeclared(key)?;
         }
         self.touched.push(Touched { key: key.clone(), copy: None });
@@ -288,16 +294,16 @@ impl<'s> Attempt<'s> {
 
     /// Makes sure that a record that the client has not declared is of this shard, and free.
     fn touch_undeclared(&mut self, key: &Blob) -> Result<(), Stop> {
-        if key.len() > KEY_BYTES_MAX || is_reserved(key) {
+        if key.len() > KEY_BYTES_MAX || database_of(key) != Some(self.run.database) {
             return Err(Stop::NotHere);
         }
         let slot_of_key = slot(key);
         // The shard does not know all its slots.
-        if !self.run.inputs.keys.iter().any(|declared| slot(declared) == slot_of_key) {
+        if !self.run.declared().any(|declared| slot(&declared) == slot_of_key) {
             return Err(Stop::NotHere);
         }
         let (gateway, token) = self.sender;
-        let request = Request { gateway, token, after: None, body: Body::Count };
+        let request = Request { gateway, token, after: None, body: Body::Stats };
         let claims = smallvec![(key.clone(), Claim::of_script())];
         if self.locking.barrier(self.core, self.now, &request, &claims).is_none() {
             return Ok(());
@@ -312,11 +318,11 @@ impl<'s> Attempt<'s> {
 type Parse = fn(&Args<'_>) -> Result<Command, adt::ErrorReply>;
 
 /// How the words of a data command are read, if they are the right number.
-fn spec_of(args: &Args<'_>) -> Option<(Parse, Flags)> {
+fn spec_of(args: &Args<'_>) -> Option<(Parse, &'static CommandSpec)> {
     let spec = record::command(args.get(0)?)?;
     spec.check_arity(args.len()).ok()?;
     match spec.handler {
-        Handler::Data(parse) => Some((parse, spec.flags)),
+        Handler::Data(parse) => Some((parse, spec)),
         Handler::Session => None,
     }
 }

@@ -71,7 +71,8 @@ fn run(keys: &[&str], text: &str) -> Body {
     let keys = keys.iter().map(|key| Blob::from(key.as_bytes())).collect();
     let inputs = Arc::new(ScriptInputs { keys, args: Vec::new() });
     let script = ScriptOf::Text(Blob::from(text.as_bytes()));
-    Body::Run(Box::new(ScriptRun { script, inputs, only_reads: false, also: Vec::new() }))
+    let (only_reads, database, also) = (false, 0, Vec::new());
+    Body::Run(Box::new(ScriptRun { script, inputs, only_reads, database, also }))
 }
 
 /// Answers by the order of the requests.
