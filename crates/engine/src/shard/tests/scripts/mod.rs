@@ -52,8 +52,7 @@ impl Run for LinesRun {
             b"PAUSE" => ScriptStep::Pause,
             line => {
                 let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-                let mut call = ArgBuf::new();
-                words.into_iter().for_each(|word| drop(call.push(word)));
+                let call = ArgBuf::of(words);
                 ScriptStep::Call(call, Use::Seen)
             }
         }
