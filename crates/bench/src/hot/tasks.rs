@@ -192,7 +192,7 @@ impl Load {
         Self { task, program, popularity, scripts, number: 0, held: Vec::new() }
     }
 
-    /// The same load for another thread.
+    /// Copy of this load for another thread.
     pub fn numbered(&self, number: usize) -> Self {
         Self { number, ..self.clone() }
     }
