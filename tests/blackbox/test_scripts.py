@@ -225,6 +225,29 @@ def test_scripts_that_do_not_conflict_wait_for_nobody(server):
         assert retried == 0, "nothing excludes another one"
 
 
+@pytest.mark.parametrize("keys", [[], ["s"]])
+def test_a_script_that_fails_behind_dropped_replies_ends(make_server, keys):
+    """Gateways run scripts that declare no key, and shards the others."""
+    server = make_server(shards=4).start()
+    client = server.client(socket_timeout=10)
+    texts = [
+        "redis.call('sadd', 's', 'x') error('raised')",
+        "redis.call('sadd', 's', 'x') redis.call('rpush', 'l', '1') error('raised')",
+        "redis.call('sadd', 's', 'x') redis.call('incr', 's') redis.call('sadd', 's', 'y')",
+    ]
+    for number, text in enumerate(texts):
+        with pytest.raises(redis.ResponseError):
+            client.eval(text, len(keys), *keys)
+        for _ in range(2):
+            client.execute_command("CLIENT", "REQUEST", f"me {keys}", number + 1)
+            with pytest.raises(redis.ResponseError):
+                client.eval(text, len(keys), *keys)
+        with pytest.raises(redis.ResponseError), client.pipeline() as multi:
+            multi.eval(text, len(keys), *keys)
+            multi.execute()
+    assert client.keys() == [] and client.sadd("s", "z") == 1
+
+
 def test_hostile_scripts_harm_only_themselves(make_server):
     server = make_server(shards=4, workers=2).start()
     client = server.client()
@@ -237,7 +260,7 @@ def test_hostile_scripts_harm_only_themselves(make_server):
         "for i = 1, 1e9 do redis.call('get', 'k') end",
         "return string.find(string.rep('a', 60), string.rep('a?', 60) .. string.rep('a', 60) .. 'b')",
         "local t = {} t[1] = t return t",
-        "return cjson.encode(setmetatable({}, {__index = function(t) return t end}))",
+        "local t = {} for i = 1, 2000 do t = {t} end return cjson.encode(t)",
     ]
 
     def delays(seconds):
@@ -250,22 +273,31 @@ def test_hostile_scripts_harm_only_themselves(make_server):
 
     delays(0.5)
     memory = server.rss_bytes()
-    stop = threading.Event()
+    stop, unharmed = threading.Event(), []
 
-    def attack():
+    def attack(keys):
         own = server.client(socket_timeout=60)
         while not stop.is_set():
             for text in hostile:
-                with pytest.raises(redis.ResponseError):
-                    own.eval(text, 0)
+                try:
+                    reply = own.eval(text, len(keys), *keys)
+                    # The reply to tables that contain themselves ends with the error.
+                    while isinstance(reply, list):
+                        reply = reply[0]
+                    if not isinstance(reply, redis.ResponseError):
+                        unharmed.append(text)
+                except redis.ResponseError:
+                    pass
 
-    threads = [threading.Thread(target=attack) for _ in range(2)]
+    # Gateways run scripts without keys, and shards those with keys.
+    threads = [threading.Thread(target=attack, args=(keys,)) for keys in ([], ["mine"])]
     for thread in threads:
         thread.start()
     late = delays(4)
     stop.set()
     for thread in threads:
         thread.join()
+    assert unharmed == []
     # Between two pieces of a script others go ahead. The machine of this test may be busy besides.
     assert late < 0.1, f"{late:.3f} s at the 99th percentile"
     assert server.rss_bytes() < memory + (256 << 20)

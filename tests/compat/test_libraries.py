@@ -26,10 +26,13 @@ def port(request, tmp_path_factory):
 
 
 @pytest.fixture
-def url(port):
-    """The address of an empty server."""
+def url(port, request):
+    """The address of a database of an empty server: the first, unless a test is about another one."""
     redis.Redis(port=port).flushall()
-    return f"redis://127.0.0.1:{port}/0"
+    yield f"redis://127.0.0.1:{port}/{getattr(request, 'param', 0)}"
+
+
+in_several = pytest.mark.parametrize("url", [0, 3], ids=["db0", "db3"], indirect=True)
 
 
 def until(condition, timeout_s=30):
@@ -82,6 +85,7 @@ def in_folder(folder, tasks, url):
     return spec
 
 
+@in_several
 def test_the_lock_of_redis_py_is_taken_extended_and_lost(url):
     client = redis.Redis.from_url(url)
     lock = client.lock("work", timeout=10)
@@ -136,6 +140,7 @@ CELERY = """
 """
 
 
+@in_several
 def test_celery_runs_tasks_chords_retries_and_delayed_tasks(url, tmp_path):
     words = ["-m", "celery", "-A", "tasks", "worker", "--pool", "threads", "--concurrency", "2", "-l", "WARNING"]
     with Program(tmp_path, CELERY, *words, URL=url) as worker:
@@ -167,6 +172,7 @@ RQ = """
 """
 
 
+@in_several
 def test_rq_runs_jobs_and_keeps_their_results(url, tmp_path):
     from rq import Queue, SimpleWorker
 

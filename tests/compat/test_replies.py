@@ -56,15 +56,17 @@ def same(how, words, left, right):
     return sorted(map(str, parts[0])) == sorted(map(str, parts[1]))
 
 
+@pytest.mark.parametrize("database", [0, 9])
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_replies_are_those_of_redis(servers, protocol):
+def test_replies_are_those_of_redis(servers, protocol, database):
+    before = [["FLUSHALL"], ["SELECT", str(database)], *BEFORE]
     found = []
     for server in servers:
         replies = []
         for words, _ in COMMANDS:
             # A connection may be in another state afterwards.
             with Connection(server.port, protocol) as asked:
-                *_, reply = asked.ask_all([["FLUSHALL"], *BEFORE, words])
+                *_, reply = asked.ask_all([*before, words])
                 replies.append(reply)
         found.append(replies)
     version = servers[0].version

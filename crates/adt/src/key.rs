@@ -6,12 +6,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::command::commands;
-use crate::command::syntax;
+use crate::command::database::{self, key_in, name_of};
+use crate::command::{commands, syntax};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
-    ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
-    Reply, Value, Whole,
+    ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan,
+    Record, Reply, Value, Whole,
 };
 use std::sync::Arc;
 
@@ -288,9 +288,12 @@ fn single(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
     Ok(Command::Single(args.blob(1)?, Op::Key(op)))
 }
 
-fn move_record(args: &Args<'_>, keep: bool, replace: bool) -> Result<Command, ErrorReply> {
-    let (from, to) = (args.blob(1)?, args.blob(2)?);
-    let fetch = |key: &crate::Blob| (key.clone(), Op::Key(KeyOp::Fetch));
+fn rename(args: &Args<'_>, replace: bool) -> Result<Command, ErrorReply> {
+    Ok(move_record((args.blob(1)?, args.blob(2)?), false, replace))
+}
+
+fn move_record((from, to): (Blob, Blob), keep: bool, replace: bool) -> Command {
+    let fetch = |key: &Blob| (key.clone(), Op::Key(KeyOp::Fetch));
     let reads = if from == to { vec![fetch(&from)] } else { vec![fetch(&from), fetch(&to)] };
     let plan = move |replies: &[Reply]| {
         let nothing = |reply| Plan { writes: Vec::new(), reply };
@@ -311,30 +314,50 @@ fn move_record(args: &Args<'_>, keep: bool, replace: bool) -> Result<Command, Er
         let reply = if !keep && replace { Reply::Ok } else { Reply::Int(1) };
         Plan { writes, reply }
     };
+    Command::Compound(Compound { reads, plan: Arc::new(plan) })
+}
+
+fn same_object() -> ErrorReply {
+    ErrorReply::err("source and destination objects are the same")
+}
+
+/// `MOVE`: the key is a stored one, of the database that is selected.
+fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let from = args.blob(1)?;
+    let to = key_in(database::number(args, 2)?, name_of(&from));
+    if from == to {
+        return Err(same_object());
+    }
+    let Command::Compound(Compound { reads, plan }) = move_record((from, to), false, false) else {
+        return Err(ErrorReply::syntax());
+    };
+    // A key that is not there is not moved, which is no error as it is for RENAME.
+    let plan = move |replies: &[Reply]| match replies.first() {
+        Some(Reply::Record(_)) => plan(replies),
+        _ => Plan { writes: Vec::new(), reply: Reply::Int(0) },
+    };
     Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
 }
 
 fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (from, mut to) = (args.blob(1)?, args.blob(2)?);
     let mut replace = false;
     let mut i = 3;
     while i < args.len() {
         if args.is(i, "REPLACE") {
             replace = true;
         } else if args.is(i, "DB") && i + 1 < args.len() {
-            // There is one database.
-            if args.int(i + 1)? != 0 {
-                return Err(ErrorReply::err("DB index is out of range"));
-            }
+            to = key_in(database::number(args, i + 1)?, name_of(&to));
             i += 1;
         } else {
             return Err(ErrorReply::syntax());
         }
         i += 1;
     }
-    if args.get(1) == args.get(2) {
-        return Err(ErrorReply::err("source and destination objects are the same"));
+    if from == to {
+        return Err(same_object());
     }
-    move_record(args, true, replace)
+    Ok(move_record((from, to), true, replace))
 }
 
 fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -421,11 +444,14 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
         |a| single(a, KeyOp::Ttl(TtlForm::AtMillis));
     ("rename", 3, Flags::WRITE, Keys::TWO,
         "Renames a key, replacing the other.", "key newkey", "O(1) per key") =>
-        |a| move_record(a, false, true);
+        |a| rename(a, true);
     ("renamenx", 3, WRITE, Keys::TWO,
         "Renames a key if the new name is free.", "key newkey", "O(1) per key") =>
-        |a| move_record(a, false, false);
-    ("copy", -3, Flags::WRITE.and(Flags::GROWS), Keys::TWO,
+        |a| rename(a, false);
+    ("move", 3, WRITE.and(Flags::DATABASES), Keys::ONE,
+        "Moves a key to another database, unless that has it.", "key db", "O(1) per key") =>
+        parse_move;
+    ("copy", -3, Flags::WRITE.and(Flags::GROWS).and(Flags::DATABASES), Keys::TWO,
         "Copies a value to another key.", "source destination [DB index] [REPLACE]", "O(1) per key") =>
         parse_copy;
     ("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },

@@ -8,7 +8,9 @@
 
 use crate::escrow::Outstanding;
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
-use crate::record::{amount, apply, carry_out, commutes, decode, idle, is_foreseeable, mode};
+use crate::record::{
+    amount, apply, carry_out, commutes, decode, follows_in_time, idle, is_foreseeable, mode,
+};
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
@@ -64,6 +66,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     for state in &states {
         acts.iter().for_each(|act| check_idle(state, &act.op));
         acts.iter().for_each(|act| check_foreseeable(state, &act.op));
+        acts.iter().for_each(|act| check_follows_in_time(state, &act.op));
         acts.iter().for_each(|act| check_untouched(state, &act.op));
         acts.iter().for_each(|act| check_told_early(state, &act.op, T::NAME));
     }
@@ -99,6 +102,22 @@ fn check_foreseeable(state: &Slot, op: &Op) {
     };
     let other = Ctx { now_ms: 1 << 41, ts: Timestamp(u64::MAX >> 12), seed: 0x5eed };
     assert_eq!(run(&Ctx::default()), run(&other), "{op:?} in {state:?}");
+}
+
+/// Checks that timestamp and random number make no difference to an operation that may be carried out on a
+/// copy at a known time.
+fn check_follows_in_time(state: &Slot, op: &Op) {
+    if !op.is_write() || !follows_in_time(op) {
+        return;
+    }
+    let run = |ctx: &Ctx| {
+        let mut slot = state.clone();
+        let reply = apply(&mut slot, op, ctx);
+        (reply, slot.map(|record| (record.expire_at_ms(), record.value)))
+    };
+    let one = Ctx { now_ms: 5000, ts: Timestamp::ZERO, seed: 0 };
+    let other = Ctx { ts: Timestamp(u64::MAX >> 12), seed: 0x5eed, ..one };
+    assert_eq!(run(&one), run(&other), "{op:?} in {state:?}");
 }
 
 /// Types whose operations are refused in interactive transactions.

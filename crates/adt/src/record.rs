@@ -158,6 +158,44 @@ macro_rules! registry {
             }
         }
 
+        fn follows_by_type(op: &Op) -> bool {
+            match op {
+                Op::Key(op) => matches!(op, KeyOp::Del | KeyOp::Persist),
+                $(Op::$variant(op) => {
+                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
+                    foresight.is_some_and(|foresight| (foresight.follows)(op))
+                }),*
+            }
+        }
+
+        fn follows_in_time_by_type(op: &Op) -> bool {
+            match op {
+                Op::Key(op) => !matches!(op, KeyOp::Whole(_)),
+                $(Op::$variant(op) => {
+                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
+                    foresight.is_some_and(|foresight| (foresight.follows_in_time)(op))
+                }),*
+            }
+        }
+
+        fn has_foresight_by_type(op: &Op) -> bool {
+            match op {
+                Op::Key(_) => true,
+                $(Op::$variant(_) => {
+                    <crate::kinds::$module::Value as DataType>::FORESIGHT.is_some()
+                }),*
+            }
+        }
+
+        fn copy_cost_by_type(value: &Value) -> Option<usize> {
+            match value {
+                $(Value::$variant(value) => {
+                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
+                    foresight.map(|foresight| (foresight.cost)(value))
+                }),*
+            }
+        }
+
         fn is_small_by_type(value: &Value) -> bool {
             match value {
                 $(Value::$variant(value) => {
@@ -469,6 +507,33 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
     record.is_none_or(|record| record.expire_at_ms().is_none())
         && is_foreseeable_by_type(record.map(|record| &record.value), op)
+}
+
+/// [`is_foreseeable`] for a copy that was made before, however large it is.
+pub fn stays_foreseeable(record: Option<&Record>, op: &Op) -> bool {
+    record.is_none_or(|record| record.expire_at_ms().is_none()) && follows_by_type(op)
+}
+
+/// Whether the effect and the reply of a write follow from the record and the time, so that it can be carried
+/// out on a copy at a time that the log will name: see [`DataType::FORESIGHT`].
+pub fn follows_in_time(op: &Op) -> bool {
+    follows_in_time_by_type(op)
+}
+
+/// Whether a copy of a record costs little; it may expire.
+pub fn costs_little(record: &Record) -> bool {
+    is_small_by_type(&record.value)
+}
+
+/// Whether the type of an operation knows what follows ahead of the log: see [`DataType::FORESIGHT`].
+pub fn has_foresight(op: &Op) -> bool {
+    has_foresight_by_type(op)
+}
+
+/// Cost of a copy of a record: the number of its members, or of pieces of 64 bytes. None if its type does
+/// not know it.
+pub fn copy_cost(record: &Record) -> Option<usize> {
+    copy_cost_by_type(&record.value)
 }
 
 /// Whether a copy of a record costs little, and a read of it gives the same at any time: it does not

@@ -68,6 +68,8 @@ pub struct Foresight<V, O> {
     /// Whether the effect and the reply of a write follow from the value alone: not from time, timestamp or
     /// random number.
     pub follows: fn(&O) -> bool,
+    /// Whether they follow from the value and the time: not from timestamp or random number.
+    pub follows_in_time: fn(&O) -> bool,
     /// Cost of a copy of a value: the number of its members, or of pieces of 64 bytes.
     pub cost: fn(&V) -> usize,
 }

@@ -89,8 +89,8 @@ pub enum LogRecord {
     },
     /// The transaction was not prepared here, and never will be: an inquiry has asked for its fate.
     Void(TxnId),
-    /// Removal of all records of the shard (`FLUSHALL`).
-    Flush,
+    /// Removal of all records of the shard (`FLUSHALL`), or of those of one database (`FLUSHDB`).
+    Flush(Option<u8>),
     /// The request, unless it took effect before, never will (`TXN RESOLVE`).
     Resolve(RequestId),
     /// Replies of a request that took effect before.
@@ -182,7 +182,7 @@ impl LogRecord {
             Self::Prepare(_)
             | Self::Outcome { .. }
             | Self::Void(_)
-            | Self::Flush
+            | Self::Flush(_)
             | Self::Resolve(_)
             | Self::Answered(_)
             | Self::Propose(_)

@@ -363,6 +363,10 @@ pub const SCRIPT_CALLS_MAX: u32 = 100_000;
 pub const SCRIPT_FUEL_MAX: u64 = 20_000_000;
 /// Number of steps after which a script lets others go ahead.
 pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
+/// Price of a command that a script runs, in steps.
+pub const SCRIPT_FUEL_PER_CALL: u64 = 50;
+/// Most pieces of a run at a shard: a longer run is left to a gateway, which can interrupt it.
+pub const SCRIPT_PIECES_AT_SHARD_MAX: u32 = 4;
 /// Price of a step behind these that is made within a function of the interpreter: nothing else goes ahead.
 pub const SCRIPT_FUEL_OF_HOST: u64 = 40;
 /// Most memory of one run of a script, in bytes.
@@ -379,6 +383,15 @@ pub const SCRIPT_TABLES_MAX: usize = 1 << 17;
 pub const SCRIPTS_LOADED_MAX: usize = 64;
 /// Most virtual machines of a gateway that wait for the next run of a script.
 pub const SCRIPT_MACHINES_IDLE_MAX: usize = 64;
+/// Highest cost of a copy of a record that scripts of a shard work on, in members or pieces of 64 bytes. Scripts
+/// that use a larger record are run by gateways.
+pub const SCRIPT_COPY_COST_MAX: usize = 100_000;
+/// Most copies of large records that a shard keeps for scripts.
+pub const SCRIPT_COPIES_MAX: usize = 16;
+/// How long a copy of a large record is kept after its last use by a script, in microseconds.
+pub const SCRIPT_COPY_US: u64 = 10_000_000;
+/// Most records that a shard waits for, one after another, for a run of a script that has not declared them.
+pub const SCRIPT_RECORDS_AWAITED_MAX: usize = 16;
 /// Most scripts that a gateway runs at once.
 pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
 /// Most scripts that a gateway keeps ready; those that it has read first are forgotten first.

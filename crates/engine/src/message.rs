@@ -12,6 +12,7 @@ use crate::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamI
 use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
+use crate::script::ScriptRun;
 use adt::{Attempt, Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
@@ -140,6 +141,9 @@ pub enum Body {
         /// Never in a cluster, where the timestamps of shards are not comparable.
         as_of: Option<Timestamp>,
     },
+    /// Run of a script on records of this shard. Answer: [`Answer::Reply`], or [`Refusal::NotHere`] if the
+    /// script needs more than this shard can give; then it had no effect.
+    Run(Box<ScriptRun>),
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
     Lock {
@@ -256,25 +260,38 @@ pub enum Body {
     /// whose value the shard takes by itself: [`Answer::Replies`], without replies or with the
     /// value that was taken by then.
     Unblock,
-    /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
-    /// the shard's own cursor.
+    /// One step of `SCAN` over the shard's keys of a database. Answer: [`Answer::Reply`] as `SCAN`
+    /// replies, with the shard's own cursor.
     Scan {
+        /// The database.
+        database: u8,
         /// Cursor, pattern, count.
         scan: adt::command::scan::ScanArgs,
         /// Only keys of this type.
         type_name: Option<Blob>,
     },
-    /// All keys that match. Answer: [`Answer::Reply`] with an array.
+    /// All keys of a database that match. Answer: [`Answer::Reply`] with an array.
     Keys {
+        /// The database.
+        database: u8,
         /// Glob.
         pattern: Blob,
     },
-    /// Number of keys. Answer: [`Answer::Reply`] with an integer.
-    Count,
-    /// An arbitrary key, or nil. Answer: [`Answer::Reply`].
-    RandomKey,
-    /// Removes everything. Answer: [`Answer::Reply`] with OK.
-    Flush,
+    /// Number of keys of a database. Answer: [`Answer::Reply`] with an integer.
+    Count {
+        /// The database.
+        database: u8,
+    },
+    /// An arbitrary key of a database, or nil. Answer: [`Answer::Reply`].
+    RandomKey {
+        /// The database.
+        database: u8,
+    },
+    /// Removes everything from a database, or from all of them. Answer: [`Answer::Reply`] with OK.
+    Flush {
+        /// The database, if it is only one.
+        database: Option<u8>,
+    },
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
@@ -300,8 +317,11 @@ pub enum Body {
         /// The machine.
         to: MachineId,
     },
-    /// Keys of a hash slot. Answer: [`Answer::Reply`] with an array of at most `count` keys.
+    /// Keys of a database in a hash slot. Answer: [`Answer::Reply`] with an array of at most `count`
+    /// keys.
     KeysInSlot {
+        /// The database.
+        database: u8,
         /// The slot.
         slot: u16,
         /// Most keys to return.
@@ -378,7 +398,7 @@ impl Body {
             | Self::Prepare { .. }
             | Self::Block { .. }
             | Self::Await { .. }
-            | Self::Flush
+            | Self::Flush { .. }
             | Self::Cut { .. }
             | Self::Transfer { .. }
             | Self::Snapshot { dated: true, .. } => Some(Disturbance::Locks),
@@ -386,6 +406,7 @@ impl Body {
             // They wait for nothing of others, or end what was waited for.
             Self::Read { .. }
             | Self::Apply(_)
+            | Self::Run(_)
             | Self::Snapshot { dated: false, .. }
             | Self::Version { .. }
             | Self::Decide { .. }
@@ -400,8 +421,8 @@ impl Body {
             | Self::Unblock
             | Self::Scan { .. }
             | Self::Keys { .. }
-            | Self::Count
-            | Self::RandomKey
+            | Self::Count { .. }
+            | Self::RandomKey { .. }
             | Self::KeysInSlot { .. }
             | Self::Resolve(_)
             | Self::Remember(_)
@@ -426,8 +447,8 @@ impl Body {
                 | Self::Version { .. }
                 | Self::Scan { .. }
                 | Self::Keys { .. }
-                | Self::Count
-                | Self::RandomKey
+                | Self::Count { .. }
+                | Self::RandomKey { .. }
                 | Self::Stats
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }
@@ -612,6 +633,8 @@ pub enum Refusal {
     Unread,
     /// A transaction is prepared under the same request number, and not decided.
     UnderWay,
+    /// The script needs more than this shard can give.
+    NotHere,
 }
 
 /// Message of a shard to a gateway without a request.

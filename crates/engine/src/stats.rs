@@ -99,7 +99,7 @@ numbers!(
 /// Counters of one shard since it started, and its present sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardStats {
-    /// Number of records.
+    /// Number of records, in all databases.
     pub keys: u64,
     /// Records with an expiry.
     pub keys_with_expiry: u64,
@@ -139,6 +139,8 @@ pub struct ShardStats {
     pub conflicts: BTreeMap<(String, String), u64>,
     /// The keys that were waited for most: number of waits and microseconds waited.
     pub hot_keys: Vec<(Blob, u64, u64)>,
+    /// Databases other than 0 that have records, each with their number and the number of those with an expiry.
+    pub databases: Vec<(u8, u64, u64)>,
     /// Counters of named locks. They are not sent to other machines.
     pub locks: LockStats,
 }

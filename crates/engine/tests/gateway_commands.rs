@@ -240,7 +240,9 @@ fn connections_have_names_and_users() {
          CLIENT NO-EVICT ON => OK
          CLIENT TRACKING ON => !ERR 'CLIENT TRACKING' is not built in Claret: see docs/guide/differences.md
          SELECT 0 => OK
-         SELECT 1 => !ERR DB index is out of range
+         SELECT 15 => OK
+         SELECT 16 => !ERR DB index is out of range
+         SELECT -1 => !ERR DB index is out of range
          ECHO hello => hello
          CONFIG GET max* => Map([(Bulk(\"maxmemory\"), Bulk(\"0\"))])
          CONFIG SET maxmemory 1 => OK

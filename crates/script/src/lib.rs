@@ -24,22 +24,35 @@ use engine::limits::SCRIPT_MACHINES_IDLE_MAX;
 use engine::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
 use machine::Machine;
 use run::LuauRun;
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+
+thread_local! {
+    /// Machines of this thread in which no run is.
+    static IDLE: RefCell<Vec<Machine>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Interpreter of scripts.
 #[derive(Debug)]
-pub struct Luau {
-    idle: Vec<Machine>,
-    given_back: Receiver<Machine>,
-    sender: Sender<Machine>,
+pub struct Luau;
+
+/// A machine for a run, which is used again if there is one.
+fn machine() -> mlua::Result<Machine> {
+    match IDLE.with_borrow_mut(Vec::pop) {
+        Some(machine) => Ok(machine),
+        None => Machine::new(),
+    }
 }
 
-impl Default for Luau {
-    fn default() -> Self {
-        let (sender, given_back) = channel();
-        Self { idle: Vec::new(), given_back, sender }
-    }
+/// Keeps a machine in which no run is any more.
+fn give_back(machine: Machine) {
+    // A run may end together with its thread.
+    _ = IDLE.try_with(|idle| {
+        let mut idle = idle.borrow_mut();
+        if idle.len() < SCRIPT_MACHINES_IDLE_MAX {
+            idle.push(machine);
+        }
+    });
 }
 
 /// Name of a text: its SHA-1 in hexadecimal digits.
@@ -55,7 +68,7 @@ pub(crate) fn name_of(text: &[u8]) -> ScriptName {
 }
 
 impl Interpreter for Luau {
-    fn read(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
+    fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
         let (header, first) = text::header(text)?;
         let source = text::with_dropped_calls(&text[first..]);
         let compiler = mlua::chunk::Compiler::new().set_optimization_level(1).set_debug_level(1);
@@ -71,20 +84,11 @@ impl Interpreter for Luau {
         Ok(Arc::new(Script { name, text: text.clone(), no_writes: header.no_writes, code }))
     }
 
-    fn begin(&mut self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {
-        self.idle.extend(self.given_back.try_iter());
-        self.idle.truncate(SCRIPT_MACHINES_IDLE_MAX);
-        let machine = match self.idle.pop() {
-            Some(machine) => Ok(machine),
-            None => Machine::new(),
-        };
-        match machine {
-            Ok(machine) => {
-                let sender = self.sender.clone();
-                Box::new(LuauRun::new(script.clone(), machine, sender, inputs))
-            }
-            Err(error) => Box::new(LuauRun::broken(script.clone(), self.sender.clone(), &error)),
-        }
+    fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {
+        Box::new(match machine() {
+            Ok(machine) => LuauRun::new(script.clone(), machine, inputs),
+            Err(error) => LuauRun::broken(script.clone(), &error),
+        })
     }
 }
 

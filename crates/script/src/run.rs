@@ -3,18 +3,18 @@
 use crate::convert;
 use crate::machine::Machine;
 use adt::{ErrorReply, Reply};
-use engine::limits::{SCRIPT_FUEL_MAX, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX};
+use engine::limits::{
+    SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_CALL, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX,
+};
 use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
 use mlua::{Function, MultiValue, Table, Thread, Value};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 /// A run, which gives its machine back at its end.
 #[derive(Debug)]
 pub struct LuauRun {
     script: Arc<Script>,
     machine: Option<Machine>,
-    idle: Sender<Machine>,
     thread: Option<Thread>,
     /// The function, until the run has begun.
     function: Option<Function>,
@@ -47,12 +47,7 @@ fn failure(error: &mlua::Error) -> ErrorReply {
 
 impl LuauRun {
     /// A run in a machine.
-    pub fn new(
-        script: Arc<Script>,
-        mut machine: Machine,
-        idle: Sender<Machine>,
-        inputs: &ScriptInputs,
-    ) -> Self {
+    pub fn new(script: Arc<Script>, mut machine: Machine, inputs: &ScriptInputs) -> Self {
         let list = |words: &[adt::Blob]| -> mlua::Result<Table> {
             let table = machine.lua.create_table_with_capacity(words.len(), 0)?;
             for (at, word) in words.iter().enumerate() {
@@ -67,14 +62,14 @@ impl LuauRun {
             Err(error) => (None, None, Some(failure(&error))),
         };
         let machine = Some(machine);
-        Self { script, machine, idle, thread, function, broken, asks: false }
+        Self { script, machine, thread, function, broken, asks: false }
     }
 
     /// A run that fails at once.
-    pub fn broken(script: Arc<Script>, idle: Sender<Machine>, error: &mlua::Error) -> Self {
+    pub fn broken(script: Arc<Script>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
         let (machine, thread, function) = (None, None, None);
-        Self { script, machine, idle, thread, function, broken, asks: false }
+        Self { script, machine, thread, function, broken, asks: false }
     }
 
     /// Ends the run, and gives the machine back if it can be used again.
@@ -83,8 +78,7 @@ impl LuauRun {
         self.function = None;
         let Some(machine) = self.machine.take() else { return };
         if fit && machine.is_fit() {
-            // Without a receiver there will be no more runs.
-            _ = self.idle.send(machine);
+            crate::give_back(machine);
         }
     }
 
@@ -120,7 +114,13 @@ impl LuauRun {
     /// The step of the values that the script has yielded.
     fn yielded(&mut self, values: MultiValue) -> Result<ScriptStep, ErrorReply> {
         let mut values = convert::iter(values);
-        let Some(Value::String(tag)) = values.next() else { return Ok(ScriptStep::Pause) };
+        let meter = self.machine.as_ref().map(|machine| &machine.meter);
+        let Some(Value::String(tag)) = values.next() else {
+            meter.into_iter().for_each(|meter| meter.next_piece());
+            return Ok(ScriptStep::Pause);
+        };
+        // If the steps are used up by that, the next one of the machine says so.
+        meter.into_iter().for_each(|meter| drop(meter.charge(SCRIPT_FUEL_PER_CALL)));
         self.asks = true;
         match &*tag.as_bytes() {
             b"call" => Ok(ScriptStep::Call(convert::words(&mut values)?, Use::Seen)),
@@ -205,9 +205,6 @@ impl Run for LuauRun {
             return self.fail(error, false);
         }
         let mut input = input;
-        if let Some(machine) = &self.machine {
-            machine.meter.next_piece();
-        }
         loop {
             let values = match self.values(input) {
                 Ok(values) => values,

@@ -11,7 +11,7 @@ fn inputs(keys: &[&str], args: &[&str]) -> ScriptInputs {
 
 /// Runs a text; `store` answers its commands. Returns the end, and the commands with the uses of replies.
 fn run_with(
-    luau: &mut Luau,
+    luau: &Luau,
     text: &str,
     inputs: &ScriptInputs,
     mut store: impl FnMut(&str) -> Reply,
@@ -43,7 +43,7 @@ fn run_with(
 }
 
 fn run(text: &str) -> Result<Reply, String> {
-    run_with(&mut Luau::default(), text, &inputs(&["k1"], &["a1", "a2"]), |_| Reply::Ok).0
+    run_with(&Luau, text, &inputs(&["k1"], &["a1", "a2"]), |_| Reply::Ok).0
 }
 
 fn bulk(text: &str) -> Reply {
@@ -118,14 +118,14 @@ fn errors_name_the_script_and_the_line() {
         ),
     ] {
         let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
-        let (end, _) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), store);
+        let (end, _) = run_with(&Luau, text, &inputs(&[], &[]), store);
         let sha = sha(text);
         assert_eq!(end, Err(format!("{wanted} script: {sha}, on @user_script:{line}.")), "{text}");
     }
     let caught =
         "local ok, e = pcall(redis.call, 'fail') return {tostring(ok), e, redis.pcall('fail').err}";
     let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
-    let (end, _) = run_with(&mut Luau::default(), caught, &inputs(&[], &[]), store);
+    let (end, _) = run_with(&Luau, caught, &inputs(&[], &[]), store);
     assert_eq!(end, Ok(Reply::Array(vec![bulk("false"), bulk("WRONG kind"), bulk("WRONG kind")])));
     assert_eq!(
         run("return redis.error_reply('MY way')"),
@@ -146,7 +146,7 @@ fn replies_that_nobody_reads_are_not_waited_for() {
         pcall(function() redis.call('incr', 'm') end)
         local x = redis.call('get', 'k')
         return x";
-    let (end, called) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), |_| Reply::Int(7));
+    let (end, called) = run_with(&Luau, text, &inputs(&[], &[]), |_| Reply::Int(7));
     assert_eq!(end, Ok(Reply::Int(7)));
     let uses: Vec<Use> = called.iter().map(|(_, used)| *used).collect();
     assert_eq!(uses, [Use::Dropped, Use::Ignored, Use::Seen, Use::Seen]);
@@ -154,7 +154,7 @@ fn replies_that_nobody_reads_are_not_waited_for() {
 
 #[test]
 fn hostile_scripts_end_with_an_error_and_the_next_one_runs() {
-    let mut luau = Luau::default();
+    let luau = Luau;
     for (text, wanted) in [
         ("while true do end", "steps"),
         ("while true do pcall(function() while true do end end) end", "steps"),
@@ -188,10 +188,10 @@ fn hostile_scripts_end_with_an_error_and_the_next_one_runs() {
         ("while true do coroutine.resume(coroutine.create(function() end)) end", "steps"),
         ("return debug.info", "nonexistent global"),
     ] {
-        let (end, _) = run_with(&mut luau, text, &inputs(&[], &[]), |_| Reply::Ok);
+        let (end, _) = run_with(&luau, text, &inputs(&[], &[]), |_| Reply::Ok);
         let error = end.expect_err(text);
         assert!(error.contains(wanted), "{text}: {error}");
-        let (next, _) = run_with(&mut luau, "return ARGV[1]", &inputs(&[], &["x"]), |_| Reply::Ok);
+        let (next, _) = run_with(&luau, "return ARGV[1]", &inputs(&[], &["x"]), |_| Reply::Ok);
         assert_eq!(next, Ok(bulk("x")), "after {text}");
     }
     luau.idle.extend(luau.given_back.try_iter());
@@ -201,12 +201,12 @@ fn hostile_scripts_end_with_an_error_and_the_next_one_runs() {
 
 #[test]
 fn runs_do_not_see_each_other() {
-    let mut luau = Luau::default();
+    let luau = Luau;
     let first = "KEYS.mine = 1 math.random() return tostring(math.random(1000))";
-    let (one, _) = run_with(&mut luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
-    let (two, _) = run_with(&mut luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
+    let (one, _) = run_with(&luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
+    let (two, _) = run_with(&luau, first, &inputs(&["a"], &[]), |_| Reply::Ok);
     assert_eq!(one, two, "random numbers begin anew");
-    let (seen, _) = run_with(&mut luau, "return KEYS.mine", &inputs(&["a"], &[]), |_| Reply::Ok);
+    let (seen, _) = run_with(&luau, "return KEYS.mine", &inputs(&["a"], &[]), |_| Reply::Ok);
     assert_eq!(seen, Ok(Reply::Nil));
 }
 

@@ -24,6 +24,7 @@ use crate::operators::http::HttpThread;
 use crate::operators::words;
 use crate::synchrony::{Surroundings, Synchrony};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
+use adt::command::database::DATABASES;
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, Order, UserConfig};
 use engine::node::{Node, Placing};
 use engine::pipeline::bundles::BundleOrder;
@@ -500,7 +501,7 @@ impl Starting {
             let seed = u64::from_le_bytes(random());
             let mut gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
-            gateway.set_interpreter(Box::new(script::Luau::default()));
+            gateway.set_interpreter(&script::Luau);
             // The first client may ask before the control thread has sent any facts.
             gateway.set_facts(self.facts(address));
             let place = Place {
@@ -519,6 +520,7 @@ impl Starting {
                 concurrency: self.options.concurrency,
                 seed: u64::from_le_bytes(random()),
                 reap_us: self.options.zookeeper_container_check_us,
+                interpreter: Some(&script::Luau),
             });
             let codec = Box::new(SnapshotFormat);
             let node = Node::new(id, self.options.workers, self.shards, placing, own, codec);
@@ -626,7 +628,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("appendonly", if durable { "yes" } else { "no" }.to_owned()),
         ("bind", options.bind.to_string()),
         ("cc", options.cc.clone()),
-        ("databases", "1".to_owned()),
+        ("databases", DATABASES.to_string()),
         ("dir", shown(&options.dir)),
         ("durability", options.durability.to_string()),
         ("leader_wait_ms", options.leader_wait_ms.to_string()),

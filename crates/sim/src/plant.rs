@@ -60,6 +60,8 @@ pub enum Plant {
     HiddenPart,
     /// A read-only transaction gets the present value of a record in place of an earlier version.
     YoungVersion,
+    /// What a script has written before it failed is seen by the scripts behind it.
+    LeakedRun,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
@@ -143,7 +145,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 57] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -163,6 +165,7 @@ impl Plant {
         Self::UncheckedBundle,
         Self::HiddenPart,
         Self::YoungVersion,
+        Self::LeakedRun,
         Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
@@ -224,6 +227,7 @@ impl Plant {
             Self::UncheckedBundle => "unchecked-bundle",
             Self::HiddenPart => "hidden-part",
             Self::YoungVersion => "young-version",
+            Self::LeakedRun => "leaked-run",
             Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
@@ -282,6 +286,9 @@ impl Plant {
         if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
             return Some(Focus::Trees);
         }
+        if self == Self::LeakedRun {
+            return Some(Focus::Scripts);
+        }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
         of_locks.then_some(Focus::Locks)
     }
@@ -325,6 +332,7 @@ impl Plant {
             Self::PassingRequests => Some(Rule::BranchesAreHeld),
             Self::PassedMultis => Some(Rule::PreparedIsHeld),
             Self::YoungVersion => Some(Rule::VersionsAreExact),
+            Self::LeakedRun => Some(Rule::FailedRunsLeaveNothing),
             _ => None,
         }
     }

@@ -69,6 +69,7 @@ impl World {
                     clustered: true,
                     reap_us: engine::limits::REAP_US,
                     broken: None,
+                    interpreter: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),
             };

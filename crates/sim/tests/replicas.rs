@@ -39,6 +39,7 @@ impl Story {
                     clustered: true,
                     reap_us: engine::limits::REAP_US,
                     broken: None,
+                    interpreter: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),
             };

@@ -32,6 +32,7 @@ fn follower() -> Node<EntryFormat> {
             clustered: true,
             reap_us: REAP_US,
             broken: None,
+            interpreter: None,
         },
         membership: Membership::clustered(id.machine, voters),
     };
@@ -43,6 +44,7 @@ fn follower() -> Node<EntryFormat> {
         concurrency,
         seed: 1,
         reap_us: REAP_US,
+        interpreter: None,
     };
     let own = vec![replica.unwrap()];
     let mut node = Node::new(id, 1, 1, Some(placing), own, Box::new(SnapshotFormat));

@@ -12,6 +12,7 @@ use crate::stream::{
     put_group, put_link, put_links, put_places, put_stream, read_group, read_link, read_links,
     read_stream,
 };
+use adt::command::database::DATABASES;
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::cluster::level::Level;
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
@@ -47,6 +48,7 @@ const PROMISE: u8 = 16;
 const COORDINATE: u8 = 17;
 const OUTLIVE: u8 = 18;
 const ANSWERED: u8 = 19;
+const FLUSH_DATABASE: u8 = 20;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -128,7 +130,8 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(VOID);
             put_txn_in(words.form, *txn, out);
         }
-        LogRecord::Flush => out.push(FLUSH),
+        LogRecord::Flush(None) => out.push(FLUSH),
+        LogRecord::Flush(Some(database)) => out.extend([FLUSH_DATABASE, *database]),
         LogRecord::Resolve(request) => {
             out.push(RESOLVE);
             put_request_in(words.form, request, out);
@@ -196,7 +199,14 @@ fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, 
         }
         ABORT => LogRecord::Outcome { txn: read_txn(reader)?, commit: None },
         VOID => LogRecord::Void(read_txn(reader)?),
-        FLUSH => LogRecord::Flush,
+        FLUSH => LogRecord::Flush(None),
+        FLUSH_DATABASE => {
+            let database = reader.u8()?;
+            if database >= DATABASES {
+                return Err(Corrupt);
+            }
+            LogRecord::Flush(Some(database))
+        }
         RESOLVE => LogRecord::Resolve(read_request(reader)?),
         ANSWERED => LogRecord::Answered(Box::new(read_remembered(reader)?)),
         SPLIT => LogRecord::Split {

@@ -77,7 +77,7 @@ fn entry() -> Entry {
             LogRecord::Prepare(prepare()),
             LogRecord::Outcome { txn: txn(9), commit: Some(Timestamp(10)) },
             LogRecord::Outcome { txn: txn(11), commit: None },
-            LogRecord::Flush,
+            LogRecord::Flush(None),
             LogRecord::Resolve(request()),
             LogRecord::Void(txn(12)),
         ],
@@ -402,6 +402,11 @@ fn the_coordination_service_is_part_of_a_snapshot() {
             assert_eq!(SnapshotFormat.decode(&bytes[..len]), Err(Corrupt));
         }
     }
+}
+
+#[test]
+fn the_removal_of_the_records_of_a_database_reads_back() {
+    reads_back([LogRecord::Flush(Some(0)), LogRecord::Flush(None), LogRecord::Flush(Some(15))]);
 }
 
 #[test]

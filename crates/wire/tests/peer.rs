@@ -5,6 +5,7 @@ mod hex;
 mod parcels;
 mod stream;
 
+use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::cluster::level::Level;
 use engine::coordination::JointId;
@@ -20,6 +21,8 @@ use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Answer, Body, Early, Fence, Notice, Refusal, Remembered, Request, Response};
 use engine::node::Parcel;
+use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
+use engine::stats::ShardStats;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
 use proptest::prelude::*;
@@ -194,6 +197,57 @@ fn about_requests() -> Vec<Parcel> {
     [asked(Body::Remember(Box::new(remembered)))].into_iter().chain(answers).collect()
 }
 
+/// Parcels about scripts that a shard runs.
+fn about_scripts() -> Vec<Parcel> {
+    let words = |words: &[&str]| words.iter().map(|word| Blob::from(word.as_bytes())).collect();
+    let run = |only_reads, database| ScriptRun {
+        script: ScriptOf::Text(Blob::from("return 1")),
+        inputs: Arc::new(ScriptInputs { keys: words(&["a"]), args: words(&["1", ""]) }),
+        only_reads,
+        database,
+        also: words(&["b", "c", "d"]),
+    };
+    let bodies = [run(true, 0), run(false, 15)].map(|run| asked(Body::Run(Box::new(run))));
+    bodies.into_iter().chain([answered(Answer::Refused(Refusal::NotHere))]).collect()
+}
+
+/// Parcels about databases.
+fn about_databases() -> Vec<Parcel> {
+    let scan = ScanArgs { cursor: 17, pattern: None, count: 100 };
+    let bodies = [
+        Body::Scan { database: 15, scan, type_name: None },
+        Body::Keys { database: 1, pattern: Blob::from("*") },
+        Body::Count { database: 3 },
+        Body::RandomKey { database: 2 },
+        Body::Flush { database: Some(0) },
+        Body::Flush { database: Some(15) },
+        Body::KeysInSlot { database: 4, slot: 16_383, count: 10 },
+    ];
+    let databases = vec![(1, 22, 23), (15, 1, 0)];
+    let stats =
+        Answer::Stats(Box::new(ShardStats { keys: 30, databases, ..ShardStats::default() }));
+    bodies.map(asked).into_iter().chain([answered(stats)]).collect()
+}
+
+#[test]
+fn numbers_of_databases_that_do_not_exist_are_refused() {
+    for parcel in about_databases() {
+        let bytes = encoded(&parcel);
+        let payload = &bytes[HEADER..];
+        for number in [16, 255] {
+            for at in 0..payload.len() {
+                let mut changed = payload.to_vec();
+                changed[at] = number;
+                check_payload(&changed);
+            }
+        }
+    }
+    let of = |database| decoded(&encoded(&asked(Body::Count { database }))).is_ok();
+    assert_eq!([0, 1, 15, 16, 255].map(of), [true, true, true, false, false]);
+    let of = |number| decoded(&encoded(&asked(Body::Flush { database: Some(number) }))).is_ok();
+    assert_eq!([0, 1, 15, 16, 255].map(of), [true, true, true, false, false]);
+}
+
 #[test]
 fn a_waiting_request_is_one_operation_or_a_section() {
     for (ops, fits) in [
@@ -209,7 +263,13 @@ fn a_waiting_request_is_one_operation_or_a_section() {
 
 #[test]
 fn parcels_about_sessions_read_back() {
-    for parcel in about_sessions().into_iter().chain(about_locks()).chain(about_requests()) {
+    for parcel in about_sessions()
+        .into_iter()
+        .chain(about_locks())
+        .chain(about_requests())
+        .chain(about_databases())
+        .chain(about_scripts())
+    {
         let bytes = encoded(&parcel);
         let (found, len) = decoded(&bytes).unwrap().unwrap();
         assert_eq!(format!("{found:?}"), format!("{parcel:?}"));

@@ -6,6 +6,7 @@
 //! passed on.
 
 pub(crate) mod args;
+pub mod database;
 pub mod glob;
 pub mod scan;
 pub mod syntax;
@@ -95,6 +96,9 @@ impl Flags {
 
     /// Not allowed inside `TXN`, where replies are immediate and must stay true until the commit.
     pub const NO_TXN: Self = Self(1 << 12);
+
+    /// May name keys of two databases.
+    pub const DATABASES: Self = Self(1 << 13);
 
     /// Needs a cluster in which every machine understands the coordination service's records.
     pub const COORDINATION: Self = Self(1 << 11);

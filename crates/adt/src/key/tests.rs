@@ -1,6 +1,7 @@
 //! Tests of operations on keys.
 
 use super::*;
+use crate::command::database::key_in;
 use crate::laws::{check_words, dialogue};
 use crate::{Ctx, Timestamp, record};
 
@@ -125,6 +126,21 @@ fn rename_and_copy_move_whole_records() {
     let copy = record::command(b"copy").unwrap();
     let crate::Handler::Data(parse) = copy.handler else { panic!("not a data command") };
     assert!(parse(&ArgBuf::of(["copy", "a", "a"]).args()).is_err());
+    // Across databases: keys are stored keys, and the second one is made from the name.
+    let third = |name: &str| key_in(3, name.as_bytes());
+    let copied = plan(&["copy", "a", "a", "db", "3"], &free);
+    assert_eq!((copied.reply.clone(), names(&copied)), (Reply::Int(1), vec![third("a")]));
+    let moved = plan(&["move", "a", "3"], &free);
+    assert_eq!((moved.reply.clone(), names(&moved)), (Reply::Int(1), vec![third("a"), "a".into()]));
+    assert_eq!(plan(&["move", "a", "3"], &both).reply, Reply::Int(0));
+    assert_eq!(plan(&["move", "a", "3"], &[Reply::Nil, Reply::Nil]).reply, Reply::Int(0));
+    let back = ArgBuf::of([b"move", &third("a")[..], b"0"]);
+    let spec = record::command(b"move").unwrap();
+    let crate::Handler::Data(parse) = spec.handler else { panic!("not a data command") };
+    let Ok(Command::Compound(compound)) = parse(&back.args()) else { panic!("no compound") };
+    assert_eq!(names(&(compound.plan)(&free)), [Blob::from("a"), third("a")]);
+    let stays = ArgBuf::of([b"move", &third("a")[..], b"3"]);
+    assert!(parse(&stays.args()).is_err());
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "counter";
     const FORESIGHT: Option<Foresight<Self, Op>> =
-        Some(Foresight { follows: |_| true, cost: |_| 1 });
+        Some(Foresight { follows: |_| true, follows_in_time: |_| true, cost: |_| 1 });
 
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "add", "try", "increment", "set"];

@@ -246,8 +246,11 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "hash";
-    const FORESIGHT: Option<Foresight<Self, Op>> =
-        Some(Foresight { follows: |_| true, cost: |value| value.fields.len() });
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |_| true,
+        follows_in_time: |_| true,
+        cost: |value| value.fields.len(),
+    });
 
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const MODES: &'static [&'static str] = &["read", "set", "remove", "increment", "write+reply"];

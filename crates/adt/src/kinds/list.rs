@@ -223,8 +223,11 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "list";
-    const FORESIGHT: Option<Foresight<Self, Op>> =
-        Some(Foresight { follows: |_| true, cost: |value| value.elements.len() });
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |_| true,
+        follows_in_time: |_| true,
+        cost: |value| value.elements.len(),
+    });
 
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const MODES: &'static [&'static str] =

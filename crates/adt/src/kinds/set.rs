@@ -165,6 +165,7 @@ impl DataType for Value {
     const NAME: &'static str = "set";
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |op| !matches!(op, Op::Pop(_)),
+        follows_in_time: |op| !matches!(op, Op::Pop(_)),
         cost: |value| value.members.len(),
     });
 

@@ -428,6 +428,7 @@ impl DataType for Value {
             Op::BitField(fields) => !bitfield::writes(fields),
             _ => true,
         },
+        follows_in_time: |_| true,
         cost: |value| match value {
             Self::Absent | Self::Int(_) => 1,
             Self::Bytes(bytes) => bytes.len() / 64,

@@ -2,11 +2,13 @@
 //!
 //! The slot is CRC-16/XMODEM of the key modulo 16,384; if the key contains `{...}` with at least
 //! one character between the first brace and the next closing one, only that part is hashed, so
-//! that users can keep keys together. See the Redis Cluster specification.
+//! that users can keep keys together. See the Redis Cluster specification. The database of a key does not
+//! count.
 
 use super::map::{Range, ShardMap};
 use crate::ids::ShardId;
 use crate::limits::SLOTS;
+use adt::command::database::name_of;
 use std::collections::BTreeMap;
 
 const TABLE: [u16; 256] = {
@@ -27,6 +29,7 @@ const TABLE: [u16; 256] = {
 
 /// Part of a key that decides its slot.
 fn tag(key: &[u8]) -> &[u8] {
+    let key = name_of(key);
     let Some(open) = key.iter().position(|&b| b == b'{') else { return key };
     let rest = &key[open + 1..];
     match rest.iter().position(|&b| b == b'}') {

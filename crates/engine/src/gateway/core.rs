@@ -93,6 +93,12 @@ impl Core {
     }
 
     /// Whether there is room for what a command writes.
+    /// Whether commands that write or grow records may be carried out.
+    pub fn has_room(&self) -> bool {
+        !self.facts.over_memory_limit && !self.facts.over_log_limit
+    }
+
+    /// Error for a command that there is no room for.
     pub fn check_room(&self, spec: &CommandSpec) -> Result<(), ErrorReply> {
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
             let text = "command not allowed when used memory > 'maxmemory'.";

@@ -56,7 +56,10 @@ impl Cause {
                 overdue("its client had sent nothing", ms, "transaction_idle_timeout")
             }
             Self::Lasted(ms) => overdue("it had lasted", ms, "transaction_timeout"),
-            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs".into(),
+            // Only runs of scripts are refused so, and no transaction is one.
+            Self::Refused(Refusal::Conflict | Refusal::NotHere) => {
+                "another transaction holds what it needs".into()
+            }
             Self::Refused(Refusal::UnderWay) => return under_way(),
             Self::Refused(Refusal::LocksLost) => "its locks were lost".into(),
             Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),

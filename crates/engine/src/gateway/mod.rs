@@ -73,7 +73,7 @@ impl Gateway {
     }
 
     /// Gives the gateway an interpreter of scripts. Without one, they are switched off.
-    pub fn set_interpreter(&mut self, interpreter: Box<dyn Interpreter>) {
+    pub fn set_interpreter(&mut self, interpreter: &'static dyn Interpreter) {
         self.parts.core.scripts.set_interpreter(interpreter);
     }
 

@@ -16,6 +16,7 @@ use crate::message::Concurrency;
 use crate::now::Now;
 use crate::replica::{Replica, ReplicaError, Setup};
 use crate::replication::{Membership, Promises, Recovered};
+use crate::script::Interpreter;
 use crate::shard::ShardConfig;
 use adt::Value;
 use adt::kinds::string::Value as StringValue;
@@ -40,6 +41,8 @@ pub struct Placing<C> {
     pub seed: u64,
     /// Interval of reaping in replicas that are created later, in microseconds.
     pub reap_us: u64,
+    /// Interpreter of scripts, for shards that are made.
+    pub interpreter: Option<&'static dyn Interpreter>,
 }
 
 #[derive(Debug)]
@@ -116,10 +119,19 @@ impl<C> Placement<C> {
         let founders = founded.unwrap_or_default().to_vec();
         let beside = GatewayId { worker: shard.0 % workers, ..own };
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
-        let Placing { concurrency, reap_us, .. } = self.placing;
+        let Placing { concurrency, reap_us, interpreter, .. } = self.placing;
         let (id, clustered, broken) = (shard, true, None);
         Some(Setup {
-            shard: ShardConfig { id, concurrency, seed, beside, clustered, reap_us, broken },
+            shard: ShardConfig {
+                id,
+                concurrency,
+                seed,
+                beside,
+                clustered,
+                reap_us,
+                broken,
+                interpreter,
+            },
             membership: Membership::clustered(own.machine, founders),
         })
     }

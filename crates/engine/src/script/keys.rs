@@ -5,16 +5,8 @@
 use super::ScriptName;
 use adt::Blob;
 
-/// First bytes of all such keys. The second cannot begin a character in UTF-8.
-const PREFIX: &[u8] = b"\x00\xc1";
-/// First bytes of the keys of scripts.
+/// First bytes of the keys of scripts, which are reserved ([`adt::command::database`]).
 const SCRIPT: &[u8] = b"\x00\xc1script:";
-
-/// Whether a key is one of the store's own.
-#[inline]
-pub fn is_reserved(key: &[u8]) -> bool {
-    key.starts_with(PREFIX)
-}
 
 /// Key of the text of a script.
 pub fn script_key(name: &ScriptName) -> Blob {

@@ -6,7 +6,9 @@
 //! bring about the same steps. A run that has to give way can begin again.
 
 pub mod keys;
+pub(crate) mod texts;
 
+use adt::command::database::key_in;
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +36,55 @@ pub struct ScriptInputs {
     pub keys: Vec<Blob>,
     /// Further words.
     pub args: Vec<Blob>,
+}
+
+/// Call of a script that a shard carries out, beside its records.
+#[derive(Clone, Debug)]
+pub struct ScriptRun {
+    /// The script.
+    pub script: ScriptOf,
+    /// Inputs of the run.
+    pub inputs: Arc<ScriptInputs>,
+    /// Whether the client says that the script only reads.
+    pub only_reads: bool,
+    /// Database of the keys that the script names.
+    pub database: u8,
+    /// Further keys that an earlier attempt has named and that were not free.
+    pub also: Vec<Blob>,
+}
+
+impl ScriptRun {
+    /// Keys that must be free before the run begins, as they are stored.
+    pub fn keys(&self) -> impl Iterator<Item = Blob> {
+        self.declared().chain(self.also.iter().cloned())
+    }
+
+    /// Keys that the client has declared, as they are stored.
+    pub fn declared(&self) -> impl Iterator<Item = Blob> {
+        self.inputs.keys.iter().map(|key| match self.database {
+            0 => key.clone(),
+            database => key_in(database, key),
+        })
+    }
+}
+
+/// Script of a [`ScriptRun`].
+#[derive(Clone, Debug)]
+pub enum ScriptOf {
+    /// A text that was read.
+    Read(Arc<Script>),
+    /// A text, which comes from another machine.
+    Text(Blob),
+}
+
+impl ScriptOf {
+    /// The text.
+    pub fn text(&self) -> &Blob {
+        match self {
+            Self::Read(script) => &script.text,
+            Self::Text(text) => text,
+        }
+    }
 }
 
 /// Use of a reply by a script.
@@ -96,10 +147,10 @@ pub trait Run: fmt::Debug + Send {
 }
 
 /// An interpreter.
-pub trait Interpreter: fmt::Debug + Send {
+pub trait Interpreter: fmt::Debug + Sync {
     /// Reads a text. The error says where it is wrong.
-    fn read(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply>;
+    fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply>;
 
     /// Begins a run.
-    fn begin(&mut self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
+    fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
 }

@@ -86,9 +86,9 @@ impl State {
                 self.void(*txn);
                 Consequence::Voided(*txn)
             }
-            LogRecord::Flush => {
+            LogRecord::Flush(database) => {
                 writers.keep_all(self);
-                self.flush(ctx.ts, ahead);
+                self.flush(*database, ctx.ts, ahead);
                 Consequence::Flushed
             }
             LogRecord::Coordinate(command) => {

@@ -2,6 +2,7 @@
 
 use crate::ids::{GatewayId, ShardId};
 use crate::message::Concurrency;
+use crate::script::Interpreter;
 
 /// Configuration of a shard.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct ShardConfig {
     pub reap_us: u64,
     /// A rule of the order of pipelines that the shard breaks. A server's shards break none.
     pub broken: Option<Rule>,
+    /// Interpreter of scripts. Without one the shard runs none.
+    pub interpreter: Option<&'static dyn Interpreter>,
 }
 
 /// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a
@@ -41,4 +44,6 @@ pub enum Rule {
     PreparedIsHeld,
     /// Earlier versions of records are those of the instant that was asked for.
     VersionsAreExact,
+    /// Writes of a script that fails are not seen by the scripts behind it.
+    FailedRunsLeaveNothing,
 }

@@ -2,7 +2,7 @@
 //!
 //! A part owns what only it changes; its methods take `core: &mut ShardCore` besides.
 
-use crate::entry::LogRecord;
+use crate::entry::{Apply, LogRecord};
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::message::{Answer, Body, Guard, Notice, Request, Version};
 use crate::now::Now;
@@ -12,6 +12,7 @@ use crate::shard::delayed::Delayed;
 use crate::shard::foreseen::Foreseen;
 use crate::shard::locking::locks::LockTable;
 use crate::shard::outbox::Outbox;
+use crate::shard::scripts::Effects;
 use crate::shard::state::recent::Recent;
 use crate::shard::state::{ApplyOutcome, State};
 use crate::shard::tail::{LogTail, Recipient, RecipientKind};
@@ -131,6 +132,18 @@ impl ShardCore {
         self.config.broken == Some(rule)
     }
 
+    /// Puts operations into the entry of this turn whose effects on records are known.
+    pub fn log_foreseen(&mut self, apply: Apply, target: Recipient, effects: Effects) {
+        let Effects { records, now_ms } = effects;
+        let record = LogRecord::Apply(apply);
+        self.forget_foreseen(&record);
+        self.tail.fix_time(now_ms);
+        self.tail.push(record, target, self.state.mono_us(), &mut self.locks);
+        for (key, record, kept_until_us) in records {
+            self.locks.put_foreseen(key, record, kept_until_us);
+        }
+    }
+
     /// Puts a record into the entry of this turn.
     pub fn log(&mut self, record: LogRecord, target: Recipient) {
         self.forget_foreseen(&record);
@@ -149,7 +162,7 @@ impl ShardCore {
             LogRecord::Apply(apply) => {
                 (apply.is_certain(), apply.ops.iter().any(|(_, op)| op.whole().is_some()))
             }
-            LogRecord::Flush | LogRecord::Split { .. } => (false, true),
+            LogRecord::Flush(_) | LogRecord::Split { .. } => (false, true),
             _ => (false, false),
         };
         if blind {

@@ -4,6 +4,7 @@ use crate::entry::{Apply, LogRecord};
 use crate::limits::REAP_PER_TURN_MAX;
 use crate::now::Now;
 use crate::shard::core::ShardCore;
+use crate::shard::scripts::Effects;
 use crate::shard::tail::Recipient;
 use adt::key::KeyOp;
 use adt::{Blob, Op};
@@ -22,6 +23,21 @@ impl Expiry {
         for key in due {
             self.reap(core, now, &key);
         }
+    }
+
+    /// Decides that a key has expired that will be there, with this expiry, when everything in the log is
+    /// applied.
+    pub fn reap_foreseen(
+        &mut self,
+        core: &mut ShardCore,
+        key: &Blob,
+        (expire_at_ms, now_ms): (u64, u64),
+    ) {
+        let op = Op::Key(KeyOp::Reap { expire_at_ms });
+        let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
+        self.0.insert(key.clone());
+        let records = vec![(key.clone(), None, 0)];
+        core.log_foreseen(apply, Recipient::none(), Effects { records, now_ms });
     }
 
     /// Decides that `key` has expired, if it is due and no transaction holds it. Tells whether the

@@ -52,9 +52,10 @@ impl Shard {
             return;
         }
         // Neither must that of a transaction that has seen what comes before it in the batch.
-        let locking = &self.desk.locking;
+        let (locking, scripts) = (&self.desk.locking, &self.desk.scripts);
         let rests = |target: &Recipient| match target.kind {
             RecipientKind::Commit(txn) => locking.rests_on(txn) >= building.number,
+            RecipientKind::Ran => scripts.rests(target),
             _ => false,
         };
         if !candidates(building, rests).any(|candidate| candidate) {
@@ -120,7 +121,7 @@ fn idle_replies(
                 continue;
             }
             other => {
-                emptied |= matches!(other, LogRecord::Flush);
+                emptied |= matches!(other, LogRecord::Flush(_));
                 all.push(None);
                 continue;
             }

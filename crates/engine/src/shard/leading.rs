@@ -41,6 +41,10 @@ impl Desk {
                 (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_successor() => {
                     self.waits.turns.again(gateway, token, apply)
                 }
+                (_, RecipientKind::Ran) if how == GivenUp::Before => {
+                    let Some(run) = self.scripts.give_up(target) else { continue };
+                    Body::Run(run)
+                }
                 _ if how == GivenUp::After => {
                     self.core.answer(gateway, token, Answer::Unknown);
                     continue;
@@ -49,7 +53,7 @@ impl Desk {
                 (LogRecord::Apply(apply), RecipientKind::Turn) => {
                     self.waits.turns.again(gateway, token, apply)
                 }
-                (LogRecord::Flush, _) => Body::Flush,
+                (LogRecord::Flush(database), _) => Body::Flush { database },
                 (LogRecord::Coordinate(command), _) => {
                     Body::Coordinate(Box::new(Ask::Write(*command)))
                 }
@@ -127,6 +131,7 @@ impl Shard {
         debug_assert!(self.desk.rooms().iter().all(|room| room.is_empty()), "no request waits");
         self.desk.core.state.renounce(std::mem::take(&mut self.desk.core.ahead));
         self.desk.splitting.give_up();
+        self.desk.scripts.end_lead();
         self.desk.core.locks = LockTable::new(self.desk.core.config.concurrency);
         self.desk.expiry = Expiry::default();
     }

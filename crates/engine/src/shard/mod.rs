@@ -18,6 +18,7 @@ mod leading;
 pub(crate) mod locking;
 mod outbox;
 mod reads;
+mod scripts;
 pub mod state;
 mod streams;
 mod tail;
@@ -49,6 +50,7 @@ use crate::stats::ShardStats;
 use adt::Timestamp;
 use coordination::ServiceLeader;
 use locking::manager::LockManager;
+use scripts::Scripts;
 use state::State;
 use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
@@ -76,6 +78,7 @@ struct Desk {
     cuts: Cuts,
     splitting: Splitting,
     streams: Streams,
+    scripts: Scripts,
     /// The coordination service's sessions.
     service: ServiceLeader,
     /// No other machine can lead the shard, which is known while something is done and not for longer.
@@ -225,7 +228,9 @@ impl Desk {
                 self.waits.report_changes(&mut self.core);
             }
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
-            Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
+            Body::Lock { .. } | Body::Prepare { .. } | Body::Run(_) => {
+                self.begin_locking(now, request);
+            }
             Body::Decide { txn, commit } => {
                 self.decide(now, (request.gateway, request.token), txn, commit);
             }
@@ -256,10 +261,10 @@ impl Desk {
                 let sender = (request.gateway, request.token);
                 self.waits.turns.end_deadlock(&mut self.core, now, sender, description);
             }
-            Body::Flush => {
+            Body::Flush { database } => {
                 let kind = RecipientKind::Flushed;
                 let target = Recipient { gateway: request.gateway, token: request.token, kind };
-                self.core.log(LogRecord::Flush, target);
+                self.core.log(LogRecord::Flush(database), target);
             }
             Body::Resolve(_) => self.locking.resolve_request(&mut self.core, request),
             Body::Remember(told) => {
@@ -288,8 +293,8 @@ impl Desk {
             }
             Body::Scan { .. }
             | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
+            | Body::Count { .. }
+            | Body::RandomKey { .. }
             | Body::KeysInSlot { .. } => self.core.look(now, &request),
             // Were taken before, or are taken by the replica.
             Body::Pipeline(_) | Body::EndStream { .. } | Body::Transfer { .. } => {}
@@ -319,6 +324,7 @@ impl Desk {
         let mut stats = self.core.stats.clone();
         stats.keys = self.core.state.records().visible() as u64;
         stats.keys_with_expiry = self.core.state.records().expiring() as u64;
+        stats.databases = self.core.state.records().databases().collect();
         stats.prepared = self.core.state.prepared().len() as u64;
         stats.locks = self.core.stats.locks.with_queues(self.waits.turns.queues(now_us));
         self.locking.count(&mut stats);
@@ -378,6 +384,7 @@ impl Shard {
             cuts: Cuts::default(),
             splitting: Splitting::default(),
             streams: Streams::default(),
+            scripts: Scripts::new(config.interpreter),
             service: ServiceLeader::default(),
             lead_is_certain: false,
         };
@@ -502,6 +509,7 @@ impl Shard {
         self.desk.service.remind_of_joints(&mut self.desk.core, now);
         self.desk.waits.tick(&mut self.desk.core, now);
         self.desk.service.reap_nodes(&mut self.desk.core, now);
+        self.desk.core.locks.drop_kept(now.mono_us);
         let needless = self.desk.waits.blocked.is_empty() && !self.desk.core.locks.in_use();
         if needless {
             self.desk.core.tail.end_tracking(now);

@@ -5,13 +5,13 @@ use crate::cluster::slot::slot;
 use crate::ids::TxnId;
 use crate::message::{Answer, Body, Request};
 use crate::now::Now;
-use crate::script::keys::is_reserved;
 use crate::shard::Rule;
 use crate::shard::core::ShardCore;
 use crate::shard::locking::claims::claims_of;
 use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::locking::manager::LockManager;
 use crate::shard::state::room::Room;
+use adt::command::database::name_in;
 use adt::key::KeyOp;
 use adt::random::mix;
 use adt::record::{self, Record};
@@ -238,20 +238,24 @@ impl ShardCore {
     /// Answers a request about the shard as a whole.
     pub fn look(&mut self, now: Now, request: &Request) {
         let reply = match &request.body {
-            Body::Count => Reply::Int(self.state.records().visible() as i64),
-            Body::Keys { pattern } => self.state.records().names(pattern, now.wall_ms()),
-            Body::RandomKey => {
+            Body::Count { database } => {
+                Reply::Int(self.state.records().visible_in(*database) as i64)
+            }
+            Body::Keys { database, pattern } => {
+                self.state.records().names(*database, pattern, now.wall_ms())
+            }
+            Body::RandomKey { database } => {
                 let random = self.draw();
-                self.state.records().any(random)
+                self.state.records().any(*database, random)
             }
-            Body::KeysInSlot { slot: wanted, count } => {
+            Body::KeysInSlot { database, slot: wanted, count } => {
                 let inside = self.state.records().iter().filter(|(key, _)| slot(key) == *wanted);
-                let inside = inside.filter(|(key, _)| !is_reserved(key));
-                let keys = inside.take(*count).map(|(key, _)| Reply::Bulk(key.clone()));
-                Reply::Array(keys.collect())
+                let names = inside.filter_map(|(key, _)| name_in(*database, key));
+                Reply::Array(names.take(*count).map(Reply::bulk).collect())
             }
-            Body::Scan { scan, type_name } => {
-                let mut page = self.state.records().page(scan, type_name.as_ref(), now.wall_ms());
+            Body::Scan { database, scan, type_name } => {
+                let (records, type_name) = (self.state.records(), type_name.as_ref());
+                let mut page = records.page(*database, scan, type_name, now.wall_ms());
                 if let Reply::Array(parts) = &mut page {
                     parts.push(Reply::Int(self.config.id.0.into()));
                 }
@@ -260,6 +264,7 @@ impl ShardCore {
             // Other parts of the shard take them.
             Body::Read { .. }
             | Body::Apply(_)
+            | Body::Run(_)
             | Body::Snapshot { .. }
             | Body::Version { .. }
             | Body::Waiting { .. }
@@ -277,7 +282,7 @@ impl ShardCore {
             | Body::Await { .. }
             | Body::EndDeadlock { .. }
             | Body::Unblock
-            | Body::Flush
+            | Body::Flush { .. }
             | Body::Resolve(_)
             | Body::Remember(_)
             | Body::Pipeline(_)

@@ -54,6 +54,8 @@ pub(in crate::shard) enum RecipientKind {
     Voided,
     /// Result for a request that waits for an element to take.
     Taken,
+    /// Reply of a script.
+    Ran,
     /// None: the record names the successor of a lock's holder.
     Named,
     /// None: no request asked for the record.
@@ -76,6 +78,8 @@ pub(in crate::shard) struct Batch {
     urgent: bool,
     /// When its first record came, in monotonic microseconds.
     since_us: u64,
+    /// Time for all its operations, in milliseconds since 1970, if some of them rest on it already.
+    fixed_ms: Option<u64>,
     /// How many numbers below its first timestamp are taken; see [`LogTail::reserve`].
     reserved: u64,
     /// Parts of bundles among its records.
@@ -296,6 +300,17 @@ impl LogTail {
         if begins { self.is_tracking() } else { self.building.tracked }
     }
 
+    /// Time that an operation which comes now into the entry of this turn may go by, in milliseconds since
+    /// 1970, if it is fixed with [`LogTail::fix_time`].
+    pub(in crate::shard) fn time(&self, now: Now) -> u64 {
+        self.building.fixed_ms.unwrap_or(now.wall_ms())
+    }
+
+    /// Fixes the time by which the operations of the entry of this turn go, in milliseconds since 1970.
+    pub(in crate::shard) fn fix_time(&mut self, now_ms: u64) {
+        self.building.fixed_ms = Some(now_ms);
+    }
+
     /// Number of the entry into which the next record goes.
     pub(in crate::shard) fn coming(&self) -> u64 {
         self.building.number
@@ -404,7 +419,7 @@ impl LogTail {
             }
         };
         batch.ts = next.max(Timestamp::from_micros(now.wall_us));
-        batch.now_ms = now.wall_ms();
+        batch.now_ms = batch.fixed_ms.unwrap_or(now.wall_ms());
         batch.seed = seed;
         Some(batch)
     }

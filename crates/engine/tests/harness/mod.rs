@@ -104,6 +104,7 @@ impl World {
                 clustered: false,
                 reap_us: engine::limits::REAP_US,
                 broken: None,
+                interpreter: None,
             });
             shard.lead(now, 1);
             shard

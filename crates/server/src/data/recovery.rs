@@ -63,6 +63,7 @@ pub fn recover(
             clustered: identity.is_clustered(),
             reap_us: options.zookeeper_container_check_us,
             broken: None,
+            interpreter: Some(&script::Luau),
         };
         let membership = identity.membership(map, shard);
         let setup = Setup { shard: config, membership };

@@ -8,6 +8,7 @@ use super::troubles::{Trouble, troubles};
 use crate::control::Status;
 use crate::synchrony::picture::Picture;
 use adt::Blob;
+use adt::command::database::name_of;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
 use engine::ids::{MachineId, ShardId};
 use engine::stats::{LockStats, ShardStats};
@@ -303,7 +304,7 @@ fn locks(here: &BTreeMap<ShardId, &ShardStats>) -> BTreeMap<&'static str, u64> {
 
 /// Key as displayed, truncated if it is long.
 fn shown(key: &[u8]) -> String {
-    String::from_utf8_lossy(key).chars().take(KEY_CHARS_MAX).collect()
+    String::from_utf8_lossy(name_of(key)).chars().take(KEY_CHARS_MAX).collect()
 }
 
 fn conflicts(here: &BTreeMap<ShardId, &ShardStats>) -> Vec<Conflict> {

@@ -212,6 +212,7 @@ pub struct Worker {
     told_early: u64,
     /// Replies of transactions that rested on what was not durable, as of the last turn.
     reads_ahead: u64,
+    scripts_run: (u64, u64),
     /// Inputs that have arrived and are not processed yet.
     pub inbox: VecDeque<Input>,
     /// Messages of other workers of a machine that is alone, and of its disk. They are taken before all else.
@@ -254,8 +255,16 @@ pub fn start(
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
         let (seed, reap_us) = (own_seed, REAP_US);
-        let config =
-            shard::ShardConfig { id, concurrency, seed, beside, clustered, reap_us, broken };
+        let config = shard::ShardConfig {
+            id,
+            concurrency,
+            seed,
+            beside,
+            clustered,
+            reap_us,
+            broken,
+            interpreter: Some(&script::Luau),
+        };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);
@@ -282,13 +291,20 @@ pub fn start(
         let order = if plant == Some(Plant::LooseOrder) { Order::None } else { shape.order };
         let shape = Shape { order, ..shape };
         let mut gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
-        gateway.set_interpreter(Box::new(script::Luau::default()));
+        gateway.set_interpreter(&script::Luau);
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
-        let placing =
-            Placing { map, left, codec: build, concurrency, seed: own_seed, reap_us: REAP_US };
+        let placing = Placing {
+            map,
+            left,
+            codec: build,
+            concurrency,
+            seed: own_seed,
+            reap_us: REAP_US,
+            interpreter: Some(&script::Luau),
+        };
         let placing = shape.is_cluster().then_some(placing);
         let mut node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let order = order_of_bundles.clone();
@@ -319,6 +335,7 @@ pub fn start(
             marks,
             told_early: 0,
             reads_ahead: 0,
+            scripts_run: (0, 0),
             inbox,
             mailbox,
             order,
@@ -435,6 +452,11 @@ impl Worker {
         let ahead: u64 = self.node.replicas().map(|replica| replica.shard().reads_ahead()).sum();
         let before = std::mem::replace(&mut self.reads_ahead, ahead);
         self.mark("reads_ahead", ahead.saturating_sub(before) as usize);
+        let runs = self.node.replicas().map(|replica| replica.shard().scripts_run());
+        let runs = runs.fold((0, 0), |sum, runs| (sum.0 + runs.0, sum.1 + runs.1));
+        let before = std::mem::replace(&mut self.scripts_run, runs);
+        self.mark("scripts_at_shards", runs.0.saturating_sub(before.0) as usize);
+        self.mark("scripts_ahead", runs.1.saturating_sub(before.1) as usize);
         Ok(sent)
     }
 

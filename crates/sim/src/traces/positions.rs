@@ -80,7 +80,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 | LogRecord::Forget(_)
                 | LogRecord::Outlive(_)
                 | LogRecord::Void(_)
-                | LogRecord::Flush
+                | LogRecord::Flush(_)
                 | LogRecord::Split { .. }
                 | LogRecord::Resolve(_)
                 | LogRecord::Answered(_)

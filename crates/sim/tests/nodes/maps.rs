@@ -23,7 +23,15 @@ fn worker(worker: u16) -> Node<EntryFormat> {
     let id = GatewayId { machine: OWN, worker, life: 1 };
     let concurrency = Concurrency::named("full").unwrap();
     let (map, left) = (Some(map(1)), Default::default());
-    let placing = Placing { map, left, codec: EntryFormat, concurrency, seed: 1, reap_us: REAP_US };
+    let placing = Placing {
+        map,
+        left,
+        codec: EntryFormat,
+        concurrency,
+        seed: 1,
+        reap_us: REAP_US,
+        interpreter: None,
+    };
     Node::new(id, 2, 1, Some(placing), Vec::new(), Box::new(SnapshotFormat))
 }
 

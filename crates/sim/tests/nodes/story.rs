@@ -48,6 +48,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
             clustered: true,
             reap_us: engine::limits::REAP_US,
             broken: None,
+            interpreter: None,
         };
         let membership = Membership::clustered(id.machine, voters.clone());
         let setup = Setup { shard: config, membership };
@@ -61,6 +62,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
         concurrency,
         seed: 1,
         reap_us: engine::limits::REAP_US,
+        interpreter: None,
     };
     Node::new(id, 1, SHARDS, Some(placing), replicas, Box::new(SnapshotFormat))
 }

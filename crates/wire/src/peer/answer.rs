@@ -2,7 +2,7 @@
 
 use super::coordination::{get_answered, get_session_notice, put_answered, put_session_notice};
 use super::request::{put_body, read_body};
-use super::stats::{put_shard_stats, read_shard_stats};
+use super::stats::{put_shard_stats, read_databases, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
 use crate::coordination::{get_joint, get_session, get_zxid, put_joint, put_session, put_zxid};
 use crate::entry::{
@@ -37,6 +37,8 @@ const COORDINATED: u8 = 20;
 const FENCED: u8 = 21;
 const UNREAD: u8 = 22;
 const TOOK_EFFECT: u8 = 23;
+/// Counters of a shard that has records of databases other than 0.
+const STATS_OF_DATABASES: u8 = 24;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -45,6 +47,7 @@ const MOVED: u8 = 4;
 const FROZEN: u8 = 5;
 const REQUEST_UNREAD: u8 = 6;
 const UNDER_WAY: u8 = 7;
+const NOT_HERE: u8 = 8;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -78,6 +81,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Coordinated(_) => COORDINATED,
         Answer::Refused(_) => REFUSED,
         Answer::Version(_) => RECORD_VERSION,
+        Answer::Stats(stats) if !stats.databases.is_empty() => STATS_OF_DATABASES,
         Answer::Stats(_) => STATS,
         Answer::Fate(_) => FATE,
         Answer::CarriedOut => CARRIED_OUT,
@@ -136,6 +140,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Frozen => FROZEN,
             Refusal::Unread => REQUEST_UNREAD,
             Refusal::UnderWay => UNDER_WAY,
+            Refusal::NotHere => NOT_HERE,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -198,10 +203,16 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             FROZEN => Refusal::Frozen,
             REQUEST_UNREAD => Refusal::Unread,
             UNDER_WAY => Refusal::UnderWay,
+            NOT_HERE => Refusal::NotHere,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),
         STATS => Answer::Stats(Box::new(read_shard_stats(reader)?)),
+        STATS_OF_DATABASES => {
+            let mut stats = read_shard_stats(reader)?;
+            read_databases(&mut stats, reader)?;
+            Answer::Stats(Box::new(stats))
+        }
         FATE => Answer::Fate(read_fate(reader)?),
         COORDINATED => Answer::Coordinated(Box::new(get_answered(reader)?)),
         CARRIED_OUT => Answer::CarriedOut,

@@ -9,11 +9,13 @@ use crate::entry::{
     read_op, read_prepare, read_remembered, read_request, read_txn,
 };
 use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
+use adt::command::database::DATABASES;
 use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
 use engine::limits::DEADLOCK_NAMES_MAX;
 use engine::message::{Body, CutStep, Early};
+use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
 use std::sync::Arc;
 
 const READ: u8 = 1;
@@ -48,6 +50,10 @@ const WAITS: u8 = 29;
 const END_DEADLOCK: u8 = 30;
 const HOLDERS: u8 = 31;
 const REMEMBER: u8 = 32;
+/// Before a question about a database other than 0, with its number.
+const IN_DATABASE: u8 = 33;
+const FLUSH_DATABASE: u8 = 34;
+const RUN: u8 = 35;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -58,6 +64,7 @@ fn kind(body: &Body) -> u8 {
     match body {
         Body::Read { .. } => READ,
         Body::Apply(_) => APPLY,
+        Body::Run(_) => RUN,
         Body::Snapshot { .. } => SNAPSHOT,
         Body::Lock { .. } => LOCK,
         Body::Prepare { .. } => PREPARE,
@@ -71,9 +78,10 @@ fn kind(body: &Body) -> u8 {
         Body::Unblock => UNBLOCK,
         Body::Scan { .. } => SCAN,
         Body::Keys { .. } => KEYS,
-        Body::Count => COUNT,
-        Body::RandomKey => RANDOM_KEY,
-        Body::Flush => FLUSH,
+        Body::Count { .. } => COUNT,
+        Body::RandomKey { .. } => RANDOM_KEY,
+        Body::Flush { database: None } => FLUSH,
+        Body::Flush { database: Some(_) } => FLUSH_DATABASE,
         Body::Resolve(_) => RESOLVE,
         Body::Remember(_) => REMEMBER,
         Body::Stats => STATS,
@@ -93,6 +101,9 @@ fn kind(body: &Body) -> u8 {
 
 /// Writes a request body with all its operations, because the shard answers each of them.
 pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
+    if let Some(database) = database_of(body).filter(|database| *database != 0) {
+        out.extend([IN_DATABASE, database]);
+    }
     out.push(kind(body));
     match body {
         Body::Read { key, op, fenced } => {
@@ -100,6 +111,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_op(key, op, words, out);
         }
         Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
+        Body::Run(run) => put_run(run, out),
         Body::Snapshot { ops, at, fenced, dated, as_of } => {
             debug_assert!(as_of.is_none(), "between machines timestamps are not comparable");
             put_u64(at.0, out);
@@ -144,14 +156,14 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         | Body::Waiting { key: word }
         | Body::Holders { key: word }
         | Body::EndDeadlock { description: word }
-        | Body::Keys { pattern: word } => put_word(word, out),
+        | Body::Keys { pattern: word, .. } => put_word(word, out),
         Body::Block { keys, .. } | Body::Waits { names: keys } => {
             put_count(keys.len(), out);
             for key in keys {
                 put_word(key, out);
             }
         }
-        Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
+        Body::Scan { scan, type_name, .. } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
         Body::Remember(remembered) => put_remembered(Form::Wide, remembered, out),
         Body::Pipeline(group) => put_group(group, words, out),
@@ -165,11 +177,12 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(*cut, out);
             put_step(*step, out);
         }
-        Body::KeysInSlot { slot, count } => {
+        Body::KeysInSlot { slot, count, .. } => {
             put_u16(*slot, out);
             put_u64(*count as u64, out);
         }
-        Body::Unblock | Body::Count | Body::RandomKey | Body::Flush | Body::Stats => {}
+        Body::Flush { database } => out.extend(*database),
+        Body::Unblock | Body::Count { .. } | Body::RandomKey { .. } | Body::Stats => {}
     }
 }
 
@@ -229,19 +242,37 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
             let stream = read_stream(reader)?;
             Body::EndStream { stream, shards: read_homes(reader)? }
         }
-        kind => return read_body_of_keys(kind, reader),
+        IN_DATABASE => {
+            let database = reader.u8()?;
+            let kind = reader.u8()?;
+            if !(1..DATABASES).contains(&database) {
+                return Err(Corrupt);
+            }
+            let body = read_body_of_keys(kind, database, reader)?;
+            database_of(&body).map(|_| body).ok_or(Corrupt)?
+        }
+        kind => return read_body_of_keys(kind, 0, reader),
     })
 }
 
-/// Reads a body that holds keys instead of operations.
-fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt> {
+/// Database that a question is about, if it is about one.
+fn database_of(body: &Body) -> Option<u8> {
+    match body {
+        Body::Scan { database, .. }
+        | Body::Keys { database, .. }
+        | Body::Count { database }
+        | Body::RandomKey { database }
+        | Body::KeysInSlot { database, .. } => Some(*database),
+        _ => None,
+    }
+}
+
+/// Reads a body that holds keys instead of operations, or is about the keys of a database.
+fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt> {
     Ok(match kind {
         RECORD_VERSION => Body::Version { key: reader.word()?.into() },
         BLOCK => {
-            let mut keys = Vec::new();
-            for _ in 0..reader.count(4)? {
-                keys.push(reader.word()?.into());
-            }
+            let keys = read_words(reader)?;
             Body::Block { keys, takes: None }
         }
         UNBLOCK => Body::Unblock,
@@ -252,12 +283,20 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         SCAN => {
             let (cursor, pattern) = (reader.u64()?, reader.optional_word()?.map(Blob::from));
             let scan = ScanArgs { cursor, pattern, count: reader.u64()? };
-            Body::Scan { scan, type_name: reader.optional_word()?.map(Blob::from) }
+            Body::Scan { database, scan, type_name: reader.optional_word()?.map(Blob::from) }
         }
-        KEYS => Body::Keys { pattern: reader.word()?.into() },
-        COUNT => Body::Count,
-        RANDOM_KEY => Body::RandomKey,
-        FLUSH => Body::Flush,
+        KEYS => Body::Keys { database, pattern: reader.word()?.into() },
+        COUNT => Body::Count { database },
+        RANDOM_KEY => Body::RandomKey { database },
+        FLUSH => Body::Flush { database: None },
+        FLUSH_DATABASE => {
+            let database = reader.u8()?;
+            if database >= DATABASES {
+                return Err(Corrupt);
+            }
+            Body::Flush { database: Some(database) }
+        }
+        RUN => Body::Run(Box::new(read_run(reader)?)),
         RESOLVE => Body::Resolve(read_request(reader)?),
         REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,
@@ -266,10 +305,37 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         KEYS_IN_SLOT => {
             let slot = reader.u16()?;
             let count = usize::try_from(reader.u64()?).map_err(|_| Corrupt)?;
-            Body::KeysInSlot { slot, count }
+            Body::KeysInSlot { database, slot, count }
         }
         _ => return Err(Corrupt),
     })
+}
+
+fn put_run(run: &ScriptRun, out: &mut Vec<u8>) {
+    out.push(u8::from(run.only_reads));
+    out.push(run.database);
+    put_word(run.script.text(), out);
+    for words in [&run.inputs.keys, &run.inputs.args, &run.also] {
+        put_count(words.len(), out);
+        words.iter().for_each(|word| put_word(word, out));
+    }
+}
+
+fn read_run(reader: &mut Reader<'_>) -> Result<ScriptRun, Corrupt> {
+    let (only_reads, database) = (reader.flag()?, reader.u8()?);
+    if database >= DATABASES {
+        return Err(Corrupt);
+    }
+    let script = ScriptOf::Text(reader.word()?.into());
+    let keys = read_words(reader)?;
+    let args = read_words(reader)?;
+    let also = read_words(reader)?;
+    let inputs = Arc::new(ScriptInputs { keys, args });
+    Ok(ScriptRun { script, inputs, only_reads, database, also })
+}
+
+fn read_words(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {
+    (0..reader.count(4)?).map(|_| Ok(reader.word()?.into())).collect()
 }
 
 fn read_names(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {

@@ -2,6 +2,7 @@
 
 use crate::bytes::{Reader, put_count, put_u64, put_word};
 use adt::Corrupt;
+use adt::command::database::DATABASES;
 use engine::gateway::GatewayStats;
 use engine::stats::ShardStats;
 
@@ -19,6 +20,15 @@ pub(super) fn put_shard_stats(stats: &ShardStats, out: &mut Vec<u8>) {
         put_u64(*waits, out);
         put_u64(*waited_us, out);
     }
+    // The kind of the answer says whether there are any.
+    if !stats.databases.is_empty() {
+        put_count(stats.databases.len(), out);
+    }
+    for (number, keys, expiring) in &stats.databases {
+        out.push(*number);
+        put_u64(*keys, out);
+        put_u64(*expiring, out);
+    }
 }
 
 pub(super) fn read_shard_stats(reader: &mut Reader<'_>) -> Result<ShardStats, Corrupt> {
@@ -34,6 +44,21 @@ pub(super) fn read_shard_stats(reader: &mut Reader<'_>) -> Result<ShardStats, Co
         stats.hot_keys.push((reader.word()?.into(), reader.u64()?, reader.u64()?));
     }
     Ok(stats)
+}
+
+/// Reads the numbers of the databases, of which there is one at least.
+pub(super) fn read_databases(
+    stats: &mut ShardStats,
+    reader: &mut Reader<'_>,
+) -> Result<(), Corrupt> {
+    for _ in 0..reader.count(17)? {
+        let number = reader.u8()?;
+        if !(1..DATABASES).contains(&number) {
+            return Err(Corrupt);
+        }
+        stats.databases.push((number, reader.u64()?, reader.u64()?));
+    }
+    if stats.databases.is_empty() { Err(Corrupt) } else { Ok(()) }
 }
 
 pub(super) fn put_gateway_stats(stats: &GatewayStats, out: &mut Vec<u8>) {

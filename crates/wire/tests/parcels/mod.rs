@@ -160,15 +160,15 @@ fn bodies() -> Vec<Body> {
         Body::Transfer { to: MachineId(3) },
         Body::Block { keys: vec![Blob::from("a"), Blob::from("b")], takes: None },
         Body::Unblock,
-        Body::Scan { scan: scan(Some("a*")), type_name: Some(Blob::from("set")) },
-        Body::Scan { scan: scan(None), type_name: None },
-        Body::Keys { pattern: Blob::from("*") },
-        Body::Count,
-        Body::RandomKey,
-        Body::Flush,
+        Body::Scan { database: 0, scan: scan(Some("a*")), type_name: Some(Blob::from("set")) },
+        Body::Scan { database: 0, scan: scan(None), type_name: None },
+        Body::Keys { database: 0, pattern: Blob::from("*") },
+        Body::Count { database: 0 },
+        Body::RandomKey { database: 0 },
+        Body::Flush { database: None },
         Body::Resolve(request()),
         Body::Stats,
-        Body::KeysInSlot { slot: 16_383, count: 10 },
+        Body::KeysInSlot { database: 0, slot: 16_383, count: 10 },
     ]
 }
 
@@ -242,6 +242,7 @@ fn shard_stats() -> ShardStats {
         duplicates: 18,
         conflicts: [(("set add".into(), "set read".into()), 19)].into(),
         hot_keys: vec![(Blob::from("k"), 20, 21)],
+        databases: Vec::new(),
         // Parcels omit the numbers of locks.
         locks: LockStats::default(),
     }

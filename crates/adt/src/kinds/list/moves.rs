@@ -1,6 +1,7 @@
 //! Commands on several lists: moves from one to another, pops from the first non-empty list, and
 //! the blocking forms.
 
+use crate::command::database::shown;
 use crate::kinds::list::{Elements, End, Op};
 use crate::{
     Args, Attempt, Blob, Blocking, Command, Compound, ErrorReply, Keys, Op as AnyOp, Plan, Reply,
@@ -83,7 +84,7 @@ pub(in crate::kinds::list) fn parse_blocking_rpoplpush(
 /// Pairs the popped elements with their key; leaves nil and errors as they are.
 fn named(key: &Blob, reply: Reply) -> Reply {
     match reply {
-        Reply::Bulk(_) | Reply::Array(_) => Reply::Array(vec![Reply::Bulk(key.clone()), reply]),
+        Reply::Bulk(_) | Reply::Array(_) => Reply::Array(vec![Reply::Bulk(shown(key)), reply]),
         other => other,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::id::number;
 use super::{After, Bound, Claim, Delivered, Id, NewId, Task, Trim};
+use crate::command::database::{name_of, shown};
 use crate::command::syntax;
 use crate::{
     Args, Attempt, Begins, Blob, Blocking, Command, Compound, ErrorReply, Keys, Merge, Op as AnyOp,
@@ -38,7 +39,7 @@ fn named(key: Blob, op: Task, name: fn(&str, &str) -> String) -> Command {
 fn about_group(key: &Blob, reply: Reply, name: fn(&str, &str) -> String) -> Reply {
     match reply {
         Reply::Error(error) if error.code() == "NOGROUP" => {
-            let key = String::from_utf8_lossy(key);
+            let key = String::from_utf8_lossy(name_of(key));
             Reply::Error(ErrorReply::new("NOGROUP", name(&key, error.text())))
         }
         other => other,
@@ -304,7 +305,7 @@ fn by_stream(keys: &[Blob], replies: &[Reply]) -> Reply {
         match reply {
             Reply::Nil | Reply::NilArray => {}
             Reply::Error(_) => return about_group(key, reply.clone(), in_read),
-            entries => found.push((key.clone(), entries.clone())),
+            entries => found.push((shown(key), entries.clone())),
         }
     }
     if found.is_empty() { Reply::NilArray } else { Reply::Named(found) }

@@ -1,6 +1,7 @@
 //! Union, intersection and difference of sorted sets (and of sets, whose members have score 1), and
 //! taking from the first of several keys.
 
+use crate::command::database::shown;
 use crate::key::KeyOp;
 use crate::kinds::zset::{Op, Presence, Select, Value, positive_zero};
 use crate::{
@@ -247,7 +248,7 @@ pub(in crate::kinds::zset) fn parse_range_store(args: &Args<'_>) -> Result<Comma
 /// Key, and members with scores in pairs: the reply of `ZMPOP` and `BZMPOP`.
 pub(in crate::kinds::zset) fn key_and_pairs(key: &Blob, taken: &[(Blob, f64)]) -> Reply {
     let pair = |(m, s): &(Blob, f64)| Reply::Array(vec![Reply::Bulk(m.clone()), Reply::Double(*s)]);
-    Reply::Array(vec![Reply::Bulk(key.clone()), Reply::Array(taken.iter().map(pair).collect())])
+    Reply::Array(vec![Reply::Bulk(shown(key)), Reply::Array(taken.iter().map(pair).collect())])
 }
 
 /// `MIN | MAX [COUNT count]` at word `at`: whether from the high end, and how many.

@@ -1,6 +1,7 @@
 //! Commands of sorted sets, and the encoding of operations as commands.
 
 use crate::command::commands;
+use crate::command::database::shown;
 use crate::command::scan::ScanArgs;
 use crate::kinds::zset::algebra::{
     Algebra, key_and_pairs, parse_algebra, parse_end, parse_intercard, parse_mpop,
@@ -134,7 +135,7 @@ fn wrap_one(key: &Blob, reply: Reply) -> Reply {
     match reply {
         Reply::Scored(taken) => match taken.into_iter().next() {
             Some((member, score)) => Reply::Array(vec![
-                Reply::Bulk(key.clone()),
+                Reply::Bulk(shown(key)),
                 Reply::Bulk(member),
                 Reply::Double(score),
             ]),

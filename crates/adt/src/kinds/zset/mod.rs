@@ -322,8 +322,11 @@ const COMBINED_MAX: usize = 1024;
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "zset";
-    const FORESIGHT: Option<Foresight<Self, Op>> =
-        Some(Foresight { follows: |_| true, cost: |value| value.scores.len() });
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |_| true,
+        follows_in_time: |_| true,
+        cost: |value| value.scores.len(),
+    });
 
     const COMMANDS: &'static [CommandSpec] = commands::COMMANDS;
     const MODES: &'static [&'static str] =

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::clients::session_commands::{all, lookup};
+use adt::command::database::shown;
 use adt::command::syntax;
 use adt::{ArgBuf, Attempt, Command, Ctx, Flags, Handler, Op, Record, Reply, Timestamp, record};
 use std::collections::BTreeSet;
@@ -293,13 +294,15 @@ fn operations_touch_only_declared_keys() {
             }));
             for mut store in stores {
                 let touched = run(&mut store, parse_of(spec)(&args).unwrap());
+                // Patterns are about names, whatever the database.
+                let names = |keys: &BTreeSet<Blob>| keys.iter().map(shown).collect::<BTreeSet<_>>();
                 assert!(
-                    touched.all.is_subset(&declared),
+                    names(&touched.all).is_subset(&declared),
                     "{} touches {:?}",
                     spec.name,
                     touched.all
                 );
-                assert!(touched.written.is_subset(&writable), "{} {:?}", spec.name, args);
+                assert!(names(&touched.written).is_subset(&writable), "{} {args:?}", spec.name);
                 assert!(spec.flags.has(Flags::WRITE) || touched.written.is_empty());
             }
         }

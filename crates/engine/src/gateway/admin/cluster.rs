@@ -38,9 +38,11 @@ pub(in crate::gateway) fn command(
             Reply::Text(nodes(core)).into()
         }
         (b"info", 2) => Reply::Text(info(core)).into(),
-        (b"countkeysinslot", 3) => keys_in_slot(core, args, None),
+        (b"countkeysinslot", 3) => keys_in_slot(core, (session.database, args), None),
         (b"getkeysinslot", 4) => match args.int(3) {
-            Ok(count) if count >= 0 => keys_in_slot(core, args, Some(count as usize)),
+            Ok(count) if count >= 0 => {
+                keys_in_slot(core, (session.database, args), Some(count as usize))
+            }
             Ok(_) => ErrorReply::err("Invalid number of keys").into(),
             Err(error) => error.into(),
         },
@@ -78,14 +80,18 @@ pub(in crate::gateway) fn failover(core: &Core, args: &Args<'_>) -> CommandEffec
     }
 }
 
-fn keys_in_slot(core: &Core, args: &Args<'_>, count: Option<usize>) -> CommandEffect {
+fn keys_in_slot(
+    core: &Core,
+    (database, args): (u8, &Args<'_>),
+    count: Option<usize>,
+) -> CommandEffect {
     let slot = args.int(2).ok().and_then(|s| u16::try_from(s).ok()).filter(|s| *s < SLOTS);
     let Some(slot) = slot else {
         return ErrorReply::err("Invalid or out of range slot").into();
     };
     let home = core.mail.routes.shard_of_slot(slot);
     let combine = if count.is_some() { Combine::Concat } else { Combine::Length };
-    let body = Body::KeysInSlot { slot, count: count.unwrap_or(usize::MAX) };
+    let body = Body::KeysInSlot { database, slot, count: count.unwrap_or(usize::MAX) };
     Inquiry::of_shard(combine, home, body).into()
 }
 

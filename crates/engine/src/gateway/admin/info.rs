@@ -6,6 +6,7 @@ use crate::gateway::clients::connection::hello::REDIS_VERSION;
 use crate::gateway::clients::session_commands;
 use crate::limits::CONNECTIONS_MAX;
 use crate::stats::ShardStats;
+use adt::command::database::{database_of, name_of};
 use adt::{Args, Reply};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -141,12 +142,23 @@ fn write_section(name: &str, sources: &Sources<'_>, total: &ShardStats, out: &mu
         "transactions" => transactions(sources.gateway, total, out),
         "contention" => contention(total, out),
         "cluster" => out.put("cluster_enabled", u8::from(sources.clustered)),
-        "keyspace" if total.keys > 0 => {
-            let (keys, expires) = (total.keys, total.keys_with_expiry);
-            out.put("db0", format_args!("keys={keys},expires={expires},avg_ttl=0"));
+        "keyspace" => {
+            for (number, keys, expires) in databases(total) {
+                let value = format_args!("keys={keys},expires={expires},avg_ttl=0");
+                out.put(&format!("db{number}"), value);
+            }
         }
         _ => {}
     }
+}
+
+/// The databases that have keys, each with their number and the number of those that expire.
+fn databases(total: &ShardStats) -> Vec<(u8, u64, u64)> {
+    let sum = |of: fn(&(u8, u64, u64)) -> u64| total.databases.iter().map(of).sum::<u64>();
+    let keys = total.keys.saturating_sub(sum(|(_, keys, _)| *keys));
+    let expires = total.keys_with_expiry.saturating_sub(sum(|(_, _, expires)| *expires));
+    let first = (keys > 0).then_some((0, keys, expires));
+    first.into_iter().chain(total.databases.iter().copied()).collect()
 }
 
 fn server(sources: &Sources<'_>, out: &mut Lines) {
@@ -271,8 +283,11 @@ fn transactions(gateway: &GatewayStats, total: &ShardStats, out: &mut Lines) {
 
 fn contention(total: &ShardStats, out: &mut Lines) {
     for (rank, (key, waits, waited_us)) in total.hot_keys.iter().enumerate() {
-        let key = key.escape_ascii().to_string().replace([',', '='], "?");
-        let value = format_args!("key={key},waits={waits},waited_us={waited_us}");
+        let name = name_of(key).escape_ascii().to_string().replace([',', '='], "?");
+        let mut value = format!("key={name},waits={waits},waited_us={waited_us}");
+        if let Some(database) = database_of(key).filter(|number| *number != 0) {
+            value.push_str(&format!(",db={database}"));
+        }
         out.put(&format!("hot_key_{rank}"), value);
     }
     let mut pairs: Vec<_> = total.conflicts.iter().collect();
@@ -287,6 +302,7 @@ fn contention(total: &ShardStats, out: &mut Lines) {
 pub fn total(shards: &[ShardStats]) -> ShardStats {
     let mut total = ShardStats::default();
     let mut conflicts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut databases: BTreeMap<u8, (u64, u64)> = BTreeMap::new();
     for shard in shards {
         let pairs = [
             (&mut total.keys, shard.keys),
@@ -314,9 +330,15 @@ pub fn total(shards: &[ShardStats]) -> ShardStats {
         for (pair, count) in &shard.conflicts {
             *conflicts.entry(pair.clone()).or_default() += count;
         }
+        for (number, keys, expires) in &shard.databases {
+            let sum = databases.entry(*number).or_default();
+            *sum = (sum.0 + keys, sum.1 + expires);
+        }
         total.hot_keys.extend(shard.hot_keys.iter().cloned());
     }
     total.conflicts = conflicts;
+    let databases = databases.into_iter();
+    total.databases = databases.map(|(number, (keys, expires))| (number, keys, expires)).collect();
     total.hot_keys.sort_by(|a, b| (b.2, b.1, &a.0).cmp(&(a.2, a.1, &b.0)));
     total.hot_keys.truncate(CONTENTION_ROWS_MAX);
     total

@@ -38,7 +38,8 @@ impl Inquiry {
     /// Question about a page of `SCAN`. Several shards are asked at once, because none of them may have
     /// a key.
     pub fn of_page(page: Page, shards: u16) -> Self {
-        let body = |scan| Body::Scan { scan, type_name: page.type_name.clone() };
+        let database = page.database;
+        let body = |scan| Body::Scan { database, scan, type_name: page.type_name.clone() };
         let asks = page.asks(shards, SCAN_SHARDS_AT_ONCE).map(|(shard, scan)| (shard, body(scan)));
         let asks = asks.collect();
         Self::of_shards(Combine::Scan(Box::new(page)), asks)

@@ -11,6 +11,7 @@ use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::limits::SLOTS;
 use crate::message::Body;
+use adt::command::database;
 use adt::key::KeyOp;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
 use std::sync::Arc;
@@ -29,28 +30,32 @@ fn concat(replies: Vec<Reply>) -> Reply {
     Reply::Array(items.collect())
 }
 
-/// Commands that look at all keys, or remove them, outside of transactions.
+/// Commands that look at all keys of a database, or remove all keys, outside of transactions.
 pub(in crate::gateway) fn command(
     core: &Core,
-    spec: &CommandSpec,
+    (spec, database): (&CommandSpec, u8),
     args: &Args<'_>,
 ) -> CommandEffect {
     let everywhere =
         |combine, body: &dyn Fn() -> Body| Inquiry::of_all_shards(core, combine, body).into();
     match spec.name {
-        "dbsize" => everywhere(Combine::Sum, &|| Body::Count),
+        "dbsize" => everywhere(Combine::Sum, &|| Body::Count { database }),
         "keys" => {
             let pattern = Blob::from(args.get(1).unwrap_or_default());
-            everywhere(Combine::Concat, &|| Body::Keys { pattern: pattern.clone() })
+            let keys = || Body::Keys { database, pattern: pattern.clone() };
+            everywhere(Combine::Concat, &keys)
         }
-        "randomkey" => everywhere(Combine::Any, &|| Body::RandomKey),
+        "randomkey" => everywhere(Combine::Any, &|| Body::RandomKey { database }),
         "flushall" | "flushdb" => match check_flush(args) {
-            Ok(()) => everywhere(Combine::Ok, &|| Body::Flush),
+            Ok(()) => {
+                let database = (spec.name == "flushdb").then_some(database);
+                everywhere(Combine::Ok, &|| Body::Flush { database })
+            }
             Err(error) => error.into(),
         },
         "scan" => {
             let shards = core.mail.routes.shards();
-            match Page::parse(args, shards) {
+            match Page::parse(database, args, shards) {
                 Ok(page) => Inquiry::of_page(page, shards).into(),
                 Err(error) => error.into(),
             }
@@ -89,16 +94,28 @@ pub(in crate::gateway) fn of_all_keys(
     ProgramStep::Ops(ops.collect(), Some(merge))
 }
 
-/// A queued command about all keys as operations of its transaction; anything else as it is.
-pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: ProgramStep) -> ProgramStep {
+/// The database that a queued command selects, if it selects one.
+pub(in crate::gateway) fn selected(step: &ProgramStep) -> Option<u8> {
+    let ProgramStep::Later(words) = step else { return None };
+    let args = words.args();
+    (args.is(0, "SELECT")).then(|| database::number(&args, 1).ok())?
+}
+
+/// A queued command about all keys, or all of a database, as operations of its transaction; anything else
+/// as it is.
+pub(in crate::gateway) fn with_all_keys(
+    core: &mut Core,
+    database: u8,
+    step: ProgramStep,
+) -> ProgramStep {
     let ProgramStep::Later(words) = &step else { return step };
     let args = words.args();
     let name = args.get(0).unwrap_or_default();
     match session_commands::lookup(name).map_or("", |spec| spec.name) {
-        "dbsize" => of_all_keys(core, |_| Some(Whole::Count), Merge::Sum),
+        "dbsize" => of_all_keys(core, |_| Some(Whole::Count(database)), Merge::Sum),
         "keys" => {
             let pattern = Blob::from(args.get(1).unwrap_or_default());
-            let names = |_| Some(Whole::Names(pattern.clone()));
+            let names = |_| Some(Whole::Names(database, pattern.clone()));
             of_all_keys(core, names, Merge::With(Arc::new(concat)))
         }
         "randomkey" => {
@@ -109,13 +126,16 @@ pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: ProgramStep) -> P
                 let at = (random % found.len().max(1) as u64) as usize;
                 found.into_iter().nth(at).unwrap_or(Reply::Nil)
             };
-            of_all_keys(core, |_| Some(Whole::Any), Merge::With(Arc::new(any)))
+            of_all_keys(core, |_| Some(Whole::Any(database)), Merge::With(Arc::new(any)))
         }
-        "flushall" | "flushdb" => match check_flush(&args) {
-            Ok(()) => of_all_keys(core, |_| Some(Whole::Flush), Merge::Ok),
+        command @ ("flushall" | "flushdb") => match check_flush(&args) {
+            Ok(()) => {
+                let which = (command == "flushdb").then_some(database);
+                of_all_keys(core, |_| Some(Whole::Flush(which)), Merge::Ok)
+            }
             Err(error) => ProgramStep::Fixed(error.into()),
         },
-        "scan" => match Page::parse(&args, core.mail.routes.shards()) {
+        "scan" => match Page::parse(database, &args, core.mail.routes.shards()) {
             Ok(page) => page_of_all_keys(core, page),
             Err(error) => ProgramStep::Fixed(error.into()),
         },
@@ -126,10 +146,10 @@ pub(in crate::gateway) fn with_all_keys(core: &mut Core, step: ProgramStep) -> P
 fn page_of_all_keys(core: &Core, page: Page) -> ProgramStep {
     let shards = core.mail.routes.shards();
     let asks: Vec<_> = page.asks(shards, shards).collect();
-    let type_name = page.type_name.clone();
+    let (database, type_name) = (page.database, page.type_name.clone());
     let op = |shard: usize| {
         let (_, scan) = asks.iter().find(|(asked, _)| usize::from(asked.0) == shard)?;
-        Some(Whole::Page(scan.clone(), type_name.clone()))
+        Some(Whole::Page(database, scan.clone(), type_name.clone()))
     };
     let merge = move |replies: Vec<Reply>| {
         let mut page = page.clone();

@@ -8,6 +8,8 @@ use adt::{ArgBuf, Args, Blob, ErrorReply, Reply};
 /// Page of `SCAN` that is being collected.
 #[derive(Clone)]
 pub(in crate::gateway) struct Page {
+    /// Database of the keys.
+    pub database: u8,
     /// The next shard, and its next step.
     shard: ShardId,
     scan: ScanArgs,
@@ -32,7 +34,7 @@ fn step(reply: Reply) -> Option<(u64, Vec<Reply>, u64)> {
 }
 
 impl Page {
-    pub fn parse(args: &Args<'_>, shards: u16) -> Result<Self, ErrorReply> {
+    pub fn parse(database: u8, args: &Args<'_>, shards: u16) -> Result<Self, ErrorReply> {
         let mut words = ArgBuf::new();
         let mut type_name = None;
         let mut i = 0;
@@ -52,7 +54,7 @@ impl Page {
         }
         let (left, cursor) = (scan.count, scan.cursor / SHARDS_MAX as u64);
         let scan = ScanArgs { cursor, ..scan };
-        Ok(Self { shard, scan, type_name, found: Vec::new(), left })
+        Ok(Self { database, shard, scan, type_name, found: Vec::new(), left })
     }
 
     /// Shards that are asked next, each with its step.
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
 
     fn page(words: &[&str]) -> Result<Page, ErrorReply> {
-        Page::parse(&ArgBuf::of(words).args(), 3)
+        Page::parse(0, &ArgBuf::of(words).args(), 3)
     }
 
     fn said(cursor: u64, found: &[&str], seen: i64) -> Reply {

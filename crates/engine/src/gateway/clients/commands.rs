@@ -19,7 +19,7 @@ use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::Body;
 use crate::now::Now;
-use adt::command::glob;
+use adt::command::{database, glob};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply};
 
 /// The error that keeps a queued command of the session from being carried out, if it is known already.
@@ -146,7 +146,8 @@ impl Parts {
     /// remembers it under its request number.
     pub(in crate::gateway) fn as_transaction(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let step = ProgramStep::Later(ArgBuf::of(args.iter_from(0)));
-        let step = keyspace::with_all_keys(&mut self.core, step);
+        let database = self.sessions.get(id.0).map_or(0, |session| session.database);
+        let step = keyspace::with_all_keys(&mut self.core, database, step);
         match self.launch_in_turn(id, vec![step], Vec::new()) {
             true => Handled::Later,
             false => Handled::Hold,
@@ -198,10 +199,12 @@ impl Parts {
     }
 }
 
-fn select(args: &Args<'_>) -> CommandEffect {
-    match args.int(1) {
-        Ok(0) => Reply::Ok.into(),
-        Ok(_) => ErrorReply::err("DB index is out of range").into(),
+fn select(session: &mut Session, args: &Args<'_>) -> CommandEffect {
+    match database::number(args, 1) {
+        Ok(number) => {
+            session.database = number;
+            Reply::Ok.into()
+        }
         Err(error) => error.into(),
     }
 }
@@ -215,7 +218,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
         "unwatch" => multi::unwatch(view.session),
         "ping" => ping(view.session, args),
         "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
-        "select" => select(args),
+        "select" => select(view.session, args),
         "command" => match command_docs::reply(args) {
             Ok(reply) => reply.into(),
             Err(error) => error.into(),
@@ -253,8 +256,8 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
         "shardmap" => shardmap::command(core, args),
         "pubsub" => publish::command(args),
         "backup" => backup::command(core, args),
-        "lock.waiters" | "barrier.waiting" => fence::waiters(core, args),
-        _ => keyspace::command(core, spec, args),
+        "lock.waiters" | "barrier.waiting" => fence::waiters(core, view.session.reach, args),
+        _ => keyspace::command(core, (spec, view.session.database), args),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::command_docs::find::{find_at, is_heavy, is_heavy_spec};
 use crate::gateway::parts::Parts;
+use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
 use crate::now::Now;
@@ -144,6 +145,29 @@ impl Gateway {
             self.parts.refuse(id, error);
             return true;
         }
+        session.reach = Reach::of(spec, session.database);
+        if session.reach == Reach::In(0) {
+            return self.run_permitted(id, (spec, announced, plain), args);
+        }
+        match stored(spec, session.database, args) {
+            Ok(Some(words)) => self.run_permitted(id, (spec, announced, plain), &words.args()),
+            Ok(None) => self.run_permitted(id, (spec, announced, plain), args),
+            Err(error) => {
+                self.parts.refuse(id, error);
+                true
+            }
+        }
+    }
+
+    /// Carries out a command that its session may call, whose words have stored keys in them. False if it
+    /// must wait.
+    fn run_permitted(
+        &mut self,
+        id: SessionId,
+        (spec, announced, plain): (&'static CommandSpec, bool, bool),
+        args: &Args<'_>,
+    ) -> bool {
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         let skip = session.replies == Replies::SkipNext;
         let done = match &session.mode {
             SessionMode::Single => match spec.handler {

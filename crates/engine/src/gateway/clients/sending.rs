@@ -6,7 +6,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
-use crate::gateway::mail::{Mail, Pending, SentCommand, SentCommands};
+use crate::gateway::mail::{Mail, Pending, SentCommand, SentCommands, SentScript};
 use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
@@ -18,6 +18,7 @@ use crate::gateway::txn::work::{Finish, Program, ProgramStep};
 use crate::ids::ShardId;
 use crate::message::{Answer, Body, Request};
 use crate::pipeline::bundles::Disturbance;
+use crate::script::ScriptRun;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
@@ -26,10 +27,10 @@ impl Sessions {
     /// order gathers it.
     #[inline]
     pub fn single(&mut self, core: &mut Core, id: SessionId, key: Blob, op: Op) {
-        if let Some(error) = unusable_key(&key) {
+        let Some(session) = self.get_mut(id.0) else { return };
+        if let Some(error) = unusable_key(session.reach, &key) {
             return self.reply(core, id, error.into());
         }
-        let Some(session) = self.get_mut(id.0) else { return };
         let target = Target { session: id, seq: session.push(), item: WHOLE };
         if session.pipeline.keeps_order(core) {
             return self.gather(Planned { target, ops: smallvec![(key, op)], finish: None });
@@ -83,6 +84,21 @@ impl Sessions {
         };
         let pending = Pending::of_session(SentCommands::Work(target, finish), wrote);
         session.pipeline.ask(core, shard, pending, body);
+    }
+
+    /// Sends a script to the shard of its keys. The program is carried out otherwise if the shard cannot.
+    pub fn send_script(
+        &mut self,
+        core: &mut Core,
+        target: Target,
+        shard: ShardId,
+        (run, program): (ScriptRun, Program),
+    ) {
+        let Some(session) = self.get_mut(target.session.0) else { return };
+        session.writes_to(shard);
+        let commands = SentCommands::Script(SentScript(target, Box::new(program)));
+        let pending = Pending::of_session(commands, Some(shard));
+        session.pipeline.ask(core, shard, pending, Body::Run(Box::new(run)));
     }
 
     /// Sends commands on one shard as one request.

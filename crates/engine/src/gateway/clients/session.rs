@@ -5,6 +5,7 @@ use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
 use crate::gateway::pipelines::pipeline::Pipeline;
+use crate::gateway::routing::databases::Reach;
 use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Admittance;
 use crate::gateway::txn::options::InteractiveTxn;
@@ -30,6 +31,10 @@ pub(in crate::gateway) struct Session {
     pub protocol: u8,
     /// Whether commands take the short path: only their operation matters.
     pub plain: bool,
+    /// Database that is selected. Between `MULTI` and `EXEC` it is that of the next command that is queued.
+    pub database: u8,
+    /// Keys that the present command may concern.
+    pub reach: Reach,
     /// Whether no more is read from the connection.
     pub closing: bool,
     /// Reply that must be known before the next command is carried out.
@@ -138,6 +143,8 @@ pub(in crate::gateway) struct Multi {
     pub bytes: usize,
     /// Positions of the commands in the table.
     pub counted: Vec<u16>,
+    /// Database that was selected at `MULTI`.
+    pub database: u8,
     /// Whether a command was refused, so that `EXEC` is refused too.
     pub failed: bool,
     pub fences: Vec<Fence>,
@@ -227,6 +234,8 @@ impl Session {
             pipeline: Pipeline::default(),
             protocol: 2,
             plain: false,
+            database: 0,
+            reach: Reach::In(0),
             closing: false,
             barrier: None,
             held: VecDeque::new(),
@@ -256,6 +265,7 @@ impl Session {
     /// Returns the session to the state of a new one, with the user of new sessions.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
         self.mode = SessionMode::Single;
+        self.database = 0;
         self.unwatch();
         self.retry = None;
         self.request = None;

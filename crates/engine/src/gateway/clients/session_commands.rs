@@ -62,7 +62,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("quit", -1, OPENING, Keys::None, "Closes the connection.", "", "O(1)");
     ("reset", 1, OPENING, Keys::None,
         "Resets the connection to the state of a new one.", "", "O(1)");
-    ("select", 2, FAST, Keys::None, "Accepts database 0, the only one.", "index", "O(1)");
+    ("select", 2, FAST, Keys::None, "Selects one of the 16 databases, 0 to 15, for the connection's commands.", "index", "O(1)");
 
     "server":
     ("acl", -2, ADMIN, Keys::None,
@@ -81,9 +81,9 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Reads and changes settings.",
         "GET pattern [pattern ...] | RESETSTAT | SET <setting value [setting value ...]>",
         "O(n) in settings");
-    ("dbsize", 1, READ.and(FAST), Keys::None, "Counts the keys.", "", "O(1) per shard");
-    ("flushall", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
-    ("flushdb", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
+    ("dbsize", 1, READ.and(FAST), Keys::None, "Counts the keys of the database.", "", "O(1) per shard");
+    ("flushall", -1, WIPE, Keys::None, "Removes all keys of all databases.", "[ASYNC | SYNC]", "O(n)");
+    ("flushdb", -1, WIPE, Keys::None, "Removes all keys of the database.", "[ASYNC | SYNC]", "O(n)");
     ("info", -1, QUEUED.and(Flags::DANGEROUS), Keys::None,
         "Describes the server.", "[section ...]", "O(1) per shard");
     ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
@@ -99,10 +99,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
 
     "generic":
     ("keys", 2, READ.and(Flags::DANGEROUS), Keys::None,
-        "Returns the keys that match a pattern.", "pattern", "O(n) in all keys");
-    ("randomkey", 1, READ, Keys::None, "Returns an arbitrary key.", "", "O(1)");
+        "Returns the keys of the database that match a pattern.", "pattern", "O(n) in all keys");
+    ("randomkey", 1, READ, Keys::None, "Returns an arbitrary key of the database.", "", "O(1)");
     ("scan", -2, READ, Keys::None,
-        "Iterates over the keys.",
+        "Iterates over the keys of the database.",
         "cursor [MATCH pattern] [COUNT count] [TYPE type]", "O(1) per step");
 
     "transactions":

@@ -9,6 +9,7 @@ use crate::gateway::txn::transaction::repeated::home_of;
 use crate::gateway::txn::work::{Finish, Outcome, Program, ProgramStep, Work};
 use crate::gateway::waiting::fence::several_shards;
 use crate::ids::{KeyedOp, ShardId};
+use crate::script::{ScriptOf, ScriptRun};
 use adt::{ErrorReply, Reply};
 use smallvec::SmallVec;
 
@@ -24,6 +25,8 @@ pub(in crate::gateway) enum Course {
     Snapshot(Vec<KeyedOp>, Finish),
     /// Several shards prepare and decide operations that are all known.
     Transaction(Apply, Finish),
+    /// The shard of its keys runs the script that the program is.
+    Script(ShardId, ScriptRun, Program),
     /// A transaction looks at records before all its operations are known.
     Steps(Program),
     /// The program is refused.
@@ -46,7 +49,7 @@ pub(in crate::gateway) fn may_gather(core: &Core, program: &Program, route: Rout
 impl Course {
     /// Course of a program, whose session may keep the order of its commands across shards.
     pub fn of_program(
-        core: &Core,
+        core: &mut Core,
         keeps_order: bool,
         program: Program,
         route: Route,
@@ -59,7 +62,7 @@ impl Course {
             return (target, Self::Refused(ErrorReply::err(text).into()));
         }
         if !in_one_step {
-            return (target, Self::Steps(program));
+            return (target, Self::of_steps(core, program));
         }
         let gathers = keeps_order && may_gather(core, &program, route);
         let Program { steps, form, guards, fences, request, .. } = program;
@@ -80,6 +83,36 @@ impl Course {
             return (target, Self::Gathered(Planned { target, ops, finish }));
         }
         (target, Self::of(core, route, Apply { ops, guards, fences, request }, finish))
+    }
+
+    /// Course of a program of which not all operations are known. A shard runs a script that is the whole
+    /// program if it has all its declared keys, and if nothing has to be checked that shards do not know.
+    fn of_steps(core: &mut Core, program: Program) -> Self {
+        let plain =
+            program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
+        let [ProgramStep::Script(call)] = &program.steps[..] else {
+            return Self::Steps(program);
+        };
+        if !plain || !core.config.concurrency.reads_ahead() || !core.has_room() || call.is_limited()
+        {
+            return Self::Steps(program);
+        }
+        let mut route = Route::Nowhere;
+        // The slot of a key is that of its name, in all databases.
+        call.inputs.keys.iter().for_each(|key| route.add(core.mail.shard_of(key)));
+        match (route, core.scripts.for_shard(call)) {
+            (Route::One(shard), Some(script)) => {
+                let run = ScriptRun {
+                    script: ScriptOf::Read(script),
+                    inputs: call.inputs.clone(),
+                    only_reads: call.only_reads,
+                    database: call.database,
+                    also: Vec::new(),
+                };
+                Self::Script(shard, run, program)
+            }
+            _ => Self::Steps(program),
+        }
     }
 
     /// Course of operations that are all known.

@@ -68,8 +68,8 @@ impl Parts {
             }
             other => other,
         };
-        let steps = vec![ProgramStep::from(command)];
-        if let Some(error) = unusable_key_of(&steps) {
+        let (steps, reach) = (vec![ProgramStep::from(command)], session.reach);
+        if let Some(error) = unusable_key_of(reach, &steps) {
             self.sessions.reply(&mut self.core, id, error.into());
             return true;
         }
@@ -109,7 +109,7 @@ impl Parts {
     pub(in crate::gateway) fn launch(&mut self, program: Program, route: Route) {
         let session = self.sessions.get(program.target.session.0);
         let keeps_order = session.is_some_and(|session| session.pipeline.keeps_order(&self.core));
-        let (target, course) = Course::of_program(&self.core, keeps_order, program, route);
+        let (target, course) = Course::of_program(&mut self.core, keeps_order, program, route);
         self.take(target, course);
     }
 
@@ -131,6 +131,10 @@ impl Parts {
                 self.sessions.bar(target);
                 let (core, ops) = (&mut self.core, ops.into_vec());
                 self.transactions.begin_direct(core, target, ops, finish, (guards, request));
+            }
+            Course::Script(shard, run, program) => {
+                self.sessions.bar(target);
+                self.sessions.send_script(&mut self.core, target, shard, (run, program));
             }
             Course::Steps(program) => {
                 self.sessions.bar(target);

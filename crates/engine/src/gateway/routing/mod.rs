@@ -2,6 +2,7 @@
 //! what happens to a request for a shard without a leader.
 
 pub(in crate::gateway) mod course;
+pub(in crate::gateway) mod databases;
 pub(in crate::gateway) mod launch;
 pub(in crate::gateway) mod leaders;
 pub(in crate::gateway) mod leads;

@@ -108,6 +108,9 @@ fn refused(core: &mut Core, token: u64) -> Option<(Pending, Answer)> {
     let pending = core.mail.take(token)?;
     let answer = match pending {
         Pending::Gather { .. } => Answer::Reply(moved().into()),
+        Pending::Session(SessionRequest { commands: SentCommands::Script(..), .. }) => {
+            Answer::Refused(Refusal::NotHere)
+        }
         _ => Answer::Refused(Refusal::Moved),
     };
     Some((pending, answer))
@@ -194,6 +197,8 @@ pub(in crate::gateway) fn take_apart(
         SentCommands::Single(target) => vec![(target, 1, None)],
         SentCommands::Work(target, finish) => vec![(target, ops.len() as u32, Some(finish))],
         SentCommands::Batch(parts) | SentCommands::Part(parts) => parts,
+        // It is no list of operations.
+        SentCommands::Script(..) => return None,
     };
     let first = parts.first().map(|(target, ..)| *target)?;
     let mut ops = ops.into_iter();
@@ -221,6 +226,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.extend(apply.ops.iter().map(|(key, _)| mail.shard_of(key)));
             shards.extend(apply.guards.iter().map(|g| mail.shard_of(&g.key)));
         }
+        Body::Run(run) => shards.extend(run.keys().map(|key| mail.shard_of(&key))),
         // The shard that was split knows whether its units have taken effect there, and refuses them if they
         // have not and cannot any more.
         Body::Pipeline(_) => return Destination::Here,
@@ -231,7 +237,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.insert(mail.shard_of(&request.client));
         }
         // A question to all shards has not been sent to the new one.
-        Body::Keys { .. } | Body::Count | Body::Flush => return Destination::Several,
+        Body::Keys { .. } | Body::Count { .. } | Body::Flush { .. } => return Destination::Several,
         // Requests about state of the shard itself: a transaction, a wait, a cut, its tree.
         Body::Lock { .. }
         | Body::Prepare { .. }
@@ -245,7 +251,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
         | Body::EndDeadlock { .. }
         | Body::Unblock
         | Body::Scan { .. }
-        | Body::RandomKey
+        | Body::RandomKey { .. }
         | Body::EndStream { .. }
         | Body::Stats
         | Body::Remember(_)

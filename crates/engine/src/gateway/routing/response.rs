@@ -5,13 +5,13 @@ use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
-use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
+use crate::gateway::mail::{Mail, Pending, SentCommands, SentScript, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::target::Target;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::answer_again;
-use crate::gateway::txn::work::Finish;
+use crate::gateway::txn::work::{Finish, Program};
 use crate::ids::ShardId;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
@@ -74,6 +74,10 @@ impl Parts {
                 SentCommands::Work(target, finish) => {
                     self.sessions.answered(target, wrote);
                     self.work_answered(target, finish, wrote.is_some(), answer);
+                }
+                SentCommands::Script(SentScript(target, program)) => {
+                    self.sessions.answered(target, wrote);
+                    self.script_ran(target, *program, answer);
                 }
                 SentCommands::Batch(parts) => {
                     self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
@@ -158,6 +162,18 @@ impl Parts {
                 self.wait_goes_on(effect);
             }
             Pending::Remembered => {}
+        }
+    }
+
+    /// Takes the answer of a shard that has run a script, or could not.
+    fn script_ran(&mut self, target: Target, program: Program, answer: Answer) {
+        let here =
+            matches!(answer, Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread));
+        self.core.scripts.ran(&program, !here);
+        match answer {
+            Answer::Reply(reply) => self.finish(target, reply),
+            _ if here => self.transactions.begin(&mut self.core, program, None),
+            other => self.finish(target, unexpected(&other)),
         }
     }
 

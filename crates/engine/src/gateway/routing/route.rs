@@ -1,5 +1,6 @@
 //! Routes: the shards that a program concerns.
 
+use super::databases::Reach;
 use crate::cluster::slot::slot;
 use crate::entry::Apply;
 use crate::gateway::core::Core;
@@ -7,7 +8,7 @@ use crate::gateway::txn::work::ProgramStep;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Guard;
-use crate::script::keys::is_reserved;
+use adt::command::database;
 use adt::{Blob, Command, ErrorReply, Op};
 
 /// Shards that a program concerns.
@@ -74,13 +75,12 @@ pub(in crate::gateway) fn redirection(
     core.moved(shard, slot)
 }
 
-/// Error for a key that clients cannot have: it is too long, or one of the store's own.
-pub(in crate::gateway) fn unusable_key(key: &Blob) -> Option<ErrorReply> {
-    if key.len() > KEY_BYTES_MAX {
+/// Error for a key that a command cannot have: it is too long, or out of reach.
+pub(in crate::gateway) fn unusable_key(reach: Reach, key: &Blob) -> Option<ErrorReply> {
+    if key.len() > KEY_BYTES_MAX && database::name_of(key).len() > KEY_BYTES_MAX {
         return Some(ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")));
     }
-    is_reserved(key)
-        .then(|| ErrorReply::err("keys that begin with the bytes 0x00 0xc1 are the store's own"))
+    (!reach.has(key)).then(database::reserved)
 }
 
 /// Whether an operation concerns all keys.
@@ -96,17 +96,24 @@ pub(in crate::gateway) fn only_reads(apply: &Apply) -> bool {
         && apply.ops.iter().all(|(_, op)| !op.is_write())
 }
 
-/// Error for the first key of a program that clients cannot have.
-pub(in crate::gateway) fn unusable_key_of(steps: &[ProgramStep]) -> Option<ErrorReply> {
+/// Error for the first key of a program that a command cannot have.
+pub(in crate::gateway) fn unusable_key_of(
+    reach: Reach,
+    steps: &[ProgramStep],
+) -> Option<ErrorReply> {
+    let unusable = |key: &Blob| unusable_key(reach, key);
     steps.iter().find_map(|step| match step {
-        ProgramStep::Ops(ops, _) => ops.iter().find_map(|(key, _)| unusable_key(key)),
-        ProgramStep::Compound(compound) => {
-            compound.reads.iter().find_map(|(key, _)| unusable_key(key))
-        }
+        // Operations on all keys have a key for their routes only.
+        ProgramStep::Ops(ops, _) if about_all(ops) => None,
+        ProgramStep::Ops(ops, _) => ops.iter().find_map(|(key, _)| unusable(key)),
+        ProgramStep::Compound(compound) => compound.reads.iter().find_map(|(key, _)| unusable(key)),
         ProgramStep::Attempts(blocking) => {
-            blocking.attempts.iter().find_map(|(key, _)| unusable_key(key))
+            blocking.attempts.iter().find_map(|(key, _)| unusable(key))
         }
-        ProgramStep::Script(call) => call.inputs.keys.iter().find_map(unusable_key),
+        // These are names, whatever the database.
+        ProgramStep::Script(call) => {
+            call.inputs.keys.iter().find_map(|key| unusable_key(Reach::In(0), key))
+        }
         ProgramStep::Fixed(_) | ProgramStep::Later(_) => None,
     })
 }

@@ -53,15 +53,16 @@ pub(in crate::gateway) fn step(
         core.scripts.share(core.now, &mut core.mail, &script);
         Text::Read(script)
     };
-    let inputs = ScriptInputs { keys, args: args_of };
+    let inputs = Arc::new(ScriptInputs { keys, args: args_of });
     let only_reads = spec.name.ends_with("_ro");
     let step = ProgramStep::Script(Arc::new(ScriptCall {
         text,
         inputs,
         only_reads,
+        database: session.database,
         user: session.user.clone(),
     }));
-    match unusable_key_of(std::slice::from_ref(&step)) {
+    match unusable_key_of(session.reach, std::slice::from_ref(&step)) {
         Some(error) => Err(error),
         None => Ok(step),
     }

@@ -1,60 +1,56 @@
 //! Texts that the gateway has read, and the interpreter that reads them.
 
+use super::{ScriptCall, Text};
 use crate::entry::Apply;
 use crate::gateway::mail::{Mail, Pending};
+use crate::gateway::txn::work::{Program, ProgramStep};
 use crate::limits::{
-    SCRIPT_BYTES_MAX, SCRIPT_LASTS_S, SCRIPTS_KNOWN_BYTES_MAX, SCRIPTS_KNOWN_MAX,
-    SCRIPTS_RUNNING_MAX, SCRIPTS_SHARED_BYTES_MAX, SCRIPTS_SHARED_BYTES_PER_S,
+    SCRIPT_LASTS_S, SCRIPTS_KNOWN_MAX, SCRIPTS_RUNNING_MAX, SCRIPTS_SHARED_BYTES_MAX,
+    SCRIPTS_SHARED_BYTES_PER_S,
 };
 use crate::message::Body;
 use crate::now::Now;
 use crate::script::keys::script_key;
+use crate::script::texts::Texts;
 use crate::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, ErrorReply};
 use smallvec::smallvec;
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-
-/// A text that was read.
-#[derive(Debug)]
-struct ReadText {
-    script: Arc<Script>,
-    /// When it was last given to the store by this gateway, on the monotonic clock in microseconds.
-    shared_us: Option<u64>,
-}
 
 /// Place of a run among those that a gateway has at once.
 #[derive(Debug, Default)]
 pub struct RunPlace;
 
-/// Texts that the gateway has read, and the interpreter.
+/// Texts that the gateway has read, and what it has done about each.
 #[derive(Default)]
 pub struct Scripts {
-    interpreter: Option<Box<dyn Interpreter>>,
+    texts: Texts,
     /// Each run has a copy.
     place: Arc<RunPlace>,
-    known: Map<ScriptName, ReadText>,
-    names: Map<Blob, ScriptName>,
-    /// Names in the order in which the texts were read. The first is forgotten first.
-    order: VecDeque<ScriptName>,
-    /// Bytes of all known texts.
-    bytes: usize,
+    notes: Map<ScriptName, Note>,
     /// Bytes of texts that may be given to the store now, and the time of that number.
     allowance: (u64, u64),
     /// How often all texts were forgotten.
     forgotten: u64,
 }
 
-impl fmt::Debug for Scripts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scripts({} known)", self.known.len())
-    }
+/// Facts about a text.
+#[derive(Debug, Default)]
+struct Note {
+    /// When it was last given to the store by this gateway, on the monotonic clock in microseconds.
+    shared_us: Option<u64>,
+    /// Further runs that are not tried at a shard, because the last one there could not end.
+    kept_away: u32,
+    /// Number of runs in a row that could not end at a shard.
+    failed: u32,
 }
 
-fn switched_off() -> ErrorReply {
-    ErrorReply::err("scripts are switched off on this server")
+impl fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scripts({} known)", self.texts.len())
+    }
 }
 
 /// Operation that keeps a text, for a while or until it is flushed.
@@ -70,38 +66,18 @@ fn keeping(name: &ScriptName, text: &Blob, lasts_s: Option<u64>) -> Option<(Blob
 
 impl Scripts {
     /// Gives the gateway an interpreter.
-    pub fn set_interpreter(&mut self, interpreter: Box<dyn Interpreter>) {
-        self.interpreter = Some(interpreter);
+    pub fn set_interpreter(&mut self, interpreter: &'static dyn Interpreter) {
+        self.texts = Texts::new(Some(interpreter));
     }
 
     /// Reads a text, unless it is known.
     pub fn read(&mut self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
-        if let Some(known) = self.names.get(text).and_then(|name| self.known.get(name)) {
-            return Ok(known.script.clone());
-        }
-        if text.len() > SCRIPT_BYTES_MAX {
-            let error = format!("a script has at most {SCRIPT_BYTES_MAX} bytes");
-            return Err(ErrorReply::err(error));
-        }
-        let interpreter = self.interpreter.as_mut().ok_or_else(switched_off)?;
-        let script = interpreter.read(text)?;
-        self.bytes += text.len();
-        self.names.insert(text.clone(), script.name);
-        let known = ReadText { script: script.clone(), shared_us: None };
-        self.known.insert(script.name, known);
-        self.order.push_back(script.name);
-        while self.known.len() > SCRIPTS_KNOWN_MAX || self.bytes > SCRIPTS_KNOWN_BYTES_MAX {
-            let oldest = self.order.pop_front().and_then(|name| self.known.swap_remove(&name));
-            let Some(oldest) = oldest else { break };
-            self.bytes -= oldest.script.text.len();
-            self.names.swap_remove(&oldest.script.text);
-        }
-        Ok(script)
+        self.texts.read(text)
     }
 
     /// The text with a name, if it is known here.
     pub fn named(&self, name: &ScriptName) -> Option<Arc<Script>> {
-        self.known.get(name).map(|known| known.script.clone())
+        self.texts.named(name).cloned()
     }
 
     /// Begins a run.
@@ -115,17 +91,50 @@ impl Scripts {
                 format!("{SCRIPTS_RUNNING_MAX} scripts run already; wait a little and try again");
             return Err(ErrorReply::new("BUSY", text));
         }
-        let interpreter = self.interpreter.as_mut().ok_or_else(switched_off)?;
-        Ok((interpreter.begin(script, inputs), self.place.clone()))
+        Ok((self.texts.begin(script, inputs)?, self.place.clone()))
     }
 
     /// Forgets all texts.
     pub fn forget_all(&mut self) {
-        self.known.clear();
-        self.names.clear();
-        self.order.clear();
-        self.bytes = 0;
+        self.texts.forget_all();
+        self.notes.clear();
         self.forgotten += 1;
+    }
+
+    fn note(&mut self, name: &ScriptName) -> &mut Note {
+        if self.notes.len() >= SCRIPTS_KNOWN_MAX && !self.notes.contains_key(name) {
+            self.notes.clear();
+        }
+        self.notes.entry(*name).or_default()
+    }
+
+    /// The script of a call, if it is to be tried at the shard of its keys.
+    pub(in crate::gateway) fn for_shard(&mut self, call: &ScriptCall) -> Option<Arc<Script>> {
+        let script = match &call.text {
+            Text::Read(script) => script.clone(),
+            Text::Named(name) => self.named(name)?,
+        };
+        let Some(note) = self.notes.get_mut(&script.name) else { return Some(script) };
+        note.kept_away = note.kept_away.saturating_sub(1);
+        (note.kept_away == 0).then_some(script)
+    }
+
+    /// Notes whether the script of a program could end at a shard. A script that cannot is tried less and less.
+    pub(in crate::gateway) fn ran(&mut self, program: &Program, ended: bool) {
+        let [ProgramStep::Script(call)] = &program.steps[..] else { return };
+        let name = match &call.text {
+            Text::Read(script) => script.name,
+            Text::Named(name) => *name,
+        };
+        if ended && self.notes.get(&name).is_none_or(|note| note.failed == 0) {
+            return;
+        }
+        let note = self.note(&name);
+        note.failed = if ended { 0 } else { note.failed.saturating_add(1) };
+        note.kept_away = match note.failed {
+            0 => 0,
+            failed => 1 << failed.min(10),
+        };
     }
 
     /// How often all texts were forgotten: what was read from the store before is not to be known again.
@@ -140,18 +149,16 @@ impl Scripts {
     }
 
     fn note_shared(&mut self, now: Now, name: &ScriptName) {
-        if let Some(known) = self.known.get_mut(name) {
-            known.shared_us = Some(now.mono_us);
-        }
+        self.note(name).shared_us = Some(now.mono_us);
     }
 
     /// Gives a text that was run to the store for a day, so that other machines know it by its name. Texts
     /// that differ from call to call, because values are written into them, are given up to a rate only.
     pub fn share(&mut self, now: Now, mail: &mut Mail, script: &Script) {
-        let known = self.known.get(&script.name);
+        let shared_us = self.notes.get(&script.name).and_then(|note| note.shared_us);
         let lasts_us = SCRIPT_LASTS_S * 1_000_000;
         let recently = |us: u64| now.mono_us < us + lasts_us / 2;
-        if known.is_none_or(|known| known.shared_us.is_some_and(recently)) {
+        if shared_us.is_some_and(recently) {
             return;
         }
         let (allowed, since_us) = self.allowance;

@@ -27,9 +27,18 @@ pub(in crate::gateway) enum Text {
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct ScriptCall {
     pub text: Text,
-    pub inputs: ScriptInputs,
+    pub inputs: Arc<ScriptInputs>,
     /// Whether the client says that the script only reads.
     pub only_reads: bool,
+    /// Database that the client had selected.
+    pub database: u8,
     /// User on whose behalf the commands of the script are run.
     pub user: Option<Arc<User>>,
+}
+
+impl ScriptCall {
+    /// Whether the user of the script may not do everything.
+    pub fn is_limited(&self) -> bool {
+        self.user.as_ref().is_some_and(|user| !user.everything())
+    }
 }

@@ -19,10 +19,12 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::mail::Pending;
 use crate::gateway::parts::Parts;
+use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{unusable_key, unusable_key_of};
 use crate::gateway::scripts::commands::runs_script;
 use crate::ids::TxnId;
 use crate::message::Body;
+use adt::command::database::named_in;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
 /// Error for a command that a transaction does not take.
@@ -72,15 +74,19 @@ fn reads_keys(step: &ProgramStep) -> bool {
 /// `TXN HOLDERS key`: how many requests wait for the locks of transactions there, for how long, and which
 /// transactions hold them.
 fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
-    let key = match args.blob(2) {
-        Ok(key) if args.len() == 3 => key,
+    let name = match args.blob(2) {
+        Ok(name) if args.len() == 3 => name,
         _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
     };
-    if let Some(error) = unusable_key(&key) {
+    let key = match named_in(session.database, &name) {
+        Ok(key) => key,
+        Err(error) => return error.into(),
+    };
+    if let Some(error) = unusable_key(session.reach, &key) {
         return error.into();
     }
     let read = KeyAccess { read: true, write: false };
-    if !session.user.as_ref().is_some_and(|user| user.may_access(&key, read)) {
+    if !session.user.as_ref().is_some_and(|user| user.may_access(&name, read)) {
         let text = "No permissions to access a key";
         return ErrorReply::new("NOPERM", text).into();
     }
@@ -290,8 +296,9 @@ impl Gateway {
             Handler::Data(_) if spec.flags.has(Flags::NO_MULTI) => Err(in_transaction(spec.name)),
             Handler::Data(parse) => parse(args).map(ProgramStep::from),
         };
+        let reach = self.parts.sessions.get(id.0).map_or(Reach::In(0), |session| session.reach);
         let step = step.and_then(|step| {
-            if let Some(error) = unusable_key_of(std::slice::from_ref(&step)) {
+            if let Some(error) = unusable_key_of(reach, std::slice::from_ref(&step)) {
                 return Err(error);
             }
             let bytes = args.iter_from(0).map(<[u8]>::len).sum();

@@ -4,7 +4,7 @@
 use super::transaction::repeated::keep_replies;
 use super::work::{Form, Keep, Program, ProgramStep};
 use crate::gateway::Gateway;
-use crate::gateway::admin::keyspace::with_all_keys;
+use crate::gateway::admin::keyspace::{selected, with_all_keys};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
 use crate::gateway::clients::effect::Handled;
@@ -13,6 +13,7 @@ use crate::gateway::clients::session::{Multi, Session, SessionMode, SlotState};
 use crate::gateway::clients::session_commands;
 use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
+use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{route_of, unusable_key_of};
 use crate::gateway::scripts::commands::is_of_scripts;
 use crate::gateway::target::{Target, WHOLE};
@@ -63,16 +64,19 @@ impl Gateway {
             })
         };
         let session = self.parts.sessions.get_mut(id.0);
-        let Some(Session { mode: SessionMode::Multi(multi), counted, .. }) = session else {
+        let Some(Session { mode: SessionMode::Multi(multi), counted, database, reach, .. }) =
+            session
+        else {
             return true;
         };
+        let reach = *reach;
         // Steps about the texts of scripts are on records of the store's own.
         let clients = |step: &ProgramStep| match spec.name {
             "script" => None,
-            _ => unusable_key_of(std::slice::from_ref(step)),
+            _ => unusable_key_of(reach, std::slice::from_ref(step)),
         };
         let step = step.and_then(|step| clients(&step).map_or(Ok(step), Err));
-        match step.and_then(|step| multi.add(step, args)) {
+        match step.and_then(|step| multi.add_in(database, step, args)) {
             Ok(()) => {
                 // It is counted when it is carried out.
                 multi.counted.extend(counted.take());
@@ -113,7 +117,8 @@ impl Parts {
         args: &Args<'_>,
     ) -> Result<ProgramStep, ErrorReply> {
         let behind = if spec.name == "fence" {
-            let fence = fence::fence_of(args)?;
+            let reach = self.sessions.get(id.0).map_or(Reach::In(0), |session| session.reach);
+            let fence = fence::fence_of(reach, args)?;
             Some((fence, self.step_behind(id, args, fence::PREFIX, fence::NAME)?))
         } else {
             None
@@ -138,15 +143,22 @@ impl Parts {
             return ErrorReply::err("EXEC without MULTI").into();
         };
         let multi = std::mem::take(&mut **multi);
+        // What the transaction selects is selected when it takes effect.
+        let mut database = multi.database;
+        session.database = database;
         if multi.failed {
-            session.end_multi();
+            session.leave_multi();
             return discarded().into();
         }
         let guards = std::mem::take(&mut session.watched);
         let target = Target { session: id, seq: 0, item: WHOLE };
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
-        let steps: Vec<ProgramStep> =
-            steps.into_iter().map(|step| with_all_keys(&mut self.core, step)).collect();
+        let begun_in = database;
+        let steps = steps.into_iter().map(|step| {
+            database = selected(&step).unwrap_or(database);
+            with_all_keys(&mut self.core, database, step)
+        });
+        let steps: Vec<ProgramStep> = steps.collect();
         let route = route_of(&self.core, &steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.sessions.may_launch(&self.core, id, &program.steps, route);
@@ -157,8 +169,9 @@ impl Parts {
         if !may_launch {
             session.watched = program.guards;
             let (steps, fences, request) = (program.steps, program.fences, program.request);
-            let failed = false;
-            let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
+            let (failed, database) = (false, begun_in);
+            let queued =
+                Multi { steps, fences, request, section_ms, bytes, counted, database, failed };
             session.set_mode(SessionMode::Multi(Box::new(queued)));
             return Handled::Hold;
         }

@@ -1,6 +1,7 @@
 //! Commands between `MULTI` and `EXEC`, and watched keys: the state in the session.
 
 use super::work::ProgramStep;
+use crate::gateway::admin::keyspace::selected;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::{CommandEffect, Handled};
 use crate::gateway::clients::session::{Multi, Session, SessionMode, Watching};
@@ -22,7 +23,8 @@ pub(in crate::gateway) fn multi(session: &mut Session) -> CommandEffect {
     if matches!(session.mode, SessionMode::Multi(_)) {
         return ErrorReply::err("MULTI calls can not be nested").into();
     }
-    let multi = Multi { request: session.request.take(), ..Multi::default() };
+    let database = session.database;
+    let multi = Multi { database, request: session.request.take(), ..Multi::default() };
     session.set_mode(SessionMode::Multi(Box::new(multi)));
     Reply::Ok.into()
 }
@@ -98,6 +100,14 @@ pub(in crate::gateway) fn watched(
 impl Session {
     /// Ends the transaction between `MULTI` and `EXEC`.
     pub(super) fn end_multi(&mut self) {
+        if let SessionMode::Multi(multi) = &self.mode {
+            self.database = multi.database;
+        }
+        self.leave_multi();
+    }
+
+    /// Leaves the transaction, whose commands are taken or dropped.
+    pub(super) fn leave_multi(&mut self) {
         self.set_mode(SessionMode::Single);
         self.unwatch();
     }
@@ -112,7 +122,7 @@ impl Session {
             return Err(Handled::Hold);
         }
         let keys: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
-        if let Some(error) = keys.iter().find_map(unusable_key) {
+        if let Some(error) = keys.iter().find_map(|key| unusable_key(self.reach, key)) {
             return Err(error.into());
         }
         if self.watched.len() + keys.len() > WATCHED_KEYS_MAX {
@@ -172,8 +182,26 @@ impl Watching {
 }
 
 impl Multi {
+    /// Adds a command, if there is room for it. It may select the database of the next ones.
+    pub(super) fn add_in(
+        &mut self,
+        database: &mut u8,
+        step: ProgramStep,
+        args: &Args<'_>,
+    ) -> Result<(), ErrorReply> {
+        let selected = selected(&step);
+        if selected.is_some() && self.request.is_some() {
+            let text =
+                "a transaction with a request number selects no database: SELECT before MULTI";
+            return Err(ErrorReply::err(text));
+        }
+        self.add(step, args)?;
+        *database = selected.unwrap_or(*database);
+        Ok(())
+    }
+
     /// Adds a command, if there is room for it.
-    pub(super) fn add(&mut self, step: ProgramStep, args: &Args<'_>) -> Result<(), ErrorReply> {
+    fn add(&mut self, step: ProgramStep, args: &Args<'_>) -> Result<(), ErrorReply> {
         let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
         let full = self.steps.len() >= TRANSACTION_COMMANDS_MAX
             || self.bytes + bytes > TRANSACTION_BYTES_MAX;

@@ -5,6 +5,7 @@ use crate::gateway::scripts::ScriptCall;
 use crate::ids::{KeyedOp, RequestId};
 use crate::message::{Fence, Guard};
 use adt::collections::Map;
+use adt::command::database::database_of;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
 use std::collections::BTreeSet;
@@ -216,7 +217,10 @@ const UNINDEXED_MAX: usize = 64;
 /// Effect of an operation of a transaction on a key, if it has one.
 fn own((at, op): &KeyedOp, key: &Blob) -> Option<Op> {
     match op.whole() {
-        Some(Whole::Flush) => Some(Op::Key(KeyOp::Del)),
+        Some(Whole::Flush(which)) => {
+            let flushed = which.is_none_or(|which| database_of(key) == Some(which));
+            flushed.then_some(Op::Key(KeyOp::Del))
+        }
         Some(_) => None,
         None => (at == key && op.is_write()).then(|| op.clone()),
     }
@@ -242,7 +246,7 @@ impl Work {
         if self.ops.len() <= UNINDEXED_MAX {
             return self.ops.iter().filter_map(|op| own(op, key)).collect();
         }
-        let flushed = self.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::Flush));
+        let flushed = self.ops.iter().any(|(_, op)| matches!(op.whole(), Some(Whole::Flush(_))));
         if flushed {
             return self.ops.iter().filter_map(|op| own(op, key)).collect();
         }

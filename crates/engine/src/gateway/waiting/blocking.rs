@@ -103,7 +103,7 @@ impl BlockedCommands {
         blocking: Blocking,
     ) -> Option<WaitEffect> {
         let steps = [ProgramStep::Attempts(blocking)];
-        if let Some(error) = unusable_key_of(&steps) {
+        if let Some(error) = unusable_key_of(sessions.get(id.0)?.reach, &steps) {
             sessions.reply(core, id, error.into());
             return None;
         }

@@ -8,6 +8,7 @@ use crate::cluster::slot::slot;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::core::Core;
+use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::unusable_key;
 use crate::gateway::txn::work::ProgramStep;
 use crate::message::{Body, Fence};
@@ -50,9 +51,9 @@ pub(in crate::gateway) fn slots_of(
 }
 
 /// Lock and token in the words of `FENCE`.
-pub(in crate::gateway) fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply> {
+pub(in crate::gateway) fn fence_of(reach: Reach, args: &Args<'_>) -> Result<Fence, ErrorReply> {
     let lock = args.blob(1)?;
-    if let Some(error) = unusable_key(&lock) {
+    if let Some(error) = unusable_key(reach, &lock) {
         return Err(error);
     }
     let token = args.int(2).ok().and_then(|token| u64::try_from(token).ok());
@@ -93,12 +94,12 @@ pub(super) fn inner_step(
 }
 
 /// `LOCK.WAITERS` and `BARRIER.WAITING`.
-pub(in crate::gateway) fn waiters(core: &Core, args: &Args<'_>) -> CommandEffect {
+pub(in crate::gateway) fn waiters(core: &Core, reach: Reach, args: &Args<'_>) -> CommandEffect {
     let key = match args.blob(1) {
         Ok(key) => key,
         Err(error) => return error.into(),
     };
-    if let Some(error) = unusable_key(&key) {
+    if let Some(error) = unusable_key(reach, &key) {
         return error.into();
     }
     let shard = core.mail.shard_of(&key);

@@ -5,6 +5,7 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::parts::Parts;
+use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use adt::{Args, Awaiting, ErrorReply};
@@ -12,14 +13,15 @@ use adt::{Args, Awaiting, ErrorReply};
 impl Parts {
     /// `FENCE` outside of `MULTI`.
     pub(in crate::gateway) fn fence(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let parsed = fence::fence_of(args).and_then(|fence| {
+        let reach = self.sessions.get(id.0).map_or(Reach::In(0), |session| session.reach);
+        let parsed = fence::fence_of(reach, args).and_then(|fence| {
             let step = self.step_behind(id, args, fence::PREFIX, fence::NAME)?;
             let step = step.ok_or_else(|| {
                 ErrorReply::err("FENCE without a command belongs between MULTI and EXEC")
             })?;
             let steps = vec![step];
             fence::of_one_slot(&steps)?;
-            match unusable_key_of(&steps) {
+            match unusable_key_of(reach, &steps) {
                 Some(error) => Err(error),
                 None => Ok((fence, steps)),
             }
@@ -33,12 +35,13 @@ impl Parts {
 
     /// `LOCK.SECTION` outside of `MULTI`: about one command.
     pub(in crate::gateway) fn section(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let reach = self.sessions.get(id.0).map_or(Reach::In(0), |session| session.reach);
         let parsed = adt::kinds::lock::section(args).and_then(|(awaiting, words)| {
             let step = self.step_behind(id, args, words, section::NAME)?.ok_or_else(|| {
                 ErrorReply::err("LOCK.SECTION without a command belongs behind MULTI")
             })?;
             let Awaiting { key, op, timeout_ms, .. } = awaiting;
-            let steps = section::steps(ProgramStep::Ops(vec![(key, op)], None), step)?;
+            let steps = section::steps(reach, ProgramStep::Ops(vec![(key, op)], None), step)?;
             Ok((steps, timeout_ms))
         });
         let (steps, timeout_ms) = match parsed {
@@ -68,9 +71,12 @@ impl Parts {
     ) -> Result<Option<ProgramStep>, ErrorReply> {
         let Some(words) = args.tail(from) else { return Ok(None) };
         let spec = find(&words)?;
-        if let Some(session) = self.sessions.get(id.0) {
-            session.permit(&mut self.core, spec, &words)?;
-        }
-        fence::inner_step(spec, &words, what).map(Some)
+        let Some(session) = self.sessions.get(id.0) else { return Ok(None) };
+        session.permit(&mut self.core, spec, &words)?;
+        let step = match stored(spec, session.database, &words)? {
+            Some(words) => fence::inner_step(spec, &words.args(), what),
+            None => fence::inner_step(spec, &words, what),
+        };
+        step.map(Some)
     }
 }

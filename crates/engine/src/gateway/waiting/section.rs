@@ -6,6 +6,7 @@
 
 use super::fence::slots_of;
 use crate::entry::Apply;
+use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, Work};
 use adt::{Args, Awaiting, ErrorReply};
@@ -26,12 +27,13 @@ fn of_the_locks_slot(steps: &[ProgramStep]) -> Result<(), ErrorReply> {
 
 /// Steps of a section about one command: the passage through the lock, and the command.
 pub(super) fn steps(
+    reach: Reach,
     lock: ProgramStep,
     command: ProgramStep,
 ) -> Result<Vec<ProgramStep>, ErrorReply> {
     let steps = vec![lock, command];
     of_the_locks_slot(&steps)?;
-    match unusable_key_of(&steps) {
+    match unusable_key_of(reach, &steps) {
         Some(error) => Err(error),
         None => Ok(steps),
     }

@@ -70,7 +70,8 @@ impl Turns {
         awaiting: Awaiting,
     ) {
         let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
-        if let Some(error) = unusable_key(&key) {
+        let Some(session) = sessions.get(id.0) else { return };
+        if let Some(error) = unusable_key(session.reach, &key) {
             return sessions.reply(core, id, error.into());
         }
         let request = sessions.take_request(id);

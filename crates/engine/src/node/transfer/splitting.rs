@@ -166,6 +166,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
+            interpreter: None,
         };
         let mut shard = Shard::restored(config, state, header.clock);
         shard.begin_snapshot(header.index, header.term, header.members.clone());

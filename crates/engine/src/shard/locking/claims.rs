@@ -55,6 +55,8 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             let own = own.iter().filter(|_| !observed);
             own.chain([op]).map(claim).collect()
         }
+        // It is not known what the script does with them.
+        Body::Run(run) => run.keys().map(|key| (key, Claim::of_script())).collect(),
         Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);
             claims.extend(guards(apply, Class::Passing));
@@ -81,7 +83,14 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
 
 /// Whether a request that is granted changes records.
 pub(super) fn writes(body: &Body) -> bool {
-    matches!(body, Body::Apply(_) | Body::Await { .. } | Body::Prepare { .. } | Body::Pipeline(_))
+    matches!(
+        body,
+        Body::Apply(_)
+            | Body::Run(_)
+            | Body::Await { .. }
+            | Body::Prepare { .. }
+            | Body::Pipeline(_)
+    )
 }
 
 /// The transaction that a request for locks belongs to.

@@ -16,7 +16,8 @@ impl LockManager {
     /// Grants a lock, and replies to its request.
     pub fn grant_lock(&mut self, core: &mut ShardCore, now: Now, request: Request, claims: Claims) {
         let Body::Lock { txn, key, op, own, early } = request.body else { return };
-        let ahead = claims.iter().any(|(_, claim)| claim.ahead);
+        let foreseen =
+            claims.iter().any(|(key, claim)| core.locks.foreseen_for(key, claim).is_some());
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
         }
@@ -30,7 +31,7 @@ impl LockManager {
             }
         }
         let ctx = core.ctx(now);
-        let foreseen = core.locks.foreseen(&key).filter(|_| ahead);
+        let foreseen = core.locks.foreseen(&key).filter(|_| foreseen);
         let record = foreseen.map_or_else(|| core.state.get(&key), Option::as_ref);
         let reply = if op.is_write() && early == Early::Deferred {
             check_early(&ctx, record, own.iter().chain([&op]))

@@ -113,13 +113,23 @@ impl RecordLock {
     }
 }
 
+/// A record as it will be when everything in the log is applied.
+#[derive(Clone, Debug, Default)]
+struct Foreseen {
+    record: Option<Record>,
+    /// Until when it is kept though everything is applied, on the monotonic clock in microseconds. The copy
+    /// of a large record is not made for each use.
+    kept_until_us: u64,
+}
+
 /// The lock table of a shard.
 #[derive(Clone, Debug)]
 pub struct LockTable {
     concurrency: Concurrency,
     records: Map<Blob, RecordLock>,
-    /// Records for which requests wait, as they will be when everything in the log is applied.
-    foreseen: Map<Blob, Option<Record>>,
+    /// Records as they will be when everything in the log is applied: those for which requests wait, and
+    /// those that scripts use.
+    foreseen: Map<Blob, Foreseen>,
     /// Records for which requests wait whose obstacles are gone.
     dirty: Vec<Blob>,
     /// How many holders and queued requests there are on all records.
@@ -145,8 +155,7 @@ impl LockTable {
     ) -> Option<Barrier> {
         let lock = self.records.get(key)?;
         let state = KeyView { admitted: lock.has_admitted(claim, txn), ..lock.state(record) };
-        let foreseen = if claim.ahead { self.foreseen.get(key) } else { None };
-        let state = match foreseen {
+        let state = match self.foreseen_for(key, claim) {
             Some(record) => KeyView { record: record.as_ref(), in_flight: &[], ..state },
             None => state,
         };
@@ -307,10 +316,14 @@ impl LockTable {
     /// state. False if requests wait for the record and this write cannot be foreseen: then later writes
     /// of the same log record cannot be either.
     pub fn foresee(&mut self, key: &Blob, op: &Op, applied: Option<&Record>) -> bool {
-        if let Some(record) = self.foreseen.get_mut(key) {
-            let can = record::is_foreseeable(record.as_ref(), op);
+        if let Some(foreseen) = self.foreseen.get_mut(key) {
+            // A copy that is there already costs nothing more, however large it is.
+            let can = match foreseen.kept_until_us {
+                0 => record::is_foreseeable(foreseen.record.as_ref(), op),
+                _ => record::stays_foreseeable(foreseen.record.as_ref(), op),
+            };
             if can {
-                record::apply(record, op, &Ctx::default());
+                record::apply(&mut foreseen.record, op, &Ctx::default());
             } else {
                 self.foreseen.swap_remove(key);
             }
@@ -328,7 +341,7 @@ impl LockTable {
         if can {
             let mut record = applied.cloned();
             record::apply(&mut record, op, &Ctx::default());
-            self.foreseen.insert(key.clone(), record);
+            self.foreseen.insert(key.clone(), Foreseen { record, kept_until_us: 0 });
         }
         can
     }
@@ -344,7 +357,37 @@ impl LockTable {
     /// The record under a key as it will be when everything in the log is applied, if that is known and not
     /// the present state.
     pub fn foreseen(&self, key: &[u8]) -> Option<&Option<Record>> {
-        self.foreseen.get(key)
+        self.foreseen.get(key).map(|foreseen| &foreseen.record)
+    }
+
+    /// [`LockTable::foreseen`] if a claim may be answered from it.
+    pub fn foreseen_for(&self, key: &[u8], claim: &Claim) -> Option<&Option<Record>> {
+        let expires = |record: &Record| record.expire_at_ms().is_some();
+        let fits = |record: &&Option<Record>| claim.timed || !record.as_ref().is_some_and(expires);
+        self.foreseen(key).filter(|_| claim.ahead).filter(fits)
+    }
+
+    /// Takes out what is foreseen of a record.
+    pub fn take_foreseen(&mut self, key: &[u8]) -> Option<Option<Record>> {
+        self.foreseen.swap_remove(key).map(|foreseen| foreseen.record)
+    }
+
+    /// Notes what a record will be when everything in the log is applied, to be kept until this time on the
+    /// monotonic clock, or (if that is 0) until everything is applied.
+    pub fn put_foreseen(&mut self, key: Blob, record: Option<Record>, kept_until_us: u64) {
+        self.foreseen.insert(key, Foreseen { record, kept_until_us });
+    }
+
+    /// Number of records that are foreseen and kept.
+    pub fn kept_foreseen(&self) -> usize {
+        self.foreseen.values().filter(|foreseen| foreseen.kept_until_us > 0).count()
+    }
+
+    /// Drops what is kept of records without need at this time on the monotonic clock. What is in the log and
+    /// not applied still ends its copy when it is.
+    pub fn drop_kept(&mut self, now_us: u64) {
+        let late = |foreseen: &Foreseen| (1..=now_us).contains(&foreseen.kept_until_us);
+        self.foreseen.retain(|_, foreseen| !late(foreseen));
     }
 
     /// Whether anything is foreseen.
@@ -431,7 +474,11 @@ impl LockTable {
             lock.line.wake(Barrier::Room);
             has_landed = lock.in_flight.is_empty();
         });
-        if has_landed { self.foreseen.swap_remove(key) } else { None }
+        let foreseen = self.foreseen.get(key).filter(|_| has_landed)?;
+        if foreseen.kept_until_us == 0 {
+            return self.take_foreseen(key);
+        }
+        cfg!(debug_assertions).then(|| foreseen.record.clone())
     }
 
     /// Ends what `txn` holds `key` for.

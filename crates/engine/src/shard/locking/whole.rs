@@ -42,15 +42,16 @@ fn waits(body: &Body, whole: TxnId) -> bool {
         Body::Lock { txn, .. } => *txn != whole,
         Body::Prepare { prepare, .. } => prepare.txn != whole,
         Body::Apply(_)
+        | Body::Run(_)
         | Body::Await { .. }
         | Body::Read { .. }
         | Body::Snapshot { .. }
         | Body::Version { .. }
         | Body::Pipeline(_)
-        | Body::Flush
-        | Body::Count
+        | Body::Flush { .. }
+        | Body::Count { .. }
         | Body::Keys { .. }
-        | Body::RandomKey
+        | Body::RandomKey { .. }
         | Body::Scan { .. } => true,
         _ => false,
     }

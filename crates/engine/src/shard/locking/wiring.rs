@@ -10,6 +10,7 @@ use crate::now::Now;
 use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::locking::commits::FateAnswer;
+use crate::shard::scripts::Effects;
 use crate::shard::state::{ApplyOutcome, Executed};
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::{Blob, Reply, Timestamp};
@@ -53,17 +54,18 @@ impl Desk {
         let sender = (request.gateway, request.token);
         let kind = RecipientKind::of_apply(&request.body);
         if let Body::Apply(apply) | Body::Await { apply, .. } = request.body {
-            self.put_apply(now, sender, apply, kind);
+            self.put_apply(now, sender, apply, (kind, None));
         }
     }
 
     /// Logs operations, and behind them the operations of other requests that they let go ahead.
-    fn put_apply(
+    /// The records that they write may be known as they will be.
+    pub(in crate::shard) fn put_apply(
         &mut self,
         now: Now,
         (gateway, token): (GatewayId, Token),
         mut apply: Apply,
-        kind: RecipientKind,
+        (kind, foreseen): (RecipientKind, Option<Effects>),
     ) {
         let under_way = self.locking.is_under_way(apply.request.as_ref());
         if under_way && kind == RecipientKind::Replies {
@@ -83,7 +85,11 @@ impl Desk {
             self.waits.blocked.will_serve(&mut self.core, now, (&apply, kind), units)
         };
         self.core.tail.reserve(&apply);
-        self.core.log(LogRecord::Apply(apply), Recipient { gateway, token, kind });
+        let target = Recipient { gateway, token, kind };
+        match foreseen {
+            Some(effects) => self.core.log_foreseen(apply, target, effects),
+            None => self.core.log(LogRecord::Apply(apply), target),
+        }
         if kind == RecipientKind::Turn {
             self.waits.turns.has_place(gateway, token);
         }
@@ -118,7 +124,10 @@ impl Desk {
         let claims = claims_of(&request.body);
         // A removal is in the log before this request and conflicts with it, so that the request waits for
         // it in the ordinary way.
-        self.expiry.reap_all(&mut self.core, now, claims.iter().map(|(key, _)| key));
+        if !matches!(request.body, Body::Run(_)) {
+            // A script sees to that itself, and does not wait.
+            self.expiry.reap_all(&mut self.core, now, claims.iter().map(|(key, _)| key));
+        }
         if self.streams.keeps_out(&self.core, &request.body, &claims) {
             return self.waits.newcomers.hold(request);
         }
@@ -169,11 +178,12 @@ impl Desk {
                 let alone = self.locking.grant_prepare(&mut self.core, now, request, claims);
                 self.pass_probes();
                 if let Some((apply, txn)) = alone {
-                    self.put_apply(now, sender, apply, RecipientKind::Commit(txn));
+                    self.put_apply(now, sender, apply, (RecipientKind::Commit(txn), None));
                 }
             }
             Body::Pipeline(_) => self.grant_group(now, request, claims),
             Body::Apply(_) | Body::Await { .. } => self.put_alone(now, request),
+            Body::Run(_) => self.run_script(now, request),
             Body::Read { .. } => self.reader().read(now, request),
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Version { .. } => self.reader().version(now, request),
@@ -191,9 +201,9 @@ impl Desk {
             | Body::Unblock
             | Body::Scan { .. }
             | Body::Keys { .. }
-            | Body::Count
-            | Body::RandomKey
-            | Body::Flush
+            | Body::Count { .. }
+            | Body::RandomKey { .. }
+            | Body::Flush { .. }
             | Body::Resolve(_)
             | Body::Remember(_)
             | Body::EndStream { .. }
@@ -271,6 +281,7 @@ impl Desk {
         match target.kind {
             RecipientKind::Silent | RecipientKind::Named => return,
             RecipientKind::Turn => return self.turn_taken(now, target, answer),
+            RecipientKind::Ran => return self.scripts.ended(&mut self.core, target),
             RecipientKind::Taken => {
                 let waiter = (target.gateway, target.token);
                 return self.waits.blocked.taken(&mut self.core, now, waiter, &answer);

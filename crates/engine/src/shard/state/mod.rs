@@ -13,6 +13,7 @@ pub mod records;
 pub mod requests;
 pub(in crate::shard) mod room;
 pub mod slots;
+mod tally;
 pub(in crate::shard) mod whole;
 
 use crate::coordination::Ask;
@@ -144,9 +145,14 @@ impl State {
         self.fates.void(txn, self.mono_us);
     }
 
-    /// Removes all records (`FLUSHALL`).
-    pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        self.records.flush(ts, ahead);
+    /// Removes all records (`FLUSHALL`), or those of one database (`FLUSHDB`).
+    pub(in crate::shard) fn flush(
+        &mut self,
+        database: Option<u8>,
+        ts: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) {
+        self.records.flush(database, ts, ahead);
     }
 
     /// Memory of pipelines over several shards.

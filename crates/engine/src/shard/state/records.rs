@@ -1,11 +1,13 @@
 //! The records of a shard, with the times at which they expire.
 
 use super::room::Room;
+use super::tally::Tally;
 use crate::entry::Apply;
 use crate::message::{Guard, Version};
-use crate::script::keys::{is_reserved, is_script};
+use crate::script::keys::is_script;
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::{Dense, hash};
+use adt::command::database::database_of;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use std::collections::BTreeSet;
@@ -17,8 +19,7 @@ pub struct Records {
     map: Dense<Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
     removed: Timestamp,
-    /// Number of records of the store's own, which clients do not see.
-    reserved: usize,
+    tally: Tally,
 }
 
 impl Records {
@@ -33,9 +34,20 @@ impl Records {
         self.map.len()
     }
 
-    /// Number of records that clients see.
+    /// Number of records of clients, in all databases.
     pub fn visible(&self) -> usize {
-        self.map.len() - self.reserved
+        self.map.len() - self.tally.own()
+    }
+
+    /// Number of records of a database.
+    pub fn visible_in(&self, database: u8) -> usize {
+        self.tally.keys_of(database, self.map.len())
+    }
+
+    /// Numbers of the databases other than 0 that have records, with those of the records and of those that
+    /// expire.
+    pub fn databases(&self) -> impl Iterator<Item = (u8, u64, u64)> {
+        self.tally.databases()
     }
 
     /// Whether there are no records.
@@ -127,9 +139,9 @@ impl Records {
             let reply = record::apply(&mut slot, op, ctx);
             if let Some(record) = slot {
                 if let Some(at) = record.expire_at_ms() {
-                    self.expirations.insert((at, key.clone()));
+                    self.expire(at, key.clone());
                 }
-                self.reserved += usize::from(is_reserved(key));
+                self.tally.came(key);
                 self.map.push(key.clone(), Some(record));
             }
             return reply;
@@ -146,30 +158,62 @@ impl Records {
         }
         if slot.is_none() {
             self.map.swap_remove(position);
-            self.reserved -= usize::from(is_reserved(key));
+            self.tally.went(key);
             self.removed = self.removed.max(ctx.ts);
             ahead.removed(|| hash(key));
         }
         if before != after {
             if let Some(at) = before {
-                self.expirations.remove(&(at, key.clone()));
+                self.keep(at, key);
             }
             if let Some(at) = after {
-                self.expirations.insert((at, key.clone()));
+                self.expire(at, key.clone());
             }
         }
         reply
     }
 
-    /// Removes all records of clients (`FLUSHALL`).
-    pub(in crate::shard) fn flush(&mut self, ts: Timestamp, ahead: &mut AheadOfLog) {
-        let keys = self.map.iter().map(|(key, _)| key).filter(|key| !is_reserved(key));
-        ahead.emptied(self.visible(), keys, |key| hash(key));
-        let old = std::mem::take(&mut self.map);
-        self.expirations.retain(|(_, key)| is_reserved(key));
-        if self.reserved > 0 {
-            for (key, slot) in old.iter().filter(|(key, _)| is_reserved(key)) {
+    fn expire(&mut self, at: u64, key: Blob) {
+        self.tally.expires(&key);
+        self.expirations.insert((at, key));
+    }
+
+    fn keep(&mut self, at: u64, key: &Blob) {
+        self.tally.stays(key);
+        self.expirations.remove(&(at, key.clone()));
+    }
+
+    /// Removes the records of clients, those of one database if it is named (`FLUSHDB`) and otherwise all
+    /// (`FLUSHALL`).
+    pub(in crate::shard) fn flush(
+        &mut self,
+        database: Option<u8>,
+        ts: Timestamp,
+        ahead: &mut AheadOfLog,
+    ) {
+        let goes = |key: &Blob| match (database_of(key), database) {
+            (Some(of), Some(wanted)) => of == wanted,
+            (of, _) => of.is_some(),
+        };
+        let count = database.map_or(self.visible(), |number| self.visible_in(number));
+        let keys = self.map.iter().map(|(key, _)| key).filter(|key| goes(key));
+        ahead.emptied(count, keys, |key| hash(key));
+        // Few records that stay are put into a new map; few that go are taken out of the old one.
+        if (self.map.len() - count) * 8 <= count {
+            let (old, expirations) =
+                (std::mem::take(&mut self.map), std::mem::take(&mut self.expirations));
+            self.tally = Tally::default();
+            for (key, slot) in old.iter().filter(|(key, _)| !goes(key)) {
+                self.tally.came(key);
                 self.map.push(key.clone(), slot.clone());
+            }
+            for (at, key) in expirations.into_iter().filter(|(_, key)| !goes(key)) {
+                self.expire(at, key);
+            }
+        } else {
+            let keys = self.map.iter().map(|(key, _)| key).filter(|key| goes(key));
+            for key in keys.cloned().collect::<Vec<_>>() {
+                self.take(&key);
             }
         }
         self.removed = self.removed.max(ts);
@@ -189,9 +233,9 @@ impl Records {
     /// Takes a record out, to put it into another shard's state.
     pub(in crate::shard) fn take(&mut self, key: &Blob) -> Option<Record> {
         let record = self.map.remove(key)??;
-        self.reserved -= usize::from(is_reserved(key));
+        self.tally.went(key);
         if let Some(at) = record.expire_at_ms() {
-            self.expirations.remove(&(at, key.clone()));
+            self.keep(at, key);
         }
         Some(record)
     }
@@ -199,11 +243,11 @@ impl Records {
     /// Puts a record of a snapshot in its place.
     pub fn restore(&mut self, key: Blob, record: Record) {
         if let Some(at) = record.expire_at_ms() {
-            self.expirations.insert((at, key.clone()));
+            self.expire(at, key.clone());
         }
-        let own = usize::from(is_reserved(&key));
+        let of = key.clone();
         if self.map.insert(key, Some(record)).is_none() {
-            self.reserved += own;
+            self.tally.came(&of);
         }
     }
 

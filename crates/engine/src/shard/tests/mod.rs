@@ -2,6 +2,7 @@
 
 mod pipelines;
 mod records;
+mod scripts;
 mod service;
 mod versions;
 mod waiting;
@@ -42,6 +43,7 @@ impl Story {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
+            interpreter: None,
         })
     }
 

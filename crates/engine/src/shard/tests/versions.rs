@@ -175,7 +175,7 @@ fn versions_are_kept_for_a_short_while_after_such_a_read() {
 #[test]
 fn versions_are_forgotten_when_all_is_removed_and_by_the_next_lead() {
     let (mut story, [first, ..]) = with_versions();
-    story.ask(Body::Flush);
+    story.ask(Body::Flush { database: None });
     story.sync();
     story.answers();
     assert_eq!(seen_at(&mut story, first).0, 0);

@@ -62,7 +62,7 @@ impl Writer {
     /// A record that is about to change goes into the snapshot as it is.
     fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
         for (key, op) in ops {
-            if let Some(Whole::Flush) = op.whole() {
+            if let Some(Whole::Flush(_)) = op.whole() {
                 return self.keep_all(state);
             }
             if op.is_write()

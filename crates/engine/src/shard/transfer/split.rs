@@ -40,6 +40,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Waiting { key }
         | Body::Holders { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
+        Body::Run(run) => run.keys().any(|key| is(&key)),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         // What asks something of a tree is not about slots.
@@ -56,9 +57,9 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Unblock
         | Body::Scan { .. }
         | Body::Keys { .. }
-        | Body::Count
-        | Body::RandomKey
-        | Body::Flush
+        | Body::Count { .. }
+        | Body::RandomKey { .. }
+        | Body::Flush { .. }
         | Body::Resolve(_)
         | Body::Remember(_)
         | Body::EndStream { .. }
@@ -193,6 +194,7 @@ mod tests {
             clustered: false,
             reap_us: crate::limits::REAP_US,
             broken: None,
+            interpreter: None,
         })
     }
 

@@ -51,6 +51,7 @@ impl Desk {
             splitting: _,
             streams,
             service,
+            scripts: _,
             lead_is_certain: _,
         } = self;
         let Waits { blocked, turns, observers, newcomers } = waits;

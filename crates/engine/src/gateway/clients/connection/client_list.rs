@@ -22,6 +22,8 @@ pub struct ClientLine {
     pub age_s: u64,
     /// Seconds since its last command.
     pub idle_s: u64,
+    /// Database that the client has selected.
+    pub database: u8,
     /// Number of channels that the client is subscribed to.
     pub channels: usize,
     /// Number of patterns that the client is subscribed to.
@@ -83,9 +85,9 @@ impl ClientLine {
 /// Writes the line without its end.
 impl fmt::Display for ClientLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, address, local_address, name, age_s, idle_s, .. } = self;
+        let Self { id, address, local_address, name, age_s, idle_s, database, .. } = self;
         write!(f, "id={id} addr={address} laddr={local_address} fd=0 name={name} ")?;
-        write!(f, "age={age_s} idle={idle_s} flags={} db=0 ", self.flags())?;
+        write!(f, "age={age_s} idle={idle_s} flags={} db={database} ", self.flags())?;
         write!(f, "sub={} psub={} ssub=0 ", self.channels, self.patterns)?;
         let queued = self.queued.map_or(-1, |n| n as i64);
         write!(f, "multi={queued} watch={} qbuf=0 qbuf-free=0 argv-mem=0 ", self.watched)?;

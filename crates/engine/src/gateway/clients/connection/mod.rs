@@ -225,6 +225,7 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
         name: about.name.clone(),
         age_s: seconds_since(about.opened_us),
         idle_s: seconds_since(session.active_us),
+        database: session.database,
         channels,
         patterns,
         queued,

@@ -114,7 +114,8 @@ impl NearLocks {
         awaiting: Awaiting,
     ) {
         let Awaiting { key, op, timeout_ms, .. } = awaiting;
-        if let Some(error) = unusable_key(&key) {
+        let Some(session) = sessions.get(id.0) else { return };
+        if let Some(error) = unusable_key(session.reach, &key) {
             return sessions.reply(core, id, error.into());
         }
         let AnyOp::Lock(Op::Acquire(grant)) = op else {

@@ -5,6 +5,7 @@ use crate::ids::Age;
 use crate::limits::PREPARES_PASS_US_MAX;
 use crate::message::Concurrency;
 use adt::escrow::{Outstanding, Share};
+use adt::key::KeyOp;
 use adt::{Access, Mode, Op, Record, Timestamp, record};
 
 /// How an access relates to its transaction's commit.
@@ -38,6 +39,8 @@ pub struct Claim {
     pub(in crate::shard::locking) announced: bool,
     /// Whether it may be answered from the record as it will be when everything in the log is applied.
     pub(in crate::shard::locking) ahead: bool,
+    /// Whether that record may be one that expires: the access and the log go by one time.
+    pub(in crate::shard::locking) timed: bool,
     /// Use that it makes of the record's quantity.
     pub(in crate::shard::locking) share: Option<Share>,
     /// The record's state shows it already, and does not tell with what it commutes.
@@ -147,13 +150,19 @@ impl Claim {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
         let share = op.share();
-        let (announced, ahead, done, behind_own) = (false, false, false, false);
-        Self { op, class, void, seen, announced, ahead, share, done, behind_own }
+        let (announced, ahead, timed, done, behind_own) = (false, false, false, false, false);
+        Self { op, class, void, seen, announced, ahead, timed, share, done, behind_own }
+    }
+
+    /// A claim for whatever a script does with a record, which it has for a moment and alone.
+    pub fn of_script() -> Self {
+        let claim = Self::new(Op::Key(KeyOp::Del), Class::Early { observed: true });
+        Self { ahead: true, timed: true, ..claim }
     }
 
     /// Properties of the claim that others may have as well.
     pub(in crate::shard::locking) fn kind(&self) -> ClaimKind {
-        let Self { op, class, void, seen, announced, ahead: _, share, done, behind_own: _ } = self;
+        let Self { op, class, void, seen, announced, share, done, .. } = self;
         let writes = op.is_write();
         let (void, seen, announced) = (*void, *seen, *announced);
         let counts = share.is_some() && !done;

@@ -26,7 +26,9 @@ pub(in crate::shard::tests) fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&s
 /// The first unit of another stream, behind which nothing comes.
 pub(in crate::shard::tests) fn other_unit(key: &str, op: Op) -> Body {
     let stream = StreamId(Age { began: Timestamp(60), gateway: G });
-    let Body::Pipeline(group) = unit(0, 0, &[0], (key, op)) else { return Body::Count };
+    let Body::Pipeline(group) = unit(0, 0, &[0], (key, op)) else {
+        return Body::Count { database: 0 };
+    };
     Body::Pipeline(Arc::new(Group { stream, ..(*group).clone() }))
 }
 

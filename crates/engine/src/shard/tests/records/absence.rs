@@ -85,7 +85,7 @@ fn a_flush_removes_everything() {
     let mut story = Story::new();
     let version = look(&mut story);
     story.ask(one("k", add("x")));
-    story.ask(Body::Flush);
+    story.ask(Body::Flush { database: None });
     story.sync();
     story.ask(Body::Apply(guarded(version)));
     story.sync();

@@ -84,7 +84,7 @@ fn an_outcome_that_waits_at_the_leader_is_carried_out_once() {
 fn a_new_leader_knows_of_no_removal_before_its_lead() {
     let mut logged = Logged::new();
     logged.story.ask(one("s", add("a")));
-    logged.story.ask(Body::Flush);
+    logged.story.ask(Body::Flush { database: None });
     logged.sync();
     let mut follower = logged.follower();
     let before = follower.desk.core.state.records().version(b"s", &follower.desk.core.ahead);

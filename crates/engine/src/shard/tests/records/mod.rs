@@ -9,7 +9,7 @@ mod outcomes;
 mod probes;
 mod rests;
 mod unchanged;
-mod updates;
+pub(super) mod updates;
 mod whole;
 
 use super::*;

@@ -84,7 +84,7 @@ fn a_flush_leaves_a_key_alone_that_is_absent() {
     let mut story = Story::new();
     story.ask(Body::Version { key: Blob::from("s") });
     let Some((_, Answer::Version(version))) = story.answers().pop() else { panic!("no version") };
-    story.ask(Body::Flush);
+    story.ask(Body::Flush { database: None });
     story.sync();
     story.seen();
     story.ask(guarded(version));

@@ -3,17 +3,17 @@
 use super::*;
 
 /// A read that announces a write of the record.
-pub(super) fn announced(id: u64, key: &str, op: Op) -> Body {
+pub(in crate::shard::tests) fn announced(id: u64, key: &str, op: Op) -> Body {
     let early = Early::Announced;
     Body::Lock { txn: txn(id), key: Blob::from(key), op, own: Vec::new(), early }
 }
 
-pub(super) fn get() -> Op {
+pub(in crate::shard::tests) fn get() -> Op {
     waiting::turns::operation("get k").1
 }
 
 /// The only participant's part of a transaction, which commits it.
-pub(super) fn commit(id: u64, ops: &[(&str, Op)]) -> Body {
+pub(in crate::shard::tests) fn commit(id: u64, ops: &[(&str, Op)]) -> Body {
     let participants = [ShardId(0)].into_iter().collect();
     let prepare = Prepare { txn: txn(id), participants, apply: apply(ops) };
     Body::Prepare { prepare, floor: Timestamp::ZERO }

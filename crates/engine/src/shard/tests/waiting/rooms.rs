@@ -75,7 +75,7 @@ fn behind_a_prepared_one(body: Body) -> (Story, u64) {
 }
 
 fn behind_a_flush(body: Body) -> (Story, u64) {
-    let flush = Op::Key(KeyOp::Whole(Box::new(Whole::Flush)));
+    let flush = Op::Key(KeyOp::Whole(Box::new(Whole::Flush(None))));
     behind(vec![prepare(1, &[("k", flush)])], body)
 }
 
@@ -173,8 +173,8 @@ fn cases() -> Vec<Case> {
         waits("lock", "whole", || behind_a_flush(lock(2, "s", card()))),
         waits("prepare", "whole", || behind_a_flush(prepare(2, &[("s", card())]))),
         waits("unit", "whole", || behind_a_flush(unit(0, 0, &[0], ("s", add("a"))))),
-        waits("flush", "whole", || behind_a_flush(Body::Flush)),
-        waits("count", "whole", || behind_a_flush(Body::Count)),
+        waits("flush", "whole", || behind_a_flush(Body::Flush { database: None })),
+        waits("count", "whole", || behind_a_flush(Body::Count { database: 0 })),
         waits("turn", "whole", || behind_a_flush(acquire(""))),
         waits("turn", "turns", || {
             let mut story = in_2026();
@@ -198,7 +198,7 @@ fn cases() -> Vec<Case> {
         waits("write", "cuts", || while_it_stands_still(one("s", add("a")))),
         waits("version", "cuts", || while_it_stands_still(version())),
         waits("turn", "cuts", || while_it_stands_still(acquire(""))),
-        waits("flush", "cuts", || while_it_stands_still(Body::Flush)),
+        waits("flush", "cuts", || while_it_stands_still(Body::Flush { database: None })),
         not_counted("freeze", Ends::Error, || {
             behind_a_prepared_one(Body::Cut { cut: 9, step: CutStep::Freeze })
         }),

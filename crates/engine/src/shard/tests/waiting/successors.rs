@@ -209,7 +209,7 @@ fn nobody_is_told_early_while_another_machine_may_lead_or_something_else_is_on_i
         assert!(!story.answers().is_empty(), "{doubt}");
     }
     let (mut story, ann, ..) = two_are_named();
-    story.ask(Body::Flush);
+    story.ask(Body::Flush { database: None });
     story.release(ann);
     assert!(told(&mut story).is_empty());
     let (mut story, ann, ..) = two_are_named();

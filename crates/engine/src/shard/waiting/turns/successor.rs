@@ -203,7 +203,7 @@ fn last_hand_over(core: &mut ShardCore, now: Now, key: &Blob) -> Option<(Blob, R
     let mut scratch = Some(applied.clone());
     let mut last = None;
     for record in core.tail.unapplied() {
-        if matches!(record, LogRecord::Flush | LogRecord::Split { .. }) {
+        if matches!(record, LogRecord::Flush(_) | LogRecord::Split { .. }) {
             return None;
         }
         for (_, op) in record.ops().iter().filter(|(of, op)| of == key && changes(op)) {

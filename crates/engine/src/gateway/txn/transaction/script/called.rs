@@ -4,11 +4,13 @@ use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::core::{Core, time};
+use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
 use crate::script::ScriptName;
 use crate::script::keys::script_key;
+use adt::command::database;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Op, Reply};
 
@@ -61,14 +63,16 @@ pub(in crate::gateway::txn) fn may_run(
     call.user.as_ref().map_or(Ok(()), |user| user.check(spec, args))
 }
 
-/// Consequence of a command of a script, which only reads or not, and whose time stands still.
+/// Consequence of a command of a script, which only reads or not, whose time stands still, and which may
+/// select another database for its commands.
 pub(in crate::gateway::txn) fn called(
     core: &mut Core,
     call: &ScriptCall,
     (only_reads, wall_us): (bool, u64),
+    selected: &mut u8,
     words: &ArgBuf,
 ) -> Result<Called, ErrorReply> {
-    let args = &words.args();
+    let (args, database) = (&words.args(), *selected);
     let spec = spec_of(args)?;
     if let Some(user) = &call.user {
         user.check(spec, args).inspect_err(|_| core.mail.stats.denied += 1)?;
@@ -78,24 +82,35 @@ pub(in crate::gateway::txn) fn called(
     }
     core.check_room(spec)?;
     let step = match spec.handler {
-        Handler::Data(parse) => parse(args).map(ProgramStep::from)?,
+        Handler::Data(parse) => match stored(spec, database, args)? {
+            Some(words) => parse(&words.args()).map(ProgramStep::from)?,
+            None => parse(args).map(ProgramStep::from)?,
+        },
         Handler::Session if ABOUT_ALL.contains(&spec.name) => {
-            with_all_keys(core, ProgramStep::Later(words.clone()))
+            with_all_keys(core, database, ProgramStep::Later(words.clone()))
         }
-        Handler::Session => return of_session(wall_us, spec, args),
+        Handler::Session => return of_session(wall_us, selected, spec, args),
     };
-    match unusable_key_of(std::slice::from_ref(&step)) {
+    match unusable_key_of(Reach::of(spec, database), std::slice::from_ref(&step)) {
         Some(error) => Err(error),
         None => Ok(Called::Step(step)),
     }
 }
 
-fn of_session(wall_us: u64, spec: &CommandSpec, args: &Args<'_>) -> Result<Called, ErrorReply> {
+fn of_session(
+    wall_us: u64,
+    selected: &mut u8,
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> Result<Called, ErrorReply> {
     Ok(match spec.name {
         "publish" => Called::Publish,
         "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
         "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
-        "select" if args.is(1, "0") => Called::Known(Reply::Ok),
+        "select" => {
+            *selected = database::number(args, 1)?;
+            Called::Known(Reply::Ok)
+        }
         "time" => Called::Known(time(wall_us)),
         _ => return Err(not_from_script()),
     })

@@ -20,6 +20,7 @@ use crate::ids::KeyedOp;
 use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{Body, Early};
 use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
+use adt::command::database::{name_in, shown};
 use adt::command::glob;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, Compound, ErrorReply, Merge, Op, Reply, Whole};
@@ -32,6 +33,8 @@ pub(super) struct Running {
     /// None until its text is known.
     run: Option<(Box<dyn Run>, Arc<RunPlace>)>,
     only_reads: bool,
+    /// Database of its commands.
+    database: u8,
     /// Time for the script, which stands still: wall clock, in microseconds.
     wall_us: u64,
     /// Place of the reply.
@@ -101,11 +104,13 @@ pub(super) fn begin(
         (None, Text::Named(name)) => Some(read_text(name)),
         _ => None,
     };
+    let database = call.database;
     let (run, only_reads, first) = (None, call.only_reads, txn.work.ops.len());
     txn.script = Some(Box::new(Running {
         call,
         run,
         only_reads,
+        database,
         wall_us: cx.core.now.wall_us,
         target,
         first,
@@ -200,7 +205,8 @@ fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
             }
             ScriptStep::Pause => {
                 running.pauses = true;
-                cx.core.set_timer(0, Timer::Script { job: cx.job });
+                // Later than now: other requests go first, and not the timers that are due only.
+                cx.core.set_timer(1, Timer::Script { job: cx.job });
                 Next::Wait
             }
             ScriptStep::Done(reply) => return end(txn, cx, Ok(reply)),
@@ -232,7 +238,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     if running.calls > SCRIPT_CALLS_MAX {
         return error(too_many_calls());
     }
-    let step = match called(cx.core, &running.call, (running.only_reads, running.wall_us), &words) {
+    let (call, limits) = (&running.call, (running.only_reads, running.wall_us));
+    let step = match called(cx.core, call, limits, &mut running.database, &words) {
         Ok(Called::Known(reply)) => return Next::Input(ScriptInput::Reply(reply)),
         Ok(Called::Publish) if interactive => {
             return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
@@ -293,8 +300,10 @@ fn names_behind(
     mut ops: Vec<KeyedOp>,
     merge: Option<Merge>,
 ) -> Option<(Vec<KeyedOp>, Merge)> {
-    let Whole::Names(pattern) = ops.first()?.1.whole()? else { return None };
-    let written = txn.work.written().into_iter().filter(|key| glob::matches(pattern, key));
+    let Whole::Names(database, pattern) = ops.first()?.1.whole()? else { return None };
+    let matches =
+        |key: &&Blob| name_in(*database, key).is_some_and(|name| glob::matches(pattern, name));
+    let written = txn.work.written().into_iter().filter(matches);
     let written: Vec<Blob> = written.cloned().collect();
     let (shards, merge) = (ops.len(), merge?);
     ops.extend(written.iter().map(|key| (key.clone(), Op::Key(KeyOp::Exists))));
@@ -302,8 +311,9 @@ fn names_behind(
         let exist = replies.split_off(shards);
         let Reply::Array(mut names) = merge.apply(replies) else { return Reply::Nil };
         for (key, exists) in written.iter().zip(exist) {
-            names.retain(|name| !matches!(name, Reply::Bulk(name) if name == key));
-            names.extend((exists == Reply::Int(1)).then(|| Reply::Bulk(key.clone())));
+            let key = shown(key);
+            names.retain(|name| !matches!(name, Reply::Bulk(name) if *name == key));
+            names.extend((exists == Reply::Int(1)).then_some(Reply::Bulk(key)));
         }
         Reply::Array(names)
     };
@@ -364,14 +374,15 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
     let Some(running) = &mut txn.script else { return };
     running.run = None;
     running.steps = false;
+    if running.unchecked > 0 {
+        // The answers that are still to come are about this script, however it has ended.
+        running.ended = Some(ended);
+        return;
+    }
     let ended = match (running.refused.take(), ended) {
         (Some(error), Ok(_)) => Err(error),
         (_, ended) => ended,
     };
-    if running.unchecked > 0 && ended.is_ok() {
-        running.ended = Some(ended);
-        return;
-    }
     let Some(running) = txn.script.take() else { return };
     let wrote = txn.work.ops.len() > running.first;
     let (reply, wrote) = match ended {

@@ -1,0 +1,328 @@
+//! One run of a script on copies of records.
+
+use super::Effects;
+use crate::cluster::slot::slot;
+use crate::ids::{GatewayId, KeyedOp, Token};
+use crate::limits::{
+    KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
+    SCRIPT_PIECES_AT_SHARD_MAX, SCRIPT_RECORDS_AWAITED_MAX, TRANSACTION_BYTES_MAX,
+};
+use crate::message::{Body, Request};
+use crate::now::Now;
+use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep};
+use crate::shard::config::Rule;
+use crate::shard::core::ShardCore;
+use crate::shard::expiry::Expiry;
+use crate::shard::locking::locks::Claim;
+use crate::shard::locking::manager::LockManager;
+use adt::command::database::{database_of, words_in};
+use adt::key::KeyOp;
+use adt::record;
+use adt::{
+    ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
+};
+use smallvec::{SmallVec, smallvec};
+
+/// End of a run.
+pub(super) enum Ended {
+    /// It has a reply, and these operations.
+    Done {
+        reply: Reply,
+        ops: SmallVec<[KeyedOp; 1]>,
+        effects: Effects,
+        /// Whether it has seen what is in the log and not applied.
+        rests: bool,
+    },
+    /// Another record must be free first. The run has had no effect.
+    Needs(Blob),
+    /// The shard cannot give what the script asks for. The run has had no effect.
+    NotHere,
+}
+
+/// Reason why a run does not go on.
+enum Stop {
+    Needs(Blob),
+    NotHere,
+}
+
+/// A record that the run has touched.
+struct Touched {
+    key: Blob,
+    /// The record with the run's writes, if there are any.
+    copy: Option<Option<Record>>,
+}
+
+/// One run of a script on copies of records.
+pub(super) struct Attempt<'s> {
+    core: &'s mut ShardCore,
+    locking: &'s LockManager,
+    expiry: &'s mut Expiry,
+    now: Now,
+    sender: (GatewayId, Token),
+    run: &'s ScriptRun,
+    only_reads: bool,
+    ctx: Ctx,
+    touched: SmallVec<[Touched; 4]>,
+    ops: SmallVec<[KeyedOp; 1]>,
+    rests: bool,
+    calls: u32,
+    bytes: usize,
+}
+
+impl<'s> Attempt<'s> {
+    /// A run whose declared records are free.
+    pub fn new(
+        (core, locking, expiry): (&'s mut ShardCore, &'s LockManager, &'s mut Expiry),
+        now: Now,
+        (sender, run): ((GatewayId, Token), &'s ScriptRun),
+        only_reads: bool,
+    ) -> Self {
+        let now_ms = core.tail.time(now);
+        let ctx = Ctx { now_ms, ts: core.clock, seed: core.draw() };
+        let (touched, ops) = (SmallVec::new(), SmallVec::new());
+        let (rests, calls, bytes) = (false, 0, 0);
+        Self {
+            core,
+            locking,
+            expiry,
+            now,
+            sender,
+            run,
+            only_reads,
+            ctx,
+            touched,
+            ops,
+            rests,
+            calls,
+            bytes,
+        }
+    }
+
+    /// Carries the run out, from its first step to its last.
+    pub fn carry_out(mut self, mut steps: Box<dyn Run>) -> Ended {
+        let mut input = ScriptInput::Go;
+        let mut pieces = 1;
+        loop {
+            input = match steps.resume(input) {
+                ScriptStep::Call(words, _) => match self.call(&words) {
+                    Ok(reply) => ScriptInput::Reply(reply),
+                    Err(stop) => return self.stopped(stop),
+                },
+                ScriptStep::MayRun(words) if spec_of(&words.args()).is_some() => {
+                    ScriptInput::MayRun(true)
+                }
+                ScriptStep::Pause if pieces < SCRIPT_PIECES_AT_SHARD_MAX => {
+                    pieces += 1;
+                    ScriptInput::Go
+                }
+                // It lasts long, or has something to tell besides its reply.
+                ScriptStep::Pause | ScriptStep::Log(..) | ScriptStep::MayRun(_) => {
+                    return self.stopped(Stop::NotHere);
+                }
+                ScriptStep::Done(reply) => return self.done(reply),
+                ScriptStep::Failed(error) => return self.failed(error.into()),
+            };
+        }
+    }
+
+    /// Forgets what the run has done.
+    fn undo(&mut self) {
+        self.ops.clear();
+        let leaks = self.core.breaks(Rule::FailedRunsLeaveNothing);
+        for touched in &mut self.touched {
+            let Some(copy) = touched.copy.take() else { continue };
+            if leaks {
+                self.core.locks.put_foreseen(touched.key.clone(), copy, 0);
+            }
+        }
+    }
+
+    fn stopped(mut self, stop: Stop) -> Ended {
+        self.undo();
+        match stop {
+            Stop::Needs(key) => Ended::Needs(key),
+            Stop::NotHere => Ended::NotHere,
+        }
+    }
+
+    fn failed(mut self, error: Reply) -> Ended {
+        self.undo();
+        self.done(error)
+    }
+
+    fn done(mut self, reply: Reply) -> Ended {
+        if self.ops.is_empty() {
+            // The log says that the shard was led by this replica when it was read.
+            let key = self.run.declared().next().unwrap_or_default();
+            self.ops = smallvec![(key, Op::Key(KeyOp::Exists))];
+        }
+        let mut kept = self.core.locks.kept_foreseen();
+        let mut records = Vec::new();
+        for Touched { key, copy } in self.touched {
+            let Some(record) = copy else { continue };
+            let is_large = record.as_ref().is_some_and(|record| !record::costs_little(record));
+            let until_us = match is_large && kept < SCRIPT_COPIES_MAX {
+                true => {
+                    kept += 1;
+                    self.now.mono_us + SCRIPT_COPY_US
+                }
+                false => 0,
+            };
+            records.push((key, record, until_us));
+        }
+        let Self { ops, rests, ctx: Ctx { now_ms, .. }, .. } = self;
+        Ended::Done { reply, ops, effects: Effects { records, now_ms }, rests }
+    }
+
+    /// Carries out a command of the script.
+    fn call(&mut self, words: &ArgBuf) -> Result<Reply, Stop> {
+        let args = &words.args();
+        self.calls += 1;
+        self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
+        if self.calls > SCRIPT_CALLS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
+            return Err(Stop::NotHere);
+        }
+        // Where something is wrong with the command, the gateway knows the words for it.
+        let (parse, spec) = spec_of(args).ok_or(Stop::NotHere)?;
+        if self.only_reads && spec.flags.has(Flags::WRITE) {
+            return Err(Stop::NotHere);
+        }
+        let command = match self.run.database {
+            0 => parse(args),
+            database => words_in(database, spec.keys, args).and_then(|words| parse(&words.args())),
+        };
+        match command {
+            Err(error) => Ok(error.into()),
+            Ok(Command::Single(key, op)) => self.operate(key, op),
+            Ok(Command::Multi { ops, merge }) => {
+                let replies = ops.into_iter().map(|(key, op)| self.operate(key, op));
+                Ok(merge.apply(replies.collect::<Result<_, _>>()?))
+            }
+            Ok(Command::Compound(compound)) => self.carry_out_compound(compound),
+            Ok(Command::Blocking(_) | Command::Awaiting(_)) => Err(Stop::NotHere),
+        }
+    }
+
+    fn carry_out_compound(&mut self, compound: Compound) -> Result<Reply, Stop> {
+        let Compound { reads, plan } = compound;
+        let replies = reads.into_iter().map(|(key, op)| self.operate(key, op));
+        let replies = replies.collect::<Result<Vec<_>, _>>()?;
+        let plan = plan(&replies);
+        for (key, op) in plan.writes {
+            self.operate(key, op)?;
+        }
+        Ok(plan.reply)
+    }
+
+    fn operate(&mut self, key: Blob, op: Op) -> Result<Reply, Stop> {
+        let at = self.touch(&key)?;
+        self.ctx.seed = adt::random::mix(self.ctx.seed);
+        if !op.is_write() {
+            let ctx = self.ctx;
+            return Ok(record::query(self.record(at), &op, &ctx));
+        }
+        if !record::follows_in_time(&op) {
+            return match op.chosen_first(&key).filter(|_| record::has_foresight(&op)) {
+                Some(chosen) => self.carry_out_compound(chosen),
+                None => Err(Stop::NotHere),
+            };
+        }
+        if self.touched[at].copy.is_none() {
+            self.touched[at].copy = Some(self.copy(at)?);
+        }
+        let ctx = self.ctx;
+        let Some(copy) = &mut self.touched[at].copy else { return Err(Stop::NotHere) };
+        let reply = record::apply(copy, &op, &ctx);
+        // What an error leaves as it was is not worth a place in the log.
+        if !reply.is_error() {
+            self.ops.push((key, op));
+        }
+        Ok(reply)
+    }
+
+    /// Copy of a record for the first write of the run. Small records are copied, so that the run can fail;
+    /// the copy of a large one is taken over.
+    fn copy(&mut self, at: usize) -> Result<Option<Record>, Stop> {
+        let key = &self.touched[at].key;
+        let locks = &mut self.core.locks;
+        let is_large =
+            |record: &Option<Record>| record.as_ref().is_some_and(|r| !record::costs_little(r));
+        if locks.foreseen(key).is_some_and(is_large) {
+            return locks.take_foreseen(key).ok_or(Stop::NotHere);
+        }
+        let record = locks.foreseen(key).map_or_else(|| self.core.state.get(key), Option::as_ref);
+        let cost = record.map_or(Some(0), record::copy_cost).ok_or(Stop::NotHere)?;
+        let is_large = record.is_some_and(|record| !record::costs_little(record));
+        // A copy that is not kept would be made for each run.
+        let no_more = is_large && locks.kept_foreseen() >= SCRIPT_COPIES_MAX;
+        if cost > SCRIPT_COPY_COST_MAX || no_more {
+            return Err(Stop::NotHere);
+        }
+        Ok(record.cloned())
+    }
+
+    /// The record that the run has touched, with its own writes.
+    fn record(&self, at: usize) -> Option<&Record> {
+        let Touched { key, copy } = &self.touched[at];
+        match copy {
+            Some(record) => record.as_ref(),
+            None => {
+                let foreseen = self.core.locks.foreseen(key);
+                foreseen.map_or_else(|| self.core.state.get(key), Option::as_ref)
+            }
+        }
+    }
+
+    /// Place of a record that is free.
+    fn touch(&mut self, key: &Blob) -> Result<usize, Stop> {
+        if let Some(at) = self.touched.iter().position(|touched| touched.key == *key) {
+            return Ok(at);
+        }
+        if !self.run.keys().any(|declared| declared == *key) {
+            self.touch_undeclared(key)?;
+        }
+        self.touched.push(Touched { key: key.clone(), copy: None });
+        let at = self.touched.len() - 1;
+        self.rests |= self.core.locks.foreseen(key).is_some();
+        let expiry = self.record(at).and_then(Record::expire_at_ms);
+        if let Some(expire_at_ms) = expiry.filter(|expiry| *expiry <= self.ctx.now_ms) {
+            self.expiry.reap_foreseen(self.core, key, (expire_at_ms, self.ctx.now_ms));
+            self.rests = true;
+        }
+        Ok(at)
+    }
+
+    /// Makes sure that a record that the client has not declared is of this shard, and free.
+    fn touch_undeclared(&mut self, key: &Blob) -> Result<(), Stop> {
+        if key.len() > KEY_BYTES_MAX || database_of(key) != Some(self.run.database) {
+            return Err(Stop::NotHere);
+        }
+        let slot_of_key = slot(key);
+        // The shard does not know all its slots.
+        if !self.run.declared().any(|declared| slot(&declared) == slot_of_key) {
+            return Err(Stop::NotHere);
+        }
+        let (gateway, token) = self.sender;
+        let request = Request { gateway, token, after: None, body: Body::Stats };
+        let claims = smallvec![(key.clone(), Claim::of_script())];
+        if self.locking.barrier(self.core, self.now, &request, &claims).is_none() {
+            return Ok(());
+        }
+        match self.run.also.len() < SCRIPT_RECORDS_AWAITED_MAX {
+            true => Err(Stop::Needs(key.clone())),
+            false => Err(Stop::NotHere),
+        }
+    }
+}
+
+type Parse = fn(&Args<'_>) -> Result<Command, adt::ErrorReply>;
+
+/// How the words of a data command are read, if they are the right number.
+fn spec_of(args: &Args<'_>) -> Option<(Parse, &'static CommandSpec)> {
+    let spec = record::command(args.get(0)?)?;
+    spec.check_arity(args.len()).ok()?;
+    match spec.handler {
+        Handler::Data(parse) => Some((parse, spec)),
+        Handler::Session => None,
+    }
+}

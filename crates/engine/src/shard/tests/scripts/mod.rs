@@ -1,0 +1,89 @@
+//! Stories about scripts that the shard runs. A text of these stories is a list of commands, one a line; the
+//! run answers the reply to the last one. `FAIL` raises an error, `PAUSE` lasts for a piece.
+
+mod runs;
+
+use super::*;
+use crate::script::{
+    Interpreter, Run, Script, ScriptInput, ScriptInputs, ScriptOf, ScriptRun, ScriptStep, Use,
+};
+use adt::{ArgBuf, ErrorReply};
+use std::sync::Arc;
+
+/// Interpreter of lists of commands.
+#[derive(Debug)]
+struct Lines;
+
+#[derive(Debug)]
+struct LinesRun {
+    lines: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Interpreter for Lines {
+    fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
+        let number = text.iter().fold(7, |number, byte| mix(number ^ u64::from(*byte)));
+        let digits = format!("{number:040x}");
+        let name = digits.as_bytes().try_into().expect("it has 40 digits");
+        let no_writes = false;
+        Ok(Arc::new(Script { name, text: text.clone(), no_writes, code: Vec::new() }))
+    }
+
+    fn begin(&self, script: &Arc<Script>, _: &ScriptInputs) -> Box<dyn Run> {
+        let lines = script.text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        Box::new(LinesRun { lines, next: 0 })
+    }
+}
+
+impl Run for LinesRun {
+    fn resume(&mut self, input: ScriptInput) -> ScriptStep {
+        if let ScriptInput::Reply(Reply::Error(error)) = input {
+            return ScriptStep::Failed(error);
+        }
+        let Some(line) = self.lines.get(self.next) else {
+            return ScriptStep::Done(match input {
+                ScriptInput::Reply(reply) => reply,
+                _ => Reply::Nil,
+            });
+        };
+        self.next += 1;
+        match &line[..] {
+            b"FAIL" => ScriptStep::Failed(ErrorReply::err("raised")),
+            b"PAUSE" => ScriptStep::Pause,
+            line => {
+                let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+                let mut call = ArgBuf::new();
+                words.into_iter().for_each(|word| drop(call.push(word)));
+                ScriptStep::Call(call, Use::Seen)
+            }
+        }
+    }
+}
+
+/// A shard that runs such scripts.
+fn story() -> Story {
+    let config = Story::new().shard.desk.core.config;
+    Story::leading(ShardConfig { interpreter: Some(&Lines), ..config })
+}
+
+/// Run of a script on declared keys.
+fn run(keys: &[&str], text: &str) -> Body {
+    let keys = keys.iter().map(|key| Blob::from(key.as_bytes())).collect();
+    let inputs = Arc::new(ScriptInputs { keys, args: Vec::new() });
+    let script = ScriptOf::Text(Blob::from(text.as_bytes()));
+    let (only_reads, database, also) = (false, 0, Vec::new());
+    Body::Run(Box::new(ScriptRun { script, inputs, only_reads, database, also }))
+}
+
+/// Answers by the order of the requests.
+fn told(story: &mut Story) -> Vec<String> {
+    let mut answers = story.answers();
+    answers.sort_by_key(|(token, _)| *token);
+    let answer = |(token, answer): (u64, Answer)| match answer {
+        Answer::Reply(Reply::Error(error)) => {
+            format!("{token} {} {}", error.code(), error.text())
+        }
+        answer => format!("{token} {}", short(&answer)),
+    };
+    answers.into_iter().map(answer).collect()
+}
