@@ -96,20 +96,31 @@ pub enum Bench {
     /// Every client changes one record of few, over and over, so that clients meet. Every commit is
     /// flushed to the same disk. Tasks, and the programs for them:
     ///
-    ///   rewrite  read a number, add one, write it back: TXN (claret), WATCH (claret, redis), EVAL
-    ///            (redis), SELECT ... FOR UPDATE and UPDATE (postgres); and MULTI with INCRBY, for
+    ///   rewrite  read a number, add one, write it back: TXN (claret), WATCH and a script (claret,
+    ///            redis), SELECT ... FOR UPDATE and UPDATE (postgres); and MULTI with INCRBY, for
     ///            which nothing has to be read (claret, redis)
     ///   take     take one item if there is one; there always is: TXN with COUNTER.ATLEAST and
-    ///            COUNTER.TRY, COUNTER.TRY alone (claret), EVAL (redis), UPDATE ... WHERE (postgres)
+    ///            COUNTER.TRY, COUNTER.TRY alone (claret), a script (claret, redis), UPDATE ... WHERE
+    ///            (postgres)
     ///   stock    take one, or bring one if there is room for it, so that the guards also refuse:
     ///            the same programs
+    ///   bucket   take a token from a bucket that refills by the server's time, or be refused: a
+    ///            script (claret, redis)
+    ///   release  acquire a lock (SET NX PX), and release it with the next script if it is still
+    ///            ours; each script counts: two scripts (claret, redis)
+    ///   fetch    move the next job of a queue to the active ones, read it and set its state, or put
+    ///            one into the queue if it is empty: a script (claret, redis)
     ///
-    /// Programs that can abort try again until they commit; a latency contains all attempts.
-    /// over_eval and over_postgres are the row's commits per second over those of Redis' script and
-    /// of PostgreSQL in the same cell:
+    /// Scripts (eval) have the same text on both servers, are loaded in the beginning and called by
+    /// name (EVALSHA). Programs that can abort try again until they commit; a latency contains all
+    /// attempts. refused_per_commit is the share of programs that found the item, the token or the
+    /// lock taken, or the queue empty. over_eval and over_postgres are the row's commits per second
+    /// over those of Redis' script and of PostgreSQL in the same cell; over_eval_per_cpu is the same
+    /// of commits per second of the server's processor time:
     ///
     ///   claret bench hot --plot hot.svg
     ///   claret bench hot --tasks rewrite --skew one --clients 1,64 --systems claret,redis
+    ///   claret bench hot --tasks bucket,release,fetch --systems claret,redis
     #[command(verbatim_doc_comment)]
     Hot(HotArgs),
     /// Pipelined requests of many commands over several shards.

@@ -153,13 +153,24 @@ fn too_deep() -> Reply {
 }
 
 /// A value as a reply. The error is that it is too large: few tables that are in one another many times are
-/// a large reply.
-pub fn reply(value: Value) -> Result<Reply, ErrorReply> {
-    let mut left = SCRIPT_MEMORY_BYTES_MAX;
-    reply_within(value, 0, &mut left)
+/// a large reply. `resp3` is whether the script has asked for that version: its booleans are booleans then.
+pub fn reply(value: Value, resp3: bool) -> Result<Reply, ErrorReply> {
+    reply_within(value, 0, &mut Room { bytes: SCRIPT_MEMORY_BYTES_MAX, resp3 })
 }
 
-fn reply_within(value: Value, depth: usize, left: &mut usize) -> Result<Reply, ErrorReply> {
+/// Room for a reply.
+struct Room {
+    bytes: usize,
+    resp3: bool,
+}
+
+/// The whole part of a number. What no integer holds becomes the smallest one, as on Redis' machines.
+fn whole(number: f64) -> i64 {
+    let holds = number >= i64::MIN as f64 && number < i64::MAX as f64;
+    if holds { number as i64 } else { i64::MIN }
+}
+
+fn reply_within(value: Value, depth: usize, left: &mut Room) -> Result<Reply, ErrorReply> {
     spend(ITEM_BYTES, left)?;
     Ok(match value {
         Value::String(text) => {
@@ -168,7 +179,8 @@ fn reply_within(value: Value, depth: usize, left: &mut usize) -> Result<Reply, E
             Reply::Bulk(Blob::new(&text))
         }
         Value::Integer(number) => Reply::Int(number),
-        Value::Number(number) => Reply::Int(number as i64),
+        Value::Number(number) => Reply::Int(whole(number)),
+        Value::Boolean(truth) if left.resp3 => Reply::Bool(truth),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) if depth < SCRIPT_REPLY_DEPTH_MAX => of_table(&table, depth, left)?,
         Value::Table(_) => too_deep(),
@@ -176,8 +188,8 @@ fn reply_within(value: Value, depth: usize, left: &mut usize) -> Result<Reply, E
     })
 }
 
-fn spend(bytes: usize, left: &mut usize) -> Result<(), ErrorReply> {
-    *left = left.checked_sub(bytes).ok_or_else(|| {
+fn spend(bytes: usize, left: &mut Room) -> Result<(), ErrorReply> {
+    left.bytes = left.bytes.checked_sub(bytes).ok_or_else(|| {
         let text =
             format!("the reply of a script exceeds its limit of {SCRIPT_MEMORY_BYTES_MAX} bytes");
         ErrorReply::err(text)
@@ -186,7 +198,7 @@ fn spend(bytes: usize, left: &mut usize) -> Result<(), ErrorReply> {
 }
 
 /// The reply of a field of a table, if the field is of the kind.
-fn of_table(table: &Table, depth: usize, left: &mut usize) -> Result<Reply, ErrorReply> {
+fn of_table(table: &Table, depth: usize, left: &mut Room) -> Result<Reply, ErrorReply> {
     spend(TABLE_BYTES, left)?;
     let unreadable = |_| ErrorReply::err("the reply of a script cannot be read");
     let field = |name: &str| table.raw_get::<Value>(name).map_err(unreadable);

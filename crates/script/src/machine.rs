@@ -203,12 +203,13 @@ fn host(lua: &Lua, meter: &Arc<Meter>) -> mlua::Result<Table> {
     library::add(lua, &host, "sha1hex", |lua, args| match args {
         [Value::String(text)] => library::text(lua, name_of(&text.as_bytes())),
         [Value::Number(value)] => library::text(lua, name_of(number(*value).as_bytes())),
+        [Value::Integer(value)] => library::text(lua, name_of(value.to_string().as_bytes())),
         _ => Err("wrong number of arguments".into()),
     })?;
     let own = meter.clone();
     library::add(lua, &host, "setresp", move |_, args| match args {
-        [Value::Number(version)] if *version == 2.0 || *version == 3.0 => {
-            own.resp3.store(*version == 3.0, Ordering::Relaxed);
+        [Value::Integer(version @ 2..=3)] => {
+            own.resp3.store(*version == 3, Ordering::Relaxed);
             Ok(Vec::new())
         }
         [_] => Err("RESP version must be 2 or 3.".into()),

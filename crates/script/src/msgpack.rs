@@ -186,6 +186,7 @@ fn unpack_from(
     most: usize,
 ) -> Result<Vec<Value>, String> {
     let offset = match offset {
+        Some(Value::Integer(offset)) if *offset >= 0 => *offset as usize,
         Some(Value::Number(offset)) if *offset >= 0.0 => *offset as usize,
         None | Some(Value::Nil) => 0,
         Some(_) => return Err("Invalid request to unpack with offset of less than 0".into()),
@@ -214,7 +215,7 @@ pub fn library(lua: &Lua) -> mlua::Result<Table> {
     })?;
     library::add(lua, &table, "unpack_limit", |lua, args| {
         let most = match args.get(1) {
-            Some(Value::Number(most)) if *most >= 1.0 => *most as usize,
+            Some(Value::Integer(most)) if *most >= 1 => *most as usize,
             _ => 1,
         };
         unpack_from(lua, args.first(), args.get(2), most)

@@ -129,9 +129,9 @@ impl LuauRun {
             b"may" => Ok(ScriptStep::MayRun(convert::words(&mut values)?)),
             _ => {
                 let level = match values.next() {
-                    Some(Value::Number(level)) if level < 1.0 => LogLevel::Debug,
-                    Some(Value::Number(level)) if level < 2.0 => LogLevel::Verbose,
-                    Some(Value::Number(level)) if level < 3.0 => LogLevel::Notice,
+                    Some(Value::Integer(..=0)) => LogLevel::Debug,
+                    Some(Value::Integer(1)) => LogLevel::Verbose,
+                    Some(Value::Integer(2)) => LogLevel::Notice,
                     _ => LogLevel::Warning,
                 };
                 let mut line = Vec::new();
@@ -159,7 +159,8 @@ impl LuauRun {
             return self.fail(out_of_steps(), false);
         }
         if ok {
-            return match convert::reply(value) {
+            let resp3 = self.machine.as_ref().is_some_and(|machine| machine.meter.is_resp3());
+            return match convert::reply(value, resp3) {
                 Ok(reply) => {
                     self.end(true);
                     ScriptStep::Done(reply)

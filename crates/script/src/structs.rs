@@ -193,6 +193,7 @@ fn unpack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
             Item::Double => 8,
             Item::Bytes(Some(len)) => len,
             Item::Bytes(None) => match values.pop() {
+                Some(Value::Integer(len)) if len >= 0 => len as usize,
                 Some(Value::Number(len)) if len >= 0.0 => len as usize,
                 _ => return Err("format 'c0' needs a previous size".into()),
             },

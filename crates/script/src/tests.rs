@@ -64,6 +64,14 @@ fn values_become_replies_by_the_rules_of_redis() {
         ("return {ok = 'fine'}", Reply::status("fine")),
         ("return redis.status_reply('fine')", Reply::status("fine")),
         ("return {double = 1.5}", Reply::Double(1.5)),
+        ("return 1e300", Reply::Int(i64::MIN)),
+        ("return redis.sha1hex(12)", bulk("7b52009b64fd0a2a49e6d8a939753077792b0554")),
+        ("return {cmsgpack.unpack_limit(cmsgpack.pack(1, 2, 3), 2, 1)}", {
+            Reply::Array([-1, 2, 3].map(Reply::Int).to_vec())
+        }),
+        ("return {struct.unpack('>Bc0', 'x' and string.char(2) .. 'abc')}", {
+            Reply::Array(vec![bulk("ab"), Reply::Int(4)])
+        }),
         ("return KEYS[1] .. ARGV[2] .. #ARGV", bulk("k1a22")),
         ("return redis.sha1hex('')", bulk("da39a3ee5e6b4b0d3255bfef95601890afd80709")),
         ("return cjson.encode({1, {a = 'x/y'}, cjson.null})", bulk("[1,{\"a\":\"x\\/y\"},null]")),
@@ -175,7 +183,10 @@ fn hostile_scripts_end_with_an_error_and_the_next_one_runs() {
         ("getmetatable('').__index = nil", "readonly"),
         ("return setmetatable(_G, {})", "protected"),
         ("return getfenv", "nonexistent global"),
-        ("return coroutine.yield()", "nonexistent global"),
+        ("return coroutine.yield()", "yield across"),
+        ("local function f() return coroutine.wrap(f)() end return f()", "stack overflow"),
+        ("coroutine.wrap(function() while true do end end)()", "steps"),
+        ("while true do coroutine.resume(coroutine.create(function() end)) end", "steps"),
         ("return debug.info", "nonexistent global"),
     ] {
         let (end, _) = run_with(&luau, text, &inputs(&[], &[]), |_| Reply::Ok);
@@ -249,4 +260,90 @@ fn garbage_is_not_counted_as_memory() {
     let text =
         "local n = 0 for i = 1, 50000 do local s = i .. ('x'):rep(1000) n = n + #s end return n";
     assert_eq!(run(text), Ok(Reply::Int(50_238_894)));
+}
+
+#[test]
+fn numbers_become_text_as_in_lua_5_1() {
+    for (text, wanted) in [
+        ("return tostring(0.1 + 0.2)", "0.3"),
+        ("return 0.1 + 0.2 .. '' .. 1 / 3", "0.30.33333333333333"),
+        ("local n = 2 ^ 53 return 'n' .. n", "n9.007199254741e+15"),
+        ("return table.concat({1, 0.1 + 0.2, 'x'}, ',')", "1,0.3,x"),
+        ("return string.format('%s %d %.3f', 1 / 3, 4, 1 / 3)", "0.33333333333333 4 0.333"),
+        ("return tostring(1e15) .. tostring(-1 / 0)", "1e+15-inf"),
+        ("return tostring(123) .. tostring(nil) .. tostring('x')", "123nilx"),
+        ("return ('abc'):gsub('b', function() return 1 / 3 end)", "a0.33333333333333c"),
+    ] {
+        assert_eq!(run(text), Ok(bulk(wanted)), "{text}");
+    }
+}
+
+#[test]
+fn commands_run_inside_of_coroutines_and_of_functions_that_are_called_back() {
+    let cases = [
+        (
+            "local co = coroutine.create(function(a) local b = coroutine.yield(a + 1)
+                return redis.call('get', b) end)
+            local _, one = coroutine.resume(co, 1)
+            local _, two = coroutine.resume(co, 'k')
+            return one .. two .. coroutine.status(co) .. select('#', coroutine.resume(co))",
+            "27dead2",
+        ),
+        (
+            "local next = coroutine.wrap(function() for i = 1, 3 do
+                coroutine.yield(i .. redis.call('get', i)) end end)
+            return next() .. next() .. next()",
+            "172737",
+        ),
+        (
+            "local inner = coroutine.wrap(function() return coroutine.wrap(function()
+                return redis.call('get', 'x') end)() end) return inner() .. tostring(coroutine.running())",
+            "7nil",
+        ),
+        (
+            "local t = {3, 1, 2} table.sort(t, function(a, b) redis.call('get', a) return a < b end)
+            return table.concat(t)",
+            "123",
+        ),
+        (
+            "return (string.gsub('a-b', '%w', function(x) return x .. redis.call('get', x) end))",
+            "a7-b7",
+        ),
+        ("return (string.gsub('abc', '%w*', function() return 'x' end))", "xx"),
+        ("return (string.gsub('abc', '', function() return '.' end))", ".a.b.c."),
+        ("return (string.gsub('abc', '^(a)(b)', function(x, y) return y .. x end))", "bac"),
+        (
+            "local s = '' table.foreachi({1, 2}, function(i, v) s = s .. redis.call('get', v) end)
+            return s",
+            "77",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let store = |_: &str| Reply::Int(7);
+        let (end, _) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), store);
+        assert_eq!(end, Ok(bulk(wanted)), "{text}");
+    }
+    let failing = "local ok, e = coroutine.resume(coroutine.create(function()
+        redis.call('fail') end)) return tostring(ok) .. e.err";
+    let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
+    let (end, _) = run_with(&mut Luau::default(), failing, &inputs(&[], &[]), store);
+    assert_eq!(end, Ok(bulk("falseWRONG kind")));
+    let many = "local co = coroutine.wrap(function() for i = 1, 50000 do redis.call('get', 'k') end
+        return 1 end) return co()";
+    assert_eq!(run(many), Ok(Reply::Int(1)));
+}
+
+#[test]
+fn random_numbers_are_those_of_redis() {
+    let text = "local t = {} for i = 1, 3 do t[i] = math.random(1000) end math.randomseed(42)
+        t[4] = math.random(-5, 5) t[5] = math.random(2.9, 3.9) return t";
+    assert_eq!(run(text), Ok(Reply::Array([397, 841, 354, 3, 2].map(Reply::Int).to_vec())));
+}
+
+#[test]
+fn booleans_are_booleans_when_a_script_has_asked_for_them() {
+    assert_eq!(run("redis.setresp(3) return {true, false}"), {
+        Ok(Reply::Array(vec![Reply::Bool(true), Reply::Bool(false)]))
+    });
+    assert_eq!(run("return {true, false}"), Ok(Reply::Array(vec![Reply::Int(1), Reply::Nil])));
 }

@@ -4,6 +4,8 @@
 //! other names, so that their writes need not be waited for. The text is cut into words, and no more is
 //! understood of it than that: in doubt a call stays as it is.
 
+mod concat;
+
 use adt::ErrorReply;
 
 /// Name that stands for `redis.call` where the reply is dropped.
@@ -262,8 +264,14 @@ fn aliases<'t>(words: &[Word<'t>]) -> Vec<Alias<'t>> {
     found
 }
 
-/// The text with other names for calls whose replies are dropped. Lines keep their numbers.
+/// The text with other names for calls whose replies are dropped, and with a call around operands of `..`. Lines
+/// keep their numbers.
 pub fn with_dropped_calls(text: &[u8]) -> Vec<u8> {
+    concat::with_texts(&renamed(text))
+}
+
+/// The text with other names for calls whose replies are dropped.
+fn renamed(text: &[u8]) -> Vec<u8> {
     let Some(words) = words(text) else { return text.to_vec() };
     let redefined = words.iter().enumerate().any(|(at, word)| {
         let table = word.kind == Kind::Name && (word.is("redis") || word.is("server"));
@@ -313,7 +321,7 @@ mod tests {
     use super::*;
 
     fn rewritten(text: &str) -> String {
-        String::from_utf8(with_dropped_calls(text.as_bytes())).unwrap()
+        String::from_utf8(renamed(text.as_bytes())).unwrap()
     }
 
     #[test]

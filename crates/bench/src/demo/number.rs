@@ -2,7 +2,7 @@
 //! `WATCH` and `MULTI`, on Claret with `TXN`.
 
 use super::{DemoArgs, SLICE_NS, bar, table};
-use crate::hot::tasks::{Load, Program, Task, key};
+use crate::hot::tasks::{KINDS, Load, Program, Task, key};
 use crate::load::driver::Driver;
 use crate::load::random::Zipf;
 use crate::load::recorder::Recorder;
@@ -12,6 +12,7 @@ use crate::servers::process::Server;
 use indicatif::{MultiProgress, ProgressBar};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use wire::resp::ClientReply;
 
 const TITLES: [&str; 2] = ["Redis, WATCH and MULTI", "Claret, TXN"];
@@ -47,16 +48,16 @@ fn play(
     bar: &ProgressBar,
 ) -> io::Result<Side> {
     let mut control = Control::connect(server.address())?;
-    control.load(std::iter::once(program.create(Task::Rewrite, 0)))?;
+    control.load(program.create(Task::Rewrite, 0).into_iter())?;
     let clients = args.clients as usize;
     let rtt_ns = args.rtt.as_nanos() as u64;
     let mut driver =
         Driver::connect(&server.addresses(), clients, rtt_ns).map_err(io::Error::other)?;
-    let mut load = Load { task: Task::Rewrite, program, popularity: Zipf::new(1, 0.0) };
+    let mut load = Load::new(Task::Rewrite, program, Zipf::new(1, 0.0), Arc::default());
     let (api, retry) = program.manner();
     let from_ns = driver.now_ns();
     let until_ns = from_ns + (args.seconds * PART * 1e9) as u64;
-    let recorder = Recorder::new(1, from_ns);
+    let recorder = Recorder::new(KINDS.len(), from_ns);
     let mut runner = Runner::new(&mut load, api, retry, clients, 1, recorder);
     let mut slice_ns = from_ns;
     while slice_ns < until_ns {

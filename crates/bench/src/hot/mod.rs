@@ -4,6 +4,7 @@
 pub mod args;
 mod plot;
 mod postgres;
+mod scripts;
 pub mod tasks;
 
 use crate::load::random::Zipf;
@@ -20,10 +21,12 @@ use args::{HotArgs, Skew, System};
 use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
-use tasks::{Load, Program, Task};
+use std::sync::Arc;
+use tasks::{KINDS, Load, Program, Task};
+use wire::resp::ClientReply;
 
 /// Columns of the printed table.
-pub const COLUMNS: [&str; 15] = [
+pub const COLUMNS: [&str; 17] = [
     "task",
     "skew",
     "clients",
@@ -31,10 +34,12 @@ pub const COLUMNS: [&str; 15] = [
     "program",
     "commits_per_s",
     "over_eval",
+    "over_eval_per_cpu",
     "over_postgres",
     "p50_us",
     "p99_us",
     "aborts_per_commit",
+    "refused_per_commit",
     "server_cpu_us_per_commit",
     "client_cpus",
     "limit",
@@ -67,11 +72,15 @@ impl Way {
 /// Ways of a task on a server.
 fn ways(system: System, task: Task) -> Vec<Way> {
     let programs: &[Program] = match (system, task) {
+        (System::Postgres, task) if task.is_script() => return Vec::new(),
         (System::Postgres, _) => return vec![Way::Sql],
-        (System::Claret, Task::Rewrite) => &[Program::Txn, Program::Watch, Program::Multi],
-        (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try],
+        (System::Claret, Task::Rewrite) => {
+            &[Program::Txn, Program::Watch, Program::Eval, Program::Multi]
+        }
+        (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try, Program::Eval],
         (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval, Program::Multi],
         (System::Redis, Task::Take | Task::Stock) => &[Program::Eval],
+        (_, Task::Bucket | Task::Release | Task::Fetch) => &[Program::Eval],
     };
     programs.iter().copied().map(Way::Resp).collect()
 }
@@ -90,6 +99,7 @@ struct Contest<'s> {
 struct Run {
     sample: Sample,
     aborts: u64,
+    refused: u64,
 }
 
 impl Contest<'_> {
@@ -108,22 +118,29 @@ impl Contest<'_> {
         Zipf::new(self.records(args) as usize, exponent)
     }
 
-    /// Creates the records.
-    fn prepare(&self, args: &HotArgs) -> io::Result<()> {
+    /// Creates the records and loads the scripts; returns the names of the scripts.
+    fn prepare(&self, args: &HotArgs) -> io::Result<Arc<[String]>> {
         let records = self.records(args);
-        match self.way {
-            Way::Sql => postgres::fill(self.server, self.task, records),
-            Way::Resp(program) => {
-                let mut control = Control::connect(self.server.address())?;
-                control.call(&["FLUSHALL"])?;
-                let create = |record| program.create(self.task, record);
-                control.load((0..u64::from(records)).map(create))
-            }
+        let Way::Resp(program) = self.way else {
+            postgres::fill(self.server, self.task, records)?;
+            return Ok(Arc::default());
+        };
+        let mut control = Control::connect(self.server.address())?;
+        control.call(&["FLUSHALL"])?;
+        let create = |record| program.create(self.task, record);
+        control.load((0..u64::from(records)).flat_map(create))?;
+        if program != Program::Eval {
+            return Ok(Arc::default());
         }
+        let load = |text: &&str| match control.call(&["SCRIPT", "LOAD", text])? {
+            ClientReply::Bulk(name) => Ok(String::from_utf8_lossy(&name).into_owned()),
+            reply => Err(io::Error::other(format!("SCRIPT LOAD answered {reply:?}"))),
+        };
+        scripts::texts(self.task).iter().map(load).collect()
     }
 
     fn run(&self, args: &HotArgs, clients: u32, seed: u64) -> io::Result<Run> {
-        self.prepare(args)?;
+        let scripts = self.prepare(args)?;
         let popularity = self.popularity(args);
         let shares = shares(clients as usize, args.threads(clients));
         let seeds = (0..).map(|thread: u64| seed.wrapping_add(thread << 32));
@@ -137,11 +154,11 @@ impl Contest<'_> {
                 self.drive(args, &mut fleets)
             }
             Way::Resp(program) => {
-                let load = Load { task: self.task, program, popularity };
-                let mut loads = vec![load; shares.len()];
+                let load = Load::new(self.task, program, popularity, scripts);
+                let mut loads: Vec<_> = (0..shares.len()).map(|n| load.numbered(n)).collect();
                 let (api, retry) = program.manner();
                 let fleet = |((load, clients), seed)| {
-                    let unused = Recorder::new(1, u64::MAX);
+                    let unused = Recorder::new(KINDS.len(), u64::MAX);
                     (clients, Runner::new(load, api, retry, clients, seed, unused))
                 };
                 let mut fleets: Vec<_> =
@@ -158,10 +175,10 @@ impl Contest<'_> {
     ) -> io::Result<Run> {
         let span = Span { warmup_ns: WARMUP_NS, measured_ns: (args.seconds * 1e9) as u64 };
         let costs = || Costs::now(&self.server.processes());
-        let driven = drive(&self.server.addresses(), fleets, 1, span, costs)?;
+        let driven = drive(&self.server.addresses(), fleets, KINDS.len(), span, costs)?;
         let Driven { recorder, elapsed_ns, costs } = driven;
         let sample = Sample::new(&recorder, 1, elapsed_ns, costs);
-        Ok(Run { sample, aborts: recorder.aborts() })
+        Ok(Run { sample, aborts: recorder.aborts(), refused: recorder.committed[1] })
     }
 
     /// Medians of the runs.
@@ -170,6 +187,7 @@ impl Contest<'_> {
         let (client_cpus, threads) = (of(&|run| run.sample.client_cpus()), args.threads(clients));
         let limit = limit(client_cpus, threads, of(&|run| run.sample.machine_cpus()));
         let aborts = of(&|run| run.aborts as f64 / run.sample.ops.max(1) as f64);
+        let refused = of(&|run| run.refused as f64 / run.sample.ops.max(1) as f64);
         fields([
             ("task", self.task.name().into()),
             ("skew", self.skew.name().into()),
@@ -181,6 +199,7 @@ impl Contest<'_> {
             ("p50_us", rounded(of(&|run| run.sample.latency_us(0.5)))),
             ("p99_us", rounded(of(&|run| run.sample.latency_us(0.99)))),
             ("aborts_per_commit", rounded(aborts)),
+            ("refused_per_commit", rounded(refused)),
             ("server_cpu_us_per_commit", rounded(of(&|run| run.sample.cpu_us_per_op()))),
             ("client_cpus", rounded(client_cpus)),
             ("load_threads", threads.into()),
@@ -201,7 +220,8 @@ fn start(
     let mut servers = Vec::new();
     for system in SYSTEMS {
         let (wanted, named) = args.wants(system);
-        if !wanted {
+        let useful = args.tasks.iter().any(|task| !ways(system, *task).is_empty());
+        if !wanted || !useful {
             continue;
         }
         let server = match system {
@@ -260,28 +280,33 @@ fn contests<'s>(args: &HotArgs, servers: &'s [(System, Server)]) -> Vec<Contest<
     contests
 }
 
-/// Adds to each row its commits relative to two others of the same cell.
+/// Adds to each row its commits relative to those of Redis' script and of PostgreSQL in the same
+/// cell, and its commits per processor second relative to those of Redis' script.
 fn compare(rows: &mut [Map<String, Value>]) {
     let cell = |row: &Map<String, Value>| ["task", "skew", "clients"].map(|field| text(row, field));
     let rates: Vec<_> = rows
         .iter()
         .map(|row| {
             let who = (text(row, "server"), text(row, "program"));
-            (cell(row), who, number(row, "commits_per_s"))
+            let cpu = number(row, "server_cpu_us_per_commit");
+            (cell(row), who, number(row, "commits_per_s"), cpu)
         })
         .collect();
     for row in rows {
         let here = cell(row);
-        let rate = |server: &str, program: Option<&str>| {
+        let of = |server: &str, program: Option<&str>| {
             let is = |who: &(String, String)| {
                 who.0 == server && program.is_none_or(|program| who.1 == program)
             };
-            rates.iter().find(|(cell, who, _)| *cell == here && is(who)).and_then(|found| found.2)
+            let found = rates.iter().find(|(cell, who, ..)| *cell == here && is(who));
+            found.map_or((None, None), |(_, _, rate, cpu)| (*rate, *cpu))
         };
+        let (eval, postgres) = (of("redis", Some("eval")), of("postgres", None));
         let own = number(row, "commits_per_s");
-        let (eval, postgres) = (rate("redis", Some("eval")), rate("postgres", None));
-        row.insert("over_eval".into(), ratio(own, eval));
-        row.insert("over_postgres".into(), ratio(own, postgres));
+        let own_cpu = number(row, "server_cpu_us_per_commit");
+        row.insert("over_eval".into(), ratio(own, eval.0));
+        row.insert("over_eval_per_cpu".into(), ratio(eval.1, own_cpu));
+        row.insert("over_postgres".into(), ratio(own, postgres.0));
     }
 }
 
@@ -296,7 +321,9 @@ pub fn run(args: &HotArgs, program: &Path) -> io::Result<Report> {
     let servers = start(args, program, &mut report.notes)?;
     let contests = contests(args, &servers);
     if contests.is_empty() {
-        return Err(io::Error::other(format!("nothing to measure: {}", report.notes.join("; "))));
+        let none = "the tasks have no program on these servers".to_owned();
+        let why = if report.notes.is_empty() { none } else { report.notes.join("; ") };
+        return Err(io::Error::other(format!("nothing to measure: {why}")));
     }
     let bar = progress(contests.len() * args.clients.len() * args.runs as usize);
     for cell in contests.chunk_by(|one, next| (one.task, one.skew) == (next.task, next.skew)) {
@@ -336,10 +363,17 @@ mod tests {
     #[test]
     fn every_task_has_a_program_on_every_server() {
         for task in [Task::Rewrite, Task::Take, Task::Stock] {
-            for system in [System::Claret, System::Redis, System::Postgres] {
+            for system in SYSTEMS {
                 let names: Vec<_> = ways(system, task).iter().map(|way| way.name(task)).collect();
                 assert!(!names.is_empty(), "{task:?} on {system:?}");
+                assert_eq!(names.contains(&"eval"), system != System::Postgres);
             }
+        }
+        for task in [Task::Bucket, Task::Release, Task::Fetch] {
+            let eval = [Way::Resp(Program::Eval)];
+            assert_eq!(ways(System::Claret, task), eval);
+            assert_eq!(ways(System::Redis, task), eval);
+            assert_eq!(ways(System::Postgres, task), []);
         }
         assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
     }
@@ -356,18 +390,19 @@ mod tests {
         let typo = check(&args(&["--programs", "txn,evil"]), &SYSTEMS).expect_err("a typo");
         assert!(typo.to_string().contains("no evil"), "{typo}");
         assert!(
-            typo.to_string().ends_with("txn, watch, multi, eval, for update, try, update"),
+            typo.to_string().ends_with("txn, watch, eval, multi, for update, try, update"),
             "{typo}"
         );
         let take = args(&["--tasks", "take", "--programs", "watch"]);
         assert!(check(&take, &SYSTEMS).is_err(), "nothing would be measured");
-        assert!(check(&args(&["--programs", "eval"]), &[System::Claret]).is_err());
+        assert!(check(&args(&["--programs", "eval"]), &[System::Postgres]).is_err());
     }
 
     #[test]
     fn rows_are_compared_within_their_cell() {
         let row = |clients: u32, server: &str, program: &str, rate: u32| {
             fields([
+                ("server_cpu_us_per_commit", (3000 / rate).into()),
                 ("task", "take".into()),
                 ("skew", "one".into()),
                 ("clients", clients.into()),
@@ -384,6 +419,7 @@ mod tests {
         ];
         compare(&mut rows);
         assert_eq!((&rows[0]["over_eval"], &rows[0]["over_postgres"]), (&1.5.into(), &3.into()));
+        assert_eq!(rows[0]["over_eval_per_cpu"], 1.5);
         assert_eq!(rows[3]["over_eval"], Value::Null);
     }
 }

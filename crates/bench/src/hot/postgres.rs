@@ -15,7 +15,7 @@ use std::io;
 /// in a deadlock.
 const AGAIN: [&str; 2] = ["40001", "40P01"];
 
-/// Prepared statements by name.
+/// Prepared statements by name. Tasks that are scripts have none.
 fn statements(task: Task) -> Vec<(&'static str, String)> {
     match task {
         Task::Rewrite => vec![
@@ -34,6 +34,7 @@ fn statements(task: Task) -> Vec<(&'static str, String)> {
                 "UPDATE stock SET n = n + $2 WHERE id = $1 AND n + $2 BETWEEN 0 AND {CAPACITY}"
             ),
         )],
+        Task::Bucket | Task::Release | Task::Fetch => Vec::new(),
     }
 }
 

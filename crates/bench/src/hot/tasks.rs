@@ -1,11 +1,13 @@
 //! Tasks on a record, and the programs for them that speak the Redis protocol, as a user of the
 //! client library would write them.
 
+use super::scripts::{self, Call, OF_ACQUIRE, OF_RELEASE};
 use crate::load::random::{Rng, Zipf};
 use crate::load::resp;
 use crate::load::runner::{Api, Retry};
 use crate::load::workload::{Op, Ops, Shape, Workload};
 use clap::ValueEnum;
+use std::sync::Arc;
 use wire::resp::ClientReply;
 
 /// Prefix of the records' keys.
@@ -30,6 +32,13 @@ pub enum Task {
     /// Take one if there is at least one, or bring one if there are fewer than a hundred; either
     /// with the same probability.
     Stock,
+    /// Take a token from a bucket that refills with time, if one is left. Only as a script.
+    Bucket,
+    /// Acquire a lock, and release it with the next script. Only as scripts.
+    Release,
+    /// Move the next job of a queue to the active ones and read it; put one into the queue if it is
+    /// empty. Only as a script.
+    Fetch,
 }
 
 impl Task {
@@ -39,13 +48,21 @@ impl Task {
             Self::Rewrite => "rewrite",
             Self::Take => "take",
             Self::Stock => "stock",
+            Self::Bucket => "bucket",
+            Self::Release => "release",
+            Self::Fetch => "fetch",
         }
     }
 
-    /// Value of every record in the beginning.
+    /// Whether there is nothing but a script for it.
+    pub fn is_script(self) -> bool {
+        matches!(self, Self::Bucket | Self::Release | Self::Fetch)
+    }
+
+    /// Number in every record in the beginning, for tasks on numbers.
     pub fn initial(self) -> i64 {
         match self {
-            Self::Rewrite => 0,
+            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch => 0,
             Self::Take => PLENTY,
             Self::Stock => CAPACITY / 2,
         }
@@ -54,7 +71,7 @@ impl Task {
     /// Number to add.
     pub fn delta(self, rng: &mut Rng) -> i64 {
         match self {
-            Self::Rewrite => 1,
+            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch => 1,
             Self::Take => -1,
             Self::Stock => {
                 if rng.chance(0.5) {
@@ -77,7 +94,7 @@ pub enum Program {
     Try,
     /// `WATCH`, `GET`, `MULTI`, `SET`, `EXEC`, again if that did nothing.
     Watch,
-    /// A script, `EVAL`.
+    /// A script that the server knows, `EVALSHA`.
     Eval,
     /// `MULTI`, `INCRBY`, `EXEC`: nothing has to be read.
     Multi,
@@ -110,8 +127,16 @@ impl Program {
         task != Task::Rewrite && matches!(self, Self::Txn | Self::Try)
     }
 
-    /// Command that creates a record.
-    pub fn create(self, task: Task, record: u64) -> Vec<u8> {
+    /// Commands that create a record.
+    pub fn create(self, task: Task, record: u64) -> Vec<Vec<u8>> {
+        match task {
+            Task::Rewrite | Task::Take | Task::Stock => vec![self.create_number(task, record)],
+            Task::Bucket | Task::Release => Vec::new(),
+            Task::Fetch => scripts::fill_queue(record),
+        }
+    }
+
+    fn create_number(self, task: Task, record: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let initial = task.initial().to_string();
         let capacity = CAPACITY.to_string();
@@ -130,42 +155,48 @@ impl Program {
     }
 }
 
-fn script(task: Task) -> &'static str {
-    match task {
-        Task::Rewrite => {
-            "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]) + ARGV[1]) return 1"
-        }
-        Task::Take => {
-            "if tonumber(redis.call('GET', KEYS[1])) >= 1 then \
-             redis.call('INCRBY', KEYS[1], ARGV[1]) return 1 end return 0"
-        }
-        Task::Stock => {
-            "local n = redis.call('GET', KEYS[1]) + ARGV[1] if n < 0 or n > 100 then return 0 end \
-             redis.call('SET', KEYS[1], n) return 1"
-        }
-    }
-}
+/// Kinds of transactions: those that did what they should, and those that a guard refused.
+pub const KINDS: [&str; 2] = ["done", "refused"];
 
 /// Clients of one program, as a load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The task.
-    pub task: Task,
-    /// The program.
-    pub program: Program,
-    /// Popularity of the records.
-    pub popularity: Zipf,
+    task: Task,
+    program: Program,
+    popularity: Zipf,
+    /// Names of the scripts.
+    scripts: Arc<[String]>,
+    /// Number of the load among those of the cell.
+    number: usize,
+    /// Lock that each client holds.
+    held: Vec<Option<u64>>,
 }
 
 /// A transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Txn {
+    client: usize,
     record: u64,
     delta: i64,
+    job: u64,
     step: u8,
+    /// Position of the script.
+    script: usize,
+    refused: bool,
 }
 
 impl Load {
+    /// Creates the load of a thread. `scripts` has the names that the server gave to the task's
+    /// scripts, if the program needs them.
+    pub fn new(task: Task, program: Program, popularity: Zipf, scripts: Arc<[String]>) -> Self {
+        Self { task, program, popularity, scripts, number: 0, held: Vec::new() }
+    }
+
+    /// Copy of this load for another thread.
+    pub fn numbered(&self, number: usize) -> Self {
+        Self { number, ..self.clone() }
+    }
+
     /// A guard or a value that must be read first, and then the write that follows from it.
     fn first(&self, txn: Txn, ops: &mut Ops) {
         let key = (PREFIX, txn.record);
@@ -173,15 +204,15 @@ impl Load {
             (Program::Try, _) => {
                 ops.read("COUNTER.TRY", key, &[txn.delta.to_string().as_bytes()]);
             }
-            (Program::Eval, task) => eval(ops, script(task), txn),
+            (Program::Eval, _) => self.eval(txn, ops),
             (Program::Multi, _) => {
                 ops.write("INCRBY", key, &[txn.delta.to_string().as_bytes()]);
             }
-            (Program::Txn, Task::Take | Task::Stock) => {
+            (Program::Txn, task) if self.program.counts(task) => {
                 let needed = if txn.delta < 0 { 1 } else { CAPACITY };
                 ops.read("COUNTER.ATLEAST", key, &[needed.to_string().as_bytes()]);
             }
-            (Program::Watch, _) | (Program::Txn, Task::Rewrite) => ops.read("GET", key, &[]),
+            (Program::Watch | Program::Txn, _) => ops.read("GET", key, &[]),
         }
     }
 
@@ -202,14 +233,28 @@ impl Load {
         let sum = value.and_then(|digits| digits.parse::<i64>().ok()).unwrap_or(0) + txn.delta;
         ops.write("SET", key, &[sum.to_string().as_bytes()]);
     }
+
+    fn eval(&self, txn: Txn, ops: &mut Ops) {
+        let Some(name) = self.scripts.get(txn.script) else { return };
+        let token = format!("{}-{}", self.number, txn.client);
+        let Txn { record, delta, job, .. } = txn;
+        let call = Call { task: self.task, name, record, delta, job, token: &token };
+        call.put(&mut ops.bytes);
+        ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read: true, joined: false });
+    }
+
+    /// Lock that a client holds.
+    fn held(&mut self, client: usize) -> &mut Option<u64> {
+        if self.held.len() <= client {
+            self.held.resize(client + 1, None);
+        }
+        &mut self.held[client]
+    }
 }
 
-/// A script's key is not its first word, so it is put together here.
-fn eval(ops: &mut Ops, script: &str, txn: Txn) {
-    let (key, delta) = (key(txn.record), txn.delta.to_string());
-    let words = ["EVAL", script, "1", &key, &delta].map(str::as_bytes);
-    resp::command(&mut ops.bytes, &words);
-    ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read: true, joined: false });
+/// Whether a reply says that nothing was done.
+fn refuses(reply: &ClientReply) -> bool {
+    matches!(reply, ClientReply::Int(0) | ClientReply::Bool(false))
 }
 
 impl Workload for Load {
@@ -217,16 +262,19 @@ impl Workload for Load {
     const LOOKS: bool = true;
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["txn"]
+        &KINDS
     }
 
-    fn begin(&mut self, _client: usize, _now_ns: u64, rng: &mut Rng) -> Txn {
-        let record = self.popularity.draw(rng) as u64;
-        Txn { record, delta: self.task.delta(rng), step: 0 }
+    fn begin(&mut self, client: usize, _now_ns: u64, rng: &mut Rng) -> Txn {
+        let held = *self.held(client);
+        let record = held.unwrap_or_else(|| self.popularity.draw(rng) as u64);
+        let script = if held.is_some() { OF_RELEASE } else { OF_ACQUIRE };
+        let (delta, job) = (self.task.delta(rng), rng.below(scripts::JOBS));
+        Txn { client, record, delta, job, step: 0, script, refused: false }
     }
 
-    fn kind(&self, _txn: &Txn) -> usize {
-        0
+    fn kind(&self, txn: &Txn) -> usize {
+        usize::from(txn.refused)
     }
 
     fn shape(&self, _txn: &Txn) -> Shape {
@@ -242,14 +290,26 @@ impl Workload for Load {
         match txn.step {
             1 => self.first(*txn, ops),
             2 if twice => self.second(*txn, replies.first(), ops),
+            2 => {
+                txn.refused = replies.first().is_some_and(refuses);
+                return false;
+            }
             _ => return false,
         }
         // A guard that refuses leaves nothing to write.
-        !ops.list.is_empty()
+        txn.refused = ops.list.is_empty();
+        !txn.refused
     }
 
     fn restart(&mut self, txn: &mut Txn) {
-        txn.step = 0;
+        (txn.step, txn.refused) = (0, false);
+    }
+
+    fn committed(&mut self, client: usize, txn: Txn, _now_ns: u64, _rng: &mut Rng) {
+        if self.task == Task::Release {
+            let acquired = txn.script == OF_ACQUIRE && !txn.refused;
+            *self.held(client) = acquired.then_some(txn.record);
+        }
     }
 }
 
@@ -258,13 +318,15 @@ mod tests {
     use super::*;
 
     fn load(task: Task, program: Program) -> Load {
-        Load { task, program, popularity: Zipf::new(1, 0.0) }
+        let scripts = ["one".to_owned(), "two".to_owned()];
+        Load::new(task, program, Zipf::new(1, 0.0), Arc::new(scripts))
     }
 
     /// Words that a program sends in its two steps, given the reply to the first.
     fn words(task: Task, program: Program, delta: i64, reply: ClientReply) -> [String; 2] {
         let mut load = load(task, program);
-        let mut txn = Txn { record: 3, delta, step: 0 };
+        let mut txn = load.begin(0, 0, &mut Rng::new(1));
+        (txn.record, txn.delta) = (3, delta);
         [vec![], vec![reply]].map(|replies| {
             let mut ops = Ops::default();
             load.step(&mut txn, &replies, &mut ops);
@@ -282,7 +344,7 @@ mod tests {
             assert_eq!(sent, ["GET stock:3", "SET stock:3 10"]);
         }
         let [script, rest] = words(Task::Rewrite, Program::Eval, 1, nine);
-        assert!(script.starts_with("EVAL redis.call") && script.ends_with("1 stock:3 1"));
+        assert_eq!(script, "EVALSHA one 1 stock:3 1");
         let blind = words(Task::Rewrite, Program::Multi, 1, ClientReply::Nil);
         assert_eq!(blind, ["INCRBY stock:3 1", ""]);
         assert_eq!(rest, "");
@@ -304,11 +366,33 @@ mod tests {
     #[test]
     fn records_are_created_as_their_programs_need_them() {
         let text = |program: Program, task| {
-            String::from_utf8(program.create(task, 1)).expect("text").replace("\r\n", " ")
+            let bytes = program.create(task, 1).concat();
+            String::from_utf8(bytes).expect("text").replace("\r\n", " ")
         };
         assert!(text(Program::Txn, Task::Stock).contains("COUNTER.SET $7 stock:1 $2 50 $3 MIN"));
         assert!(text(Program::Txn, Task::Stock).contains("MAX $3 100"));
         assert!(!text(Program::Try, Task::Take).contains("MAX"));
         assert!(text(Program::Watch, Task::Stock).contains("$3 SET $7 stock:1 $2 50"));
+    }
+
+    #[test]
+    fn a_client_releases_the_lock_that_it_got() {
+        let mut load = load(Task::Release, Program::Eval).numbered(2);
+        let mut rng = Rng::new(1);
+        let mut next = |reply| {
+            let mut txn = load.begin(5, 0, &mut rng);
+            let mut ops = Ops::default();
+            assert!(load.step(&mut txn, &[], &mut ops));
+            assert!(!load.step(&mut txn, &[ClientReply::Int(reply)], &mut ops));
+            let kind = KINDS[load.kind(&txn)];
+            load.committed(5, txn, 0, &mut rng);
+            let text = String::from_utf8(ops.bytes).expect("text");
+            assert!(text.contains("2-5"), "a token of its own");
+            (text.contains("two"), kind)
+        };
+        assert_eq!(next(0), (false, "refused"), "another client has it");
+        assert_eq!(next(1), (false, "done"));
+        assert_eq!(next(1), (true, "done"));
+        assert_eq!(next(1), (false, "done"), "it is free again");
     }
 }
