@@ -489,7 +489,8 @@ impl Shard {
         let soon = soon.then_some(now.mono_us + UNITS_OWE_US);
         let rooms = self.desk.rooms();
         let rooms = rooms.iter().filter_map(|room| room.next_us(&self.desk.core, now));
-        expiry.into_iter().chain(soon).chain(rooms).min()
+        let kept = self.desk.core.locks.kept_until_us();
+        expiry.into_iter().chain(soon).chain(rooms).chain(kept).min()
     }
 
     /// Does what is due by time: expiry, and word to transactions that others have waited for.

@@ -378,6 +378,17 @@ impl LockTable {
         self.foreseen.insert(key, Foreseen { record, kept_until_us });
     }
 
+    /// Whether an operation on a record is in the log and not applied, as far as that is noted.
+    pub fn is_in_flight(&self, key: &[u8]) -> bool {
+        self.records.get(key).is_some_and(|lock| !lock.in_flight.is_empty())
+    }
+
+    /// Until when the first of the records that are foreseen and kept is kept, on the monotonic clock.
+    pub fn kept_until_us(&self) -> Option<u64> {
+        let kept = self.foreseen.values().map(|foreseen| foreseen.kept_until_us);
+        kept.filter(|until_us| *until_us > 0).min()
+    }
+
     /// Number of records that are foreseen and kept.
     pub fn kept_foreseen(&self) -> usize {
         self.foreseen.values().filter(|foreseen| foreseen.kept_until_us > 0).count()

@@ -283,7 +283,7 @@ impl<'s> Attempt<'s> {
         }
         self.touched.push(Touched { key: key.clone(), copy: None });
         let at = self.touched.len() - 1;
-        self.rests |= self.core.locks.foreseen(key).is_some();
+        self.rests |= self.core.locks.is_in_flight(key);
         let expiry = self.record(at).and_then(Record::expire_at_ms);
         if let Some(expire_at_ms) = expiry.filter(|expiry| *expiry <= self.ctx.now_ms) {
             self.expiry.reap_foreseen(self.core, key, (expire_at_ms, self.ctx.now_ms));
