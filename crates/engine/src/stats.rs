@@ -139,7 +139,8 @@ pub struct ShardStats {
     pub conflicts: BTreeMap<(String, String), u64>,
     /// The keys that were waited for most: number of waits and microseconds waited.
     pub hot_keys: Vec<(Blob, u64, u64)>,
-    /// Databases other than 0 that have records, each with their number and the number of those with an expiry.
+    /// Databases other than 0 that have records, with the numbers of the records and of those with an
+    /// expiry.
     pub databases: Vec<(u8, u64, u64)>,
     /// Counters of named locks. They are not sent to other machines.
     pub locks: LockStats,

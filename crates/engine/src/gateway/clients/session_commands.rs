@@ -62,7 +62,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("quit", -1, OPENING, Keys::None, "Closes the connection.", "", "O(1)");
     ("reset", 1, OPENING, Keys::None,
         "Resets the connection to the state of a new one.", "", "O(1)");
-    ("select", 2, FAST, Keys::None, "Selects one of the 16 databases, 0 to 15, for the connection's commands.", "index", "O(1)");
+    ("select", 2, FAST, Keys::None, "Selects one of the 16 databases for the connection.", "index", "O(1)");
 
     "server":
     ("acl", -2, ADMIN, Keys::None,

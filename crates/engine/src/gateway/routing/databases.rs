@@ -1,15 +1,14 @@
 //! Databases of sessions: the keys that a command may name, and its words with stored keys in them.
 
-use crate::gateway::scripts::commands::runs_script;
 use adt::command::database::{database_of, words_in};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Keys};
 
 /// Stored keys that a command may concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Reach {
-    /// Those of a database.
+    /// Keys of a database.
     In(u8),
-    /// Those of all databases; the words were looked at when they became stored keys.
+    /// Keys of all databases; the words were looked at when they became stored keys.
     Across,
 }
 
@@ -31,13 +30,14 @@ impl Reach {
 }
 
 /// Words of a command in a database, with stored keys in the place of names; `None` if they are the same.
-/// A script gets its keys as the client has named them.
+/// Keys that are declared for a script stay names, as the client has given them.
 pub(in crate::gateway) fn stored(
     spec: &CommandSpec,
     database: u8,
     args: &Args<'_>,
 ) -> Result<Option<ArgBuf>, ErrorReply> {
-    if Reach::of(spec, database) == Reach::In(0) || spec.keys == Keys::None || runs_script(spec) {
+    let stays = matches!(spec.keys, Keys::None | Keys::Declared { .. });
+    if stays || Reach::of(spec, database) == Reach::In(0) {
         return Ok(None);
     }
     words_in(database, spec.keys, args).map(Some)
