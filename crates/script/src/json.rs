@@ -11,7 +11,7 @@ pub fn null() -> Value {
 }
 
 /// A number as `%.14g` writes it.
-fn number(value: f64) -> Result<String, String> {
+pub fn number(value: f64) -> Result<String, String> {
     if !value.is_finite() {
         return Err("Cannot serialise number: must not be NaN or Inf".into());
     }
