@@ -271,6 +271,7 @@ fn numbers_become_text_as_in_lua_5_1() {
         ("return string.format('%s %d %.3f', 1 / 3, 4, 1 / 3)", "0.33333333333333 4 0.333"),
         ("return tostring(1e15) .. tostring(-1 / 0)", "1e+15-inf"),
         ("return tostring(cjson.null)", "userdata: (nil)"),
+        ("return cjson.encode({1e15, -12, 1 / 3})", "[1e+15,-12,0.33333333333333]"),
         ("return struct.pack('>ss', 1 / 3, 12)", "0.33333333333333\u{0}12\0"),
         ("return tostring(123) .. tostring(nil) .. tostring('x')", "123nilx"),
         ("return ('abc'):gsub('b', function() return 1 / 3 end)", "a0.33333333333333c"),
