@@ -159,7 +159,7 @@ class Script:
             a, a,
             lambda: f"({a()} {self.random.choice('+-*')} {a()})",
             lambda: f"({a()} {self.random.choice('/%')} {self.random.choice(['2', '3', '0.7', '-4'])})",
-            lambda: f"-{a()} ^ 2",
+            lambda: f"(0 - {a()} ^ 2)",
             lambda: f"#({b()})",
             lambda: f"#({t()})",
             lambda: f"number({b()})",

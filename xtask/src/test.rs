@@ -96,12 +96,17 @@ fn counted(
     Ok(Outcome::Ran(total))
 }
 
+/// Random scripts of a night, and the seed of the first one: those before are in every test.
+const RANDOM_SCRIPTS: &str = "10000";
+const RANDOM_SCRIPTS_FROM: &str = "1000";
+
 /// Tests that install much or take long: libraries of other languages at work, on a server that is killed
-/// again and again. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
+/// again and again, and many random scripts. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
 pub fn libraries() -> Result<(), String> {
     let root = paths::root();
     let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
-    pytest.args(["-s", "--durations=15", "tests/night"]);
+    pytest.args(["-s", "--durations=15", "tests/night", "tests/compat/test_random_scripts.py"]);
+    pytest.env("RANDOM_SCRIPTS", RANDOM_SCRIPTS).env("RANDOM_SCRIPTS_FROM", RANDOM_SCRIPTS_FROM);
     pytest.env("CLARET_BIN", paths::claret());
     let folders = ["python", "tests/blackbox", "tests/compat"].map(|folder| root.join(folder));
     let path = std::env::join_paths(folders).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ pub fn null() -> Value {
 }
 
 /// A number as `%.14g` writes it.
-fn number(value: f64) -> Result<String, String> {
+pub fn number(value: f64) -> Result<String, String> {
     if !value.is_finite() {
         return Err("Cannot serialise number: must not be NaN or Inf".into());
     }
@@ -85,7 +85,7 @@ fn encode(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> R
     }
     match value {
         Value::String(text) => string(&text.as_bytes(), out),
-        Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Value::Integer(value) => out.extend_from_slice(number(*value as f64)?.as_bytes()),
         Value::Number(value) => out.extend_from_slice(number(*value)?.as_bytes()),
         Value::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Nil => out.extend_from_slice(b"null"),
@@ -115,7 +115,7 @@ fn encode(value: &Value, depth: usize, left: &mut usize, out: &mut Vec<u8>) -> R
                     match key {
                         Value::String(text) => string(&text.as_bytes(), out),
                         Value::Number(key) => string(number(key)?.as_bytes(), out),
-                        Value::Integer(key) => string(key.to_string().as_bytes(), out),
+                        Value::Integer(key) => string(number(key as f64)?.as_bytes(), out),
                         _ => {
                             let text =
                                 "Cannot serialise table: table key must be a number or string";
@@ -162,7 +162,7 @@ fn decode(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     let text = match args {
         [Value::String(text)] => text.as_bytes().to_vec(),
         [Value::Number(value)] => number(*value)?.into_bytes(),
-        [Value::Integer(value)] => value.to_string().into_bytes(),
+        [Value::Integer(value)] => number(*value as f64)?.into_bytes(),
         _ => return Err("bad argument #1 to 'decode' (string expected)".into()),
     };
     let json: Json = serde_json::from_slice(&text).map_err(|error| {

@@ -121,6 +121,16 @@ fn number_of(value: Option<&Value>) -> Result<f64, String> {
     }
 }
 
+/// A text, or a number as Lua 5.1 writes it.
+fn text_of(value: Option<&Value>) -> Result<Vec<u8>, String> {
+    match value {
+        Some(Value::String(text)) => Ok(text.as_bytes().to_vec()),
+        Some(Value::Number(number)) => Ok(crate::json::number(*number)?.into_bytes()),
+        Some(Value::Integer(number)) => Ok(crate::json::number(*number as f64)?.into_bytes()),
+        _ => Err("string expected".into()),
+    }
+}
+
 fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
     let Some(Value::String(format)) = args.first() else { return Err("string expected".into()) };
     let format = format.as_bytes().to_vec();
@@ -146,19 +156,13 @@ fn pack(args: &[Value]) -> Result<Vec<u8>, String> {
                 put(&mut out, &number_of(rest.next())?.to_le_bytes(), layout.little);
             }
             Item::Bytes(len) => {
-                let Some(Value::String(text)) = rest.next() else {
-                    return Err("string expected".into());
-                };
-                let text = text.as_bytes();
+                let text = text_of(rest.next())?;
                 let len = len.unwrap_or(text.len());
                 let part = text.get(..len).ok_or("string too short")?;
                 out.extend_from_slice(part);
             }
             Item::Zeroed => {
-                let Some(Value::String(text)) = rest.next() else {
-                    return Err("string expected".into());
-                };
-                out.extend_from_slice(&text.as_bytes());
+                out.extend_from_slice(&text_of(rest.next())?);
                 out.push(0);
             }
         }

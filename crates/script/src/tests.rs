@@ -271,6 +271,9 @@ fn numbers_become_text_as_in_lua_5_1() {
         ("return table.concat({1, 0.1 + 0.2, 'x'}, ',')", "1,0.3,x"),
         ("return string.format('%s %d %.3f', 1 / 3, 4, 1 / 3)", "0.33333333333333 4 0.333"),
         ("return tostring(1e15) .. tostring(-1 / 0)", "1e+15-inf"),
+        ("return tostring(cjson.null)", "userdata: (nil)"),
+        ("return cjson.encode({1e15, -12, 1 / 3})", "[1e+15,-12,0.33333333333333]"),
+        ("return struct.pack('>ss', 1 / 3, 12)", "0.33333333333333\u{0}12\0"),
         ("return tostring(123) .. tostring(nil) .. tostring('x')", "123nilx"),
         ("return ('abc'):gsub('b', function() return 1 / 3 end)", "a0.33333333333333c"),
     ] {
@@ -320,13 +323,13 @@ fn commands_run_inside_of_coroutines_and_of_functions_that_are_called_back() {
     ];
     for (text, wanted) in cases {
         let store = |_: &str| Reply::Int(7);
-        let (end, _) = run_with(&mut Luau::default(), text, &inputs(&[], &[]), store);
+        let (end, _) = run_with(&Luau, text, &inputs(&[], &[]), store);
         assert_eq!(end, Ok(bulk(wanted)), "{text}");
     }
     let failing = "local ok, e = coroutine.resume(coroutine.create(function()
         redis.call('fail') end)) return tostring(ok) .. e.err";
     let store = |_: &str| Reply::Error(ErrorReply::new("WRONG", "kind"));
-    let (end, _) = run_with(&mut Luau::default(), failing, &inputs(&[], &[]), store);
+    let (end, _) = run_with(&Luau, failing, &inputs(&[], &[]), store);
     assert_eq!(end, Ok(bulk("falseWRONG kind")));
     let many = "local co = coroutine.wrap(function() for i = 1, 50000 do redis.call('get', 'k') end
         return 1 end) return co()";

@@ -6,29 +6,22 @@ use engine::script::{Interpreter, ScriptInput, ScriptInputs, ScriptStep, Use};
 use proptest::prelude::*;
 use script::Luau;
 use serde_json::{Map, Value};
-use std::cell::RefCell;
-
-thread_local! {
-    static LUAU: RefCell<Luau> = RefCell::default();
-}
 
 /// Result of a text with these arguments, if every command gets the same reply.
 fn run_with(text: &str, args: &[&[u8]], reply: &Reply) -> Result<Reply, String> {
-    LUAU.with_borrow_mut(|luau| {
-        let script = luau.read(&Blob::from(text)).map_err(|error| error.to_string())?;
-        let args = args.iter().map(|arg| Blob::new(arg)).collect();
-        let mut run = luau.begin(&script, &ScriptInputs { keys: Vec::new(), args });
-        let mut input = ScriptInput::Go;
-        loop {
-            input = match run.resume(input) {
-                ScriptStep::Call(_, Use::Seen) => ScriptInput::Reply(reply.clone()),
-                ScriptStep::MayRun(_) => ScriptInput::MayRun(true),
-                ScriptStep::Call(..) | ScriptStep::Pause | ScriptStep::Log(..) => ScriptInput::Go,
-                ScriptStep::Done(reply) => return Ok(reply),
-                ScriptStep::Failed(error) => return Err(error.to_string()),
-            };
-        }
-    })
+    let script = Luau.read(&Blob::from(text)).map_err(|error| error.to_string())?;
+    let args = args.iter().map(|arg| Blob::new(arg)).collect();
+    let mut run = Luau.begin(&script, &ScriptInputs { keys: Vec::new(), args });
+    let mut input = ScriptInput::Go;
+    loop {
+        input = match run.resume(input) {
+            ScriptStep::Call(_, Use::Seen) => ScriptInput::Reply(reply.clone()),
+            ScriptStep::MayRun(_) => ScriptInput::MayRun(true),
+            ScriptStep::Call(..) | ScriptStep::Pause | ScriptStep::Log(..) => ScriptInput::Go,
+            ScriptStep::Done(reply) => return Ok(reply),
+            ScriptStep::Failed(error) => return Err(error.to_string()),
+        };
+    }
 }
 
 fn run(text: &str, args: &[&[u8]]) -> Result<Reply, String> {
@@ -111,7 +104,7 @@ proptest! {
         number in any::<i32>(), unsigned in any::<u32>(), short in any::<i16>(), real in any::<f32>(),
         text in "[a-z]{0,9}", order in "[<>]"
     ) {
-        let real = if real.is_nan() { 0.0 } else { real };
+        let real = if real.is_finite() { f64::from(real) } else { 0.0 };
         let text = format!(
             "local f = '{order}i4I4hfs' local a, b, c, d, e, next = struct.unpack(f, struct.pack(f, {number}, \
              {unsigned}, {short}, {real:?}, '{text}')) return {{a, b, c, d == {real:?}, e, next == struct.size('i4I4hf') + {} }}",

@@ -380,8 +380,9 @@ fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>)
         return;
     }
     let ended = match (running.refused.take(), ended) {
-        (Some(error), Ok(_)) => Err(error),
-        (_, ended) => ended,
+        // The write came before whatever ended the script.
+        (Some(error), _) => Err(error),
+        (None, ended) => ended,
     };
     let Some(running) = txn.script.take() else { return };
     let wrote = txn.work.ops.len() > running.first;
