@@ -1,5 +1,5 @@
-//! Two arguments, divided by a zero byte, for the functions of the libraries of scripts: each answers or raises
-//! an error that the script catches.
+//! Two arguments, divided by a zero byte, for the functions of the libraries of scripts: each answers or
+//! raises an error that the script catches.
 #![no_main]
 
 use adt::{Blob, Reply};

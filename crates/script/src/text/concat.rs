@@ -1,5 +1,6 @@
 //! Operands of `..` in the text of a script. Numbers become text there, with 14 digits in Lua 5.1 and up to
-//! 17 in Luau. So each operand that may be such a number is given to a function that knows the text of Lua 5.1.
+//! 17 in Luau. So each operand that may be such a number is given to a function that knows the text of
+//! Lua 5.1.
 
 use super::{Kind, Word, closing, words};
 
