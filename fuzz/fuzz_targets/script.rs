@@ -1,5 +1,5 @@
-//! The text of a script, whose commands get one reply: it runs to an end or to an error, and a script behind it
-//! is not disturbed.
+//! The text of a script, whose commands get one reply: it runs to an end or to an error, and a script behind
+//! it is not disturbed.
 #![no_main]
 
 use adt::{Blob, Reply};

@@ -101,7 +101,8 @@ const RANDOM_SCRIPTS: &str = "10000";
 const RANDOM_SCRIPTS_FROM: &str = "1000";
 
 /// Tests that install much or take long: libraries of other languages at work, on a server that is killed
-/// again and again, and many random scripts. Needs a program that `cargo xtask test` or `cargo build` has made, and Node.js.
+/// again and again, and many random scripts. Needs a program that `cargo xtask test` or `cargo build` has
+/// made, and Node.js.
 pub fn libraries() -> Result<(), String> {
     let root = paths::root();
     let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);

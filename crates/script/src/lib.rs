@@ -3,8 +3,8 @@
 //! Each run has a virtual machine of its own, so that a limit of memory hits nothing else. A machine whose
 //! run has ended well is used again. A run is a coroutine: a command yields, and the reply resumes it.
 //!
-//! What differs from Redis' Lua 5.1: `loadstring`, `load`, `setfenv`, `getfenv` and `print` are absent, and JSON
-//! must be valid UTF-8. Luau has more syntax and functions.
+//! What differs from Redis' Lua 5.1: `loadstring`, `load`, `setfenv`, `getfenv` and `print` are absent, and
+//! JSON must be valid UTF-8. Luau has more syntax and functions.
 
 #![forbid(unsafe_code)]
 

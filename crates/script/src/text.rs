@@ -264,8 +264,8 @@ fn aliases<'t>(words: &[Word<'t>]) -> Vec<Alias<'t>> {
     found
 }
 
-/// The text with other names for calls whose replies are dropped, and with a call around operands of `..`. Lines
-/// keep their numbers.
+/// The text with other names for calls whose replies are dropped, and with a call around operands of `..`.
+/// Lines keep their numbers.
 pub fn with_dropped_calls(text: &[u8]) -> Vec<u8> {
     concat::with_texts(&renamed(text))
 }

@@ -1,5 +1,5 @@
-//! Properties of conversions and libraries, seen from scripts: what goes around comes back, and no input breaks
-//! anything.
+//! Properties of conversions and libraries, seen from scripts: what goes around comes back, and no input
+//! breaks anything.
 
 use adt::{Blob, Reply};
 use engine::script::{Interpreter, ScriptInput, ScriptInputs, ScriptStep, Use};
@@ -106,11 +106,13 @@ proptest! {
     ) {
         let real = if real.is_finite() { f64::from(real) } else { 0.0 };
         let text = format!(
-            "local f = '{order}i4I4hfs' local a, b, c, d, e, next = struct.unpack(f, struct.pack(f, {number}, \
-             {unsigned}, {short}, {real:?}, '{text}')) return {{a, b, c, d == {real:?}, e, next == struct.size('i4I4hf') + {} }}",
+            "local f = '{order}i4I4hfs'
+            local packed = struct.pack(f, {number}, {unsigned}, {short}, {real:?}, '{text}')
+            local a, b, c, d, e, next = struct.unpack(f, packed)
+            return {{a, b, c, d == {real:?}, e, next == struct.size('i4I4hf') + {}}}",
             text.len() + 2
         );
-        let wanted = vec![
+        let wanted = [
             Reply::Int(i64::from(number)),
             Reply::Int(i64::from(unsigned)),
             Reply::Int(i64::from(short)),
@@ -126,7 +128,9 @@ proptest! {
     }
 
     #[test]
-    fn bits_are_those_of_32_bits(a in any::<i32>(), b in any::<i32>(), by in 0_u32..32, large in -(1_i64 << 51)..1 << 51) {
+    fn bits_are_those_of_32_bits(
+        a in any::<i32>(), b in any::<i32>(), by in 0_u32..32, large in -(1_i64 << 51)..1 << 51
+    ) {
         let rotated = number(&format!("return bit.ror(bit.rol({a}, {by}), {by})"));
         prop_assert_eq!(rotated, i64::from(a));
         prop_assert_eq!(number(&format!("return bit.bswap(bit.bswap({a}))")), i64::from(a));

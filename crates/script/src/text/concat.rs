@@ -1,5 +1,6 @@
-//! Operands of `..` in the text of a script. Numbers become text there, with 14 digits in Lua 5.1 and up to 17 in
-//! Luau. So each operand that may be such a number is given to a function that knows the text of Lua 5.1.
+//! Operands of `..` in the text of a script. Numbers become text there, with 14 digits in Lua 5.1 and up to
+//! 17 in Luau. So each operand that may be such a number is given to a function that knows the text of
+//! Lua 5.1.
 
 use super::{Kind, Word, closing, words};
 
@@ -312,7 +313,8 @@ mod tests {
             lua.globals().set("T", same).unwrap();
             let value = |text: &str| {
                 let result = lua.load(prepared(text)).call::<mlua::Value>("arg");
-                result.and_then(|value| value.to_string()).map_err(|error| matches!(error, mlua::Error::SyntaxError { .. }))
+                let text = result.and_then(|value| value.to_string());
+                text.map_err(|error| matches!(error, mlua::Error::SyntaxError { .. }))
             };
             let rewritten = String::from_utf8(with_texts(expression.as_bytes())).unwrap();
             prop_assert_eq!(value(&rewritten.replace("__texted", "T")), value(&expression), "{}", rewritten);
