@@ -225,6 +225,17 @@ def test_scripts_that_do_not_conflict_wait_for_nobody(server):
         assert retried == 0, "nothing excludes another one"
 
 
+@pytest.mark.parametrize("keys", [[], ["h"]])
+def test_an_error_that_a_script_has_caught_is_over(make_server, keys):
+    client = make_server().start().client()
+    client.hset("h", mapping={"c": 1, "d": 2})
+    text = "local x = redis.pcall('INCR', 'h') redis.call('HDEL', 'h', 'c') return x.err ~= nil"
+    assert client.eval(text, len(keys), *keys) == 1
+    assert client.hgetall("h") == {"d": "2"}
+    time = "local t = redis.call('TIME') redis.call('SET', '{h}t', t[1]) return t"
+    assert abs(int(client.eval(time, len(keys), *keys)[0]) - client.time()[0]) <= 1
+
+
 @pytest.mark.parametrize("keys", [[], ["s"]])
 def test_a_script_that_fails_behind_dropped_replies_ends(make_server, keys):
     """Gateways run scripts that declare no key, and shards the others."""

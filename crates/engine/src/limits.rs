@@ -381,10 +381,10 @@ pub const SCRIPT_MSGPACK_DEPTH_MAX: usize = 16;
 pub const SCRIPT_TABLES_MAX: usize = 1 << 17;
 /// Most scripts that a virtual machine keeps loaded.
 pub const SCRIPTS_LOADED_MAX: usize = 64;
-/// Most virtual machines of a gateway that wait for the next run of a script.
+/// Most virtual machines of a thread that wait for the next run of a script.
 pub const SCRIPT_MACHINES_IDLE_MAX: usize = 64;
-/// Highest cost of a copy of a record that scripts of a shard work on, in members or pieces of 64 bytes. Scripts
-/// that use a larger record are run by gateways.
+/// Highest cost of a copy of a record that scripts of a shard work on, in members or pieces of 64 bytes.
+/// Scripts that use a larger record are run by gateways.
 pub const SCRIPT_COPY_COST_MAX: usize = 100_000;
 /// Most copies of large records that a shard keeps for scripts.
 pub const SCRIPT_COPIES_MAX: usize = 16;

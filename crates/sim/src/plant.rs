@@ -60,7 +60,7 @@ pub enum Plant {
     HiddenPart,
     /// A read-only transaction gets the present value of a record in place of an earlier version.
     YoungVersion,
-    /// What a script has written before it failed is seen by the scripts behind it.
+    /// Writes of a script that has failed are seen by the scripts behind it.
     LeakedRun,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,

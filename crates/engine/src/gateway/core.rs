@@ -190,9 +190,3 @@ impl Core {
             .filter(move |gateway| *gateway != own)
     }
 }
-
-/// Reply of `TIME`, at a time in microseconds since 1970.
-pub(super) fn time(wall_us: u64) -> Reply {
-    let parts = [wall_us / 1_000_000, wall_us % 1_000_000];
-    Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec())
-}

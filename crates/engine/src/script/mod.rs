@@ -87,6 +87,12 @@ impl ScriptOf {
     }
 }
 
+/// Reply of `TIME`, at a time in microseconds since 1970.
+pub(crate) fn time(wall_us: u64) -> Reply {
+    let parts = [wall_us / 1_000_000, wall_us % 1_000_000];
+    Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec())
+}
+
 /// Use of a reply by a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {

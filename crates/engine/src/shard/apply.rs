@@ -216,13 +216,15 @@ impl ShardCore {
     fn land(&mut self, batch: &Batch) {
         for record in &batch.records {
             for (key, op) in record.ops() {
-                if op.is_write()
-                    && let Some(foreseen) = self.locks.land(key, batch.number)
-                {
+                if !op.is_write() {
+                    continue;
+                }
+                if let Some(foreseen) = self.locks.land(key, batch.number) {
                     let comes = |record: &Record| (record.value.clone(), record.expire_at_ms());
                     let (foreseen, came) = (foreseen.as_ref(), self.state.get(key));
                     debug_assert_eq!(foreseen.map(comes), came.map(comes), "{key:?}");
                 }
+                debug_assert!(self.locks.is_as_kept(key, self.state.get(key)), "{key:?}");
             }
         }
     }

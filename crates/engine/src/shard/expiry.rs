@@ -4,7 +4,7 @@ use crate::entry::{Apply, LogRecord};
 use crate::limits::REAP_PER_TURN_MAX;
 use crate::now::Now;
 use crate::shard::core::ShardCore;
-use crate::shard::scripts::Effects;
+use crate::shard::foreseen::Effects;
 use crate::shard::tail::Recipient;
 use adt::key::KeyOp;
 use adt::{Blob, Op};

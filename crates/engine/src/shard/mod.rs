@@ -50,7 +50,7 @@ use crate::stats::ShardStats;
 use adt::Timestamp;
 use coordination::ServiceLeader;
 use locking::manager::LockManager;
-use scripts::Scripts;
+use scripts::Runs;
 use state::State;
 use tail::{Recipient, RecipientKind};
 use transfer::cut::Cuts;
@@ -78,7 +78,8 @@ struct Desk {
     cuts: Cuts,
     splitting: Splitting,
     streams: Streams,
-    scripts: Scripts,
+    /// Scripts that run here.
+    scripts: Runs,
     /// The coordination service's sessions.
     service: ServiceLeader,
     /// No other machine can lead the shard, which is known while something is done and not for longer.
@@ -384,7 +385,7 @@ impl Shard {
             cuts: Cuts::default(),
             splitting: Splitting::default(),
             streams: Streams::default(),
-            scripts: Scripts::new(config.interpreter),
+            scripts: Runs::new(config.interpreter),
             service: ServiceLeader::default(),
             lead_is_certain: false,
         };

@@ -10,7 +10,7 @@ use crate::gateway::api::{Admin, Output, Question, ServerReply, SessionId};
 use crate::gateway::command_docs::{
     CONTAINERS, subcommand_syntax, unknown_subcommand, wrong_words,
 };
-use crate::gateway::core::{Core, time};
+use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
 use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
@@ -19,6 +19,7 @@ use crate::gateway::waiting::fence;
 use crate::gateway::{Gateway, acl, command_docs};
 use crate::message::Body;
 use crate::now::Now;
+use crate::script::time;
 use adt::command::{database, glob};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply};
 

@@ -119,7 +119,8 @@ impl Scripts {
         (note.kept_away == 0).then_some(script)
     }
 
-    /// Notes whether the script of a program could end at a shard. A script that cannot is tried less and less.
+    /// Notes whether the script of a program could end at a shard. A script that cannot is tried less and
+    /// less.
     pub(in crate::gateway) fn ran(&mut self, program: &Program, ended: bool) {
         let [ProgramStep::Script(call)] = &program.steps[..] else { return };
         let name = match &call.text {

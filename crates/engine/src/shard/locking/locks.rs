@@ -115,7 +115,7 @@ impl RecordLock {
 
 /// A record as it will be when everything in the log is applied.
 #[derive(Clone, Debug, Default)]
-struct Foreseen {
+struct ForeseenRecord {
     record: Option<Record>,
     /// Until when it is kept though everything is applied, on the monotonic clock in microseconds. The copy
     /// of a large record is not made for each use.
@@ -129,7 +129,7 @@ pub struct LockTable {
     records: Map<Blob, RecordLock>,
     /// Records as they will be when everything in the log is applied: those for which requests wait, and
     /// those that scripts use.
-    foreseen: Map<Blob, Foreseen>,
+    foreseen: Map<Blob, ForeseenRecord>,
     /// Records for which requests wait whose obstacles are gone.
     dirty: Vec<Blob>,
     /// How many holders and queued requests there are on all records.
@@ -341,7 +341,7 @@ impl LockTable {
         if can {
             let mut record = applied.cloned();
             record::apply(&mut record, op, &Ctx::default());
-            self.foreseen.insert(key.clone(), Foreseen { record, kept_until_us: 0 });
+            self.foreseen.insert(key.clone(), ForeseenRecord { record, kept_until_us: 0 });
         }
         can
     }
@@ -375,7 +375,7 @@ impl LockTable {
     /// Notes what a record will be when everything in the log is applied, to be kept until this time on the
     /// monotonic clock, or (if that is 0) until everything is applied.
     pub fn put_foreseen(&mut self, key: Blob, record: Option<Record>, kept_until_us: u64) {
-        self.foreseen.insert(key, Foreseen { record, kept_until_us });
+        self.foreseen.insert(key, ForeseenRecord { record, kept_until_us });
     }
 
     /// Whether an operation on a record is in the log and not applied, as far as that is noted.
@@ -394,10 +394,17 @@ impl LockTable {
         self.foreseen.values().filter(|foreseen| foreseen.kept_until_us > 0).count()
     }
 
+    /// Whether the record under a key is as it is kept, with nothing on its way to it.
+    pub fn is_as_kept(&self, key: &[u8], record: Option<&Record>) -> bool {
+        let parts = |record: &Record| (record.value.clone(), record.expire_at_ms());
+        let as_kept = |kept: &Option<Record>| kept.as_ref().map(parts) == record.map(parts);
+        self.is_in_flight(key) || self.foreseen(key).is_none_or(as_kept)
+    }
+
     /// Drops what is kept of records without need at this time on the monotonic clock. What is in the log and
     /// not applied still ends its copy when it is.
     pub fn drop_kept(&mut self, now_us: u64) {
-        let late = |foreseen: &Foreseen| (1..=now_us).contains(&foreseen.kept_until_us);
+        let late = |foreseen: &ForeseenRecord| (1..=now_us).contains(&foreseen.kept_until_us);
         self.foreseen.retain(|_, foreseen| !late(foreseen));
     }
 
@@ -486,10 +493,7 @@ impl LockTable {
             has_landed = lock.in_flight.is_empty();
         });
         let foreseen = self.foreseen.get(key).filter(|_| has_landed)?;
-        if foreseen.kept_until_us == 0 {
-            return self.take_foreseen(key);
-        }
-        cfg!(debug_assertions).then(|| foreseen.record.clone())
+        if foreseen.kept_until_us == 0 { self.take_foreseen(key) } else { None }
     }
 
     /// Ends what `txn` holds `key` for.

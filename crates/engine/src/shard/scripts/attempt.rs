@@ -1,6 +1,5 @@
 //! One run of a script on copies of records.
 
-use super::Effects;
 use crate::cluster::slot::slot;
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::limits::{
@@ -9,10 +8,11 @@ use crate::limits::{
 };
 use crate::message::{Body, Request};
 use crate::now::Now;
-use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep};
+use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep, time};
 use crate::shard::config::Rule;
 use crate::shard::core::ShardCore;
 use crate::shard::expiry::Expiry;
+use crate::shard::foreseen::Effects;
 use crate::shard::locking::locks::Claim;
 use crate::shard::locking::manager::LockManager;
 use adt::command::database::{database_of, words_in};
@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// End of a run.
 pub(super) enum Ended {
-    /// It has a reply, and these operations.
+    /// The run has a reply, and these operations.
     Done {
         reply: Reply,
         ops: SmallVec<[KeyedOp; 1]>,
@@ -181,6 +181,9 @@ impl<'s> Attempt<'s> {
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
         if self.calls > SCRIPT_CALLS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
             return Err(Stop::NotHere);
+        }
+        if args.len() == 1 && args.is(0, "TIME") {
+            return Ok(time(self.now.wall_us));
         }
         // Where something is wrong with the command, the gateway knows the words for it.
         let (parse, spec) = spec_of(args).ok_or(Stop::NotHere)?;

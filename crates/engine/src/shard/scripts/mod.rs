@@ -1,9 +1,9 @@
-//! Scripts that are run beside the records of the shard: a run has its records for a moment and alone, and
-//! what it writes goes into the log at once. So runs on the same records follow each other without waiting
-//! for the disk, and their writes share an entry.
+//! Scripts that are run beside the records of the shard. A run has its records for a moment and alone, and
+//! its writes go into the log at once. So runs on the same records follow each other without waiting for
+//! the disk, and their writes share an entry.
 //!
-//! A run works on copies of the records that it writes, which stand in the place of what is in the log and not
-//! applied. It holds nothing while it waits, so it is in no transaction's way.
+//! A run works on copies of the records that it writes. The copies then stand for what is in the log and
+//! not applied. It holds nothing while it waits, so it is in no transaction's way.
 
 mod attempt;
 
@@ -17,19 +17,9 @@ use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
+use adt::Reply;
 use adt::collections::Map;
-use adt::{Blob, Record, Reply};
 use attempt::{Attempt, Ended};
-
-/// Effects of operations on records, which are known before the operations are in the log.
-#[derive(Debug)]
-pub(in crate::shard) struct Effects {
-    /// The records that are written, as they will be when everything in the log is applied, and until when
-    /// that is kept: see [`super::locking::locks::LockTable::put_foreseen`].
-    pub records: Vec<(Blob, Option<Record>, u64)>,
-    /// Time by which the operations went, in milliseconds since 1970.
-    pub now_ms: u64,
-}
 
 /// A run whose operations are in the log and not applied.
 #[derive(Debug)]
@@ -40,9 +30,9 @@ struct Logged {
     rests: bool,
 }
 
-/// Scripts of a shard.
+/// Runs of scripts at a shard.
 #[derive(Debug)]
-pub(in crate::shard) struct Scripts {
+pub(in crate::shard) struct Runs {
     /// Texts that other machines have sent.
     texts: Texts,
     logged: Map<(GatewayId, Token), Logged>,
@@ -50,7 +40,7 @@ pub(in crate::shard) struct Scripts {
     ran: (u64, u64),
 }
 
-impl Scripts {
+impl Runs {
     pub fn new(interpreter: Option<&'static dyn Interpreter>) -> Self {
         Self { texts: Texts::new(interpreter), logged: Map::default(), ran: (0, 0) }
     }

@@ -3,13 +3,13 @@
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
-use crate::gateway::core::{Core, time};
+use crate::gateway::core::Core;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
-use crate::script::ScriptName;
 use crate::script::keys::script_key;
+use crate::script::{ScriptName, time};
 use adt::command::database;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Op, Reply};

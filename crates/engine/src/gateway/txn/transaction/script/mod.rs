@@ -52,6 +52,9 @@ pub(super) struct Running {
     afterwards: Vec<Question>,
     /// Outcome, while writes are still unchecked.
     ended: Option<Result<Reply, ErrorReply>>,
+    /// Number of operations of the transaction before the present command, if it is one write whose reply is
+    /// seen.
+    written_from: Option<usize>,
     /// Reply of the present command, if it was known before the command was begun completely.
     ready: Option<Reply>,
     /// Whether the run is in the loop that takes its next step.
@@ -120,6 +123,7 @@ pub(super) fn begin(
         refused: None,
         afterwards: Vec::new(),
         ended: None,
+        written_from: None,
         ready: None,
         steps: false,
         pauses: false,
@@ -178,6 +182,12 @@ pub(in crate::gateway::txn) fn go_on(txn: &mut Txn, cx: &mut TxnContext<'_>) {
 /// Gives a script the reply to its present command.
 pub(super) fn answered(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply) {
     let Some(running) = &mut txn.script else { return };
+    if let Some(len) = running.written_from.take()
+        && reply.is_error()
+    {
+        // It has changed nothing, and the script knows that: later checks must not meet the error again.
+        txn.work.undo_to(len);
+    }
     if running.steps {
         running.ready = Some(reply);
         return;
@@ -280,7 +290,12 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 Some(Compound { reads, plan }) => {
                     txn.call_observed(cx, (reads, true), target, Then::Plan(plan));
                 }
-                None => txn.call_writes(cx, ops, merge, target),
+                None => {
+                    if let Some(running) = &mut txn.script {
+                        running.written_from = (ops.len() == 1).then_some(txn.work.ops.len());
+                    }
+                    txn.call_writes(cx, ops, merge, target);
+                }
             }
         }
         ProgramStep::Compound(Compound { reads, plan }) => {
