@@ -96,8 +96,8 @@ def test_hot_records_are_changed_by_every_program_of_every_server(reachable):
     told = bench(reachable, *HOT, "--plot", str(picture))
     rows = {(row["task"], row["skew"], row["server"], row["program"]): row for row in told["rows"]}
     assert len(rows) == len(told["rows"])
-    expected = {("rewrite", program) for program in ("txn", "watch", "multi")}
-    expected |= {(task, program) for task in ("take", "stock") for program in ("txn", "try")}
+    expected = {("rewrite", program) for program in ("txn", "watch", "eval", "multi")}
+    expected |= {(task, program) for task in ("take", "stock") for program in ("txn", "eval", "try")}
     assert {(task, program) for task, _, server, program in rows if server == "claret"} == expected
     assert {skew for _, skew, _, _ in rows} == {"one", "zipf 1.2"}
     servers = {server for _, _, server, _ in rows}
@@ -122,7 +122,7 @@ def test_a_program_that_is_not_there_is_refused_with_those_that_are(reachable):
     words = ["bench", *HOT, "--programs", "txn,evla", "--dir", str(reachable)]
     done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "no evla" in done.stderr and "txn, watch, multi, eval, for update, try, update" in done.stderr
+    assert "no evla" in done.stderr and "txn, watch, eval, multi, for update, try, update" in done.stderr
 
 
 LONG = [

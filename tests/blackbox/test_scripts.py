@@ -232,6 +232,9 @@ def test_an_error_that_a_script_has_caught_is_over(make_server, keys):
     text = "local x = redis.pcall('INCR', 'h') redis.call('HDEL', 'h', 'c') return x.err ~= nil"
     assert client.eval(text, len(keys), *keys) == 1
     assert client.hgetall("h") == {"d": "2"}
+    with client.pipeline() as multi:
+        multi.eval("return redis.call('HGET', 'h', 'no')", len(keys), *keys)
+        assert multi.execute() == [None], "EXEC answers a list, also with a script alone"
     time = "local t = redis.call('TIME') redis.call('SET', '{h}t', t[1]) return t"
     assert abs(int(client.eval(time, len(keys), *keys)[0]) - client.time()[0]) <= 1
 

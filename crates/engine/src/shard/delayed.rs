@@ -1,7 +1,7 @@
 //! Requests that wait for the log, or for an earlier request of their session.
 
-use crate::ids::{GatewayId, MachineId, Token};
-use crate::message::Request;
+use crate::ids::{GatewayId, MachineId, Token, TxnId};
+use crate::message::{Body, Request};
 use crate::pipeline::bundles::Disturbance;
 use std::collections::VecDeque;
 
@@ -29,6 +29,13 @@ impl Delayed {
     pub fn next_applied(&mut self, applied: u64) -> Option<Request> {
         let due = self.after.front().is_some_and(|(entry, _)| *entry <= applied);
         if due { self.after.pop_front().map(|(_, request)| request) } else { None }
+    }
+
+    /// Takes the prepare of a transaction, if it waits for a log entry.
+    pub fn take_prepare(&mut self, txn: TxnId) -> Option<Request> {
+        let is = |request: &Request| matches!(&request.body, Body::Prepare { prepare, .. } if prepare.txn == txn);
+        let at = self.after.iter().position(|(_, request)| is(request))?;
+        self.after.remove(at).map(|(_, request)| request)
     }
 
     /// Takes all requests that wait for others of their sessions.

@@ -171,7 +171,10 @@ impl Parts {
             matches!(answer, Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread));
         self.core.scripts.ran(&program, !here);
         match answer {
-            Answer::Reply(reply) => self.finish(target, reply),
+            Answer::Reply(reply) => {
+                let reply = program.form.reply(std::iter::once(reply));
+                self.finish(target, reply);
+            }
             _ if here => self.transactions.begin(&mut self.core, program, None),
             other => self.finish(target, unexpected(&other)),
         }

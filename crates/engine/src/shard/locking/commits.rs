@@ -214,6 +214,8 @@ impl LockManager {
         });
         if let Some(id) = prepare {
             self.refuse_waiter(core, id, why);
+        } else if let Some(request) = core.delayed.take_prepare(txn) {
+            core.answer(request.gateway, request.token, Answer::Refused(why));
         }
     }
 

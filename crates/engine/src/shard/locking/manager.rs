@@ -202,6 +202,10 @@ impl LockManager {
     pub fn end(&mut self, core: &mut ShardCore, txn: TxnId) {
         self.whole.leave(txn);
         let Some(entry) = self.txns.swap_remove(&txn) else { return };
+        if entry.rests_on > core.tail.applied() {
+            // Nothing would decide it.
+            core.delayed.take_prepare(txn);
+        }
         self.wounded.remove(&txn);
         self.doubtful.remove(&txn);
         self.leases -= usize::from(txn.is_lease());
