@@ -33,7 +33,10 @@ impl Delayed {
 
     /// Takes the prepare of a transaction, if it waits for a log entry.
     pub fn take_prepare(&mut self, txn: TxnId) -> Option<Request> {
-        let is = |request: &Request| matches!(&request.body, Body::Prepare { prepare, .. } if prepare.txn == txn);
+        let is = |request: &Request| match &request.body {
+            Body::Prepare { prepare, .. } => prepare.txn == txn,
+            _ => false,
+        };
         let at = self.after.iter().position(|(_, request)| is(request))?;
         self.after.remove(at).map(|(_, request)| request)
     }
