@@ -107,7 +107,7 @@ fn check_foreseeable(state: &Slot, op: &Op) {
 /// Checks that timestamp and random number make no difference to an operation that may be carried out on a
 /// copy at a known time.
 fn check_follows_in_time(state: &Slot, op: &Op) {
-    if !op.is_write() || !follows_in_time(op) {
+    if !op.is_write() || follows_in_time(op) != Some(true) {
         return;
     }
     let run = |ctx: &Ctx| {

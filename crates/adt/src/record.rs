@@ -145,44 +145,17 @@ macro_rules! registry {
             }
         }
 
-        fn is_foreseeable_by_type(value: Option<&Value>, op: &Op) -> bool {
+        /// Whether effect and reply of an operation follow from the value, and whether they follow from
+        /// value and time; `None` if its type does not know.
+        fn follows_by_type(op: &Op) -> Option<(bool, bool)> {
             match op {
-                Op::Key(op) => matches!(op, KeyOp::Del | KeyOp::Persist),
+                Op::Key(op) => Some((
+                    matches!(op, KeyOp::Del | KeyOp::Persist),
+                    !matches!(op, KeyOp::Whole(_)),
+                )),
                 $(Op::$variant(op) => {
                     let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
-                    foresight.is_some_and(|foresight| match value {
-                        Some(Value::$variant(value)) => foresight.allows(value, op),
-                        _ => foresight.allows(&Default::default(), op),
-                    })
-                }),*
-            }
-        }
-
-        fn follows_by_type(op: &Op) -> bool {
-            match op {
-                Op::Key(op) => matches!(op, KeyOp::Del | KeyOp::Persist),
-                $(Op::$variant(op) => {
-                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
-                    foresight.is_some_and(|foresight| (foresight.follows)(op))
-                }),*
-            }
-        }
-
-        fn follows_in_time_by_type(op: &Op) -> bool {
-            match op {
-                Op::Key(op) => !matches!(op, KeyOp::Whole(_)),
-                $(Op::$variant(op) => {
-                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
-                    foresight.is_some_and(|foresight| (foresight.follows_in_time)(op))
-                }),*
-            }
-        }
-
-        fn has_foresight_by_type(op: &Op) -> bool {
-            match op {
-                Op::Key(_) => true,
-                $(Op::$variant(_) => {
-                    <crate::kinds::$module::Value as DataType>::FORESIGHT.is_some()
+                    foresight.map(|known| ((known.follows)(op), (known.follows_in_time)(op)))
                 }),*
             }
         }
@@ -192,15 +165,6 @@ macro_rules! registry {
                 $(Value::$variant(value) => {
                     let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
                     foresight.map(|foresight| (foresight.cost)(value))
-                }),*
-            }
-        }
-
-        fn is_small_by_type(value: &Value) -> bool {
-            match value {
-                $(Value::$variant(value) => {
-                    let foresight = <crate::kinds::$module::Value as DataType>::FORESIGHT;
-                    foresight.is_some_and(|foresight| foresight.is_small(value))
                 }),*
             }
         }
@@ -505,30 +469,25 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 /// Whether a write may be carried out on a copy of the record under a key ahead of the log: see
 /// [`DataType::FORESIGHT`]. Nothing is foreseen of a record that expires.
 pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
-    record.is_none_or(|record| record.expire_at_ms().is_none())
-        && is_foreseeable_by_type(record.map(|record| &record.value), op)
+    let is_cheap = matches!(op, Op::Key(_)) || record.is_none_or(costs_little);
+    is_cheap && stays_foreseeable(record, op)
 }
 
 /// [`is_foreseeable`] for a copy that was made before, however large it is.
 pub fn stays_foreseeable(record: Option<&Record>, op: &Op) -> bool {
-    record.is_none_or(|record| record.expire_at_ms().is_none()) && follows_by_type(op)
+    let lasts = record.is_none_or(|record| record.expire_at_ms().is_none());
+    lasts && follows_by_type(op).is_some_and(|(follows, _)| follows)
 }
 
 /// Whether the effect and the reply of a write follow from the record and the time, so that it can be carried
-/// out on a copy at a time that the log will name: see [`DataType::FORESIGHT`].
-pub fn follows_in_time(op: &Op) -> bool {
-    follows_in_time_by_type(op)
+/// out on a copy at a time that the log will name; `None` if its type does not know: see
+/// [`DataType::FORESIGHT`].
+pub fn follows_in_time(op: &Op) -> Option<bool> {
+    follows_by_type(op).map(|(_, in_time)| in_time)
 }
 
-/// Whether a copy of a record costs little; it may expire.
-pub fn costs_little(record: &Record) -> bool {
-    is_small_by_type(&record.value)
-}
-
-/// Whether the type of an operation knows what follows ahead of the log: see [`DataType::FORESIGHT`].
-pub fn has_foresight(op: &Op) -> bool {
-    has_foresight_by_type(op)
-}
+/// Highest cost of a copy that is made without need.
+const COPY_COST_SMALL: usize = 64;
 
 /// Cost of a copy of a record: the number of its members, or of pieces of 64 bytes. None if its type does
 /// not know it.
@@ -536,10 +495,15 @@ pub fn copy_cost(record: &Record) -> Option<usize> {
     copy_cost_by_type(&record.value)
 }
 
+/// Whether a copy of a record costs little; it may expire.
+pub fn costs_little(record: &Record) -> bool {
+    copy_cost(record).is_some_and(|cost| cost <= COPY_COST_SMALL)
+}
+
 /// Whether a copy of a record costs little, and a read of it gives the same at any time: it does not
 /// expire, and its type knows what a copy costs (see [`DataType::FORESIGHT`]).
 pub fn is_small(record: &Record) -> bool {
-    record.expire_at_ms().is_none() && is_small_by_type(&record.value)
+    record.expire_at_ms().is_none() && costs_little(record)
 }
 
 /// The quantity that a record is: see [`DataType::QUANTITY`]. A record that expires is none.

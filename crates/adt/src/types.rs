@@ -74,21 +74,6 @@ pub struct Foresight<V, O> {
     pub cost: fn(&V) -> usize,
 }
 
-impl<V, O> Foresight<V, O> {
-    /// Highest cost of a copy.
-    const COST_MAX: usize = 64;
-
-    /// Whether a write may be carried out on a copy of a value.
-    pub fn allows(&self, value: &V, op: &O) -> bool {
-        (self.follows)(op) && self.is_small(value)
-    }
-
-    /// Whether a copy of a value costs little.
-    pub fn is_small(&self, value: &V) -> bool {
-        (self.cost)(value) <= Self::COST_MAX
-    }
-}
-
 /// Inputs of an operation besides the state. The leader chooses them and they travel in the log, so
 /// that every replica computes the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

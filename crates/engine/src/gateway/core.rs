@@ -92,7 +92,6 @@ impl Core {
         self.timers.insert((self.now.mono_us.saturating_add(in_us), timer));
     }
 
-    /// Whether there is room for what a command writes.
     /// Whether commands that write or grow records may be carried out.
     pub fn has_room(&self) -> bool {
         !self.facts.over_memory_limit && !self.facts.over_log_limit

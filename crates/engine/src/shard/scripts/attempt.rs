@@ -224,11 +224,10 @@ impl<'s> Attempt<'s> {
             let ctx = self.ctx;
             return Ok(record::query(self.record(at), &op, &ctx));
         }
-        if !record::follows_in_time(&op) {
-            return match op.chosen_first(&key).filter(|_| record::has_foresight(&op)) {
-                Some(chosen) => self.carry_out_compound(chosen),
-                None => Err(Stop::NotHere),
-            };
+        let follows = record::follows_in_time(&op).ok_or(Stop::NotHere)?;
+        if !follows {
+            let chosen = op.chosen_first(&key).ok_or(Stop::NotHere)?;
+            return self.carry_out_compound(chosen);
         }
         if self.touched[at].copy.is_none() {
             self.touched[at].copy = Some(self.copy(at)?);
