@@ -14,7 +14,6 @@ use crate::now::Now;
 use adt::{Blob, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 
 /// Request that a shard has not answered yet: its purpose, and the part that gets the answer.
 #[derive(Debug)]
@@ -85,15 +84,6 @@ pub(super) struct SessionRequest {
 /// and the recipe for the reply.
 pub(super) type SentCommand = (Target, u32, Option<Box<Finish>>);
 
-/// A script, and the program that it is.
-pub(super) struct SentScript(pub Target, pub Box<Program>);
-
-impl fmt::Debug for SentScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SentScript({:?})", self.0)
-    }
-}
-
 /// Commands that are sent as one request to one shard.
 #[derive(Debug)]
 pub(super) enum SentCommands {
@@ -101,8 +91,8 @@ pub(super) enum SentCommands {
     Single(Target),
     /// Operations of one program, with the recipe for its reply.
     Work(Target, Box<Finish>),
-    /// A script.
-    Script(SentScript),
+    /// A script: the program that consists of it.
+    Script(Box<Program>),
     /// Commands that are carried out together.
     Batch(Vec<SentCommand>),
     /// Commands that are carried out together as a part of a bundle.
@@ -113,9 +103,8 @@ impl SentCommands {
     /// Session that has sent the commands.
     pub fn session(&self) -> Option<SessionId> {
         match self {
-            Self::Single(target) | Self::Work(target, _) | Self::Script(SentScript(target, _)) => {
-                Some(target.session)
-            }
+            Self::Single(target) | Self::Work(target, _) => Some(target.session),
+            Self::Script(program) => Some(program.target.session),
             Self::Batch(parts) | Self::Part(parts) => {
                 parts.first().map(|(target, ..)| target.session)
             }
@@ -125,9 +114,8 @@ impl SentCommands {
     /// Targets of the replies.
     pub fn targets(&self) -> SmallVec<[Target; 1]> {
         match self {
-            Self::Single(target) | Self::Work(target, _) | Self::Script(SentScript(target, _)) => {
-                smallvec![*target]
-            }
+            Self::Single(target) | Self::Work(target, _) => smallvec![*target],
+            Self::Script(program) => smallvec![program.target],
             Self::Batch(parts) | Self::Part(parts) => {
                 parts.iter().map(|(target, ..)| *target).collect()
             }

@@ -8,7 +8,7 @@
 pub mod keys;
 pub(crate) mod texts;
 
-use adt::command::database::key_in;
+use adt::command::database::{database_of, key_in, name_of};
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -57,6 +57,12 @@ impl ScriptRun {
     /// Keys that must be free before the run begins, as they are stored.
     pub fn keys(&self) -> impl Iterator<Item = Blob> {
         self.declared().chain(self.also.iter().cloned())
+    }
+
+    /// Whether a stored key is one of those that must be free before the run begins.
+    pub fn names(&self, key: &Blob) -> bool {
+        let declared = || self.inputs.keys.iter().any(|name| **name == *name_of(key));
+        database_of(key) == Some(self.database) && declared() || self.also.contains(key)
     }
 
     /// Keys that the client has declared, as they are stored.

@@ -6,7 +6,7 @@ use crate::entry::Apply;
 use crate::gateway::api::SessionId;
 use crate::gateway::core::Core;
 use crate::gateway::errors::unexpected;
-use crate::gateway::mail::{Mail, Pending, SentCommand, SentCommands, SentScript};
+use crate::gateway::mail::{Mail, Pending, SentCommand, SentCommands};
 use crate::gateway::pipelines::pipeline::{Dispatch, StreamEnd, UnitGroup, home_of};
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::pipelines::stream::Settled;
@@ -90,13 +90,12 @@ impl Sessions {
     pub fn send_script(
         &mut self,
         core: &mut Core,
-        target: Target,
         shard: ShardId,
         (run, program): (ScriptRun, Program),
     ) {
-        let Some(session) = self.get_mut(target.session.0) else { return };
+        let Some(session) = self.get_mut(program.target.session.0) else { return };
         session.writes_to(shard);
-        let commands = SentCommands::Script(SentScript(target, Box::new(program)));
+        let commands = SentCommands::Script(Box::new(program));
         let pending = Pending::of_session(commands, Some(shard));
         session.pipeline.ask(core, shard, pending, Body::Run(Box::new(run)));
     }

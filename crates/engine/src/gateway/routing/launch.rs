@@ -134,7 +134,7 @@ impl Parts {
             }
             Course::Script(shard, run, program) => {
                 self.sessions.bar(target);
-                self.sessions.send_script(&mut self.core, target, shard, (run, program));
+                self.sessions.send_script(&mut self.core, shard, (run, program));
             }
             Course::Steps(program) => {
                 self.sessions.bar(target);

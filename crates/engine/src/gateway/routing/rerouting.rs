@@ -108,9 +108,6 @@ fn refused(core: &mut Core, token: u64) -> Option<(Pending, Answer)> {
     let pending = core.mail.take(token)?;
     let answer = match pending {
         Pending::Gather { .. } => Answer::Reply(moved().into()),
-        Pending::Session(SessionRequest { commands: SentCommands::Script(..), .. }) => {
-            Answer::Refused(Refusal::NotHere)
-        }
         _ => Answer::Refused(Refusal::Moved),
     };
     Some((pending, answer))

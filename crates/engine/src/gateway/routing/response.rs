@@ -5,7 +5,7 @@ use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
-use crate::gateway::mail::{Mail, Pending, SentCommands, SentScript, SessionRequest};
+use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::target::Target;
@@ -75,9 +75,9 @@ impl Parts {
                     self.sessions.answered(target, wrote);
                     self.work_answered(target, finish, wrote.is_some(), answer);
                 }
-                SentCommands::Script(SentScript(target, program)) => {
-                    self.sessions.answered(target, wrote);
-                    self.script_ran(target, *program, answer);
+                SentCommands::Script(program) => {
+                    self.sessions.answered(program.target, wrote);
+                    self.script_ran(*program, answer);
                 }
                 SentCommands::Batch(parts) => {
                     self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
@@ -166,17 +166,18 @@ impl Parts {
     }
 
     /// Takes the answer of a shard that has run a script, or could not.
-    fn script_ran(&mut self, target: Target, program: Program, answer: Answer) {
-        let here =
-            matches!(answer, Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread));
-        self.core.scripts.ran(&program, !here);
+    fn script_ran(&mut self, program: Program, answer: Answer) {
+        let cannot = matches!(answer, Answer::Refused(Refusal::NotHere));
+        self.core.scripts.ran(&program, !cannot);
         match answer {
             Answer::Reply(reply) => {
                 let reply = program.form.reply(std::iter::once(reply));
-                self.finish(target, reply);
+                self.finish(program.target, reply);
             }
-            _ if here => self.transactions.begin(&mut self.core, program, None),
-            other => self.finish(target, unexpected(&other)),
+            Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread) => {
+                self.transactions.begin(&mut self.core, program, None);
+            }
+            other => self.finish(program.target, unexpected(&other)),
         }
     }
 

@@ -201,6 +201,12 @@ pub(in crate::gateway) struct Program {
     pub request: Option<RequestId>,
 }
 
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program({:?}, {} steps)", self.target, self.steps.len())
+    }
+}
+
 /// Operations, and the outcomes that make a reply from theirs.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Work {

@@ -130,6 +130,8 @@ pub struct LockTable {
     /// Records as they will be when everything in the log is applied: those for which requests wait, and
     /// those that scripts use.
     foreseen: Map<Blob, ForeseenRecord>,
+    /// Number of those that are kept though everything is applied.
+    kept: usize,
     /// Records for which requests wait whose obstacles are gone.
     dirty: Vec<Blob>,
     /// How many holders and queued requests there are on all records.
@@ -141,7 +143,7 @@ impl LockTable {
     /// A table without holders and waiting requests.
     pub fn new(concurrency: Concurrency) -> Self {
         let (records, foreseen, dirty) = Default::default();
-        Self { concurrency, records, foreseen, dirty, holders: 0, queued: 0 }
+        Self { concurrency, records, foreseen, kept: 0, dirty, holders: 0, queued: 0 }
     }
 
     /// Obstacle to `claim` by `txn` among what is held on `key`: operations in the log first, then
@@ -325,7 +327,7 @@ impl LockTable {
             if can {
                 record::apply(&mut foreseen.record, op, &Ctx::default());
             } else {
-                self.foreseen.swap_remove(key);
+                self.take_foreseen(key);
             }
             return can;
         }
@@ -349,8 +351,11 @@ impl LockTable {
     /// Drops what is foreseen of a record, or of all.
     pub fn forget_foreseen(&mut self, key: Option<&Blob>) {
         match key {
-            Some(key) => drop(self.foreseen.swap_remove(key)),
-            None => self.foreseen.clear(),
+            Some(key) => drop(self.take_foreseen(key)),
+            None => {
+                self.foreseen.clear();
+                self.kept = 0;
+            }
         }
     }
 
@@ -369,12 +374,16 @@ impl LockTable {
 
     /// Takes out what is foreseen of a record.
     pub fn take_foreseen(&mut self, key: &[u8]) -> Option<Option<Record>> {
-        self.foreseen.swap_remove(key).map(|foreseen| foreseen.record)
+        let taken = self.foreseen.swap_remove(key)?;
+        self.kept -= usize::from(taken.kept_until_us > 0);
+        Some(taken.record)
     }
 
     /// Notes what a record will be when everything in the log is applied, to be kept until this time on the
     /// monotonic clock, or (if that is 0) until everything is applied.
     pub fn put_foreseen(&mut self, key: Blob, record: Option<Record>, kept_until_us: u64) {
+        self.take_foreseen(&key);
+        self.kept += usize::from(kept_until_us > 0);
         self.foreseen.insert(key, ForeseenRecord { record, kept_until_us });
     }
 
@@ -385,13 +394,16 @@ impl LockTable {
 
     /// Until when the first of the records that are foreseen and kept is kept, on the monotonic clock.
     pub fn kept_until_us(&self) -> Option<u64> {
+        if self.kept == 0 {
+            return None;
+        }
         let kept = self.foreseen.values().map(|foreseen| foreseen.kept_until_us);
         kept.filter(|until_us| *until_us > 0).min()
     }
 
     /// Number of records that are foreseen and kept.
     pub fn kept_foreseen(&self) -> usize {
-        self.foreseen.values().filter(|foreseen| foreseen.kept_until_us > 0).count()
+        self.kept
     }
 
     /// Whether the record under a key is as it is kept, with nothing on its way to it.
@@ -405,7 +417,11 @@ impl LockTable {
     /// not applied still ends its copy when it is.
     pub fn drop_kept(&mut self, now_us: u64) {
         let late = |foreseen: &ForeseenRecord| (1..=now_us).contains(&foreseen.kept_until_us);
-        self.foreseen.retain(|_, foreseen| !late(foreseen));
+        if self.kept > 0 {
+            self.foreseen.retain(|_, foreseen| !late(foreseen));
+            let is_kept = |foreseen: &&ForeseenRecord| foreseen.kept_until_us > 0;
+            self.kept = self.foreseen.values().filter(is_kept).count();
+        }
     }
 
     /// Whether anything is foreseen.
@@ -418,7 +434,7 @@ impl LockTable {
     pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
         if !matches!(claim.class, Class::Early { .. }) {
             // It changes the record at a moment that is not known.
-            self.foreseen.swap_remove(key);
+            self.take_foreseen(key);
         }
         let lock = self.records.entry(key.clone()).or_default();
         self.holders -= lock.holders.len();

@@ -280,7 +280,7 @@ impl<'s> Attempt<'s> {
         if let Some(at) = self.touched.iter().position(|touched| touched.key == *key) {
             return Ok(at);
         }
-        if !self.run.keys().any(|declared| declared == *key) {
+        if !self.run.names(key) {
             self.touch_undeclared(key)?;
         }
         self.touched.push(Touched { key: key.clone(), copy: None });
