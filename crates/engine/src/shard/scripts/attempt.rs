@@ -229,13 +229,15 @@ impl<'s> Attempt<'s> {
             let chosen = op.chosen_first(&key).ok_or(Stop::NotHere)?;
             return self.carry_out_compound(chosen);
         }
-        if self.touched[at].copy.is_none() {
-            self.touched[at].copy = Some(self.copy(at)?);
+        let (mut copy, is_new) = match self.touched[at].copy.take() {
+            Some(copy) => (copy, false),
+            None => (self.copy(at)?, true),
+        };
+        let reply = record::apply(&mut copy, &op, &self.ctx);
+        // An error has changed nothing: it needs no place in the log, and no copy unless that is a dear one.
+        if !(reply.is_error() && is_new && copy.as_ref().is_none_or(record::costs_little)) {
+            self.touched[at].copy = Some(copy);
         }
-        let ctx = self.ctx;
-        let Some(copy) = &mut self.touched[at].copy else { return Err(Stop::NotHere) };
-        let reply = record::apply(copy, &op, &ctx);
-        // What an error leaves as it was is not worth a place in the log.
         if !reply.is_error() {
             self.ops.push((key, op));
         }

@@ -1,5 +1,6 @@
 //! Stories about scripts that the shard runs. A text of these stories is a list of commands, one a line; the
-//! run answers the reply to the last one. `FAIL` raises an error, `PAUSE` lasts for a piece.
+//! run answers the reply to the last one. `FAIL` raises an error, `PAUSE` lasts for a piece, and the error of a
+//! line behind `?` is caught.
 
 mod runs;
 
@@ -37,7 +38,9 @@ impl Interpreter for Lines {
 
 impl Run for LinesRun {
     fn resume(&mut self, input: ScriptInput) -> ScriptStep {
-        if let ScriptInput::Reply(Reply::Error(error)) = input {
+        let catches = self.next > 0 && self.lines[self.next - 1].starts_with(b"?");
+        if let (ScriptInput::Reply(Reply::Error(error)), false) = (&input, catches) {
+            let error = error.clone();
             return ScriptStep::Failed(error);
         }
         let Some(line) = self.lines.get(self.next) else {
@@ -51,6 +54,7 @@ impl Run for LinesRun {
             b"FAIL" => ScriptStep::Failed(ErrorReply::err("raised")),
             b"PAUSE" => ScriptStep::Pause,
             line => {
+                let line = line.strip_prefix(b"?").unwrap_or(line);
                 let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
                 let call = ArgBuf::of(words);
                 ScriptStep::Call(call, Use::Seen)

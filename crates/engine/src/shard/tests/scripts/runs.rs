@@ -159,6 +159,17 @@ fn a_chosen_member_is_the_one_that_is_removed() {
 }
 
 #[test]
+fn a_write_that_answers_an_error_leaves_no_copy() {
+    let mut story = story();
+    story.ask(run(&["k", "l"], "SET k x"));
+    story.sync();
+    story.ask(run(&["k", "l"], "?LPUSH k 1\nSET l 1"));
+    story.sync();
+    assert_eq!(told(&mut story), ["1 = Ok", "2 = Ok"]);
+    assert!(!story.shard.desk.core.locks.foresees());
+}
+
+#[test]
 fn the_copy_of_a_large_record_is_kept_while_scripts_use_it() {
     let mut story = story();
     let elements = vec!["x"; 200].join(" ");
