@@ -1,6 +1,6 @@
 //! Stories about scripts that the shard runs. A text of these stories is a list of commands, one a line; the
-//! run answers the reply to the last one. `FAIL` raises an error, `PAUSE` lasts for a piece, and the error of a
-//! line behind `?` is caught.
+//! run answers the reply to the last one. `FAIL` raises an error, `PAUSE` lasts for a piece, and the error of
+//! a line behind `?` is caught.
 
 mod runs;
 
