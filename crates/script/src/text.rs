@@ -136,14 +136,18 @@ fn words(text: &[u8]) -> Option<Vec<Word<'_>>> {
                 let part = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
                 (Kind::Name, rest.iter().take_while(|b| part(b)).count())
             }
-            b if b.is_ascii_digit() || b == b'.' && rest.get(1).is_some_and(u8::is_ascii_digit) => {
+            b if b.is_ascii_digit()
+                || b == b'.'
+                    && rest.get(1).is_some_and(u8::is_ascii_digit)
+                    && !text[..at].ends_with(b".") =>
+            {
                 let mut len = 0;
                 while let Some(b) = rest.get(len) {
                     let sign = matches!(b, b'+' | b'-') && matches!(rest[len - 1], b'e' | b'E');
                     let hex = rest.starts_with(b"0x") || rest.starts_with(b"0X");
-                    let concat = rest[len..].starts_with(b"..");
+                    // Two dots belong to the number, which is then none: an error for Lua, too.
                     let part = b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_');
-                    if concat || !(part || sign && !hex) {
+                    if !(part || sign && !hex) {
                         break;
                     }
                     len += 1;

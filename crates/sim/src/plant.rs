@@ -303,6 +303,7 @@ impl Plant {
             Self::FrozenClock => &[(Fault::Move, 12)],
             Self::BrokenPromise => &[(Fault::Lie, 100)],
             Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
+            Self::DroppedFloor => &[(Fault::ClockJump, 40)],
             _ => &[],
         }
     }
