@@ -8,6 +8,7 @@ use super::id::Id;
 use crate::{Blob, Corrupt, ValueSink, ValueSource, load_count};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 /// Most entries of a block, as in Redis.
 pub const BLOCK_ENTRIES: usize = 100;
@@ -42,10 +43,10 @@ struct Block {
     bytes: Vec<u8>,
 }
 
-/// The entries.
+/// The entries. A copy shares its blocks until they are changed.
 #[derive(Clone, Default)]
 pub struct Entries {
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Arc<Block>>,
     len: usize,
 }
 
@@ -210,6 +211,10 @@ impl Block {
         true
     }
 
+    fn contains(&self, id: Id) -> bool {
+        self.first <= id && self.places().any(|(other, ..)| other == id)
+    }
+
     fn remove(&mut self, id: Id) -> bool {
         let Some((_, begin, end)) = self.places().find(|(other, ..)| *other == id) else {
             return false;
@@ -255,6 +260,11 @@ impl Entries {
         self.len
     }
 
+    /// Cost of a copy, in blocks.
+    pub fn copy_cost(&self) -> usize {
+        self.blocks.len()
+    }
+
     pub fn first(&self) -> Option<Id> {
         self.blocks.front().map(|block| block.first)
     }
@@ -276,29 +286,31 @@ impl Entries {
         let at = self.block_of(id);
         if at == self.blocks.len() {
             match self.blocks.back_mut() {
-                Some(block) if !block.is_full() => block.push(id, fields),
+                Some(block) if !block.is_full() => Arc::make_mut(block).push(id, fields),
                 full => {
-                    if let Some(full) = full {
+                    // A copy of the block is as long as it must be.
+                    if let Some(full) = full.and_then(Arc::get_mut) {
                         full.bytes.shrink_to_fit();
                     }
-                    self.blocks.push_back(Block::new(id, fields));
+                    self.blocks.push_back(Arc::new(Block::new(id, fields)));
                 }
             }
             self.len += 1;
             return;
         }
-        self.len += usize::from(self.blocks[at].insert(id, fields));
-        let block = &mut self.blocks[at];
+        let block = Arc::make_mut(&mut self.blocks[at]);
+        self.len += usize::from(block.insert(id, fields));
         let long =
             block.count as usize >= 2 * BLOCK_ENTRIES || block.bytes.len() >= 2 * BLOCK_BYTES;
         if let Some(second) = if long { block.split() } else { None } {
-            self.blocks.insert(at + 1, second);
+            self.blocks.insert(at + 1, Arc::new(second));
         }
     }
 
     pub fn remove(&mut self, id: Id) -> bool {
         let at = self.block_of(id);
-        let removed = self.blocks.get_mut(at).is_some_and(|block| block.remove(id));
+        let block = self.blocks.get_mut(at).filter(|block| block.contains(id));
+        let removed = block.is_some_and(|block| Arc::make_mut(block).remove(id));
         if removed {
             self.len -= 1;
             if self.blocks[at].count == 0 {
@@ -319,7 +331,7 @@ impl Entries {
                 left -= whole;
                 self.blocks.pop_front();
             } else {
-                block.cut(left);
+                Arc::make_mut(block).cut(left);
                 left = 0;
             }
         }
@@ -338,8 +350,7 @@ impl Entries {
     }
 
     pub fn contains(&self, id: Id) -> bool {
-        let block = self.blocks.get(self.block_of(id)).filter(|block| block.first <= id);
-        block.is_some_and(|block| block.places().any(|(other, ..)| other == id))
+        self.blocks.get(self.block_of(id)).is_some_and(|block| block.contains(id))
     }
 
     /// Entries from one identifier to another, both included.
@@ -416,7 +427,7 @@ impl Entries {
             }
             block.bounds();
             entries.len += block.count as usize;
-            entries.blocks.push_back(block);
+            entries.blocks.push_back(Arc::new(block));
         }
         Ok(entries)
     }

@@ -2,10 +2,10 @@
 //!
 //! An entry added with `*` takes its identifier from the commit timestamp: such adds commute, whatever
 //! the order in which they are carried out, as those of a log do, and identifiers grow in commit order.
-//! This holds unless an explicit identifier is ahead of the time (`ahead`): then `*` counts on from that,
-//! as in Redis, and adds do not commute until time has caught up. Acknowledgements of different entries
-//! commute with each other and with adds. Everything else excludes each other. See the Redis
-//! documentation of the stream commands for semantics, replies and errors.
+//! This holds unless the last identifier is an explicit one (`ahead`): it may be ahead of the time, and then `*`
+//! counts on from that, as in Redis. Adds do not commute until one of them has found that time has caught up.
+//! Acknowledgements of different entries commute with each other and with adds. Everything else excludes
+//! each other. See the Redis documentation of the stream commands for semantics, replies and errors.
 
 mod encode;
 mod entries;
@@ -24,8 +24,8 @@ pub use id::Id;
 pub use ops::{After, Bound, Claim, Delivered, NewId, Task, Trim};
 
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Meta,
-    Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Foresight,
+    Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
 };
 use entries::{BLOCK_ENTRIES, Entries, Entry};
 use group::Group;
@@ -39,7 +39,7 @@ pub struct Value {
     entries: Entries,
     /// Highest identifier ever assigned.
     last: Id,
-    /// An explicit identifier that was ahead of its commit timestamp, if time has not caught up.
+    /// The last identifier if it is an explicit one, or counts on from one that is ahead of the time.
     ahead: Option<Id>,
     /// Number of entries ever added.
     added: u64,
@@ -100,11 +100,14 @@ impl Value {
         }
     }
 
-    /// Notes the highest identifier, and whether it is ahead of the time.
-    fn reach(&mut self, id: Id, ctx: &Ctx) {
+    /// Notes a new identifier. An explicit one is the highest, and has the same effect at any timestamp.
+    fn reach(&mut self, asked: NewId, id: Id, ctx: &Ctx) {
         self.last = self.last.max(id);
-        self.ahead = (self.last > Id::last_of(ctx.ts) && (self.ahead.is_some() || id == self.last))
-            .then_some(self.last);
+        let is_ahead = match asked {
+            NewId::Auto => self.ahead.is_some_and(|ahead| ahead > Id::last_of(ctx.ts)),
+            NewId::Milli(_) | NewId::Exact(_) => true,
+        };
+        self.ahead = is_ahead.then_some(self.last);
     }
 
     fn add(&mut self, id: NewId, trim: Option<Trim>, fields: &Fields, ctx: &Ctx) -> Reply {
@@ -115,7 +118,7 @@ impl Value {
         self.made = true;
         self.entries.insert(new, fields);
         self.added = self.added.saturating_add(1);
-        self.reach(new, ctx);
+        self.reach(id, new, ctx);
         if let Some(trim) = trim {
             self.trim(trim);
         }
@@ -151,7 +154,7 @@ impl Value {
         count
     }
 
-    fn set_id(&mut self, id: Id, added: Option<u64>, deleted: Option<Id>, ctx: &Ctx) -> Reply {
+    fn set_id(&mut self, id: Id, added: Option<u64>, deleted: Option<Id>) -> Reply {
         if deleted.is_some_and(|deleted| deleted > id) {
             return Reply::err(
                 "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
@@ -168,7 +171,7 @@ impl Value {
             );
         }
         self.last = id;
-        self.ahead = (id > Id::last_of(ctx.ts)).then_some(id);
+        self.ahead = Some(id);
         self.added = added.unwrap_or(self.added);
         self.deleted = deleted.filter(|deleted| *deleted != Id::MIN).unwrap_or(self.deleted);
         Reply::Ok
@@ -200,7 +203,7 @@ impl Value {
                 Reply::Int(count as i64)
             }
             Task::SetId { id, added, deleted } => {
-                let reply = self.set_id(*id, *added, *deleted, ctx);
+                let reply = self.set_id(*id, *added, *deleted);
                 if !meta.present && !reply.is_error() { Reply::err("no such key") } else { reply }
             }
             Task::CreateGroup { group, id, creates, read } => {
@@ -264,6 +267,15 @@ impl DataType for Value {
     const KEPT_FOR_WAITERS: bool = false;
     const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other"];
     const SHARED: [u8; 8] = [0b1, 0b100, 0b10, 0, 0, 0, 0, 0];
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        // Reads of groups note the time.
+        follows: |_| false,
+        follows_in_time: |op| !matches!(**op, Task::Add { id: NewId::Auto, .. }),
+        cost: |value| {
+            let parts = |group: &Group| 1 + group.pending().len() + group.consumers().len();
+            value.entries.copy_cost() + value.groups.values().map(parts).sum::<usize>()
+        },
+    });
 
     fn is_write(op: &Op) -> bool {
         match **op {

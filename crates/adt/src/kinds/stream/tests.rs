@@ -135,14 +135,14 @@ fn an_id_chosen_first_is_that_of_the_add() {
     let later = Ctx { ts: Timestamp::from_micros(7000), ..ctx };
     let [(_, write)] = &plan.writes[..] else { panic!("one write") };
     assert_eq!(crate::record::apply(&mut slot, write, &later), plan.reply);
-    let add = &ops("xadd k * a 1")[0];
-    let Some(Value { ahead, .. }) = slot.and_then(|record| match record.value {
-        crate::Value::Stream(value) => Some(*value),
-        _ => None,
-    }) else {
-        panic!("a stream")
+    let ahead = |slot: &Option<crate::Record>| match slot.as_ref().map(|record| &record.value) {
+        Some(crate::Value::Stream(value)) => value.ahead,
+        _ => panic!("a stream"),
     };
-    assert_eq!((ahead, Value::chosen_first(&key, add).is_some()), (None, true));
+    assert_eq!(ahead(&slot), Some(Id { ms: 5, seq: 0 }), "whether it is ahead is seen later");
+    let add = crate::Op::Stream(ops("xadd k * a 1")[0].clone());
+    assert_eq!(crate::record::apply(&mut slot, &add, &later), Reply::bulk("7-0"));
+    assert_eq!(ahead(&slot), None);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use adt::key::KeyOp;
 use adt::record;
 use adt::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
+    Timestamp,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -78,7 +79,8 @@ impl<'s> Attempt<'s> {
         only_reads: bool,
     ) -> Self {
         let now_ms = core.tail.time(now);
-        let ctx = Ctx { now_ms, ts: core.clock, seed: core.draw() };
+        let ts = core.clock.max(Timestamp::from_micros(now.wall_us));
+        let ctx = Ctx { now_ms, ts, seed: core.draw() };
         let (touched, ops) = (SmallVec::new(), SmallVec::new());
         let (rests, calls, bytes) = (false, 0, 0);
         Self {
