@@ -73,6 +73,21 @@ pub fn error_value(lua: &Lua, error: &ErrorReply) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
+/// Whether a reply has at most so many bytes, and few items.
+pub fn is_small(reply: &Reply, bytes: usize) -> bool {
+    match reply {
+        Reply::Bulk(text) => text.len() <= bytes,
+        Reply::Array(items) => {
+            items.len() <= 64
+                && items.iter().all(|item| match item {
+                    Reply::Bulk(text) => text.len() <= bytes / 64,
+                    item => matches!(item, Reply::Nil | Reply::Int(_)),
+                })
+        }
+        reply => matches!(reply, Reply::Ok | Reply::Nil | Reply::Int(_) | Reply::Status(_)),
+    }
+}
+
 /// A reply as a value, in the form of a version of the protocol.
 pub fn value(lua: &Lua, reply: Reply, resp3: bool) -> mlua::Result<Value> {
     let list = |items: Vec<Reply>| -> mlua::Result<Value> {

@@ -1,7 +1,8 @@
 //! Scripts in Luau, under limits, with the functions and conversions of Redis' scripts.
 //!
 //! Each run has a virtual machine of its own, so that a limit of memory hits nothing else. A machine whose
-//! run has ended well is used again. A run is a coroutine: a command yields, and the reply resumes it.
+//! run has ended well is used again: its runs follow each other in one coroutine. A command yields, and the
+//! reply resumes it.
 //!
 //! What differs from Redis' Lua 5.1: `loadstring`, `load`, `setfenv`, `getfenv` and `print` are absent, and
 //! JSON must be valid UTF-8. Luau has more syntax and functions.

@@ -6,10 +6,12 @@ use engine::limits::{
     SCRIPT_FUEL_MAX, SCRIPT_FUEL_OF_HOST, SCRIPT_FUEL_PER_PIECE, SCRIPT_MEMORY_BYTES_MAX,
     SCRIPTS_LOADED_MAX,
 };
-use engine::script::{Script, ScriptName};
+use engine::script::{Script, ScriptInputs, ScriptName};
 use mlua::LuaString;
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
+use mlua::{
+    Function, Lua, LuaOptions, MultiValue, StdLib, Table, Thread, Value, Variadic, VmState,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +24,11 @@ const REST_BYTES: usize = 1 << 20;
 /// Version of Redis' scripts that these are like.
 const VERSION: &str = "7.2.0";
 const VERSION_NUMBER: u32 = 0x0007_0200;
+
+/// Most keys and arguments that are given to a run one by one.
+const FEW_WORDS: usize = 64;
+/// Most bytes that are given to a run without a limit of memory.
+pub const UNLIMITED_BYTES_MAX: usize = 1 << 16;
 
 /// Bytes of allocated memory, or bytes that a function works on, that count as one step.
 pub const BYTES_PER_STEP: usize = 64;
@@ -170,10 +177,19 @@ fn charging(lua: &Lua, meter: &Arc<Meter>, host: &Table) -> mlua::Result<()> {
 pub struct Machine {
     pub lua: Lua,
     pub meter: Arc<Meter>,
-    environment: Function,
+    /// Main function of the coroutine in which one run follows the other.
     main: Function,
+    /// The coroutine.
+    thread: Thread,
     fresh_bytes: usize,
     loaded: VecDeque<(ScriptName, Function)>,
+}
+
+/// A coroutine that waits for its first run.
+fn waiting(lua: &Lua, main: &Function) -> mlua::Result<Thread> {
+    let thread = lua.create_thread(main.clone())?;
+    thread.resume::<()>(())?;
+    Ok(thread)
 }
 
 /// The functions that the prelude gets from the host.
@@ -187,6 +203,8 @@ fn host(lua: &Lua, meter: &Arc<Meter>) -> mlua::Result<Table> {
     host.raw_set("version", VERSION)?;
     host.raw_set("version_number", VERSION_NUMBER)?;
     host.raw_set("globals", lua.globals())?;
+    // Named in the text of the prelude, it would make the compiler expect the worst of it.
+    host.raw_set("set_environment", lua.globals().raw_get::<Function>("setfenv")?)?;
     let freeze = lua.create_function(|_, table: Table| {
         table.set_readonly(true);
         Ok(table)
@@ -231,16 +249,16 @@ impl Machine {
         let meter = Arc::new(Meter::default());
         let host = host(&lua, &meter)?;
         let prelude = lua.load(include_str!("prelude.luau")).set_name("=prelude");
-        let parts: Table = prelude.call(host)?;
-        let (environment, main) = (parts.raw_get("environment")?, parts.raw_get("main")?);
+        let main: Function = prelude.call(host)?;
         lua.sandbox(true)?;
+        let thread = waiting(&lua, &main)?;
         let own = meter.clone();
         lua.set_interrupt(move |lua| own.step(lua));
         lua.gc_collect()?;
         lua.gc_stop();
         let fresh_bytes = lua.used_memory();
         let loaded = VecDeque::new();
-        Ok(Self { lua, meter, environment, main, fresh_bytes, loaded })
+        Ok(Self { lua, meter, main, thread, fresh_bytes, loaded })
     }
 
     /// Function of a script.
@@ -257,19 +275,52 @@ impl Machine {
         Ok(function)
     }
 
-    /// Begins a run: the main function of its coroutine, and the function to give to it.
-    pub fn begin(
-        &mut self,
-        script: &Script,
-        keys: Table,
-        args: Table,
-    ) -> mlua::Result<(mlua::Thread, Function)> {
+    /// Begins a run: the values that its coroutine goes on with.
+    pub fn begin(&mut self, script: &Script, inputs: &ScriptInputs) -> mlua::Result<MultiValue> {
         self.meter.reset(&self.lua, self.fresh_bytes + SCRIPT_MEMORY_BYTES_MAX);
-        let environment: Table = self.environment.call((keys, args))?;
         let function = self.function(script)?;
-        function.set_environment(environment)?;
-        self.lua.set_memory_limit(self.fresh_bytes + SCRIPT_MEMORY_BYTES_MAX)?;
-        Ok((self.lua.create_thread(self.main.clone())?, function))
+        let ScriptInputs { keys, args } = inputs;
+        let bytes: usize = keys.iter().chain(args).map(|word| word.len()).sum();
+        let are_few = keys.len() + args.len() <= FEW_WORDS;
+        self.limit(are_few && bytes <= UNLIMITED_BYTES_MAX)?;
+        if are_few {
+            let mut values = MultiValue::with_capacity(2 + keys.len() + args.len());
+            values.push_back(Value::Function(function));
+            values.push_back(Value::Integer(keys.len() as i64));
+            for word in keys.iter().chain(args) {
+                values.push_back(Value::String(self.lua.create_string(word)?));
+            }
+            return Ok(values);
+        }
+        let list = |words: &[adt::Blob]| -> mlua::Result<Value> {
+            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+            for (at, word) in words.iter().enumerate() {
+                table.raw_set(at + 1, self.lua.create_string(word)?)?;
+            }
+            Ok(Value::Table(table))
+        };
+        let values = [Value::Function(function), Value::Integer(-1), list(keys)?, list(args)?];
+        Ok(MultiValue::from_iter(values))
+    }
+
+    /// Sets the limit of memory. Without one the values of the host are made in a fraction of the time, so
+    /// there is none while few bytes are made.
+    pub fn limit(&self, none: bool) -> mlua::Result<()> {
+        let limit = if none { 0 } else { self.fresh_bytes + SCRIPT_MEMORY_BYTES_MAX };
+        self.lua.set_memory_limit(limit).map(drop)
+    }
+
+    /// Goes on up to the next values that the coroutine gives.
+    pub fn resume(&self, values: MultiValue) -> mlua::Result<MultiValue> {
+        self.limit(false)?;
+        self.thread.resume(values)
+    }
+
+    /// Drops the present run, which has not ended.
+    pub fn give_up(&mut self) -> mlua::Result<()> {
+        self.limit(true)?;
+        self.thread = waiting(&self.lua, &self.main)?;
+        Ok(())
     }
 
     /// Whether the machine can be used again after a run.

@@ -1,13 +1,13 @@
 //! One run of a script.
 
 use crate::convert;
-use crate::machine::Machine;
+use crate::machine::{Machine, UNLIMITED_BYTES_MAX};
 use adt::{ErrorReply, Reply};
 use engine::limits::{
     SCRIPT_FUEL_MAX, SCRIPT_FUEL_PER_CALL, SCRIPT_LINE_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX,
 };
 use engine::script::{LogLevel, Run, Script, ScriptInput, ScriptInputs, ScriptStep, Use};
-use mlua::{Function, MultiValue, Table, Thread, Value};
+use mlua::{MultiValue, Value};
 use std::sync::Arc;
 
 /// A run, which gives its machine back at its end.
@@ -15,9 +15,8 @@ use std::sync::Arc;
 pub struct LuauRun {
     script: Arc<Script>,
     machine: Option<Machine>,
-    thread: Option<Thread>,
-    /// The function, until the run has begun.
-    function: Option<Function>,
+    /// The values to begin with, until the run has begun.
+    begin: Option<MultiValue>,
     /// Why the run cannot begin.
     broken: Option<ErrorReply>,
     /// Whether the reply to the present command is waited for.
@@ -48,34 +47,22 @@ fn failure(error: &mlua::Error) -> ErrorReply {
 impl LuauRun {
     /// A run in a machine.
     pub fn new(script: Arc<Script>, mut machine: Machine, inputs: &ScriptInputs) -> Self {
-        let list = |words: &[adt::Blob]| -> mlua::Result<Table> {
-            let table = machine.lua.create_table_with_capacity(words.len(), 0)?;
-            for (at, word) in words.iter().enumerate() {
-                table.raw_set(at + 1, machine.lua.create_string(word)?)?;
-            }
-            Ok(table)
+        let (begin, broken) = match machine.begin(&script, inputs) {
+            Ok(values) => (Some(values), None),
+            Err(error) => (None, Some(failure(&error))),
         };
-        let lists = list(&inputs.keys).and_then(|keys| Ok((keys, list(&inputs.args)?)));
-        let begun = lists.and_then(|(keys, args)| machine.begin(&script, keys, args));
-        let (thread, function, broken) = match begun {
-            Ok((thread, function)) => (Some(thread), Some(function), None),
-            Err(error) => (None, None, Some(failure(&error))),
-        };
-        let machine = Some(machine);
-        Self { script, machine, thread, function, broken, asks: false }
+        Self { script, machine: Some(machine), begin, broken, asks: false }
     }
 
     /// A run that fails at once.
     pub fn broken(script: Arc<Script>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
-        let (machine, thread, function) = (None, None, None);
-        Self { script, machine, thread, function, broken, asks: false }
+        Self { script, machine: None, begin: None, broken, asks: false }
     }
 
     /// Ends the run, and gives the machine back if it can be used again.
     fn end(&mut self, fit: bool) {
-        self.thread = None;
-        self.function = None;
+        self.begin = None;
         let Some(machine) = self.machine.take() else { return };
         if fit && machine.is_fit() {
             crate::give_back(machine);
@@ -91,8 +78,8 @@ impl LuauRun {
     fn values(&mut self, input: ScriptInput) -> mlua::Result<MultiValue> {
         let Some(machine) = &self.machine else { return Ok(MultiValue::new()) };
         let lua = &machine.lua;
-        if let Some(function) = self.function.take() {
-            return Ok(MultiValue::from_iter([Value::Function(function)]));
+        if let Some(values) = self.begin.take() {
+            return Ok(values);
         }
         let asked = std::mem::take(&mut self.asks);
         Ok(match input {
@@ -101,6 +88,7 @@ impl LuauRun {
             }
             ScriptInput::Go => MultiValue::new(),
             ScriptInput::Reply(reply) => {
+                machine.limit(convert::is_small(&reply, UNLIMITED_BYTES_MAX))?;
                 let ok = !reply.is_error();
                 let value = convert::value(lua, reply, machine.meter.is_resp3())?;
                 MultiValue::from_iter([Value::Boolean(ok), value])
@@ -119,6 +107,9 @@ impl LuauRun {
             meter.into_iter().for_each(|meter| meter.next_piece());
             return Ok(ScriptStep::Pause);
         };
+        if &*tag.as_bytes() == b"done" {
+            return Ok(self.returned(values));
+        }
         // If the steps are used up by that, the next one of the machine says so.
         meter.into_iter().for_each(|meter| drop(meter.charge(SCRIPT_FUEL_PER_CALL)));
         self.asks = true;
@@ -151,8 +142,7 @@ impl LuauRun {
     }
 
     /// The end of a script that has returned or raised an error.
-    fn returned(&mut self, values: MultiValue) -> ScriptStep {
-        let mut values = convert::iter(values);
+    fn returned(&mut self, mut values: std::vec::IntoIter<Value>) -> ScriptStep {
         let ok = matches!(values.next(), Some(Value::Boolean(true)));
         let value = values.next().unwrap_or(Value::Nil);
         if self.machine.as_ref().is_some_and(|machine| machine.meter.is_exhausted()) {
@@ -210,15 +200,14 @@ impl Run for LuauRun {
                 Ok(values) => values,
                 Err(error) => return self.fail(failure(&error), false),
             };
-            let Some(thread) = &self.thread else {
+            let Some(machine) = &self.machine else {
                 return ScriptStep::Failed(ErrorReply::err("the script has ended"));
             };
-            match thread.resume::<MultiValue>(values) {
-                Ok(values) if thread.is_resumable() => match self.yielded(values) {
+            match machine.resume(values) {
+                Ok(values) => match self.yielded(values) {
                     Ok(step) => return step,
                     Err(error) => input = ScriptInput::Reply(Reply::Error(error)),
                 },
-                Ok(values) => return self.returned(values),
                 Err(_) if self.machine.as_ref().is_some_and(|m| m.meter.is_exhausted()) => {
                     return self.fail(out_of_steps(), false);
                 }
@@ -231,6 +220,7 @@ impl Run for LuauRun {
 impl Drop for LuauRun {
     /// A run whose transaction has to give way ends in between. Its machine can be used again.
     fn drop(&mut self) {
-        self.end(true);
+        let given_up = self.machine.as_mut().map(Machine::give_up);
+        self.end(given_up.is_some_and(|given_up| given_up.is_ok()));
     }
 }

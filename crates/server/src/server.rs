@@ -499,11 +499,8 @@ impl Starting {
         for (index, ((seat, own), peers)) in seats.into_iter().zip(own).zip(peers).enumerate() {
             let id = self.identity.gateway(index as u16);
             let seed = u64::from_le_bytes(random());
-            let mut gateway =
-                Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
-            gateway.set_interpreter(&script::Luau);
-            // The first client may ask before the control thread has sent any facts.
-            gateway.set_facts(self.facts(address));
+            let (config, now) = (GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
+            let facts = self.facts(address);
             let place = Place {
                 id,
                 clock: self.clock.clone(),
@@ -524,9 +521,14 @@ impl Starting {
             });
             let codec = Box::new(SnapshotFormat);
             let node = Node::new(id, self.options.workers, self.shards, placing, own, codec);
-            let worker = Worker::new(place, gateway, node, peers);
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                // Runs of scripts stay on one thread, and so does what has them.
+                let mut gateway = Gateway::new(config, now);
+                gateway.set_interpreter(&script::Luau);
+                // The first client may ask before the control thread has sent any facts.
+                gateway.set_facts(facts);
+                let worker = Worker::new(place, gateway, node, peers);
                 if let Err(error) = worker.run() {
                     tracing::error!("a worker cannot continue: {error}; the server stops");
                     std::process::exit(71);

@@ -153,7 +153,7 @@ pub enum LogLevel {
 }
 
 /// One run of a script.
-pub trait Run: fmt::Debug + Send {
+pub trait Run: fmt::Debug {
     /// Goes on up to the next step. Not called again after the last one.
     fn resume(&mut self, input: ScriptInput) -> ScriptStep;
 }
