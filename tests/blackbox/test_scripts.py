@@ -340,3 +340,113 @@ rules = ["on", "~*", "+get"]
     reader = server.client(username="reader", password="r")
     with pytest.raises(redis.ResponseError, match="NOPERM|permission"):
         reader.eval("return 1", 0)
+
+
+SHOP = """#!lua name=shop
+local function price() return {0} end
+redis.register_function('sell', function(keys, args)
+  local left = redis.call('decr', keys[1])
+  if left < 0 then return redis.error_reply('SOLD out') end
+  redis.call('incrby', 'earned', price())
+  redis.call('rpush', keys[2], args[1])
+  return price()
+end)
+redis.register_function{{function_name='earned', flags={{'no-writes'}}, callback=function()
+  return tonumber(redis.call('get', 'earned') or 0)
+end}}
+"""
+
+
+def test_functions_work_over_shards_and_survive_a_kill(server):
+    client = server.client()
+    client.flushall()
+    assert client.function_load(SHOP.format(5)) == "shop"
+    client.set("stock", 3)
+    assert [client.fcall("sell", 2, "stock", "buyers", who) for who in "abc"] == [5, 5, 5]
+    with pytest.raises(redis.ResponseError, match="SOLD out"):
+        client.fcall("sell", 2, "stock", "buyers", "d")
+    with pytest.raises(redis.ResponseError, match="write flag"):
+        client.fcall_ro("sell", 2, "stock", "buyers", "d")
+    assert client.fcall_ro("earned", 0) == 15
+    server.kill()
+    server.start()
+    client = server.client()
+    assert client.fcall("earned", 0) == 15
+    assert client.lrange("buyers", 0, -1) == ["a", "b", "c"]
+    batch = client.pipeline(transaction=True)
+    batch.set("stock", 1)
+    batch.fcall("sell", 2, "stock", "buyers", "e")
+    batch.get("earned")
+    assert batch.execute() == [True, 5, "20"]
+    with server.client() as alone:
+        alone.execute_command("TXN", "BEGIN")
+        alone.execute_command("INCRBY", "earned", 100)
+        assert alone.fcall("earned", 0) == 120
+        alone.execute_command("TXN", "ABORT")
+    client.flushall()
+    assert client.fcall("earned", 0) == 0, "data go, libraries stay"
+    # Another database has other records and the same libraries.
+    with server.client(db=3) as other:
+        other.set("stock", 1)
+        assert other.fcall("sell", 2, "stock", "buyers", "f") == 5
+        assert other.get("earned") == "5"
+    assert client.get("earned") is None
+    assert client.function_delete("shop")
+    with pytest.raises(redis.ResponseError, match="Function not found"):
+        client.fcall("earned", 0)
+
+
+def test_a_library_is_exchanged_in_one_step(server):
+    client = server.client()
+    client.flushall()
+    library = """#!lua name=pair
+redis.register_function('left', function() return {0} end)
+redis.register_function('right', function() return {0} end)
+"""
+    client.function_load(library.format(0))
+    seen = []
+
+    def look(stop):
+        own = server.client()
+        while not stop.is_set():
+            batch = own.pipeline(transaction=True)
+            batch.fcall("left", 0)
+            batch.fcall("right", 0)
+            seen.append(batch.execute())
+
+    stop = threading.Event()
+    lookers = [threading.Thread(target=look, args=(stop,)) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    for version in range(1, 60):
+        client.function_load(library.format(version), replace=True)
+        assert client.fcall("left", 0) == version
+    stop.set()
+    for looker in lookers:
+        looker.join()
+    assert len(seen) > 50
+    assert all(left == right for left, right in seen), "a MULTI sees one version"
+
+
+def test_libraries_that_are_too_much_are_refused(server):
+    client = server.client()
+    client.function_flush()
+    for library, error in [
+        ("#!lua name=ever\nwhile true do end", "too many steps"),
+        ("#!lua name=calls\nredis.call('set', 'k', 1)", "inside a script invocation"),
+        ("#!lua name=none\nlocal x = 1", "No functions registered"),
+        ("#!lua name=globals\nx = 1", "readonly table"),
+        ("#!lua name=long\n-- " + "x" * (1 << 20), "at most 1048576 bytes"),
+    ]:
+        with pytest.raises(redis.ResponseError, match=error):
+            client.function_load(library)
+    body = "-- " + "x" * 1_000_000
+    for number in range(4):
+        text = f"redis.register_function('f{number}', function() return {number} end)"
+        client.function_load(f"#!lua name=large{number}\n{text}\n{body}")
+    with pytest.raises(redis.ResponseError, match="all libraries together"):
+        client.function_load(f"#!lua name=more\nredis.register_function('g', function() end)\n{body}")
+    assert client.fcall("f3", 0) == 3
+    assert len(client.function_list()) == 4
+    client.function_flush()
+    assert client.function_list() == []

@@ -357,6 +357,12 @@ pub const ROOT_ROUNDS_MAX: u32 = 100;
 pub const WATCHES_MAX: usize = 1 << 20;
 /// Longest script, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of all libraries of functions together.
+pub const LIBRARIES_BYTES_MAX: usize = 4 << 20;
+/// Most functions of all libraries together.
+pub const LIBRARY_FUNCTIONS_MAX: usize = 10_000;
+/// Most pieces of [`SCRIPT_FUEL_PER_PIECE`] steps that a library takes to register its functions.
+pub const LIBRARY_PIECES_MAX: u32 = 4;
 /// Most commands that one run of a script calls.
 pub const SCRIPT_CALLS_MAX: u32 = 100_000;
 /// Most steps (calls and rounds of loops) of one run of a script.

@@ -4,6 +4,7 @@ use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use engine::limits::{
     COMMAND_WORDS_MAX, FRAME_BYTES_MAX, SCRIPT_MEMORY_BYTES_MAX, SCRIPT_REPLY_DEPTH_MAX,
 };
+use engine::script::LibraryFunction;
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Approximate bytes around each item of a reply.
@@ -71,6 +72,23 @@ pub fn error_value(lua: &Lua, error: &ErrorReply) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     table.raw_set("err", lua.create_string(error.to_string())?)?;
     Ok(Value::Table(table))
+}
+
+/// The functions that a library has registered, each as a list of name, description and flags.
+pub fn functions(reply: Reply) -> Vec<LibraryFunction> {
+    let Reply::Array(items) = reply else { return Vec::new() };
+    let text = |reply: &Reply| match reply {
+        Reply::Bulk(text) => Some(text.clone()),
+        _ => None,
+    };
+    let function = |item: &Reply| {
+        let Reply::Array(words) = item else { return None };
+        let (name, rest) = words.split_first()?;
+        let (description, flags) = rest.split_first()?;
+        let flags = flags.iter().filter_map(text).collect();
+        Some(LibraryFunction { name: text(name)?, description: text(description), flags })
+    };
+    items.iter().filter_map(function).collect()
 }
 
 /// Whether a reply has at most so many bytes, and few items.

@@ -20,8 +20,11 @@ mod structs;
 mod text;
 
 use adt::{Blob, ErrorReply};
-use engine::limits::SCRIPT_MACHINES_IDLE_MAX;
-use engine::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
+use engine::limits::{LIBRARY_PIECES_MAX, SCRIPT_MACHINES_IDLE_MAX};
+use engine::script::{
+    Interpreter, Library, LibraryFunction, Run, Script, ScriptInput, ScriptInputs, ScriptName,
+    ScriptStep,
+};
 use machine::Machine;
 use run::LuauRun;
 use std::cell::RefCell;
@@ -67,21 +70,76 @@ pub(crate) fn name_of(text: &[u8]) -> ScriptName {
     name
 }
 
+/// Translates a text without its first line, which is that of a script or of a library.
+fn code_of(source: &[u8], kind: &str) -> Result<Vec<u8>, ErrorReply> {
+    let source = text::with_dropped_calls(source);
+    let compiler = mlua::chunk::Compiler::new().set_optimization_level(1).set_debug_level(1);
+    compiler.compile(&source).map_err(|error| {
+        let text = match &error {
+            mlua::Error::SyntaxError { message, .. } => message.clone(),
+            error => error.to_string(),
+        };
+        let text = text.trim_start_matches("syntax error: ").trim_start_matches(':');
+        ErrorReply::err(match kind {
+            LIBRARY => format!("Error compiling function: user_function:{text}"),
+            _ => format!("Error compiling script (new function): user_script:{text}"),
+        })
+    })
+}
+
+const SCRIPT: &str = "script";
+const LIBRARY: &str = "library";
+
+/// A library whose functions are asked for, or one of them.
+fn library_of(text: &Blob, function: Blob) -> Result<Script, ErrorReply> {
+    let (_, first) = text::library(text)?;
+    let code = code_of(&text[first..], LIBRARY)?;
+    Ok(Script {
+        name: name_of(text),
+        text: text.clone(),
+        no_writes: false,
+        code,
+        function: Some(function),
+    })
+}
+
 impl Interpreter for Luau {
     fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
         let (header, first) = text::header(text)?;
-        let source = text::with_dropped_calls(&text[first..]);
-        let compiler = mlua::chunk::Compiler::new().set_optimization_level(1).set_debug_level(1);
-        let code = compiler.compile(&source).map_err(|error| {
-            let text = match &error {
-                mlua::Error::SyntaxError { message, .. } => message.clone(),
-                error => error.to_string(),
+        let code = code_of(&text[first..], SCRIPT)?;
+        let (name, no_writes) = (name_of(text), header.no_writes);
+        Ok(Arc::new(Script { name, text: text.clone(), no_writes, code, function: None }))
+    }
+
+    fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+        let name = Blob::new(text::library(text)?.0);
+        let script = Arc::new(library_of(text, Blob::default())?);
+        let inputs = ScriptInputs { keys: Vec::new(), args: Vec::new() };
+        let mut run = self.begin(&script, &inputs);
+        // A library that takes longer than a few pieces would hold its worker up.
+        for _ in 0..LIBRARY_PIECES_MAX {
+            let reply = match run.resume(ScriptInput::Go) {
+                ScriptStep::Pause | ScriptStep::Log(..) => continue,
+                ScriptStep::Done(reply) => reply,
+                ScriptStep::Failed(error) => {
+                    let text = format!("Error registering functions: {error}");
+                    return Err(ErrorReply::err(text));
+                }
+                ScriptStep::Call(..) | ScriptStep::MayRun(_) => break,
             };
-            let text = text.trim_start_matches("syntax error: ").trim_start_matches(':');
-            ErrorReply::err(format!("Error compiling script (new function): user_script:{text}"))
-        })?;
-        let name = name_of(text);
-        Ok(Arc::new(Script { name, text: text.clone(), no_writes: header.no_writes, code }))
+            return match convert::functions(reply) {
+                functions if functions.is_empty() => {
+                    Err(ErrorReply::err("No functions registered"))
+                }
+                functions => Ok(Library { name, text: script.name, functions }),
+            };
+        }
+        Err(ErrorReply::err("Error registering functions: the library takes too many steps"))
+    }
+
+    fn function(&self, text: &Blob, function: &LibraryFunction) -> Result<Arc<Script>, ErrorReply> {
+        let script = library_of(text, function.name.clone())?;
+        Ok(Arc::new(Script { no_writes: function.no_writes(), ..script }))
     }
 
     fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {

@@ -267,7 +267,8 @@ impl Machine {
             return Ok(function.clone());
         }
         let chunk = self.lua.load(&script.code[..]).set_mode(ChunkMode::Binary);
-        let function = chunk.set_name("@user_script").into_function()?;
+        let name = if script.function.is_some() { "@user_function" } else { "@user_script" };
+        let function = chunk.set_name(name).into_function()?;
         if self.loaded.len() >= SCRIPTS_LOADED_MAX {
             self.loaded.pop_front();
         }
@@ -281,11 +282,16 @@ impl Machine {
         let function = self.function(script)?;
         let ScriptInputs { keys, args } = inputs;
         let bytes: usize = keys.iter().chain(args).map(|word| word.len()).sum();
+        let called = match &script.function {
+            None => Value::Nil,
+            Some(name) => Value::String(self.lua.create_string(name)?),
+        };
         let are_few = keys.len() + args.len() <= FEW_WORDS;
         self.limit(are_few && bytes <= UNLIMITED_BYTES_MAX)?;
         if are_few {
-            let mut values = MultiValue::with_capacity(2 + keys.len() + args.len());
+            let mut values = MultiValue::with_capacity(3 + keys.len() + args.len());
             values.push_back(Value::Function(function));
+            values.push_back(called);
             values.push_back(Value::Integer(keys.len() as i64));
             for word in keys.iter().chain(args) {
                 values.push_back(Value::String(self.lua.create_string(word)?));
@@ -299,8 +305,8 @@ impl Machine {
             }
             Ok(Value::Table(table))
         };
-        let values = [Value::Function(function), Value::Integer(-1), list(keys)?, list(args)?];
-        Ok(MultiValue::from_iter(values))
+        let values = [Value::Function(function), called, Value::Integer(-1)];
+        Ok(MultiValue::from_iter(values.into_iter().chain([list(keys)?, list(args)?])))
     }
 
     /// Sets the limit of memory. Without one the values of the host are made in a fraction of the time, so

@@ -179,10 +179,15 @@ impl LuauRun {
             return out_of_memory();
         }
         let error = convert::error(&text);
-        let name = String::from_utf8_lossy(&self.script.name);
+        let (name, file) = match &self.script.function {
+            // The list of functions is asked for: the client adds to the error what it was about.
+            Some(name) if name.is_empty() => return error,
+            None => (String::from_utf8_lossy(&self.script.name), "user_script"),
+            Some(name) => (String::from_utf8_lossy(name), "user_function"),
+        };
         let place = match table.raw_get("line") {
-            Ok(Value::Number(line)) => format!(" script: {name}, on @user_script:{line}."),
-            Ok(Value::Integer(line)) => format!(" script: {name}, on @user_script:{line}."),
+            Ok(Value::Number(line)) => format!(" script: {name}, on @{file}:{line}."),
+            Ok(Value::Integer(line)) => format!(" script: {name}, on @{file}:{line}."),
             _ => format!(" script: {name}."),
         };
         ErrorReply::new(error.code().to_owned(), format!("{}{place}", error.text()))

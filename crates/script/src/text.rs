@@ -56,6 +56,42 @@ pub fn header(text: &[u8]) -> Result<(Header, usize), ErrorReply> {
     Ok((header, len))
 }
 
+/// Reads the first line of a library: its name, and the number of bytes of the line.
+pub fn library(text: &[u8]) -> Result<(&[u8], usize), ErrorReply> {
+    if !text.starts_with(b"#!") {
+        return Err(ErrorReply::err("Missing library metadata"));
+    }
+    let len = text.iter().position(|b| *b == b'\n');
+    let len = len.ok_or_else(|| ErrorReply::err("Invalid library metadata"))?;
+    let mut words = text[2..len].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let engine = words.next().unwrap_or_default();
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        let engine = String::from_utf8_lossy(engine);
+        return Err(ErrorReply::err(format!("Engine '{engine}' not found")));
+    }
+    let mut name = None;
+    for word in words {
+        match word.strip_prefix(b"name=") {
+            Some(_) if name.is_some() => {
+                let text = "Invalid metadata value, name argument was given multiple times";
+                return Err(ErrorReply::err(text));
+            }
+            Some(given) => name = Some(given),
+            None => {
+                let word = String::from_utf8_lossy(word);
+                return Err(ErrorReply::err(format!("Invalid metadata value given: {word}")));
+            }
+        }
+    }
+    let name = name.ok_or_else(|| ErrorReply::err("Library name was not given"))?;
+    if name.is_empty() || !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_') {
+        let text = "Library names can only contain letters, numbers, or underscores(_) and must be at \
+                    least one character long";
+        return Err(ErrorReply::err(text));
+    }
+    Ok((name, len))
+}
+
 /// Kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

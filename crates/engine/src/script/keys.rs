@@ -15,6 +15,11 @@ pub fn script_key(name: &ScriptName) -> Blob {
     Blob::from(key.as_slice())
 }
 
+/// Key of the libraries of functions.
+pub fn functions_key() -> Blob {
+    Blob::from(&b"\x00\xc1functions"[..])
+}
+
 /// Whether a key is that of a script.
 pub fn is_script(key: &[u8]) -> bool {
     key.starts_with(SCRIPT)

@@ -27,6 +27,37 @@ pub struct Script {
     pub no_writes: bool,
     /// The text in the form that the interpreter runs.
     pub code: Vec<u8>,
+    /// Function to call, if the text is a library.
+    pub function: Option<Blob>,
+}
+
+/// A library of functions, as its text describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Name of the library.
+    pub name: Blob,
+    /// Name of its text.
+    pub text: ScriptName,
+    /// The functions, in the order in which they are registered.
+    pub functions: Vec<LibraryFunction>,
+}
+
+/// A function of a library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryFunction {
+    /// Name of the function, which only one library has.
+    pub name: Blob,
+    /// Description for people.
+    pub description: Option<Blob>,
+    /// Flags, as the text writes them (`no-writes`).
+    pub flags: Vec<Blob>,
+}
+
+impl LibraryFunction {
+    /// Whether the function says that it writes nothing.
+    pub fn no_writes(&self) -> bool {
+        self.flags.iter().any(|flag| **flag == *b"no-writes")
+    }
 }
 
 /// Inputs of a run, besides the replies of commands.
@@ -165,4 +196,18 @@ pub trait Interpreter: fmt::Debug + Sync {
 
     /// Begins a run.
     fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
+
+    /// Reads the text of a library and runs it, to learn which functions it registers.
+    fn library(&self, _text: &Blob) -> Result<Library, ErrorReply> {
+        Err(ErrorReply::err("there are no functions in this language"))
+    }
+
+    /// Reads the text of a library in order to call a function of it.
+    fn function(
+        &self,
+        _text: &Blob,
+        _function: &LibraryFunction,
+    ) -> Result<Arc<Script>, ErrorReply> {
+        Err(ErrorReply::err("there are no functions in this language"))
+    }
 }

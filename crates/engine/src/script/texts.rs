@@ -1,6 +1,6 @@
 //! Texts that an interpreter has read.
 
-use super::{Interpreter, Run, Script, ScriptInputs, ScriptName};
+use super::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
 use crate::limits::{SCRIPT_BYTES_MAX, SCRIPTS_KNOWN_BYTES_MAX, SCRIPTS_KNOWN_MAX};
 use adt::collections::Map;
 use adt::{Blob, ErrorReply};
@@ -17,6 +17,18 @@ pub struct Texts {
     order: VecDeque<ScriptName>,
     /// Bytes of all known texts.
     bytes: usize,
+    /// Functions by the names of their libraries' texts, and their own.
+    functions: Map<(ScriptName, Blob), Arc<Script>>,
+    /// Bytes of all known functions.
+    functions_bytes: usize,
+}
+
+/// Checks the length of a text.
+fn check_len(text: &Blob) -> Result<(), ErrorReply> {
+    match text.len() > SCRIPT_BYTES_MAX {
+        true => Err(ErrorReply::err(format!("a script has at most {SCRIPT_BYTES_MAX} bytes"))),
+        false => Ok(()),
+    }
 }
 
 fn switched_off() -> ErrorReply {
@@ -39,10 +51,7 @@ impl Texts {
         if let Some(known) = self.names.get(text).and_then(|name| self.known.get(name)) {
             return Ok(known.clone());
         }
-        if text.len() > SCRIPT_BYTES_MAX {
-            let error = format!("a script has at most {SCRIPT_BYTES_MAX} bytes");
-            return Err(ErrorReply::err(error));
-        }
+        check_len(text)?;
         let script = self.interpreter.ok_or_else(switched_off)?.read(text)?;
         self.bytes += text.len();
         self.names.insert(text.clone(), script.name);
@@ -60,6 +69,33 @@ impl Texts {
     /// The text with a name, if it is known.
     pub fn named(&self, name: &ScriptName) -> Option<&Arc<Script>> {
         self.known.get(name)
+    }
+
+    /// Reads a library, to learn which functions it registers.
+    pub fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+        check_len(text)?;
+        self.interpreter.ok_or_else(switched_off)?.library(text)
+    }
+
+    /// A function of the library whose text has this name, if it is known.
+    pub fn function(&self, text: &ScriptName, function: &Blob) -> Option<&Arc<Script>> {
+        self.functions.get(&(*text, function.clone()))
+    }
+
+    /// Reads a function of a library.
+    pub fn read_function(
+        &mut self,
+        text: &Blob,
+        function: &LibraryFunction,
+    ) -> Result<Arc<Script>, ErrorReply> {
+        let script = self.interpreter.ok_or_else(switched_off)?.function(text, function)?;
+        self.functions_bytes += script.code.len();
+        if self.functions_bytes > SCRIPTS_KNOWN_BYTES_MAX {
+            self.functions.clear();
+            self.functions_bytes = script.code.len();
+        }
+        self.functions.insert((script.name, function.name.clone()), script.clone());
+        Ok(script)
     }
 
     /// Begins a run.

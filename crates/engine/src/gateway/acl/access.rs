@@ -62,7 +62,7 @@ const BLIND: [&str; 36] = [
 /// Use that a call of `spec` makes of its key number `nth` (from 0, in the order of
 /// [`adt::Keys::positions`]).
 pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess {
-    if matches!(spec.name, "eval" | "evalsha") {
+    if matches!(spec.name, "eval" | "evalsha" | "fcall") {
         return BOTH;
     }
     if !spec.flags.has(Flags::WRITE) {

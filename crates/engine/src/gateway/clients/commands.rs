@@ -13,6 +13,7 @@ use crate::gateway::command_docs::{
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
 use crate::gateway::parts::Parts;
+use crate::gateway::scripts::commands::is_of_scripts;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::work::ProgramStep;
 use crate::gateway::waiting::fence;
@@ -69,15 +70,13 @@ impl Gateway {
             }
         }
         match spec.name {
+            _ if is_of_scripts(spec) => self.run_script(id, spec, args),
             "exec" => self.parts.exec(id),
             "watch" => multi::watch(&mut self.parts.core, &mut self.parts.sessions, id, args),
             "txn" => {
                 let Parts { core, sessions, transactions, .. } = &mut self.parts;
                 let effect = transactions.command(core, sessions, id, args);
                 self.parts.carry_out(id, effect)
-            }
-            "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "script" => {
-                self.run_script(id, spec, args)
             }
             "publish" => self.parts.publish(id, args, place),
             "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {

@@ -134,6 +134,18 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("evalsha_ro", -3, Flags::READ, Keys::Declared { at: 2 },
         "Runs a script that the store knows and that only reads.",
         "sha1 numkeys [key [key ...]] [arg [arg ...]]", "That of the script");
+    ("fcall", -3, NONE, Keys::Declared { at: 2 },
+        "Runs a function of a library as one transaction, over any keys of any shards.",
+        "function numkeys [key [key ...]] [arg [arg ...]]", "That of the function");
+    ("fcall_ro", -3, Flags::READ, Keys::Declared { at: 2 },
+        "Runs a function that only reads.",
+        "function numkeys [key [key ...]] [arg [arg ...]]", "That of the function");
+    ("function", -2, QUEUED, Keys::None,
+        "Keeps and removes libraries of functions. All machines know a library that is loaded, also after a \
+         restart.",
+        "DELETE library-name | FLUSH [ASYNC | SYNC] | KILL | LIST [LIBRARYNAME pattern] [WITHCODE] \
+         | LOAD [REPLACE] function-code | STATS",
+        "O(n) in the bytes of all libraries");
     ("script", -2, QUEUED, Keys::None,
         "Keeps and forgets scripts. All machines know a script that is loaded, also after a restart.",
         "EXISTS sha1 [sha1 ...] | FLUSH [ASYNC | SYNC] | KILL | LOAD script | SHOW sha1",

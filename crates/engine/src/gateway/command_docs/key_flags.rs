@@ -39,7 +39,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "renamenx" => return (TAKE, Some(CREATE)),
         "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore" | "bitop"
         | "zrangestore" | "zunionstore" => return (REPLACE, Some(READ)),
-        "eval" | "evalsha" => CHANGE,
+        "eval" | "evalsha" | "fcall" => CHANGE,
         _ if spec.flags.has(Flags::WRITE) => CHANGE,
         _ => READ,
     };

@@ -1,6 +1,6 @@
-//! `EVAL`, `EVALSHA`, their forms that only read, and `SCRIPT`.
+//! `EVAL`, `EVALSHA`, `FCALL`, their forms that only read, and `SCRIPT`.
 
-use super::{ScriptCall, Text};
+use super::{ScriptCall, Text, functions};
 use crate::gateway::Gateway;
 use crate::gateway::admin::keyspace::of_all_keys;
 use crate::gateway::api::SessionId;
@@ -20,12 +20,18 @@ use std::sync::Arc;
 
 /// Whether a command is about scripts.
 pub(in crate::gateway) fn is_of_scripts(spec: &CommandSpec) -> bool {
-    spec.name == "script" || runs_script(spec)
+    is_of_texts(spec) || runs_script(spec)
 }
 
-/// Whether a command runs a script.
+/// Whether a command is about the texts of scripts or functions, which are records of the store's own.
+pub(in crate::gateway) fn is_of_texts(spec: &CommandSpec) -> bool {
+    matches!(spec.name, "script" | "function")
+}
+
+/// Whether a command runs a script, or a function.
 pub(in crate::gateway) fn runs_script(spec: &CommandSpec) -> bool {
-    matches!(spec.name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro")
+    let names = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
+    names.contains(&spec.name)
 }
 
 /// The name of a text, if the word can be one.
@@ -42,12 +48,17 @@ pub(in crate::gateway) fn step(
     spec: &CommandSpec,
     args: &Args<'_>,
 ) -> Result<ProgramStep, ErrorReply> {
+    if spec.name.starts_with("fcall") && args.int(2).is_err() {
+        return Err(ErrorReply::err("Bad number of keys provided"));
+    }
     let keys = spec.keys.positions(args)?;
     let behind = 3 + keys.len();
     let keys: Vec<Blob> = keys.iter().map(|at| args.blob(*at)).collect::<Result<_, _>>()?;
     let args_of = args.iter_from(behind).map(Blob::from).collect();
     let text = if spec.name.starts_with("evalsha") {
         Text::Named(name_of(args.get(1).unwrap_or_default()).ok_or_else(no_script)?)
+    } else if spec.name.starts_with("fcall") {
+        Text::Function(args.blob(1)?)
     } else {
         let script = core.scripts.read(&args.blob(1)?)?;
         core.scripts.share(core.now, &mut core.mail, &script);
@@ -138,7 +149,7 @@ impl Gateway {
 }
 
 impl Parts {
-    /// Step of `EVAL` and its family, or of `SCRIPT`.
+    /// Step of `EVAL` and its family, of `SCRIPT`, or of `FUNCTION`.
     pub(in crate::gateway) fn script_step(
         &mut self,
         id: SessionId,
@@ -151,6 +162,7 @@ impl Parts {
         }
         match check_subcommand(spec, args)? {
             Some(help) => Ok(ProgramStep::Fixed(help)),
+            None if spec.name == "function" => functions::step(&mut self.core, args),
             None => script_step(&mut self.core, args),
         }
     }

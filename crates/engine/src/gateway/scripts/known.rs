@@ -12,7 +12,7 @@ use crate::message::Body;
 use crate::now::Now;
 use crate::script::keys::script_key;
 use crate::script::texts::Texts;
-use crate::script::{Interpreter, Run, Script, ScriptInputs, ScriptName};
+use crate::script::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, ErrorReply};
 use smallvec::smallvec;
@@ -80,6 +80,25 @@ impl Scripts {
         self.texts.named(name).cloned()
     }
 
+    /// Reads a library, to learn which functions it registers.
+    pub fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+        self.texts.library(text)
+    }
+
+    /// A function of the library whose text has this name, if it is known here.
+    pub fn function(&self, text: &ScriptName, function: &Blob) -> Option<Arc<Script>> {
+        self.texts.function(text, function).cloned()
+    }
+
+    /// Reads a function of a library.
+    pub fn read_function(
+        &mut self,
+        text: &Blob,
+        function: &LibraryFunction,
+    ) -> Result<Arc<Script>, ErrorReply> {
+        self.texts.read_function(text, function)
+    }
+
     /// Begins a run.
     pub fn begin(
         &mut self,
@@ -113,6 +132,8 @@ impl Scripts {
         let script = match &call.text {
             Text::Read(script) => script.clone(),
             Text::Named(name) => self.named(name)?,
+            // Which text it has is read in its transaction.
+            Text::Function(_) => return None,
         };
         let Some(note) = self.notes.get_mut(&script.name) else { return Some(script) };
         note.kept_away = note.kept_away.saturating_sub(1);
@@ -126,6 +147,7 @@ impl Scripts {
         let name = match &call.text {
             Text::Read(script) => script.name,
             Text::Named(name) => *name,
+            Text::Function(_) => return,
         };
         if ended && self.notes.get(&name).is_none_or(|note| note.failed == 0) {
             return;

@@ -5,6 +5,7 @@
 //! also after a restart. What a gateway keeps besides is a copy, ready to be run.
 
 pub(in crate::gateway) mod commands;
+pub(in crate::gateway) mod functions;
 mod known;
 
 pub(in crate::gateway) use known::RunPlace;
@@ -12,6 +13,7 @@ pub use known::Scripts;
 
 use super::acl::User;
 use crate::script::{Script, ScriptInputs, ScriptName};
+use adt::Blob;
 use std::sync::Arc;
 
 /// Text of a script that is to be run.
@@ -21,6 +23,8 @@ pub(in crate::gateway) enum Text {
     Read(Arc<Script>),
     /// Name of a text that the store knows, or does not.
     Named(ScriptName),
+    /// Name of a function of a library that the store has, or has not.
+    Function(Blob),
 }
 
 /// Call of a script.

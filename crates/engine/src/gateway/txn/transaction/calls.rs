@@ -293,6 +293,12 @@ impl Txn {
                 let reply = replies.pop().unwrap_or(Reply::Nil);
                 script::text_found(self, cx, reply, forgotten);
             }
+            Then::Function => {
+                script::function_found(self, cx, &replies.pop().unwrap_or(Reply::Nil))
+            }
+            Then::Library(function) => {
+                script::library_found(self, cx, &replies.pop().unwrap_or(Reply::Nil), &function);
+            }
         }
     }
 

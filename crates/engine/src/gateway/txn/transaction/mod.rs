@@ -17,6 +17,7 @@ use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::mail::{Mail, Target};
+use crate::gateway::scripts::functions::Kept;
 use crate::gateway::slab::Slab;
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
@@ -162,6 +163,10 @@ enum Then {
     Allowed,
     /// The text of a script, since all texts were forgotten so many times.
     Text(u64),
+    /// What the store knows of a function.
+    Function,
+    /// The text of the library of this function.
+    Library(Box<Kept>),
 }
 
 impl Txn {

@@ -27,7 +27,13 @@ impl Interpreter for Lines {
         let digits = format!("{number:040x}");
         let name = digits.as_bytes().try_into().expect("it has 40 digits");
         let no_writes = false;
-        Ok(Arc::new(Script { name, text: text.clone(), no_writes, code: Vec::new() }))
+        Ok(Arc::new(Script {
+            name,
+            text: text.clone(),
+            no_writes,
+            code: Vec::new(),
+            function: None,
+        }))
     }
 
     fn begin(&self, script: &Arc<Script>, _: &ScriptInputs) -> Box<dyn Run> {

@@ -12,6 +12,7 @@ use super::{Stage, Then, Txn};
 use crate::gateway::api::{Output, Question};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::about_all;
+use crate::gateway::scripts::functions::{self, Kept};
 use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
 use crate::gateway::target::CALLED;
 use crate::gateway::timer::Timer;
@@ -102,9 +103,13 @@ pub(super) fn begin(
     let text = match &call.text {
         Text::Read(script) => Some(script.clone()),
         Text::Named(name) => cx.core.scripts.named(name),
+        Text::Function(_) => None,
     };
     let read = match (&text, &call.text) {
-        (None, Text::Named(name)) => Some(read_text(name)),
+        (None, Text::Named(name)) => {
+            Some((read_text(name), Then::Text(cx.core.scripts.forgotten())))
+        }
+        (None, Text::Function(name)) => Some((functions::read(name), Then::Function)),
         _ => None,
     };
     let database = call.database;
@@ -130,10 +135,7 @@ pub(super) fn begin(
     }));
     match (text, read) {
         (Some(script), _) => run_text(txn, cx, &script),
-        (None, Some(read)) => {
-            let forgotten = cx.core.scripts.forgotten();
-            txn.call_observed(cx, (vec![read], false), None, Then::Text(forgotten));
-        }
+        (None, Some((read, then))) => txn.call_observed(cx, (vec![read], false), None, then),
         (None, None) => end(txn, cx, Err(no_script())),
     }
 }
@@ -155,6 +157,41 @@ pub(super) fn text_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply, f
             }
             run_text(txn, cx, &script);
         }
+        Err(error) => end(txn, cx, Err(error)),
+    }
+}
+
+/// Takes what the store knows of the function that is called.
+pub(super) fn function_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply) {
+    let Some(running) = &txn.script else { return };
+    let Text::Function(name) = &running.call.text else { return };
+    let kept = match functions::found(name, reply) {
+        Ok(kept) if running.call.only_reads && !kept.function.no_writes() => {
+            Err(functions::writes())
+        }
+        found => found,
+    };
+    match kept {
+        Err(error) => end(txn, cx, Err(error)),
+        Ok(kept) => match cx.core.scripts.function(&kept.text, &kept.function.name) {
+            Some(script) => run_text(txn, cx, &script),
+            None => {
+                let read = functions::read_library(&kept.library);
+                txn.call_observed(cx, (vec![read], false), None, Then::Library(Box::new(kept)));
+            }
+        },
+    }
+}
+
+/// Takes the text of the library whose function is called.
+pub(super) fn library_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, kept: &Kept) {
+    let read = match reply {
+        Reply::Bulk(text) => cx.core.scripts.read_function(text, &kept.function),
+        Reply::Error(error) => Err(error.clone()),
+        _ => Err(functions::not_found()),
+    };
+    match read {
+        Ok(script) => run_text(txn, cx, &script),
         Err(error) => end(txn, cx, Err(error)),
     }
 }

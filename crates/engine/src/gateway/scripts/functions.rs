@@ -1,0 +1,333 @@
+//! Libraries of functions: `FUNCTION`, and what `FCALL` reads.
+//!
+//! All libraries are one record of the store's own: a hash with the texts of libraries by their names, and with
+//! what is known of each function by its name. So a library is loaded, replaced and removed in one step, and a
+//! call of a function reads which text it has in the transaction in which it runs.
+
+use crate::gateway::command_docs::unknown_subcommand;
+use crate::gateway::core::Core;
+use crate::gateway::txn::work::ProgramStep;
+use crate::ids::KeyedOp;
+use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARY_FUNCTIONS_MAX};
+use crate::script::keys::functions_key;
+use crate::script::{Library, LibraryFunction, ScriptName};
+use adt::command::glob;
+use adt::key::KeyOp;
+use adt::{ArgBuf, Args, Blob, Compound, ErrorReply, Merge, Op, Plan, Reply};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// First byte of the fields with texts of libraries.
+const LIBRARY: u8 = b'l';
+/// First byte of the fields with what is known of functions.
+const FUNCTION: u8 = b'f';
+
+/// What the store knows of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::gateway) struct Kept {
+    /// Name of the library.
+    pub library: Blob,
+    /// Name of the library's text.
+    pub text: ScriptName,
+    pub function: LibraryFunction,
+}
+
+/// The error for a function that no library has.
+pub(in crate::gateway) fn not_found() -> ErrorReply {
+    ErrorReply::err("Function not found")
+}
+
+/// The error for a function that may write, where it must not.
+pub(in crate::gateway) fn writes() -> ErrorReply {
+    ErrorReply::err("Can not execute a script with write flag using *_ro command.")
+}
+
+/// Operation on the record of all libraries.
+fn on_all(words: &[&[u8]]) -> KeyedOp {
+    let key = functions_key();
+    let mut all = ArgBuf::new();
+    all.push(words[0]).push(&key);
+    words[1..].iter().for_each(|word| _ = all.push(word));
+    // The words are those of a command that exists.
+    adt::record::decode(&all.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+}
+
+fn field(kind: u8, name: &[u8]) -> Vec<u8> {
+    [&[kind][..], name].concat()
+}
+
+/// A read of what the store knows of a function.
+pub(in crate::gateway) fn read(name: &Blob) -> KeyedOp {
+    on_all(&[b"hget", &field(FUNCTION, name)])
+}
+
+/// A read of the text of a library.
+pub(in crate::gateway) fn read_library(name: &Blob) -> KeyedOp {
+    on_all(&[b"hget", &field(LIBRARY, name)])
+}
+
+/// What the store knows of a function, from the reply of [`read`].
+pub(in crate::gateway) fn found(name: &Blob, reply: &Reply) -> Result<Kept, ErrorReply> {
+    match reply {
+        Reply::Bulk(fact) => fact_of(name, fact).ok_or_else(not_found),
+        Reply::Error(error) => Err(error.clone()),
+        _ => Err(not_found()),
+    }
+}
+
+/// The value of a function's field: name of the text, name of the library, flags, and a description if there
+/// is one.
+fn fact(library: &Library, function: &LibraryFunction) -> Vec<u8> {
+    let flags: Vec<&[u8]> = function.flags.iter().map(|flag| &**flag).collect();
+    let mut fact = [&library.text[..], &library.name, &flags.join(&b',')].join(&b' ');
+    if let Some(description) = &function.description {
+        fact.push(b' ');
+        fact.extend_from_slice(description);
+    }
+    fact
+}
+
+fn fact_of(name: &Blob, fact: &[u8]) -> Option<Kept> {
+    let mut words = fact.splitn(4, |b| *b == b' ');
+    let text: ScriptName = words.next()?.try_into().ok()?;
+    let library = Blob::new(words.next()?);
+    let flags = words.next()?.split(|b| *b == b',').filter(|flag| !flag.is_empty());
+    let flags = flags.map(Blob::new).collect();
+    let description = words.next().map(Blob::new);
+    let function = LibraryFunction { name: name.clone(), description, flags };
+    Some(Kept { library, text, function })
+}
+
+/// All libraries of the store.
+#[derive(Default)]
+struct Libraries {
+    texts: BTreeMap<Blob, Blob>,
+    functions: BTreeMap<Blob, Kept>,
+}
+
+impl Libraries {
+    /// Reads the reply of `HGETALL`.
+    fn read(reply: Option<&Reply>) -> Result<Self, ErrorReply> {
+        let mut all = Self::default();
+        let pairs = match reply {
+            Some(Reply::Map(pairs)) => pairs,
+            Some(Reply::Error(error)) => return Err(error.clone()),
+            _ => return Ok(all),
+        };
+        for pair in pairs {
+            let (Reply::Bulk(field), Reply::Bulk(value)) = pair else { continue };
+            let Some((kind, name)) = field.split_first() else { continue };
+            let name = Blob::new(name);
+            if *kind == LIBRARY {
+                all.texts.insert(name, value.clone());
+            } else if let Some(kept) = fact_of(&name, value) {
+                all.functions.insert(name, kept);
+            }
+        }
+        Ok(all)
+    }
+
+    fn of<'l>(&'l self, library: &'l Blob) -> impl Iterator<Item = &'l LibraryFunction> {
+        let kept = self.functions.values().filter(move |kept| kept.library == *library);
+        kept.map(|kept| &kept.function)
+    }
+
+    /// Operation that removes the functions of a library, and its text.
+    fn removal(&self, library: &Blob) -> KeyedOp {
+        let mut fields = vec![field(LIBRARY, library)];
+        fields.extend(self.of(library).map(|function| field(FUNCTION, &function.name)));
+        let mut words: Vec<&[u8]> = vec![b"hdel"];
+        words.extend(fields.iter().map(Vec::as_slice));
+        on_all(&words)
+    }
+
+    /// Checks that a library can be added.
+    fn admit(&self, new: &Library, text: &Blob, replaces: bool) -> Result<(), ErrorReply> {
+        let shown = String::from_utf8_lossy;
+        if self.texts.contains_key(&new.name) && !replaces {
+            let name = shown(&new.name);
+            return Err(ErrorReply::err(format!("Library '{name}' already exists")));
+        }
+        let others = |name: &Blob| *name != new.name;
+        for function in &new.functions {
+            if self.functions.get(&function.name).is_some_and(|kept| others(&kept.library)) {
+                let name = shown(&function.name);
+                return Err(ErrorReply::err(format!("Function {name} already exists")));
+            }
+        }
+        let texts = self.texts.iter().filter(|(name, _)| others(name));
+        let bytes: usize = texts.map(|(_, text)| text.len()).sum();
+        let kept = self.functions.values().filter(|kept| others(&kept.library)).count();
+        if bytes + text.len() > LIBRARIES_BYTES_MAX
+            || kept + new.functions.len() > LIBRARY_FUNCTIONS_MAX
+        {
+            return Err(ErrorReply::err(format!(
+                "all libraries together have at most {LIBRARIES_BYTES_MAX} bytes and \
+                 {LIBRARY_FUNCTIONS_MAX} functions"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The reply of `FUNCTION LIST`.
+    fn list(&self, pattern: Option<&Blob>, with_code: bool) -> Reply {
+        let matches = |name: &Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+        let libraries = self.texts.iter().filter(|(name, _)| matches(name)).map(|(name, text)| {
+            let functions = self.of(name).map(|function| {
+                let flags = function.flags.iter().cloned().map(Reply::Bulk).collect();
+                Reply::Map(vec![
+                    (Reply::bulk("name"), Reply::Bulk(function.name.clone())),
+                    (
+                        Reply::bulk("description"),
+                        function.description.clone().map_or(Reply::Nil, Reply::Bulk),
+                    ),
+                    (Reply::bulk("flags"), Reply::Set(flags)),
+                ])
+            });
+            let mut facts = vec![
+                (Reply::bulk("library_name"), Reply::Bulk(name.clone())),
+                (Reply::bulk("engine"), Reply::bulk("LUA")),
+                (Reply::bulk("functions"), Reply::Array(functions.collect())),
+            ];
+            if with_code {
+                facts.push((Reply::bulk("library_code"), Reply::Bulk(text.clone())));
+            }
+            Reply::Map(facts)
+        });
+        Reply::Array(libraries.collect())
+    }
+
+    /// The reply of `FUNCTION STATS`. No function that runs keeps others waiting, so none is shown.
+    fn stats(&self) -> Reply {
+        let count = |n: usize| Reply::Int(n as i64);
+        let engine = Reply::Map(vec![
+            (Reply::bulk("libraries_count"), count(self.texts.len())),
+            (Reply::bulk("functions_count"), count(self.functions.len())),
+        ]);
+        Reply::Map(vec![
+            (Reply::bulk("running_script"), Reply::Nil),
+            (Reply::bulk("engines"), Reply::Map(vec![(Reply::bulk("LUA"), engine)])),
+        ])
+    }
+}
+
+/// A step that looks at all libraries, and then writes and replies.
+fn changing(
+    change: impl Fn(&Libraries) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
+) -> ProgramStep {
+    let plan = move |replies: &[Reply]| {
+        let changed = Libraries::read(replies.first()).and_then(|all| change(&all));
+        let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
+        Plan { writes, reply }
+    };
+    ProgramStep::Compound(Compound { reads: vec![on_all(&[b"hgetall"])], plan: Arc::new(plan) })
+}
+
+/// A step that looks at all libraries, and replies.
+fn looking(look: impl Fn(&Libraries) -> Reply + Send + Sync + 'static) -> ProgramStep {
+    let merge = move |replies: Vec<Reply>| match Libraries::read(replies.first()) {
+        Ok(all) => look(&all),
+        Err(error) => error.into(),
+    };
+    ProgramStep::Ops(vec![on_all(&[b"hgetall"])], Some(Merge::With(Arc::new(merge))))
+}
+
+fn load(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let replaces = args.len() == 4;
+    if replaces && !args.is(2, "REPLACE") {
+        let word = String::from_utf8_lossy(args.get(2).unwrap_or_default());
+        return Err(ErrorReply::err(format!("Unknown option given: {word}")));
+    }
+    let text = args.blob(args.len() - 1)?;
+    let library = core.scripts.library(&text)?;
+    Ok(changing(move |all| {
+        all.admit(&library, &text, replaces)?;
+        let mut fields = vec![(field(LIBRARY, &library.name), text.to_vec())];
+        fields.extend(
+            library
+                .functions
+                .iter()
+                .map(|function| (field(FUNCTION, &function.name), fact(&library, function))),
+        );
+        let mut words: Vec<&[u8]> = vec![b"hset"];
+        words.extend(fields.iter().flat_map(|(field, value)| [&field[..], value]));
+        let writes = vec![all.removal(&library.name), on_all(&words)];
+        Ok((writes, Reply::Bulk(library.name.clone())))
+    }))
+}
+
+fn list(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let (mut pattern, mut with_code, mut at) = (None, false, 2);
+    while at < args.len() {
+        match () {
+            () if args.is(at, "WITHCODE") && !with_code => with_code = true,
+            () if args.is(at, "LIBRARYNAME") && pattern.is_none() => {
+                at += 1;
+                if at == args.len() {
+                    return Err(ErrorReply::err("library name argument was not given"));
+                }
+                pattern = Some(args.blob(at)?);
+            }
+            () => {
+                let word = String::from_utf8_lossy(args.get(at).unwrap_or_default());
+                return Err(ErrorReply::err(format!("Unknown argument {word}")));
+            }
+        }
+        at += 1;
+    }
+    Ok(looking(move |all| all.list(pattern.as_ref(), with_code)))
+}
+
+/// Step of `FUNCTION`, whose number of words is right.
+pub(super) fn step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    match () {
+        () if args.is(1, "LOAD") => load(core, args),
+        () if args.is(1, "LIST") => list(args),
+        () if args.is(1, "STATS") => Ok(looking(Libraries::stats)),
+        () if args.is(1, "DELETE") => {
+            let library = args.blob(2)?;
+            Ok(changing(move |all| match all.texts.contains_key(&library) {
+                true => Ok((vec![all.removal(&library)], Reply::Ok)),
+                false => Err(ErrorReply::err("Library not found")),
+            }))
+        }
+        () if args.is(1, "FLUSH") => {
+            if args.len() == 3 && !args.is(2, "ASYNC") && !args.is(2, "SYNC") {
+                let text = "FUNCTION FLUSH only supports SYNC|ASYNC option";
+                return Err(ErrorReply::err(text));
+            }
+            Ok(ProgramStep::Ops(vec![(functions_key(), Op::Key(KeyOp::Del))], Some(Merge::Ok)))
+        }
+        () if args.is(1, "KILL") => {
+            let text = "No scripts in execution right now: a function that takes too long ends by itself, and \
+                        nothing waits for it but what needs the same records.";
+            Err(ErrorReply::new("NOTBUSY", text))
+        }
+        () => Err(unknown_subcommand(args)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_function_is_read_back() {
+        let library = Library { name: Blob::from("l"), text: [b'a'; 40], functions: Vec::new() };
+        for (description, flags) in [
+            (None, vec![]),
+            (Some("two words"), vec!["no-writes", "allow-oom"]),
+            (Some(""), vec!["no-writes"]),
+        ] {
+            let function = LibraryFunction {
+                name: Blob::from("f"),
+                description: description.map(Blob::from),
+                flags: flags.into_iter().map(Blob::from).collect(),
+            };
+            let kept = Kept { library: library.name.clone(), text: library.text, function };
+            let fact = fact(&library, &kept.function);
+            assert_eq!(fact_of(&kept.function.name, &fact), Some(kept));
+        }
+        assert_eq!(fact_of(&Blob::from("f"), b"short"), None);
+    }
+}
