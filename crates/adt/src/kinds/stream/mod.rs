@@ -2,9 +2,9 @@
 //!
 //! An entry added with `*` takes its identifier from the commit timestamp: such adds commute, whatever
 //! the order in which they are carried out, as those of a log do, and identifiers grow in commit order.
-//! This holds unless the last identifier is an explicit one (`ahead`): it may be ahead of the time, and then `*`
-//! counts on from that, as in Redis. Adds do not commute until one of them has found that time has caught up.
-//! Acknowledgements of different entries commute with each other and with adds. Everything else excludes
+//! This holds unless the last identifier is an explicit one (`ahead`): it may be ahead of the time, and then
+//! `*` counts on from that, as in Redis. Adds do not commute until one of them has found that time has caught
+//! up. Acknowledgements of different entries commute with each other and with adds. Everything else excludes
 //! each other. See the Redis documentation of the stream commands for semantics, replies and errors.
 
 mod encode;

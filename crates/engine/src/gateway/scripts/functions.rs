@@ -1,8 +1,8 @@
 //! Libraries of functions: `FUNCTION`, and what `FCALL` reads.
 //!
-//! All libraries are one record of the store's own: a hash with the texts of libraries by their names, and with
-//! what is known of each function by its name. So a library is loaded, replaced and removed in one step, and a
-//! call of a function reads which text it has in the transaction in which it runs.
+//! All libraries are one record of the store's own: a hash with the texts of libraries by their names, and
+//! with a description of each function by its name. So a library is loaded, replaced and removed in one step,
+//! and a call of a function reads which text it has in the transaction in which it runs.
 
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 /// First byte of the fields with texts of libraries.
 const LIBRARY: u8 = b'l';
-/// First byte of the fields with what is known of functions.
+/// First byte of the fields with descriptions of functions.
 const FUNCTION: u8 = b'f';
 
-/// What the store knows of a function.
+/// Description of a function in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::gateway) struct Kept {
     /// Name of the library.
@@ -56,7 +56,7 @@ fn field(kind: u8, name: &[u8]) -> Vec<u8> {
     [&[kind][..], name].concat()
 }
 
-/// A read of what the store knows of a function.
+/// A read of the description of a function.
 pub(in crate::gateway) fn read(name: &Blob) -> KeyedOp {
     on_all(&[b"hget", &field(FUNCTION, name)])
 }
@@ -66,7 +66,7 @@ pub(in crate::gateway) fn read_library(name: &Blob) -> KeyedOp {
     on_all(&[b"hget", &field(LIBRARY, name)])
 }
 
-/// What the store knows of a function, from the reply of [`read`].
+/// Description of a function, from the reply of [`read`].
 pub(in crate::gateway) fn found(name: &Blob, reply: &Reply) -> Result<Kept, ErrorReply> {
     match reply {
         Reply::Bulk(fact) => fact_of(name, fact).ok_or_else(not_found),
@@ -299,8 +299,8 @@ pub(super) fn step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, Erro
             Ok(ProgramStep::Ops(vec![(functions_key(), Op::Key(KeyOp::Del))], Some(Merge::Ok)))
         }
         () if args.is(1, "KILL") => {
-            let text = "No scripts in execution right now: a function that takes too long ends by itself, and \
-                        nothing waits for it but what needs the same records.";
+            let text = "No scripts in execution right now: a function that takes too long ends by \
+                        itself, and nothing waits for it but what needs the same records.";
             Err(ErrorReply::new("NOTBUSY", text))
         }
         () => Err(unknown_subcommand(args)),

@@ -163,7 +163,7 @@ enum Then {
     Allowed,
     /// The text of a script, since all texts were forgotten so many times.
     Text(u64),
-    /// What the store knows of a function.
+    /// The description of a function.
     Function,
     /// The text of the library of this function.
     Library(Box<Kept>),

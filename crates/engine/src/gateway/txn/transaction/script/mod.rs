@@ -161,7 +161,7 @@ pub(super) fn text_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply, f
     }
 }
 
-/// Takes what the store knows of the function that is called.
+/// Takes the description of the function that is called.
 pub(super) fn function_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply) {
     let Some(running) = &txn.script else { return };
     let Text::Function(name) = &running.call.text else { return };
