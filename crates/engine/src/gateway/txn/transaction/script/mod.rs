@@ -23,7 +23,7 @@ use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
 use adt::command::database::{name_in, shown};
 use adt::command::glob;
 use adt::key::KeyOp;
-use adt::{ArgBuf, Blob, Compound, ErrorReply, Merge, Op, Reply, Whole};
+use adt::{ArgBuf, Blob, ErrorReply, Merge, Op, Reply, Whole};
 use called::{Called, called, may_run, no_script, read_text};
 use std::sync::Arc;
 
@@ -287,9 +287,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 return Next::Input(ScriptInput::Go);
             }
             match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
-                Some(Compound { reads, plan }) => {
-                    txn.call_observed(cx, (reads, true), target, Then::Plan(plan));
-                }
+                Some(compound) => txn.call_compound(cx, compound, true, target),
                 None => {
                     if let Some(running) = &mut txn.script {
                         running.written_from = (ops.len() == 1).then_some(txn.work.ops.len());
@@ -298,9 +296,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 }
             }
         }
-        ProgramStep::Compound(Compound { reads, plan }) => {
-            txn.call_observed(cx, (reads, false), target, Then::Plan(plan));
-        }
+        ProgramStep::Compound(compound) => txn.call_compound(cx, compound, false, target),
         ProgramStep::Attempts(blocking) => txn.call_attempt(cx, blocking, 0, target),
         ProgramStep::Fixed(reply) => return Next::Input(ScriptInput::Reply(reply)),
         ProgramStep::Script(_) | ProgramStep::Later(_) => {}
