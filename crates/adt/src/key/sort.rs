@@ -20,7 +20,7 @@ pub const SORT_ELEMENTS_MAX: usize = 100_000;
 /// Most bytes of the elements that `SORT` sorts, of the values that it sorts by, and of its result.
 pub const SORT_BYTES_MAX: usize = 12 << 20;
 /// Most keys that `SORT` reads for the patterns of `BY` and `GET`.
-pub const SORT_LOOKUPS_MAX: usize = 10_000;
+pub const SORT_LOOKUPS_MAX: usize = 5_000;
 
 /// Elements of a value for `SORT`.
 pub struct Sortable<'a> {
@@ -428,8 +428,8 @@ impl Sort {
         number.map(Weight::Number).ok_or_else(error)
     }
 
-    /// Elements in the order of their weights. Those of the same number are in that of their bytes, those of the
-    /// same text stay as they were.
+    /// Elements in the order of their weights. Those of the same number are in that of their bytes, those
+    /// of the same text stay as they were.
     fn by_weight<'v>(
         &self,
         elements: &'v [Blob],
