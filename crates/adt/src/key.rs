@@ -3,6 +3,7 @@
 //! Together they are a register beside the value ("absent, or present with a type and an expiry").
 //! See the Redis documentation of `DEL`, `EXISTS`, `EXPIRE`, `TTL`, `TYPE`, `RENAME` and `COPY`.
 
+pub mod sort;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,9 @@ use crate::{
     Record, Reply, Value, Whole,
 };
 use std::sync::Arc;
+
+/// Longest name of a key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
 
 /// An operation that every key has.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,10 +41,14 @@ pub enum KeyOp {
     Ttl(TtlForm),
     /// Internal encoding of the value, for `OBJECT ENCODING`.
     Encoding,
+    /// Seconds since the last write, for `OBJECT IDLETIME`; nil if the key is absent.
+    Idle,
     /// Approximate size in memory, for `MEMORY USAGE`.
     Usage,
     /// The whole record ([`Reply::Record`]), or nil.
     Fetch,
+    /// The elements of a list, a set or a sorted set, for `SORT`; nil if the key is absent.
+    Elements,
     /// Replaces the whole record.
     Put(Box<Record>),
     /// The leader's decision that the key has expired, valid if its expiry is still this one.
@@ -138,7 +146,12 @@ impl KeyOp {
             Self::Type => Reply::status(record.map_or("none", |r| r.value.type_name())),
             Self::Ttl(form) => ttl(record, *form, now_ms),
             Self::Encoding => record.map_or(Reply::Nil, |r| Reply::bulk(r.value.type_name())),
+            Self::Idle => record.map_or(Reply::Nil, |r| {
+                let since_us = now_ms.saturating_mul(1000).saturating_sub(r.modified.micros());
+                Reply::Int((since_us / 1_000_000) as i64)
+            }),
             Self::Usage => record.map_or(Reply::Nil, |r| Reply::Int(r.heap_bytes() as i64)),
+            Self::Elements => record.map_or(Reply::Nil, |r| sort::elements(&r.value)),
             Self::Fetch => record.map_or(Reply::Nil, |r| Reply::Record(Box::new(r.clone()))),
             _ => Reply::err("a write cannot be answered without being applied"),
         }
@@ -289,10 +302,19 @@ fn single(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
 }
 
 fn rename(args: &Args<'_>, replace: bool) -> Result<Command, ErrorReply> {
-    Ok(move_record((args.blob(1)?, args.blob(2)?), false, replace))
+    let (reads, plan) = move_record((args.blob(1)?, args.blob(2)?), false, replace);
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
-fn move_record((from, to): (Blob, Blob), keep: bool, replace: bool) -> Command {
+/// Keys with reads of them.
+type Reads = Vec<(Blob, Op)>;
+
+/// Reads of a record, and what makes it another key's.
+fn move_record(
+    (from, to): (Blob, Blob),
+    keep: bool,
+    replace: bool,
+) -> (Reads, impl Fn(&[Reply]) -> Plan + Send + Sync + 'static) {
     let fetch = |key: &Blob| (key.clone(), Op::Key(KeyOp::Fetch));
     let reads = if from == to { vec![fetch(&from)] } else { vec![fetch(&from), fetch(&to)] };
     let plan = move |replies: &[Reply]| {
@@ -314,7 +336,7 @@ fn move_record((from, to): (Blob, Blob), keep: bool, replace: bool) -> Command {
         let reply = if !keep && replace { Reply::Ok } else { Reply::Int(1) };
         Plan { writes, reply }
     };
-    Command::Compound(Compound { reads, plan: Arc::new(plan) })
+    (reads, plan)
 }
 
 fn same_object() -> ErrorReply {
@@ -328,15 +350,13 @@ fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if from == to {
         return Err(same_object());
     }
-    let Command::Compound(Compound { reads, plan }) = move_record((from, to), false, false) else {
-        return Err(ErrorReply::syntax());
-    };
+    let (reads, plan) = move_record((from, to), false, false);
     // A key that is not there is not moved, which is no error as it is for RENAME.
     let plan = move |replies: &[Reply]| match replies.first() {
         Some(Reply::Record(_)) => plan(replies),
         _ => Plan { writes: Vec::new(), reply: Reply::Int(0) },
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -357,15 +377,36 @@ fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if from == to {
         return Err(same_object());
     }
-    Ok(move_record((from, to), true, replace))
+    let (reads, plan) = move_record((from, to), true, replace);
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    match args.len() {
-        2 if args.is(1, "HELP") => Ok(answered(syntax::help("object", OBJECT))),
-        3 if args.is(1, "ENCODING") => Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Encoding))),
-        _ if args.is(1, "ENCODING") => Err(ErrorReply::arity("object|encoding")),
-        _ => Err(ErrorReply::unknown_subcommand("OBJECT", args)),
+    let one = |op| Ok(Command::Single(args.blob(2)?, Op::Key(op)));
+    let if_present = |reply: Reply| {
+        let merge = move |found: Vec<Reply>| match found.first() {
+            Some(Reply::Int(1)) => reply.clone(),
+            _ => Reply::Nil,
+        };
+        let ops = vec![(args.blob(2)?, Op::Key(KeyOp::Exists))];
+        Ok(Command::Multi { ops, merge: Merge::With(Arc::new(merge)) })
+    };
+    if args.len() == 2 && args.is(1, "HELP") {
+        return Ok(answered(syntax::help("object", OBJECT)));
+    }
+    let names = ["encoding", "freq", "idletime", "refcount"];
+    let Some(name) = names.into_iter().find(|name| args.is(1, name)) else {
+        return Err(ErrorReply::unknown_subcommand("OBJECT", args));
+    };
+    match name {
+        _ if args.len() != 3 => Err(ErrorReply::arity(&format!("object|{name}"))),
+        "encoding" => one(KeyOp::Encoding),
+        "idletime" => one(KeyOp::Idle),
+        "refcount" => if_present(Reply::Int(1)),
+        _ => {
+            let text = "An LFU maxmemory policy is not selected, access frequency not tracked.";
+            if_present(Reply::err(text))
+        }
     }
 }
 
@@ -391,7 +432,7 @@ fn answered(reply: Reply) -> Command {
     Command::Multi { ops: Vec::new(), merge: Merge::With(Arc::new(move |_| reply.clone())) }
 }
 
-const OBJECT: &str = "ENCODING key";
+const OBJECT: &str = "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key";
 const MEMORY: &str = "USAGE key [SAMPLES count]";
 
 const READ: Flags = Flags::READ.and(Flags::FAST);
@@ -454,8 +495,19 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
     ("copy", -3, Flags::WRITE.and(Flags::GROWS).and(Flags::DATABASES), Keys::TWO,
         "Copies a value to another key.", "source destination [DB index] [REPLACE]", "O(1) per key") =>
         parse_copy;
+    ("sort", -2, Flags::WRITE.and(Flags::GROWS).and(Flags::DANGEROUS), Keys::Sort,
+        "Sorts the elements of a list, a set or a sorted set, and returns or stores them.",
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
+         [STORE destination]",
+        "O(n+m*log(m)) with n elements of which m are returned") =>
+        |a| sort::parse(a, false);
+    ("sort_ro", -2, Flags::READ.and(Flags::DANGEROUS), Keys::ONE,
+        "Sorts the elements of a list, a set or a sorted set, and returns them.",
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+        "O(n+m*log(m)) with n elements of which m are returned") =>
+        |a| sort::parse(a, true);
     ("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Returns how a value is represented.", OBJECT, "O(1) per key") =>
+        "Returns how a value is represented, and when it was written.", OBJECT, "O(1) per key") =>
         parse_object;
     ("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
         "Returns approximately how much memory a value takes.", MEMORY, "O(1) per key") =>
@@ -467,6 +519,9 @@ pub const INTERNAL: &[CommandSpec] = commands! { "generic";
     ("record.fetch", 2, Flags::READ, Keys::ONE,
         "Reads a whole record.", "key", "O(1) per key") =>
         |a| single(a, KeyOp::Fetch);
+    ("record.elements", 2, Flags::READ, Keys::ONE,
+        "Reads the elements of a list, a set or a sorted set.", "key", "O(n)") =>
+        |a| single(a, KeyOp::Elements);
     ("record.put", -4, Flags::WRITE, Keys::ONE,
         "Replaces a whole record.", "key type expiry part [part ...]", "O(1) per key") =>
         parse_put;
@@ -484,8 +539,10 @@ impl KeyOp {
             Self::Type => out.push("type").push(key),
             Self::Persist => out.push("persist").push(key),
             Self::Encoding => out.push("object").push("encoding").push(key),
+            Self::Idle => out.push("object").push("idletime").push(key),
             Self::Usage => out.push("memory").push("usage").push(key),
             Self::Fetch => out.push("record.fetch").push(key),
+            Self::Elements => out.push("record.elements").push(key),
             Self::Reap { expire_at_ms } => {
                 out.push("record.reap").push(key).push_int(*expire_at_ms as i64)
             }

@@ -25,7 +25,7 @@ pub use crate::command::args::{ArgBuf, Args, format_float, parse_float, parse_in
 pub use blob::Blob;
 pub use command::{
     Attempt, Awaiting, Begins, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys,
-    Merge, Plan, PlanFn,
+    Merge, Next, NextFn, Plan,
 };
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};

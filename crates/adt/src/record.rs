@@ -6,6 +6,7 @@
 //! modes, the log and the snapshots write its words and parts.
 
 use crate::escrow::{Amount, Share};
+use crate::key::sort::Sortable;
 use crate::key::{self, KeyOp};
 use crate::kinds;
 use crate::types::{Corrupt, ValueSink, ValueSource};
@@ -47,6 +48,11 @@ macro_rules! registry {
                     $(Self::$variant(_) =>
                         <crate::kinds::$module::Value as DataType>::KEPT_FOR_WAITERS),*
                 }
+            }
+
+            /// Elements that `SORT` takes: see [`DataType::elements`].
+            pub(crate) fn elements(&self) -> Option<Sortable<'_>> {
+                match self { $(Self::$variant(v) => v.elements()),* }
             }
 
             /// Writes the value's parts.

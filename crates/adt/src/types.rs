@@ -3,6 +3,7 @@
 pub mod escrow;
 
 use crate::escrow::Quantity;
+use crate::key::sort::Sortable;
 use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
 
@@ -205,6 +206,11 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// Whether a write neither removes anything (so it cannot end the key) nor touches the key's
     /// expiry. `false` is always safe.
     fn preserves_key(op: &Self::Op) -> bool;
+
+    /// Elements that `SORT` takes; `None` if the type has none.
+    fn elements(&self) -> Option<Sortable<'_>> {
+        None
+    }
 
     /// Whether `a` and `b` commute in this state and in every state that other holders granted by
     /// the same rule can bring about (*stable* for any number of holders): the same final state

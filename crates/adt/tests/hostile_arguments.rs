@@ -10,8 +10,8 @@
 use adt::command::database::name_of;
 use adt::command::syntax;
 use adt::{
-    ArgBuf, Attempt, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
-    Timestamp, record,
+    ArgBuf, Attempt, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Next, Op, Record,
+    Reply, Timestamp, record,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -76,7 +76,7 @@ fn apply(store: &mut Store, key: &Blob, op: &Op, wrong: &mut Vec<String>) -> Rep
     reply
 }
 
-fn compound(store: &mut Store, compound: &Compound, wrong: &mut Vec<String>) -> Reply {
+fn read(store: &mut Store, compound: &Compound, wrong: &mut Vec<String>) -> Vec<Reply> {
     let mut replies = Vec::new();
     for (key, op) in &compound.reads {
         if op.is_write() {
@@ -84,7 +84,20 @@ fn compound(store: &mut Store, compound: &Compound, wrong: &mut Vec<String>) -> 
         }
         replies.push(apply(store, key, op, wrong));
     }
-    let plan = (compound.plan)(&replies);
+    replies
+}
+
+fn compound(store: &mut Store, compound: &Compound, wrong: &mut Vec<String>) -> Reply {
+    let mut next = (compound.next)(&read(store, compound, wrong));
+    let plan = loop {
+        match next {
+            Next::Plan(plan) => break plan,
+            // Keys that were found on the way need not be declared, if they are only read.
+            Next::Reads(further) => {
+                next = (further.next)(&read(&mut store.clone(), &further, wrong));
+            }
+        }
+    };
     if plan.reply.is_error() && !plan.writes.is_empty() {
         wrong.push(format!("{:?} comes with writes {:?}", plan.reply, plan.writes));
     }

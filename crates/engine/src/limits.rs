@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 /// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 64 << 10;
+pub const KEY_BYTES_MAX: usize = adt::key::KEY_BYTES_MAX;
 /// Longest single argument (a value, a member), in bytes.
 pub const ARGUMENT_BYTES_MAX: usize = 8 << 20;
 /// Longest command frame, in bytes.
@@ -35,6 +35,14 @@ pub const STALLED_US_MAX_IF_FULL: u64 = 5_000_000;
 /// Approximate memory for waiting replies to all clients; beyond it requests whose replies may be
 /// large wait.
 pub const REPLIES_BYTES_MAX: usize = 256 << 20;
+/// Largest product of the lengths of two strings that `LCS` compares.
+pub const LCS_CELLS_MAX: u64 = adt::kinds::string::LCS_CELLS_MAX;
+/// Most elements that `SORT` sorts.
+pub const SORT_ELEMENTS_MAX: usize = adt::key::sort::SORT_ELEMENTS_MAX;
+/// Most bytes of the elements that `SORT` sorts, of the values that it sorts by, and of its result.
+pub const SORT_BYTES_MAX: usize = adt::key::sort::SORT_BYTES_MAX;
+/// Most keys that `SORT` reads for the patterns of `BY` and `GET`.
+pub const SORT_LOOKUPS_MAX: usize = adt::key::sort::SORT_LOOKUPS_MAX;
 /// Approximate memory for the replies to one request; what is read beyond it is refused.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Most requests with possibly large replies that one connection has in progress.
@@ -422,6 +430,9 @@ const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
 const _: () = assert!((adt::kinds::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);
 const _: () = assert!(adt::kinds::barrier::GENERATION_BYTES_MAX <= ENTRY_BYTES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(SORT_BYTES_MAX <= TRANSACTION_BYTES_MAX);
+const _: () = assert!(SORT_ELEMENTS_MAX <= TRANSACTION_COMMANDS_MAX);
+const _: () = assert!(SORT_LOOKUPS_MAX < LOCK_WAITERS_MAX);
 const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < INPUTS_BYTES_MAX && FRAME_BYTES_MAX < REPLIES_BYTES_MAX);
 const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);

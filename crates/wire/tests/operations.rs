@@ -6,7 +6,8 @@
 
 use adt::command::syntax;
 use adt::{
-    ArgBuf, Attempt, Blob, Command, Compound, Ctx, Handler, Op, Record, Reply, Timestamp, record,
+    ArgBuf, Attempt, Blob, Command, Compound, Ctx, Handler, Next, Op, Record, Reply, Timestamp,
+    record,
 };
 use engine::entry::{Apply, Prepare};
 use engine::ids::{GatewayId, KeyedOp, ShardId, Token, TxnId};
@@ -92,9 +93,13 @@ impl Found {
             compound.reads.iter().map(|(key, op)| self.see(key, op, states)).collect();
         for state in 0..states.len() {
             let seen: Vec<Reply> = read.iter().map(|replies| replies[state].clone()).collect();
-            let plan = (compound.plan)(&seen);
-            self.ops.extend(plan.writes);
-            self.replies.push(plan.reply);
+            match (compound.next)(&seen) {
+                Next::Plan(plan) => {
+                    self.ops.extend(plan.writes);
+                    self.replies.push(plan.reply);
+                }
+                Next::Reads(further) => self.see_compound(&further, states),
+            }
         }
     }
 

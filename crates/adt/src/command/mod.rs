@@ -141,6 +141,13 @@ pub enum Keys {
         /// Position of the number of keys.
         at: i16,
     },
+    /// The first argument, and the one behind the option `STORE` of `SORT`.
+    Sort,
+    /// Word number `at` says how many pairs of a key and a value follow it.
+    Pairs {
+        /// Position of the number of pairs.
+        at: i16,
+    },
     /// The first half of the words behind `word`, which is number `from` or a later one.
     Behind {
         /// The word.
@@ -191,6 +198,15 @@ impl Keys {
                     return Err(ErrorReply::err(text));
                 }
                 Ok((first..first + count as usize).collect())
+            }
+            Self::Sort => crate::key::sort::key_positions(args),
+            Self::Pairs { at } => {
+                let count = args.at_least(at as usize, 1, "invalid numkeys value")?;
+                let first = at as usize + 1;
+                if count > len.saturating_sub(first) as u64 / 2 {
+                    return Err(ErrorReply::err("wrong number of key-value pairs"));
+                }
+                Ok((first..).step_by(2).take(count as usize).collect())
             }
             Self::Behind { word, from } => {
                 let at = (from as usize..len).find(|i| args.is(*i, word));
@@ -297,19 +313,54 @@ impl Merge {
     }
 }
 
-/// Function from the replies of a [`Compound`] command's reads to its writes and reply.
-pub type PlanFn = Arc<dyn Fn(&[Reply]) -> Plan + Send + Sync>;
+/// Function from the replies of a [`Compound`] command's reads to what follows from them.
+pub type NextFn = Arc<dyn Fn(&[Reply]) -> Next + Send + Sync>;
 
 /// A command whose writes depend on its reads: a small transaction.
 #[derive(Clone)]
 pub struct Compound {
     /// Reads that are carried out first, under locks.
     pub reads: Vec<(Blob, Op)>,
-    /// Gives the writes and the reply from the replies of the reads. Deterministic.
-    pub plan: PlanFn,
+    /// Gives what follows from the replies of the reads. Deterministic.
+    pub next: NextFn,
 }
 
-/// The second half of a [`Compound`].
+impl Compound {
+    /// A command that reads once.
+    pub fn new(
+        reads: Vec<(Blob, Op)>,
+        plan: impl Fn(&[Reply]) -> Plan + Send + Sync + 'static,
+    ) -> Self {
+        Self::in_steps(reads, move |replies| Next::Plan(plan(replies)))
+    }
+
+    /// A command that may read what its reads lead to.
+    pub fn in_steps(
+        reads: Vec<(Blob, Op)>,
+        next: impl Fn(&[Reply]) -> Next + Send + Sync + 'static,
+    ) -> Self {
+        Self { reads, next: Arc::new(next) }
+    }
+
+    /// The end that follows from the replies, unless further reads do.
+    pub fn plan(&self, replies: &[Reply]) -> Option<Plan> {
+        match (self.next)(replies) {
+            Next::Plan(plan) => Some(plan),
+            Next::Reads(_) => None,
+        }
+    }
+}
+
+/// What follows from the reads of a [`Compound`].
+#[derive(Clone)]
+pub enum Next {
+    /// The end.
+    Plan(Plan),
+    /// Further reads, of keys that were found in the replies.
+    Reads(Compound),
+}
+
+/// The end of a [`Compound`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Writes to apply; empty if there is nothing to do.

@@ -43,6 +43,8 @@ pub enum Op {
     SetIfAbsent(Blob, Blob),
     /// Removes fields; answers how many were there.
     Remove(Fields),
+    /// Removes fields; answers the value or nil for each.
+    Take(Fields),
     /// Adds to an integer field; answers the sum.
     Incr(Blob, i64),
     /// Adds to a decimal field a number as the client wrote it; answers the sum.
@@ -106,7 +108,9 @@ fn changes(op: &Op) -> SmallVec<[(&Blob, Change<'_>); 1]> {
     match op {
         Op::Set(pairs) | Op::Put(pairs) => pairs.iter().map(|(f, v)| (f, Change::Set(v))).collect(),
         Op::SetIfAbsent(f, v) => [(f, Change::SetIfAbsent(v))].into_iter().collect(),
-        Op::Remove(fields) => fields.iter().map(|f| (f, Change::Remove)).collect(),
+        Op::Remove(fields) | Op::Take(fields) => {
+            fields.iter().map(|f| (f, Change::Remove)).collect()
+        }
         Op::Incr(f, delta) => [(f, Change::Incr(*delta))].into_iter().collect(),
         Op::IncrFloat(f, _) => [(f, Change::IncrFloat)].into_iter().collect(),
         _ => SmallVec::new(),
@@ -263,6 +267,7 @@ impl DataType for Value {
                 | Op::Put(_)
                 | Op::SetIfAbsent(..)
                 | Op::Remove(_)
+                | Op::Take(_)
                 | Op::Incr(..)
                 | Op::IncrFloat(..)
         )
@@ -273,11 +278,11 @@ impl DataType for Value {
     }
 
     fn creates(op: &Op) -> bool {
-        Self::is_write(op) && !matches!(op, Op::Remove(_))
+        Self::is_write(op) && !matches!(op, Op::Remove(_) | Op::Take(_))
     }
 
     fn preserves_key(op: &Op) -> bool {
-        !matches!(op, Op::Remove(_))
+        !matches!(op, Op::Remove(_) | Op::Take(_))
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
@@ -315,23 +320,35 @@ impl DataType for Value {
                 let gone = fields.iter().filter(|f| self.fields.remove(f));
                 Reply::Int(gone.count() as i64)
             }
+            Op::Take(fields) => {
+                let take = |field| {
+                    let value = self.get(field);
+                    self.fields.remove(field);
+                    value
+                };
+                Reply::Array(fields.iter().map(take).collect())
+            }
             Op::Incr(field, delta) => self.incr(field, *delta),
             Op::IncrFloat(field, delta) => self.incr_float(field, delta),
             read => self.query(read, ctx),
         };
-        let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_));
+        let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_) | Op::Take(_));
         meta.untouched = shows_in_len && self.fields.len() == before;
         reply
     }
 
     fn may_be_idle(op: &Op) -> bool {
-        matches!(op, Op::SetIfAbsent(..) | Op::Remove(_))
+        matches!(op, Op::SetIfAbsent(..) | Op::Remove(_) | Op::Take(_))
     }
 
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         let idle =
             |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field).as_ref());
-        changes(op).into_iter().all(idle).then_some(Reply::Int(0))
+        let reply = || match op {
+            Op::Take(fields) => Reply::Array(vec![Reply::Nil; fields.len()]),
+            _ => Reply::Int(0),
+        };
+        changes(op).into_iter().all(idle).then(reply)
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
@@ -357,7 +374,7 @@ impl DataType for Value {
             op if !Self::is_write(op) => 0,
             _ if tells(access) => 4,
             Op::Set(_) | Op::Put(_) => 1,
-            Op::Remove(_) => 2,
+            Op::Remove(_) | Op::Take(_) => 2,
             Op::Incr(..) => 3,
             _ => 4,
         }

@@ -11,6 +11,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::key::sort::Sortable;
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
     ValueSource, load_count,
@@ -285,6 +286,11 @@ impl DataType for Value {
     fn may_be_idle(op: &Op) -> bool {
         // On an absent list.
         matches!(op, Op::Pop(..) | Op::PushIfPresent(..) | Op::Remove(..))
+    }
+
+    fn elements(&self) -> Option<Sortable<'_>> {
+        let items = Box::new(self.elements.iter().cloned());
+        Some(Sortable { count: self.elements.len(), ordered: true, items })
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

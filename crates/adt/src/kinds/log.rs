@@ -15,7 +15,6 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Values of one operation; one is the usual number of them.
 pub type Values = SmallVec<[Blob; 1]>;
@@ -287,7 +286,7 @@ impl DataType for Value {
             Plan { writes: first.map(put).into_iter().collect(), reply }
         };
         let reads = vec![(key.clone(), AnyOp::Log(Op::Next(count)))];
-        Some(Compound { reads, plan: Arc::new(plan) })
+        Some(Compound::new(reads, plan))
     }
 
     fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {

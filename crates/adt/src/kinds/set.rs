@@ -13,6 +13,7 @@ use crate::collections::{self, Compact, Large};
 use crate::command::commands;
 use crate::command::scan::ScanArgs;
 use crate::key::KeyOp;
+use crate::key::sort::Sortable;
 use crate::random;
 use crate::random::Random;
 use crate::{
@@ -245,6 +246,10 @@ impl DataType for Value {
         self.unseen(op, &Touch::Everything).then_some(Reply::Int(0))
     }
 
+    fn elements(&self) -> Option<Sortable<'_>> {
+        Some(Sortable { count: self.members.len(), ordered: false, items: Box::new(self.all()) })
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         let states = match (a.op, b.op) {
             (Op::Add(x), Op::Remove(y)) | (Op::Remove(y), Op::Add(x)) => {
@@ -285,7 +290,7 @@ impl DataType for Value {
         };
         let count = i64::try_from(count.unwrap_or(1)).unwrap_or(i64::MAX);
         let reads = vec![(key.clone(), AnyOp::Set(Op::Random(Some(count))))];
-        Some(Compound { reads, plan: Arc::new(plan) })
+        Some(Compound::new(reads, plan))
     }
 
     fn combine(earlier: &Op, next: &Op) -> Option<Op> {
@@ -472,7 +477,7 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
             Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }
         }
     };
-    Ok(Command::Compound(Compound { reads: sources(args.iter_from(2)), plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(sources(args.iter_from(2)), plan)))
 }
 
 fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -497,7 +502,7 @@ fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
         };
         Plan { writes, reply: Reply::Int(i64::from(there)) }
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 const READ: Flags = Flags::READ;

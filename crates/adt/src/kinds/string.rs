@@ -7,6 +7,7 @@
 //! `DELIFEQ`.
 
 mod bitfield;
+mod lcs;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use bitfield::{Encoding, Field, FieldAction, Overflow};
+pub use lcs::LCS_CELLS_MAX;
 
 /// Longest string that `APPEND`, `SETRANGE` and `SETBIT` make, in bytes.
 pub const VALUE_BYTES_MAX: usize = 8 << 20;

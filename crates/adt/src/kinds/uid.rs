@@ -12,7 +12,6 @@ use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
     Flags, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource,
 };
-use std::sync::Arc;
 
 /// The state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,7 +162,7 @@ impl DataType for Value {
             Plan { writes: first.map(give).into_iter().collect(), reply }
         };
         let reads = vec![(key.clone(), AnyOp::Uid(Op::Peek(*count)))];
-        Some(Compound { reads, plan: Arc::new(plan) })
+        Some(Compound::new(reads, plan))
     }
 
     fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {

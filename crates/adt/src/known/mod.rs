@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(absence_of("xdelex s ids 1 1"), built("XDELEX"));
         assert_eq!(absence_of("FCALL x 0"), built("FCALL"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
-        assert_eq!(absence_of("Object freq k"), built("OBJECT FREQ"));
+        assert_eq!(absence_of("Acl genpass"), built("ACL GENPASS"));
         assert_eq!(absence_of("FUNCTION nosuch"), built("FUNCTION"));
         for other in ["get a", "nosuch", "client id", "client nosuch", "client", "txn begin"] {
             assert_eq!(absence_of(other), None, "{other}");

@@ -39,6 +39,19 @@ fn parse_incr_float(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Op::IncrFloat(args.blob(2)?, args.blob(3)?))
 }
 
+fn parse_take(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    if !args.is(2, "FIELDS") {
+        let text = "Mandatory argument FIELDS is missing or not at the right position";
+        return Err(ErrorReply::err(text));
+    }
+    let count = args.at_least(3, 1, "Number of fields must be a positive integer")?;
+    if count != args.len() as u64 - 4 {
+        let text = "The `numfields` parameter must match the number of arguments";
+        return Err(ErrorReply::err(text));
+    }
+    one(args, Op::Take(args.iter_from(4).map(Blob::new).collect()))
+}
+
 fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let values = match args.len() {
         2 => return one(args, Op::Random(None)),
@@ -60,6 +73,7 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::Put(_) => "hmset",
         Op::SetIfAbsent(..) => "hsetnx",
         Op::Remove(_) => "hdel",
+        Op::Take(_) => "hgetdel",
         Op::Incr(..) => "hincrby",
         Op::IncrFloat(..) => "hincrbyfloat",
         Op::Get(_) => "hget",
@@ -82,6 +96,12 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         }
         Op::SetIfAbsent(field, value) => _ = out.push(field).push(value),
         Op::Remove(fields) | Op::GetEach(fields) => {
+            for field in fields {
+                out.push(field);
+            }
+        }
+        Op::Take(fields) => {
+            out.push("fields").push_int(fields.len() as i64);
             for field in fields {
                 out.push(field);
             }
@@ -138,6 +158,10 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
     ("hstrlen", 3, FAST_READ, Keys::ONE,
         "Returns the length of a field's value in bytes.", "key field", "O(1)") =>
         |a| one(a, Op::ValueLen(a.blob(2)?));
+    ("hgetdel", -5, FAST_WRITE, Keys::ONE,
+        "Returns the values of fields and removes the fields.",
+        "key FIELDS numfields field [field ...]", "O(1) per field") =>
+        parse_take;
     ("hincrby", 4, GROWS, Keys::ONE,
         "Adds to an integer field.", "key field increment", "O(1)") =>
         |a| one(a, Op::Incr(a.blob(2)?, a.int(3)?));

@@ -16,6 +16,8 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::SetIfAbsent("b".into(), "x".into()),
         Op::Remove(fields(&["a"])),
         Op::Remove(fields(&["b", "c"])),
+        Op::Take(fields(&["a", "c"])),
+        Op::Take(fields(&["b", "b"])),
         Op::Incr("a".into(), 0),
         Op::Incr("a".into(), 2),
         Op::Incr("b".into(), i64::MAX),
@@ -119,4 +121,33 @@ fn different_fields_commute_even_with_replies() {
     assert!(!value.commutes(seen(&a), seen(&a)));
     let hlen = Op::Len;
     assert!(!value.commutes(seen(&a), seen(&hlen)));
+}
+
+#[test]
+fn taken_fields_are_answered_and_gone() {
+    let bad = |text| Reply::err(text);
+    dialogue(&[
+        ("hset k a 1 b 2 c 3", Reply::Int(3)),
+        ("hgetdel k fields 3 a x a", Reply::Array(vec![Reply::bulk("1"), Reply::Nil, Reply::Nil])),
+        ("hgetdel k FIELDS 1 a", Reply::Array(vec![Reply::Nil])),
+        (
+            "hgetdel k a 1 b",
+            bad("Mandatory argument FIELDS is missing or not at the right position"),
+        ),
+        ("hgetdel k fields 0 b", bad("Number of fields must be a positive integer")),
+        ("hgetdel k fields x b", bad("Number of fields must be a positive integer")),
+        (
+            "hgetdel k fields 2 b",
+            bad("The `numfields` parameter must match the number of arguments"),
+        ),
+        (
+            "hgetdel k fields 1 b c",
+            bad("The `numfields` parameter must match the number of arguments"),
+        ),
+        ("hgetdel k fields 2 b c", bulks(&["2", "3"])),
+        ("exists k", Reply::Int(0)),
+        ("hgetdel k fields 1 b", Reply::Array(vec![Reply::Nil])),
+        ("set s 1", Reply::Ok),
+        ("hgetdel s fields 1 b", Reply::Error(ErrorReply::wrong_type())),
+    ]);
 }

@@ -6,7 +6,6 @@ use crate::kinds::list::{Elements, End, Op};
 use crate::{
     Args, Attempt, Blob, Blocking, Command, Compound, ErrorReply, Keys, Op as AnyOp, Plan, Reply,
 };
-use std::sync::Arc;
 
 /// The end that word number `at` names.
 fn end(args: &Args<'_>, at: usize) -> Result<End, ErrorReply> {
@@ -42,7 +41,7 @@ fn move_element(source: Blob, from: End, target: Blob, to: End) -> Compound {
         ];
         Plan { writes, reply: Reply::Bulk(element) }
     };
-    Compound { reads, plan: Arc::new(plan) }
+    Compound::new(reads, plan)
 }
 
 fn lmove(args: &Args<'_>) -> Result<Compound, ErrorReply> {
@@ -158,5 +157,5 @@ pub(in crate::kinds::list) fn parse_several(args: &Args<'_>) -> Result<Command, 
         }
         Plan { writes: Vec::new(), reply: Reply::NilArray }
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }

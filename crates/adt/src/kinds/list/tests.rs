@@ -64,7 +64,7 @@ fn run_compound(lists: &mut [(&str, Value)], line: &str) -> Reply {
         }
     };
     let replies: Vec<Reply> = compound.reads.iter().map(|(key, op)| apply(key, op)).collect();
-    let plan = (compound.plan)(&replies);
+    let plan = compound.plan(&replies).expect("one step");
     for (key, op) in &plan.writes {
         apply(key, op);
     }

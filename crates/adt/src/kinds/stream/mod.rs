@@ -30,7 +30,6 @@ use crate::{
 use entries::{BLOCK_ENTRIES, Entries, Entry};
 use group::Group;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 pub(crate) use table::INTERNAL;
 
 /// The state.
@@ -379,7 +378,7 @@ impl DataType for Value {
         };
         let exists = AnyOp::Key(crate::key::KeyOp::Exists);
         let reads = vec![(key.clone(), AnyOp::Stream(Box::new(Task::Next))), (key.clone(), exists)];
-        Some(Compound { reads, plan: Arc::new(plan) })
+        Some(Compound::new(reads, plan))
     }
 
     fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {

@@ -329,7 +329,7 @@ fn several(reads: Ops, writes: Ops) -> Compound {
         let due = writes.iter().zip(replies).filter(|(_, reply)| matches!(reply, Reply::Array(_)));
         Plan { writes: due.map(|(write, _)| write.clone()).collect(), reply }
     };
-    Compound { reads, plan: Arc::new(plan) }
+    Compound::new(reads, plan)
 }
 
 /// Attempts to read `ops`, of which several are read together.

@@ -130,7 +130,7 @@ fn an_id_chosen_first_is_that_of_the_add() {
         .iter()
         .map(|(_, op)| crate::record::query(slot.as_ref(), op, &ctx))
         .collect();
-    let plan = (compound.plan)(&replies);
+    let plan = compound.plan(&replies).expect("one step");
     assert_eq!(plan.reply, Reply::bulk("5-0"));
     let later = Ctx { ts: Timestamp::from_micros(7000), ..ctx };
     let [(_, write)] = &plan.writes[..] else { panic!("one write") };

@@ -2,8 +2,8 @@
 
 use crate::command::commands;
 use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
-use crate::kinds::string::bitfield;
 use crate::kinds::string::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
+use crate::kinds::string::{bitfield, lcs};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
     Op as AnyOp, Plan, Reply,
@@ -123,16 +123,63 @@ fn pairs(args: &Args<'_>, command: &str) -> Result<Vec<(Blob, AnyOp)>, ErrorRepl
 }
 
 fn parse_msetnx(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let writes = pairs(args, "msetnx")?;
+    Ok(Command::Compound(set_if_all(pairs(args, "msetnx")?, 0)))
+}
+
+/// Condition of `MSETEX` on all its keys.
+#[derive(Clone, Copy, PartialEq)]
+enum AllKeys {
+    Any,
+    Absent,
+    Present,
+}
+
+fn parse_msetex(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let keys = PAIRS_COUNTED.positions(args)?;
+    let (mut only, mut expiry) = (AllKeys::Any, None);
+    let mut i = 2 + 2 * keys.len();
+    while i < args.len() {
+        if only == AllKeys::Any && args.is(i, "NX") {
+            only = AllKeys::Absent;
+        } else if only == AllKeys::Any && args.is(i, "XX") {
+            only = AllKeys::Present;
+        } else if expiry.is_none() && args.is(i, "KEEPTTL") {
+            expiry = Some(Expiry::Keep);
+        } else if expiry.is_none()
+            && let Some(when) = expiry_option(args, i, "msetex")?
+        {
+            expiry = Some(Expiry::Set(when));
+            i += 1;
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+        i += 1;
+    }
+    let expiry = expiry.unwrap_or(Expiry::Clear);
+    let set = |value| Op::Set { value, only: Only::Always, expiry, reply: SetReply::Status };
+    let write = |at| Ok((args.blob(at)?, AnyOp::String(set(args.blob(at + 1)?))));
+    let writes = keys.into_iter().map(write).collect::<Result<Vec<_>, ErrorReply>>()?;
+    let wanted = match only {
+        AllKeys::Any => {
+            let one = |_| Reply::Int(1);
+            return Ok(Command::Multi { ops: writes, merge: Merge::With(Arc::new(one)) });
+        }
+        AllKeys::Absent => 0,
+        AllKeys::Present => 1,
+    };
+    Ok(Command::Compound(set_if_all(writes, wanted)))
+}
+
+/// Writes to keys if each of them is there (1), or none is (0).
+fn set_if_all(writes: Vec<(Blob, AnyOp)>, wanted: i64) -> Compound {
     let reads = writes.iter().map(|(key, _)| (key.clone(), AnyOp::Key(KeyOp::Exists))).collect();
-    let plan = move |replies: &[Reply]| {
-        if replies.iter().all(|r| *r == Reply::Int(0)) {
+    Compound::new(reads, move |replies| {
+        if replies.iter().all(|reply| *reply == Reply::Int(wanted)) {
             Plan { writes: writes.clone(), reply: Reply::Int(1) }
         } else {
             Plan { writes: Vec::new(), reply: Reply::Int(0) }
         }
-    };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    })
 }
 
 fn parse_mget(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -248,7 +295,7 @@ fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
         };
         Plan { writes: vec![(target.clone(), write)], reply: Reply::Int(len as i64) }
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 /// Writes the words that the parsers above read back as the same operation.
@@ -322,6 +369,7 @@ const FAST_WRITE: Flags = Flags::WRITE.and(Flags::FAST);
 const GROWS: Flags = Flags::WRITE.and(Flags::GROWS);
 const FAST_GROWS: Flags = GROWS.and(Flags::FAST);
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+const PAIRS_COUNTED: Keys = Keys::Pairs { at: 1 };
 
 pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "string";
     ("get", 2, FAST_READ, Keys::ONE,
@@ -369,6 +417,12 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         "Sets several strings if none of the keys exists.", "key value [key value ...]",
         "O(1) per key") =>
         parse_msetnx;
+    ("msetex", -4, GROWS, PAIRS_COUNTED,
+        "Sets several strings, if none of the keys exists or all do, with one expiry.",
+        "numkeys key value [key value ...] [NX | XX] [EX seconds | PX ms | EXAT second | PXAT ms | \
+         KEEPTTL]",
+        "O(1) per key") =>
+        parse_msetex;
     ("incr", 2, FAST_GROWS, Keys::ONE,
         "Adds one to an integer.", "key", "O(1)") =>
         |a| one(a, Op::Incr(1));
@@ -426,4 +480,8 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         "Combines strings bit by bit and stores the result.",
         "AND | OR | XOR | NOT destination key [key ...]", "O(n)") =>
         parse_bitop;
+    ("lcs", -3, READ, Keys::TWO,
+        "Returns the longest common subsequence of two strings.",
+        "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]", "O(n*m)") =>
+        lcs::parse;
 };

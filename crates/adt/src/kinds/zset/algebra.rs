@@ -229,7 +229,7 @@ pub(in crate::kinds::zset) fn parse_store(
         Ok(value) => store(&target, value),
         Err(error) => refused(error),
     };
-    Ok(Command::Compound(Compound { reads: sources, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(sources, plan)))
 }
 
 /// `ZRANGESTORE`.
@@ -242,7 +242,7 @@ pub(in crate::kinds::zset) fn parse_range_store(args: &Args<'_>) -> Result<Comma
         Some(Reply::Error(error)) => refused(error.clone()),
         _ => store(&target, Value::default()),
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 /// Key, and members with scores in pairs: the reply of `ZMPOP` and `BZMPOP`.
@@ -295,7 +295,7 @@ pub(in crate::kinds::zset) fn parse_mpop(args: &Args<'_>) -> Result<Command, Err
         }
         Plan { writes: Vec::new(), reply: Reply::NilArray }
     };
-    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+    Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
 /// The word for `NX` or `XX`, if any.

@@ -18,6 +18,7 @@ pub(crate) use order::Order;
 
 use crate::collections;
 use crate::command::scan::ScanArgs;
+use crate::key::sort::Sortable;
 use crate::random;
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta, Reply,
@@ -414,6 +415,11 @@ impl DataType for Value {
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         let counts = matches!(op, Op::Add { .. } | Op::Remove(_) | Op::RemoveRange(_));
         (counts && rules::is_idle(self, op)).then_some(Reply::Int(0))
+    }
+
+    fn elements(&self) -> Option<Sortable<'_>> {
+        let items = Box::new(self.order.walk(0, false).map(|(_, member)| member.clone()));
+        Some(Sortable { count: self.order.len(), ordered: true, items })
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

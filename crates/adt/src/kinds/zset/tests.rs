@@ -211,7 +211,7 @@ fn run_all(keys: &mut [(&str, Option<Record>)], words: &str) -> String {
         }
         Command::Compound(compound) => {
             let replies: Vec<Reply> = compound.reads.iter().map(|op| read(keys, op)).collect();
-            let plan = (compound.plan)(&replies);
+            let plan = compound.plan(&replies).expect("one step");
             for (key, op) in &plan.writes {
                 let at = find(keys, key);
                 apply(&mut keys[at].1, op, &ctx);

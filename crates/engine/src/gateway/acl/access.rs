@@ -4,6 +4,7 @@
 //! elsewhere; a writer whose reply only counts what changed does not read. A command that is
 //! not listed here reads and writes all keys: an omission can only forbid too much.
 
+use adt::key::sort;
 use adt::{Args, CommandSpec, Flags};
 
 /// Use that a call makes of a key.
@@ -20,7 +21,7 @@ const WRITE: KeyAccess = KeyAccess { read: false, write: true };
 const BOTH: KeyAccess = KeyAccess { read: true, write: true };
 
 /// Writers that show nothing of what was stored.
-const BLIND: [&str; 36] = [
+const BLIND: [&str; 37] = [
     "append",
     "del",
     "expire",
@@ -36,6 +37,7 @@ const BLIND: [&str; 36] = [
     "lset",
     "ltrim",
     "mset",
+    "msetex",
     "msetnx",
     "persist",
     "pexpire",
@@ -59,6 +61,11 @@ const BLIND: [&str; 36] = [
     "zremrangebyscore",
 ];
 
+/// Option by which a call of `spec` reads keys that its words do not name, if it does.
+pub fn looks_up(spec: &CommandSpec, args: &Args<'_>) -> Option<&'static str> {
+    if spec.name.starts_with("sort") { sort::looks_up(args) } else { None }
+}
+
 /// Use that a call of `spec` makes of its key number `nth` (from 0, in the order of
 /// [`adt::Keys::positions`]).
 pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess {
@@ -73,9 +80,9 @@ pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess 
         "set" if says("GET") => BOTH,
         "zadd" if says("INCR") => BOTH,
         "set" | "zadd" => WRITE,
-        "copy" if nth == 0 => READ,
+        "copy" | "sort" if nth == 0 => READ,
         "pfmerge" if nth > 0 => READ,
-        "copy" => WRITE,
+        "copy" | "sort" => WRITE,
         "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" | "blmove" | "brpoplpush"
             if nth == 1 =>
         {

@@ -9,7 +9,7 @@ mod login;
 mod permissions;
 mod replies;
 
-pub use access::{KeyAccess, key_access};
+pub use access::{KeyAccess, key_access, looks_up};
 pub use permissions::{Permission, Permissions, permissions};
 pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
 
@@ -342,7 +342,14 @@ impl User {
                 return Err(ErrorReply::new("NOPERM", "No permissions to access a key"));
             }
         }
-        Ok(())
+        match looks_up(spec, args) {
+            Some(option) if !self.keys.iter().any(|rule| rule.read && *rule.pattern == *b"*") => {
+                let text =
+                    format!("{option} option of SORT denied due to insufficient ACL permissions");
+                Err(ErrorReply::new("NOPERM", text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the user may do `needs` with `key`. Reading and writing may come from two rules.

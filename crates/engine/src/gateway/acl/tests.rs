@@ -4,7 +4,9 @@ use super::*;
 use crate::gateway::clients::session_commands::{all, lookup};
 use adt::command::database::shown;
 use adt::command::syntax;
-use adt::{ArgBuf, Attempt, Command, Ctx, Flags, Handler, Op, Record, Reply, Timestamp, record};
+use adt::{
+    ArgBuf, Attempt, Command, Ctx, Flags, Handler, Next, Op, Record, Reply, Timestamp, record,
+};
 use std::collections::BTreeSet;
 
 fn user(rules: &str) -> User {
@@ -209,6 +211,8 @@ fn replies_tell_rules_and_never_verifiers() {
 struct Touched {
     all: BTreeSet<Blob>,
     written: BTreeSet<Blob>,
+    /// Whether it reads keys that the words do not name.
+    found: bool,
 }
 
 type Store = BTreeMap<Blob, Option<Record>>;
@@ -224,10 +228,21 @@ fn carry_out(store: &mut Store, key: &Blob, op: &Op, touched: &mut Touched) -> R
 
 fn run(store: &mut Store, command: Command) -> Touched {
     let mut touched = Touched::default();
-    let compound = |compound: adt::Compound, store: &mut Store, touched: &mut Touched| {
+    let read = |compound: &adt::Compound, store: &mut Store, touched: &mut Touched| {
         let reads = compound.reads.iter().map(|(k, op)| carry_out(store, k, op, touched));
         let replies: Vec<Reply> = reads.collect();
-        for (key, op) in (compound.plan)(&replies).writes {
+        (compound.next)(&replies)
+    };
+    let compound = |compound: adt::Compound, store: &mut Store, touched: &mut Touched| {
+        let mut next = read(&compound, store, touched);
+        while let Next::Reads(further) = next {
+            let mut found = Touched::default();
+            next = read(&further, store, &mut found);
+            assert!(found.written.is_empty(), "keys that were found on the way are only read");
+            touched.found |= !found.all.is_empty();
+        }
+        let Next::Plan(plan) = next else { return };
+        for (key, op) in plan.writes {
             carry_out(store, &key, &op, touched);
         }
     };
@@ -302,9 +317,41 @@ fn operations_touch_only_declared_keys() {
                     spec.name,
                     touched.all
                 );
+                let looks_up = looks_up(spec, &args).is_some();
+                assert!(looks_up || !touched.found, "{} {args:?}", spec.name);
                 assert!(names(&touched.written).is_subset(&writable), "{} {args:?}", spec.name);
                 assert!(spec.flags.has(Flags::WRITE) || touched.written.is_empty());
             }
         }
+    }
+}
+
+#[test]
+fn who_sorts_by_patterns_may_read_every_key() {
+    let acl = Users::from_config(&[
+        config("ann", &["on", "~app:*", "+@all"], None),
+        config("bob", &["on", "%R~*", "~app:*", "+@all"], None),
+    ])
+    .unwrap();
+    let run = |user: &str, line: &str| {
+        dry_run(&acl, &ArgBuf::of(format!("acl dryrun {user} {line}").split(' ')).args()).unwrap()
+    };
+    for line in ["sort app:l by app:w_*", "sort app:l get #", "sort_ro app:l get app:*->f"] {
+        assert_eq!(run("bob", line), Reply::Ok, "{line}");
+    }
+    let denied = |option: &str| {
+        format!("{option} option of SORT denied due to insufficient ACL permissions")
+    };
+    assert_eq!(run("ann", "sort app:l by app:w_*"), Reply::bulk(denied("BY")));
+    assert_eq!(run("ann", "sort_ro app:l get # get app:*->f"), Reply::bulk(denied("GET")));
+    for line in ["sort app:l by nosort get #", "sort app:l store app:m", "sort app:l by store"] {
+        assert_eq!(run("ann", line), Reply::Ok, "{line}");
+    }
+    let no_key = Reply::bulk("No permissions to access a key");
+    for line in ["sort l", "sort app:l store m", "sort app:l store app:m store m"] {
+        assert_eq!(
+            (run("ann", line), run("bob", "sort app:l store m")),
+            (no_key.clone(), no_key.clone())
+        );
     }
 }

@@ -209,6 +209,16 @@ fn select(session: &mut Session, args: &Args<'_>) -> CommandEffect {
     }
 }
 
+/// `LOLWUT`: what Redis draws is left to Redis, whatever version of the drawing is asked for.
+pub(in crate::gateway) fn lolwut(args: &Args<'_>) -> Reply {
+    if args.is(1, "VERSION")
+        && let Err(error) = args.int(2)
+    {
+        return error.into();
+    }
+    Reply::Text(format!("Claret ver. {}\n", env!("CARGO_PKG_VERSION")))
+}
+
 /// The effect of a command that changes nothing but its session.
 fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect {
     let core = view.core;
@@ -224,6 +234,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
             Err(error) => error.into(),
         },
         "time" => time(core.now.wall_us).into(),
+        "lolwut" => lolwut(args).into(),
         "readonly" | "readwrite" => {
             // A replica may be asked, and any machine answers; or the leader is to be asked again.
             view.session.about.asks_replicas = spec.name == "readonly";

@@ -88,6 +88,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Describes the server.", "[section ...]", "O(1) per shard");
     ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Returns the time of the last snapshot in seconds since 1970.", "", "O(1)");
+    ("lolwut", -1, READ.and(FAST), Keys::None,
+        "Returns the version of the server.", "[VERSION version] [arg ...]", "O(1)");
     ("role", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Returns the server's role in replication.", "", "O(1)");
     ("save", 1, ADMIN.and(ALONE), Keys::None, "Writes a snapshot of every shard.", "", "O(n)");

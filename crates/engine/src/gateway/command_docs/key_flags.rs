@@ -21,8 +21,8 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
     let all = match spec.name {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "rpush" | "rpushx" | "sadd" => MAKE,
         "blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" => return (TAKE, Some(MAKE)),
-        "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
-        | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
+        "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel"
+        | "hgetdel" | "lmpop" | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
         "copy" => return (READ, Some(REPLACE)),
         "set" | "bitfield" => &["RW", "access", "update", "variable_flags"],
         "del" | "delex" | "delifeq" | "unlink" => REMOVE,
@@ -32,10 +32,11 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         | "setrange" | "xack" | "xadd" | "xclaim" | "xsetid" | "zadd" => WRITE,
         "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem"
         | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,
-        "mset" | "psetex" | "setex" => REPLACE,
+        "mset" | "msetex" | "psetex" | "setex" => REPLACE,
         "msetnx" | "setnx" => CREATE,
         "xreadgroup" => READ,
         "rename" => return (TAKE, Some(REPLACE)),
+        "sort" => return (READ, Some(REPLACE)),
         "renamenx" => return (TAKE, Some(CREATE)),
         "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore" | "bitop"
         | "zrangestore" | "zunionstore" => return (REPLACE, Some(READ)),

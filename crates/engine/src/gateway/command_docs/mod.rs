@@ -204,7 +204,7 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
     ];
     let mut set: Vec<_> =
         names.iter().filter(|(_, flag)| spec.flags.has(*flag)).map(|(name, _)| *name).collect();
-    if matches!(spec.keys, Keys::Counted { .. } | Keys::Declared { .. } | Keys::Behind { .. }) {
+    if !matches!(spec.keys, Keys::None | Keys::Range { .. }) {
         set.push("movablekeys");
     }
     set
@@ -215,9 +215,12 @@ fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range { first, last, step } => (first.into(), last.into(), step.into()),
         Keys::Counted { also, .. } if also > 0 => (also.into(), also.into(), 1),
-        Keys::None | Keys::Counted { .. } | Keys::Declared { .. } | Keys::Behind { .. } => {
-            (0, 0, 0)
-        }
+        Keys::Sort => (1, 1, 1),
+        Keys::None
+        | Keys::Counted { .. }
+        | Keys::Declared { .. }
+        | Keys::Pairs { .. }
+        | Keys::Behind { .. } => (0, 0, 0),
     }
 }
 
@@ -261,6 +264,16 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
         Keys::Declared { at } => {
             let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             vec![specification(flags, at, "keynum", how)]
+        }
+        Keys::Pairs { at } => {
+            let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 2)];
+            vec![specification(flags, at, "keynum", how)]
+        }
+        // The destination may be anywhere.
+        Keys::Sort => {
+            let begin = ("unknown", map(Vec::new()));
+            let target = search(others.unwrap_or(flags), begin, "unknown", Vec::new());
+            vec![range(flags, 1, 1, 1), target]
         }
         Keys::Counted { at, also } => {
             let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];

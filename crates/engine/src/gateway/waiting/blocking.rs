@@ -21,10 +21,9 @@ use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Finish, Form, Outcome, Program, ProgramStep, found_nothing};
 use crate::ids::ShardId;
 use crate::message::{Answer, Body, Takes};
-use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
+use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Next, Plan, Reply};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// Blocking command that a session waits in.
 struct BlockedCommand {
@@ -60,12 +59,11 @@ pub(in crate::gateway) struct BlockedCommands {
 
 /// A move that takes nothing from a key that holds a value of another type.
 fn patient(compound: Compound) -> Compound {
-    let Compound { reads, plan } = compound;
-    let plan = move |replies: &[Reply]| match replies.first() {
-        Some(Reply::Error(_)) => Plan { writes: Vec::new(), reply: Reply::Nil },
-        _ => plan(replies),
-    };
-    Compound { reads, plan: Arc::new(plan) }
+    let Compound { reads, next } = compound;
+    Compound::in_steps(reads, move |replies| match replies.first() {
+        Some(Reply::Error(_)) => Next::Plan(Plan { writes: Vec::new(), reply: Reply::Nil }),
+        _ => next(replies),
+    })
 }
 
 /// Whether all that a command may do is at one shard.
@@ -148,7 +146,7 @@ impl BlockedCommands {
                 writes: Vec::new(),
                 reply: Reply::Array(replies.to_vec()),
             };
-            let compound = Compound { reads: begins.reads.clone(), plan: Arc::new(plan) };
+            let compound = Compound::new(begins.reads.clone(), plan);
             return Some(WaitEffect::Launch(program(target, compound)));
         }
         let Some(number) = command.to_try.pop_front() else {

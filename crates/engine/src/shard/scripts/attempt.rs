@@ -19,8 +19,8 @@ use adt::command::database::{database_of, words_in};
 use adt::key::KeyOp;
 use adt::record;
 use adt::{
-    ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
-    Timestamp,
+    ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Next, Op, Record,
+    Reply, Timestamp,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -209,10 +209,11 @@ impl<'s> Attempt<'s> {
     }
 
     fn carry_out_compound(&mut self, compound: Compound) -> Result<Reply, Stop> {
-        let Compound { reads, plan } = compound;
+        let Compound { reads, next } = compound;
         let replies = reads.into_iter().map(|(key, op)| self.operate(key, op));
         let replies = replies.collect::<Result<Vec<_>, _>>()?;
-        let plan = plan(&replies);
+        // Keys that are found on the way may be anywhere.
+        let Next::Plan(plan) = next(&replies) else { return Err(Stop::NotHere) };
         for (key, op) in plan.writes {
             self.operate(key, op)?;
         }

@@ -275,10 +275,10 @@ impl Blocked {
         core: &mut ShardCore,
         now: Now,
         serving: &mut Serving,
-        (who, Compound { reads, plan }): (Who, Compound),
+        (who, compound): (Who, Compound),
     ) -> Tried {
         let mut replies = Vec::new();
-        for (key, op) in &reads {
+        for (key, op) in &compound.reads {
             if !serving.records.contains_key(key) {
                 let scratch = foresee(core, now, key, serving.txn);
                 serving.records.insert(key.clone(), scratch);
@@ -290,13 +290,13 @@ impl Blocked {
             };
             replies.push(record::query(record, op, &serving.ctx));
         }
-        let plan = plan(&replies);
+        let Some(plan) = compound.plan(&replies) else { return Tried::Unknown };
         let (ops, gets) = match plan {
             Plan { writes, .. } if !writes.is_empty() => (writes, Gets::Moved),
             Plan { reply, .. }
                 if reply.is_error() && !replies.first().is_none_or(Reply::is_error) =>
             {
-                (reads, Gets::Refused)
+                (compound.reads, Gets::Refused)
             }
             _ => return Tried::Nothing,
         };

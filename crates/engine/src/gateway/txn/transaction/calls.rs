@@ -12,7 +12,7 @@ use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Body, Early, Refusal};
-use adt::{Attempt, Blob, Blocking, Merge, Op, Plan, Reply, Timestamp};
+use adt::{Attempt, Blob, Blocking, Compound, Merge, Next, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
 impl Txn {
@@ -70,6 +70,18 @@ impl Txn {
         if nothing {
             self.conclude_call(cx, call);
         }
+    }
+
+    /// Carries out a command whose writes depend on its reads, which announce a write or not.
+    pub(super) fn call_compound(
+        &mut self,
+        cx: &mut TxnContext<'_>,
+        compound: Compound,
+        announced: bool,
+        target: Option<Target>,
+    ) {
+        let Compound { reads, next } = compound;
+        self.call_observed(cx, (reads, announced), target, Then::Next(next));
     }
 
     /// Whether a read announces a write: because its program does, or because one is likely.
@@ -264,10 +276,12 @@ impl Txn {
                     cx.core.finish(target, Reply::status("QUEUED"));
                 }
             }
-            Then::Plan(plan) => {
-                let Plan { writes, reply } = plan(&replies);
-                self.conclude_step(cx, target, reply, writes);
-            }
+            Then::Next(next) => match next(&replies) {
+                Next::Plan(Plan { writes, reply }) => {
+                    self.conclude_step(cx, target, reply, writes);
+                }
+                Next::Reads(compound) => self.call_compound(cx, compound, false, target),
+            },
             Then::Attempt(blocking, number) => {
                 self.conclude_attempt(cx, target, replies, *blocking, number);
             }
@@ -326,10 +340,11 @@ impl Txn {
                     (wrap(key, reply), writes)
                 }
             }
-            (_, Attempt::Move(compound)) => {
-                let Plan { writes, reply } = (compound.plan)(&replies);
-                (reply, writes)
-            }
+            // A move reads once.
+            (_, Attempt::Move(compound)) => match compound.plan(&replies) {
+                Some(Plan { writes, reply }) => (reply, writes),
+                None => (Reply::Nil, Vec::new()),
+            },
         };
         if found_nothing(&reply) {
             self.call_attempt(cx, blocking, number + 1, target);

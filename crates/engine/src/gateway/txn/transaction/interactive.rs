@@ -53,8 +53,8 @@ impl Txn {
                 false
             }
             ProgramStep::Ops(ops, merge) => self.write(cx, ops, merge, target),
-            ProgramStep::Compound(Compound { reads, plan }) => {
-                self.call_observed(cx, (reads, announced), Some(target), Then::Plan(plan));
+            ProgramStep::Compound(compound) => {
+                self.call_compound(cx, compound, announced, Some(target));
                 true
             }
             ProgramStep::Attempts(blocking) => {
@@ -95,8 +95,8 @@ impl Txn {
                 false
             }
             _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
-                Some(Compound { reads, plan }) => {
-                    self.call_observed(cx, (reads, true), Some(target), Then::Plan(plan));
+                Some(compound) => {
+                    self.call_compound(cx, compound, true, Some(target));
                     true
                 }
                 None => {

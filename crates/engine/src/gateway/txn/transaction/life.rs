@@ -9,7 +9,7 @@ use crate::gateway::mail::Target;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::{Outcome, ProgramStep, Work};
 use crate::message::Body;
-use adt::{Compound, ErrorReply, Reply, Timestamp};
+use adt::{ErrorReply, Reply, Timestamp};
 
 /// Number of refusals after which a program gives up (conditions without waiting only: where conflicting
 /// requests wait, their ages let every transaction through in the end). Refusals that only say "not now"
@@ -42,8 +42,7 @@ impl Txn {
                 }
                 Some(ProgramStep::Ops(ops, merge)) => self.work.add(ops, merge),
                 Some(ProgramStep::Compound(compound)) => {
-                    let Compound { reads, plan } = compound;
-                    return self.call_observed(cx, (reads, false), Some(target), Then::Plan(plan));
+                    return self.call_compound(cx, compound, false, Some(target));
                 }
                 Some(ProgramStep::Attempts(blocking)) => {
                     return self.call_attempt(cx, blocking, 0, Some(target));

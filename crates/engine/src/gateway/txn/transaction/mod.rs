@@ -21,7 +21,7 @@ use crate::gateway::scripts::functions::Kept;
 use crate::gateway::slab::Slab;
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
-use adt::{Blob, Blocking, ErrorReply, Merge, PlanFn, Reply, Timestamp};
+use adt::{Blob, Blocking, ErrorReply, Merge, NextFn, Reply, Timestamp};
 use intents::EarlyReads;
 use script::Running;
 use smallvec::SmallVec;
@@ -151,8 +151,8 @@ enum Then {
     Merge(Option<Merge>),
     /// The command is deferred; only its locks were asked for.
     Queued,
-    /// The writes depend on the replies.
-    Plan(PlanFn),
+    /// Writes, or further reads, depend on the replies.
+    Next(NextFn),
     /// The attempt with this number of a blocking command is over, and may have found nothing.
     Attempt(Box<Blocking>, usize),
     /// The transaction has locks of its own for what it shared, and leaves the leases.

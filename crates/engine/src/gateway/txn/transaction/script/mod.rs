@@ -24,7 +24,7 @@ use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
 use adt::command::database::{name_in, shown};
 use adt::command::glob;
 use adt::key::KeyOp;
-use adt::{ArgBuf, Blob, Compound, ErrorReply, Merge, Op, Reply, Whole};
+use adt::{ArgBuf, Blob, ErrorReply, Merge, Op, Reply, Whole};
 use called::{Called, called, may_run, no_script, read_text};
 use std::sync::Arc;
 
@@ -324,9 +324,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 return Next::Input(ScriptInput::Go);
             }
             match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
-                Some(Compound { reads, plan }) => {
-                    txn.call_observed(cx, (reads, true), target, Then::Plan(plan));
-                }
+                Some(compound) => txn.call_compound(cx, compound, true, target),
                 None => {
                     if let Some(running) = &mut txn.script {
                         running.written_from = (ops.len() == 1).then_some(txn.work.ops.len());
@@ -335,9 +333,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 }
             }
         }
-        ProgramStep::Compound(Compound { reads, plan }) => {
-            txn.call_observed(cx, (reads, false), target, Then::Plan(plan));
-        }
+        ProgramStep::Compound(compound) => txn.call_compound(cx, compound, false, target),
         ProgramStep::Attempts(blocking) => txn.call_attempt(cx, blocking, 0, target),
         ProgramStep::Fixed(reply) => return Next::Input(ScriptInput::Reply(reply)),
         ProgramStep::Script(_) | ProgramStep::Later(_) => {}
