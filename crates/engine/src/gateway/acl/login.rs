@@ -1,5 +1,6 @@
 //! Authentication: the words of `HELLO` and `AUTH`, and the verdicts on passwords.
 
+use super::denials::Refusal;
 use super::{DEFAULT_USER, Login, User, Users};
 use crate::gateway::api::{Config, Output, SessionId};
 use crate::gateway::clients::connection::hello::{self, Credentials, Hello};
@@ -10,7 +11,8 @@ use crate::gateway::core::Core;
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 
-fn wrong_password() -> ErrorReply {
+/// The error for a login that fails.
+pub(super) fn wrong_password() -> ErrorReply {
     ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
 }
 
@@ -68,6 +70,8 @@ impl Users {
             Some(user) => session.log_in(user.clone(), hello, core.config.version),
             None => {
                 core.mail.stats.auth_failures += 1;
+                let command = if hello.is_some() { "HELLO" } else { "AUTH" };
+                session.denied_as(core, &user, &Refusal::Login(command));
                 wrong_password().into()
             }
         };

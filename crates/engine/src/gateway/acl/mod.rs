@@ -5,13 +5,15 @@
 //! every data command that its operations touch no key that was not checked.
 
 mod access;
+pub mod denials;
 mod login;
 mod permissions;
 mod replies;
 
 pub use access::{KeyAccess, key_access};
+use denials::Refusal;
 pub use permissions::{Permission, Permissions, permissions};
-pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
+pub use replies::{bits, cat, dry_run, get_user, list, user_names, users_are_configured, who_am_i};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
@@ -315,34 +317,62 @@ impl User {
     /// Whether the user may make this call; the error is the client's reply. The number of words
     /// must have been checked before.
     pub fn check(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
-        if self.everything {
-            return Ok(());
-        }
-        let denied = |name: &str| {
-            let user = &self.name;
-            let text = format!("User {user} has no permissions to run the '{name}' command");
-            Err(ErrorReply::new("NOPERM", text))
-        };
-        let Some(position) = position(spec.name.as_bytes()) else { return denied(spec.name) };
-        let permission = permissions().called(position, args);
-        if !self.may_call(permission) {
-            return denied(&permissions().all[permission].full_name());
-        }
-        self.check_keys(spec, args)?;
-        self.check_channels(spec, args)
+        self.judge(spec, args)?.map_or(Ok(()), |refusal| Err(self.error(&refusal)))
     }
 
-    fn check_keys(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
+    /// Reason why the user may not make this call, if there is one. Fails if the keys cannot be found in
+    /// the words, whose number must have been checked before.
+    pub fn judge(
+        &self,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<Option<Refusal>, ErrorReply> {
+        if self.everything {
+            return Ok(None);
+        }
+        let denied = |name: String| Ok(Some(Refusal::Command(name)));
+        let Some(position) = position(spec.name.as_bytes()) else {
+            return denied(spec.name.to_owned());
+        };
+        let permission = permissions().called(position, args);
+        if !self.may_call(permission) {
+            return denied(permissions().all[permission].full_name());
+        }
+        let key = self.forbidden_key(spec, args)?.map(|key| Refusal::Key(key.into()));
+        let channel = || self.forbidden_channel(spec, args);
+        Ok(key.or_else(|| channel().map(|channel| Refusal::Channel(channel.into()))))
+    }
+
+    /// Error for a client to whom something is refused.
+    pub fn error(&self, refusal: &Refusal) -> ErrorReply {
+        let text = match refusal {
+            Refusal::Command(name) => {
+                let user = &self.name;
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Refusal::Key(_) => "No permissions to access a key".to_owned(),
+            Refusal::Channel(_) => "No permissions to access a channel".to_owned(),
+            Refusal::Login(_) => return login::wrong_password(),
+        };
+        ErrorReply::new("NOPERM", text)
+    }
+
+    /// First key of a call that the user may not access.
+    fn forbidden_key<'a>(
+        &self,
+        spec: &CommandSpec,
+        args: &Args<'a>,
+    ) -> Result<Option<&'a [u8]>, ErrorReply> {
         if self.all_keys {
-            return Ok(());
+            return Ok(None);
         }
         for (nth, at) in spec.keys.positions(args)?.into_iter().enumerate() {
-            let needs = key_access(spec, args, nth);
-            if !args.get(at).is_some_and(|key| self.may_access(key, needs)) {
-                return Err(ErrorReply::new("NOPERM", "No permissions to access a key"));
+            let (needs, key) = (key_access(spec, args, nth), args.get(at).unwrap_or_default());
+            if !self.may_access(key, needs) {
+                return Ok(Some(key));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether the user may do `needs` with `key`. Reading and writing may come from two rules.
@@ -353,15 +383,14 @@ impl User {
         self.all_keys || ((!needs.read || by(|r| r.read)) && (!needs.write || by(|r| r.write)))
     }
 
-    fn check_channels(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
-        let allowed = match spec.name {
-            "publish" => self.may_use_channel(args.get(1).unwrap_or_default()),
-            "subscribe" => args.iter_from(1).all(|channel| self.may_use_channel(channel)),
-            "psubscribe" => args.iter_from(1).all(|pattern| self.may_use_pattern(pattern)),
-            _ => true,
-        };
-        let error = || ErrorReply::new("NOPERM", "No permissions to access a channel");
-        if allowed { Ok(()) } else { Err(error()) }
+    /// First channel or pattern of a call that the user may not use.
+    fn forbidden_channel<'a>(&self, spec: &CommandSpec, args: &Args<'a>) -> Option<&'a [u8]> {
+        match spec.name {
+            "publish" => args.get(1).filter(|channel| !self.may_use_channel(channel)),
+            "subscribe" => args.iter_from(1).find(|channel| !self.may_use_channel(channel)),
+            "psubscribe" => args.iter_from(1).find(|pattern| !self.may_use_pattern(pattern)),
+            _ => None,
+        }
     }
 
     /// Whether the user may publish and subscribe to `channel`.
