@@ -1,6 +1,6 @@
 //! Inputs and outputs of a gateway, besides the messages of shards.
 
-use super::operators::{LocalKnowledge, LocalQuestion};
+use super::operators::questions::{LocalKnowledge, LocalQuestion};
 use crate::cluster::map::ShardMap;
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};

@@ -55,7 +55,7 @@ use crate::now::Now;
 use crate::script::Interpreter;
 use acl::Users;
 use adt::Timestamp;
-use operators::latency::Durations;
+use operators::latency::CommandDurations;
 use parts::Parts;
 use timer::Timer;
 
@@ -125,7 +125,7 @@ impl Gateway {
         let kept =
             GatewayStats { sessions, blocked, subscribers, interactive, ..Default::default() };
         self.parts.core.mail.stats = kept;
-        self.parts.core.slow.durations = Durations::default();
+        self.parts.core.slow.durations = CommandDurations::default();
     }
 
     /// Next output.

@@ -1,25 +1,16 @@
 //! `ACL LOG`: commands that were refused for want of a right, and logins with a wrong password.
 
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::clients::connection;
-use crate::gateway::clients::effect::CommandEffect;
-use crate::gateway::clients::session::{Session, SessionMode};
-use crate::gateway::command_docs::subcommand_syntax;
-use crate::gateway::core::Core;
-use crate::gateway::operators::LocalQuestion;
 use crate::limits::{ACL_LOG_ENTRIES, ACL_OBJECT_BYTES_MAX};
 use crate::now::Now;
-use adt::{Args, Blob, Reply};
+use adt::{Blob, Reply};
 use std::collections::VecDeque;
 
 /// Time within which the same refusal is counted and not listed again, in milliseconds.
 const SAME_MS: u64 = 60_000;
-/// Number of entries that `ACL LOG` shows if the client gives none.
-const SHOWN: usize = 10;
 
 /// Reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Denied {
     /// The user may not call this command.
     Command(String),
     /// The user may not access this key.
@@ -30,7 +21,7 @@ pub enum Refusal {
     Login(&'static str),
 }
 
-impl Refusal {
+impl Denied {
     fn reason(&self) -> (&'static str, &[u8]) {
         match self {
             Self::Command(name) => ("command", name.as_bytes()),
@@ -114,7 +105,7 @@ impl Denials {
     pub fn note(
         &mut self,
         now: Now,
-        refusal: &Refusal,
+        refusal: &Denied,
         (user, context, client): (&str, &'static str, String),
     ) {
         let (reason, object) = refusal.reason();
@@ -155,38 +146,6 @@ impl Denials {
     }
 }
 
-impl Session {
-    /// Notes that a command of the session was refused.
-    pub(in crate::gateway) fn denied(&self, core: &mut Core, refusal: &Refusal) {
-        let user = self.user.as_ref().map_or("", |user| user.name());
-        self.denied_as(core, user, refusal);
-    }
-
-    /// Notes that the session was refused something as this user.
-    pub(in crate::gateway) fn denied_as(&self, core: &mut Core, user: &str, refusal: &Refusal) {
-        let in_multi = matches!(self.mode, SessionMode::Multi(_));
-        let context = if in_multi { "multi" } else { "toplevel" };
-        let client = connection::line(self, core.now, (self.subscriptions as usize, 0)).to_string();
-        core.denials.note(core.now, refusal, (user, context, client));
-    }
-}
-
-/// `ACL LOG [count | RESET]`.
-pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
-    let most = match args.len() {
-        2 => SHOWN,
-        4.. => return subcommand_syntax(args).into(),
-        _ if args.is(2, "RESET") => {
-            return Inquiry::of_machine(Combine::Ok, LocalQuestion::ForgetDenials).into();
-        }
-        _ => match args.int(2) {
-            Ok(count) => usize::try_from(count).unwrap_or(0),
-            Err(error) => return error.into(),
-        },
-    };
-    Inquiry::of_machine(Combine::Denials(most), LocalQuestion::Denials).into()
-}
-
 /// Reply of `ACL LOG`, from the entries of all gateways.
 pub(in crate::gateway) fn reply(now: Now, denials: Vec<Denial>, most: usize) -> Reply {
     let mut joined: Vec<Denial> = Vec::new();
@@ -225,7 +184,7 @@ mod tests {
 
     fn note(denials: &mut Denials, s: u64, key: &str) {
         let now = Now { wall_us: s * 1_000_000, mono_us: 0 };
-        denials.note(now, &Refusal::Key(key.into()), ("ann", "toplevel", String::new()));
+        denials.note(now, &Denied::Key(key.into()), ("ann", "toplevel", String::new()));
     }
 
     #[test]

@@ -7,13 +7,14 @@
 mod access;
 pub mod denials;
 mod login;
+mod noted;
 mod permissions;
 mod replies;
 
 pub use access::{KeyAccess, key_access};
-use denials::Refusal;
+use denials::Denied;
 pub use permissions::{Permission, Permissions, permissions};
-pub use replies::{bits, cat, dry_run, get_user, list, user_names, users_are_configured, who_am_i};
+pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
@@ -31,6 +32,11 @@ pub const USERS_MAX: usize = 10_000;
 pub const PATTERNS_MAX: usize = 1_000;
 /// Longest rule, in bytes.
 pub const RULE_BYTES_MAX: usize = 1_024;
+
+/// The error for a login that fails.
+fn wrong_password() -> ErrorReply {
+    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
+}
 
 /// Users of a server.
 #[derive(Clone, Debug, Default)]
@@ -322,15 +328,11 @@ impl User {
 
     /// Reason why the user may not make this call, if there is one. Fails if the keys cannot be found in
     /// the words, whose number must have been checked before.
-    pub fn judge(
-        &self,
-        spec: &CommandSpec,
-        args: &Args<'_>,
-    ) -> Result<Option<Refusal>, ErrorReply> {
+    pub fn judge(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<Option<Denied>, ErrorReply> {
         if self.everything {
             return Ok(None);
         }
-        let denied = |name: String| Ok(Some(Refusal::Command(name)));
+        let denied = |name: String| Ok(Some(Denied::Command(name)));
         let Some(position) = position(spec.name.as_bytes()) else {
             return denied(spec.name.to_owned());
         };
@@ -338,21 +340,21 @@ impl User {
         if !self.may_call(permission) {
             return denied(permissions().all[permission].full_name());
         }
-        let key = self.forbidden_key(spec, args)?.map(|key| Refusal::Key(key.into()));
+        let key = self.forbidden_key(spec, args)?.map(|key| Denied::Key(key.into()));
         let channel = || self.forbidden_channel(spec, args);
-        Ok(key.or_else(|| channel().map(|channel| Refusal::Channel(channel.into()))))
+        Ok(key.or_else(|| channel().map(|channel| Denied::Channel(channel.into()))))
     }
 
     /// Error for a client to whom something is refused.
-    pub fn error(&self, refusal: &Refusal) -> ErrorReply {
+    pub fn error(&self, refusal: &Denied) -> ErrorReply {
         let text = match refusal {
-            Refusal::Command(name) => {
+            Denied::Command(name) => {
                 let user = &self.name;
                 format!("User {user} has no permissions to run the '{name}' command")
             }
-            Refusal::Key(_) => "No permissions to access a key".to_owned(),
-            Refusal::Channel(_) => "No permissions to access a channel".to_owned(),
-            Refusal::Login(_) => return login::wrong_password(),
+            Denied::Key(_) => "No permissions to access a key".to_owned(),
+            Denied::Channel(_) => "No permissions to access a channel".to_owned(),
+            Denied::Login(_) => return wrong_password(),
         };
         ErrorReply::new("NOPERM", text)
     }

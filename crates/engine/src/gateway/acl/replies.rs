@@ -3,8 +3,6 @@
 
 use super::{User, Users, permissions};
 use crate::gateway::clients::session_commands::lookup;
-use crate::gateway::command_docs::subcommand_syntax;
-use crate::limits::{PASSWORD_BITS, PASSWORD_BITS_MAX};
 use adt::{Args, ErrorReply, Reply};
 
 /// `ACL CAT [category]`: the categories, or the commands of one.
@@ -19,33 +17,6 @@ pub fn cat(category: Option<&[u8]>) -> Reply {
     };
     let members = permissions.all.iter().filter(|permission| permission.is_in(number));
     Reply::Array(members.map(|permission| Reply::bulk(permission.full_name())).collect())
-}
-
-/// Number of bits of a password that `ACL GENPASS [bits]` asks for.
-pub fn bits(args: &Args<'_>) -> Result<u16, ErrorReply> {
-    let error = || {
-        ErrorReply::err(format!(
-            "ACL GENPASS argument must be the number of bits for the output password, a positive \
-             number up to {PASSWORD_BITS_MAX}"
-        ))
-    };
-    match args.len() {
-        2 => Ok(PASSWORD_BITS),
-        3 => {
-            let bits = args.int(2)?;
-            let bits = u16::try_from(bits).ok().filter(|b| (1..=PASSWORD_BITS_MAX).contains(b));
-            bits.ok_or_else(error)
-        }
-        _ => Err(subcommand_syntax(args)),
-    }
-}
-
-/// The error for a command that would change users, or write or read a file of users.
-pub fn users_are_configured() -> ErrorReply {
-    ErrorReply::err(
-        "users are in the configuration file: change [[users]] there, on every machine, and restart the \
-         machines one after the other",
-    )
 }
 
 /// `ACL WHOAMI`.

@@ -9,8 +9,8 @@ use crate::gateway::clients::pubsub;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{indefinite, unexpected};
 use crate::gateway::mail::{Pending, Target};
-use crate::gateway::operators::LocalKnowledge;
-use crate::gateway::operators::latency::{Durations, Event};
+use crate::gateway::operators::latency::{CommandDurations, SlowSeconds};
+use crate::gateway::operators::questions::LocalKnowledge;
 use crate::gateway::operators::slowlog::{self, SlowCommand};
 use crate::gateway::slab::Slab;
 use crate::message::Answer;
@@ -223,7 +223,7 @@ fn slow_commands(knowledge: Vec<Knowledge>) -> Vec<SlowCommand> {
     commands.flatten().collect()
 }
 
-fn events(knowledge: Vec<Knowledge>) -> Vec<Vec<Event>> {
+fn events(knowledge: Vec<Knowledge>) -> Vec<Vec<SlowSeconds>> {
     let events = local(knowledge).filter_map(|known| match known {
         LocalKnowledge::Events(events) => Some(events),
         _ => None,
@@ -239,8 +239,8 @@ fn denied(knowledge: Vec<Knowledge>) -> Vec<Denial> {
     denials.flatten().collect()
 }
 
-fn durations(knowledge: Vec<Knowledge>) -> Durations {
-    local(knowledge).fold(Durations::default(), |mut sum, known| {
+fn durations(knowledge: Vec<Knowledge>) -> CommandDurations {
+    local(knowledge).fold(CommandDurations::default(), |mut sum, known| {
         if let LocalKnowledge::Durations(durations) = known {
             sum.add(&durations);
         }

@@ -4,8 +4,8 @@ use super::info;
 use super::scan::Page;
 use crate::gateway::api::Question;
 use crate::gateway::core::Core;
-use crate::gateway::operators::LocalQuestion;
-use crate::gateway::operators::latency::Wanted;
+use crate::gateway::operators::latency::WantedSeconds;
+use crate::gateway::operators::questions::LocalQuestion;
 use crate::ids::ShardId;
 use crate::limits::SCAN_SHARDS_AT_ONCE;
 use crate::message::Body;
@@ -102,7 +102,7 @@ pub(in crate::gateway) enum Combine {
     /// `SLOWLOG LEN`.
     SlowCount,
     /// `LATENCY LATEST`, `LATENCY HISTORY`.
-    Events(Wanted),
+    Events(WantedSeconds),
     /// `LATENCY HISTOGRAM` of these commands.
     Durations(Vec<Blob>),
     /// `ACL LOG`: the newest entries, so many at most.

@@ -3,7 +3,7 @@
 use super::effect::{CommandEffect, Handled, View};
 use super::session::Session;
 use super::{connection, publish};
-use crate::gateway::acl::{Users, denials};
+use crate::gateway::acl::Users;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::{backup, cluster, info, keyspace, shardmap};
 use crate::gateway::api::{Admin, Output, Question, ServerReply, SessionId};
@@ -12,7 +12,7 @@ use crate::gateway::command_docs::{
 };
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
-use crate::gateway::operators::{latency, slowlog};
+use crate::gateway::operators::commands as operators;
 use crate::gateway::parts::Parts;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::work::ProgramStep;
@@ -249,8 +249,8 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
             inquiry.and_gateways(Question::Stats).into()
         }
         "config" => config(core, args),
-        "slowlog" => slowlog::command(args),
-        "latency" => latency::command(args),
+        "slowlog" => operators::slowlog(args),
+        "latency" => operators::latency(args),
         "acl" => acl_command(view.users, view.session, args),
         "save" => CommandEffect::Serve(Admin::Save),
         "bgsave" => CommandEffect::Serve(Admin::BackgroundSave),
@@ -321,10 +321,10 @@ fn config(core: &Core, args: &Args<'_>) -> CommandEffect {
 
 fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffect {
     if args.is(1, "LOG") {
-        return denials::command(args);
+        return operators::acl_log(args);
     }
     if args.is(1, "GENPASS") {
-        return match acl::bits(args) {
+        return match operators::bits(args) {
             Ok(bits) => CommandEffect::Serve(Admin::Password { bits }),
             Err(error) => error.into(),
         };
@@ -343,7 +343,7 @@ fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffe
             Err(error) => error.into(),
         },
         _ if ["SETUSER", "DELUSER", "LOAD", "SAVE"].iter().any(|word| args.is(1, word)) => {
-            acl::users_are_configured().into()
+            operators::users_are_configured().into()
         }
         _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
         _ => unknown_subcommand(args).into(),

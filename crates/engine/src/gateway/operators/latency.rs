@@ -1,13 +1,9 @@
 //! `LATENCY`: durations of each command, and the worst commands of each second.
 
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session_commands::{all, position};
-use crate::gateway::command_docs::unknown_subcommand;
-use crate::gateway::operators::LocalQuestion;
 use crate::limits::LATENCY_SECONDS_MAX;
 use crate::now::Now;
-use adt::{Args, Blob, Reply};
+use adt::{Blob, Reply};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of powers of two by which durations are counted; the last one stands for all longer ones.
@@ -18,12 +14,12 @@ const EVENTS: [&str; 2] = ["command", "fast-command"];
 
 /// Durations of all commands of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Durations {
+pub struct CommandDurations {
     /// For each position in the table of commands: number of calls by power of two of microseconds.
     by_command: Vec<[u64; POWERS]>,
 }
 
-impl Durations {
+impl CommandDurations {
     /// Counts a command that has taken so many microseconds.
     #[inline]
     pub fn count(&mut self, position: usize, us: u64) {
@@ -75,14 +71,14 @@ fn histogram(counts: &[u64; POWERS]) -> Option<Reply> {
 
 /// Worst commands of each second in which commands of a kind were slow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SlowSeconds {
     /// Second since 1970, and milliseconds of the slowest command in it; the newest last.
     seconds: VecDeque<(u64, u64)>,
     /// Milliseconds of the slowest command of all.
     worst_ms: u64,
 }
 
-impl Event {
+impl SlowSeconds {
     fn note(&mut self, at_s: u64, ms: u64) {
         self.worst_ms = self.worst_ms.max(ms);
         match self.seconds.back_mut().filter(|(second, _)| *second >= at_s) {
@@ -112,7 +108,7 @@ impl Event {
 pub struct Spikes {
     /// Shortest duration that is an event, in milliseconds; none for no events.
     least_ms: u64,
-    events: [Event; EVENTS.len()],
+    events: [SlowSeconds; EVENTS.len()],
 }
 
 impl Spikes {
@@ -134,7 +130,7 @@ impl Spikes {
     }
 
     /// Events of all kinds.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<SlowSeconds> {
         self.events.to_vec()
     }
 
@@ -144,7 +140,7 @@ impl Spikes {
         for (name, event) in EVENTS.iter().zip(&mut self.events) {
             let named = kinds.iter().any(|kind| kind.eq_ignore_ascii_case(name.as_bytes()));
             if (kinds.is_empty() || named) && !event.seconds.is_empty() {
-                *event = Event::default();
+                *event = SlowSeconds::default();
                 forgotten.push(Blob::from(name.as_bytes()));
             }
         }
@@ -152,21 +148,23 @@ impl Spikes {
     }
 }
 
-/// What a client wants to know of events.
+/// Seconds with slow commands that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedSeconds {
     /// The newest second of each kind.
     Latest,
     /// All seconds of one kind.
     History(Blob),
 }
 
-impl Wanted {
+impl WantedSeconds {
     /// Reply, from the events of all gateways.
-    pub fn reply(&self, told: Vec<Vec<Event>>) -> Reply {
+    pub fn reply(&self, told: Vec<Vec<SlowSeconds>>) -> Reply {
         let number = |n: u64| Reply::Int(i64::try_from(n).unwrap_or(i64::MAX));
         let of_kind = |kind: usize| {
-            Event::joined(told.iter().filter_map(|events| events.get(kind)).cloned().collect())
+            SlowSeconds::joined(
+                told.iter().filter_map(|events| events.get(kind)).cloned().collect(),
+            )
         };
         match self {
             Self::Latest => {
@@ -190,35 +188,13 @@ impl Wanted {
     }
 }
 
-/// `LATENCY LATEST | HISTORY event | RESET [event ...] | HISTOGRAM [command ...]`.
-pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
-    let names = || args.iter_from(2).map(Blob::from).collect::<Vec<_>>();
-    let inquiry = match args.len() {
-        2 if args.is(1, "LATEST") => {
-            Inquiry::of_machine(Combine::Events(Wanted::Latest), LocalQuestion::Events)
-        }
-        3 if args.is(1, "HISTORY") => {
-            let kind = Blob::from(args.get(2).unwrap_or_default());
-            Inquiry::of_machine(Combine::Events(Wanted::History(kind)), LocalQuestion::Events)
-        }
-        _ if args.is(1, "RESET") => {
-            Inquiry::of_machine(Combine::DistinctNames, LocalQuestion::ForgetEvents(names()))
-        }
-        _ if args.is(1, "HISTOGRAM") => {
-            Inquiry::of_machine(Combine::Durations(names()), LocalQuestion::Durations)
-        }
-        _ => return unknown_subcommand(args).into(),
-    };
-    inquiry.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn durations_are_counted_by_powers_of_two() {
-        let (mut durations, at) = (Durations::default(), position(b"get").unwrap());
+        let (mut durations, at) = (CommandDurations::default(), position(b"get").unwrap());
         for us in [0, 1, 2, 3, 4, 1000, u64::MAX] {
             durations.count(at, us);
         }
@@ -246,11 +222,11 @@ mod tests {
         }
         let told = || workers.iter().map(Spikes::events).collect::<Vec<_>>();
         let int = Reply::Int;
-        let history = Wanted::History("Command".into()).reply(told());
+        let history = WantedSeconds::History("Command".into()).reply(told());
         let row = |s, ms| Reply::Array(vec![int(s), int(ms)]);
         assert_eq!(history, Reply::Array(vec![row(1, 7), row(2, 9)]));
         let latest = Reply::Array(vec![Reply::bulk("command"), int(2), int(9), int(9)]);
-        assert_eq!(Wanted::Latest.reply(told()), Reply::Array(vec![latest]));
+        assert_eq!(WantedSeconds::Latest.reply(told()), Reply::Array(vec![latest]));
         assert_eq!(workers[1].forget(&["nosuch".into()]), Vec::<Blob>::new());
         assert_eq!(workers[1].forget(&[]), [Blob::from("command")]);
         assert_eq!(workers[1].forget(&[]), Vec::<Blob>::new());
@@ -258,7 +234,7 @@ mod tests {
 
     #[test]
     fn events_of_many_seconds_have_a_bound() {
-        let mut event = Event::default();
+        let mut event = SlowSeconds::default();
         (0..1_000).for_each(|second| event.note(second, 1));
         assert_eq!(event.seconds.len(), LATENCY_SECONDS_MAX);
     }

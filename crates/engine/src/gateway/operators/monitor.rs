@@ -1,32 +1,23 @@
 //! `MONITOR`: connections that see the commands of all clients of a machine.
 
-use super::LocalQuestion;
 use super::words::{REDACTED, secret_from};
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::api::{Output, PeerMessage, Question, SessionId};
-use crate::gateway::clients::effect::Handled;
-use crate::gateway::clients::session::SessionMode;
-use crate::gateway::core::Core;
-use crate::gateway::parts::Parts;
+use crate::gateway::api::SessionId;
 use crate::ids::GatewayId;
 use crate::limits::{MONITOR_LINE_BYTES_MAX, MONITOR_WORD_BYTES_MAX, MONITORS_MAX};
 use crate::now::Now;
-use adt::{Args, Blob, CommandSpec, ErrorReply, Flags, Reply};
+use adt::{Args, Blob, CommandSpec, ErrorReply};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-/// Number of a question to which no reply waits.
-const NO_QUESTION: u64 = u64::MAX;
 
 /// Connections that monitor, of this gateway and others.
 #[derive(Default)]
 pub struct Monitors {
     /// Sessions of this gateway.
-    own: BTreeSet<SessionId>,
+    pub own: BTreeSet<SessionId>,
     /// Other gateways that have such sessions.
-    others: BTreeSet<GatewayId>,
+    pub others: BTreeSet<GatewayId>,
     /// Lines for them.
-    lines: Vec<Blob>,
+    pub lines: Vec<Blob>,
 }
 
 impl Monitors {
@@ -67,91 +58,13 @@ impl Monitors {
     }
 }
 
-impl Core {
-    /// Ends the monitoring of a session. The other gateways are told if it was the last one.
-    pub(in crate::gateway) fn stop_monitoring(&mut self, id: SessionId) {
-        if !self.monitors.own.remove(&id) || !self.monitors.own.is_empty() {
-            return;
-        }
-        let by = self.config.id;
-        for to in self.other_gateways() {
-            self.tell(to, LocalQuestion::Monitor { by, on: false });
-        }
-    }
-
-    /// Sends the other gateways their lines.
-    #[cold]
-    pub(in crate::gateway) fn send_lines(&mut self) {
-        let lines = std::mem::take(&mut self.monitors.lines);
-        for to in self.monitors.others.clone() {
-            self.tell(to, LocalQuestion::Monitored(lines.clone()));
-        }
-    }
-
-    fn tell(&mut self, to: GatewayId, question: LocalQuestion) {
-        let message = PeerMessage::Ask { ask: NO_QUESTION, question: Question::Local(question) };
-        self.mail.outputs.push_back(Output::Peer { to, message });
-    }
-}
-
-impl Parts {
-    /// `MONITOR`.
-    pub(in crate::gateway) fn monitor(&mut self, id: SessionId) -> Handled {
-        if let Err(error) = self.core.monitors.add(id) {
-            return error.into();
-        }
-        let question = LocalQuestion::Monitor { by: self.core.config.id, on: true };
-        self.carry_out(id, Inquiry::of_machine(Combine::Ok, question).into())
-    }
-
-    /// Number of commands that a session has queued in `MULTI`, if commands are monitored.
-    #[inline]
-    pub(in crate::gateway) fn queued(&self, id: SessionId) -> usize {
-        let session = self.core.monitors.watch().then(|| self.sessions.get(id.0)).flatten();
-        match session.map(|session| &session.mode) {
-            Some(SessionMode::Multi(multi)) => multi.counted.len(),
-            _ => 0,
-        }
-    }
-
-    /// Shows a command of a session that was carried out or queued, when so many were queued before, to the
-    /// connections that monitor. As in Redis, refused commands and those of operators are not shown.
-    #[cold]
-    pub(in crate::gateway) fn show(
-        &mut self,
-        id: SessionId,
-        (spec, args): (&CommandSpec, &Args<'_>),
-        before: usize,
-    ) {
-        if spec.flags.has(Flags::ADMIN) || spec.name == "quit" {
-            return;
-        }
-        let queued = self.queued(id) > before;
-        let Some(session) = self.sessions.get(id.0) else { return };
-        if session.counted.is_none() && !queued {
-            return;
-        }
-        let (peer, database) = (&session.about.opening.peer, session.database);
-        let line = Blob::from(line(self.core.now, database, peer, (spec, args)));
-        self.monitored(&line);
-        if !self.core.monitors.others.is_empty() {
-            self.core.monitors.lines.push(line);
-        }
-    }
-
-    /// Sends a line to the sessions that monitor.
-    pub(in crate::gateway) fn monitored(&mut self, line: &Blob) {
-        for id in self.core.monitors.own.clone() {
-            if let Some(session) = self.sessions.get(id.0) {
-                let text = String::from_utf8_lossy(line).into_owned();
-                self.core.push(id, session.protocol, Reply::status(text));
-            }
-        }
-    }
-}
-
 /// Line about a command, in Redis' form.
-fn line(now: Now, database: u8, peer: &str, (spec, args): (&CommandSpec, &Args<'_>)) -> String {
+pub(super) fn line(
+    now: Now,
+    database: u8,
+    peer: &str,
+    (spec, args): (&CommandSpec, &Args<'_>),
+) -> String {
     let (s, us) = (now.wall_us / 1_000_000, now.wall_us % 1_000_000);
     let mut line = format!("{s}.{us:06} [{database} {peer}]");
     let secret_from = secret_from(spec, args);

@@ -1,6 +1,6 @@
 //! Durations of commands: one comparison decides for each of them whether it was slow enough to be noted.
 
-use super::latency::{Durations, Spikes};
+use super::latency::{CommandDurations, Spikes};
 use super::slowlog::SlowLog;
 use crate::gateway::clients::session_commands::all;
 use crate::now::Now;
@@ -20,7 +20,7 @@ pub struct Answered<'a> {
     pub name: &'a str,
 }
 
-/// What is known of the durations of commands.
+/// Durations of the commands of a gateway.
 pub struct Slow {
     /// Shortest duration that is noted, in microseconds.
     least_us: u64,
@@ -29,13 +29,13 @@ pub struct Slow {
     /// Seconds in which commands were slow.
     pub spikes: Spikes,
     /// Durations of all commands.
-    pub durations: Durations,
+    pub durations: CommandDurations,
 }
 
 impl Slow {
     /// Settings and tables of the gateway with this number out of so many.
     pub fn new(gateway: u16, gateways: u16) -> Self {
-        let (spikes, durations) = (Spikes::default(), Durations::default());
+        let (spikes, durations) = (Spikes::default(), CommandDurations::default());
         let mut slow =
             Self { least_us: 0, log: SlowLog::new(gateway, gateways), spikes, durations };
         slow.refresh();

@@ -1,17 +1,10 @@
 //! `SLOWLOG`: the commands that took longest to answer, of all workers of a machine.
 
 use super::slow::Answered;
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::clients::effect::CommandEffect;
-use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand};
-use crate::gateway::operators::LocalQuestion;
 use crate::limits::{SLOWLOG_COMMANDS, SLOWLOG_US};
 use crate::now::Now;
-use adt::{Args, Blob, ErrorReply, Reply};
+use adt::{Blob, Reply};
 use std::collections::VecDeque;
-
-/// Number of slow commands that `SLOWLOG GET` shows if the client gives none.
-const SHOWN: i64 = 10;
 
 /// Slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,35 +96,6 @@ impl SlowLog {
     /// How many commands are kept at most.
     pub fn most(&self) -> usize {
         self.most
-    }
-}
-
-/// `SLOWLOG GET [count] | LEN | RESET`.
-pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
-    let inquiry = match args.len() {
-        2 | 3 if args.is(1, "GET") => match count(args) {
-            Ok(most) => {
-                Inquiry::of_machine(Combine::SlowCommands(most), LocalQuestion::SlowCommands(most))
-            }
-            Err(error) => return error.into(),
-        },
-        2 if args.is(1, "LEN") => Inquiry::of_machine(Combine::SlowCount, LocalQuestion::SlowCount),
-        2 if args.is(1, "RESET") => Inquiry::of_machine(Combine::Ok, LocalQuestion::ForgetSlow),
-        _ if args.is(1, "GET") => return subcommand_syntax(args).into(),
-        _ => return unknown_subcommand(args).into(),
-    };
-    inquiry.into()
-}
-
-/// Number of commands that the client wants to see.
-fn count(args: &Args<'_>) -> Result<usize, ErrorReply> {
-    if args.len() == 2 {
-        return Ok(SHOWN as usize);
-    }
-    match args.int(2) {
-        Ok(-1) => Ok(usize::MAX),
-        Ok(count @ 0..) => Ok(count as usize),
-        _ => Err(ErrorReply::err("count should be greater than or equal to -1")),
     }
 }
 

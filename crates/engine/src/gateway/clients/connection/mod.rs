@@ -11,7 +11,8 @@ use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
-use crate::gateway::operators::{LocalQuestion, pause};
+use crate::gateway::operators::commands;
+use crate::gateway::operators::questions::LocalQuestion;
 use crate::ids::RequestId;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::now::Now;
@@ -29,7 +30,7 @@ pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> CommandEff
         b"list" | b"kill" | b"unblock" => others(&view, args, &word),
         b"reply" => replies(view.session, args),
         b"request" => request(view.session, args),
-        b"pause" => pause::pause(args),
+        b"pause" => commands::pause(args),
         b"unpause" => Inquiry::of_machine(Combine::Ok, LocalQuestion::Unpause).into(),
         b"order" => order(view, args),
         b"maint_notifications" => {
