@@ -21,6 +21,43 @@ pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 1 << 10;
 pub const UNAUTHENTICATED_MS_MAX: u64 = 10_000;
 /// Minimum time between two log lines about clients that speak HTTP, in microseconds.
 pub const FOREIGN_WARN_US: u64 = 60_000_000;
+/// Duration from which a command is slow, in microseconds, unless an operator sets another.
+pub const SLOWLOG_US: u64 = 10_000;
+/// Number of slow commands that are remembered, unless an operator sets another.
+pub const SLOWLOG_COMMANDS: usize = 128;
+/// Largest allowed setting of that number.
+pub const SLOWLOG_COMMANDS_MAX: u64 = 4_096;
+/// Most words of a slow command that are shown.
+pub const SHOWN_WORDS_MAX: usize = 32;
+/// Most bytes of such a word that are shown.
+pub const SHOWN_WORD_BYTES_MAX: usize = 128;
+/// Bytes of words of a connection's unanswered commands beyond which those of further ones are not kept.
+pub const KEPT_WORDS_BYTES_MAX: usize = 256 << 10;
+/// Most seconds with slow commands that are remembered.
+pub const LATENCY_SECONDS_MAX: usize = 160;
+/// Number of refused commands and logins that are remembered, unless an operator sets another.
+pub const ACL_LOG_ENTRIES: usize = 128;
+/// Largest allowed setting of that number.
+pub const ACL_LOG_ENTRIES_MAX: u64 = 4_096;
+/// Most bytes of the name of what was refused that are remembered.
+pub const ACL_OBJECT_BYTES_MAX: usize = 256;
+/// Random bits of a password that the server makes, unless the client sets another number.
+pub const PASSWORD_BITS: u16 = 256;
+/// Most random bits of such a password.
+pub const PASSWORD_BITS_MAX: u16 = 4_096;
+/// Longest pause of the commands of all clients, in milliseconds.
+pub const PAUSE_MS_MAX: u64 = 86_400_000;
+/// Bytes of commands that one worker holds back in such a pause; beyond it the pause ends there.
+pub const PAUSED_BYTES_MAX: usize = 64 << 20;
+/// Most transactions whose replies may be large that one worker holds back in a pause of writes without
+/// counting them as requests under way.
+pub const PAUSED_HEAVY_MAX: usize = 256;
+/// Most connections of one worker that see the commands of all clients.
+pub const MONITORS_MAX: usize = 16;
+/// Bytes of a line about a command behind which its further words are left out.
+pub const MONITOR_LINE_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a word in such a line.
+pub const MONITOR_WORD_BYTES_MAX: usize = 1 << 10;
 /// Most client connections of a server.
 pub const CONNECTIONS_MAX: usize = 12_000;
 /// Reply bytes that may wait for a client that reads none of them: after [`STALLED_US_MAX`] its

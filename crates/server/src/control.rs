@@ -5,11 +5,12 @@ use crate::host::memory;
 use crate::host::memory::LogMemory;
 use crate::mail::{Mail, Mailbox, Report};
 use crate::net::listen::{Connections, Listener};
+use crate::net::password;
 use crate::net::tls::peers::PeerTls;
 use crate::net::tls::{Tls, TlsError};
 use crate::operators::console::View;
 use crate::operators::counts::LogCounts;
-use crate::operators::words;
+use crate::operators::{settings, words};
 use crate::synchrony::picture::Picture;
 use crate::synchrony::{Mode, Synchrony};
 use crate::worker::Traffic;
@@ -309,6 +310,10 @@ impl Runner {
                 }
                 self.answer(gateway, session, Reply::Ok);
             }
+            Admin::Password { bits } => {
+                let password = password::random_digits(usize::from(bits));
+                self.answer(gateway, session, Reply::bulk(password));
+            }
             Admin::ResetStats => {
                 for worker in &self.control.workers {
                     worker.send(Mail::ResetStats);
@@ -319,10 +324,10 @@ impl Runner {
     }
 
     /// Changes settings that can change at run time: all of them or none.
-    fn configure(&mut self, settings: &[(String, String)]) -> Result<(), String> {
+    fn configure(&mut self, changes: &[(String, String)]) -> Result<(), String> {
         let (mut limit, mut mode) = (None, None);
         let mut shown = Vec::new();
-        for (name, value) in settings {
+        for (name, value) in changes {
             match name.to_ascii_lowercase().as_str() {
                 "maxmemory" => {
                     let no_size = |_: String| failed(name, "argument must be a memory value");
@@ -335,10 +340,10 @@ impl Runner {
                     mode = Some(new);
                     shown.push(("synchrony".to_owned(), new.to_string()));
                 }
-                _ => {
-                    let why = "can't set immutable config; change the configuration file and restart \
-                               (only maxmemory and synchrony can be set)";
-                    return Err(failed(name, why));
+                other => {
+                    let new =
+                        settings::check(other, value).map_err(|why: String| failed(name, &why))?;
+                    shown.push((other.to_owned(), new));
                 }
             }
         }
@@ -346,7 +351,7 @@ impl Runner {
             tracing::info!("synchrony is {mode} now");
             self.control.synchrony.iter_mut().for_each(|probe| probe.set_mode(mode));
         }
-        if limit.is_some() || mode.is_some() {
+        if !shown.is_empty() {
             let old = self.control.facts.memory_limit_bytes;
             self.control.facts.memory_limit_bytes = limit.unwrap_or(old);
             let shown = Arc::new(shown);

@@ -21,7 +21,7 @@ use crate::net::peers::{Linked, Meeting, PeersThread};
 use crate::net::tls::peers::PeerTls;
 use crate::net::tls::{Tls, TlsError};
 use crate::operators::http::HttpThread;
-use crate::operators::words;
+use crate::operators::{settings, words};
 use crate::synchrony::{Surroundings, Synchrony};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use adt::command::database::DATABASES;
@@ -656,7 +656,9 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("zookeeper_min_session_timeout_ms", sessions.start().to_string()),
         ("zookeeper_shards", options.zookeeper_shards.to_string()),
     ];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let known = settings::ALL.iter().flat_map(|rows| rows.iter());
+    let known = known.map(|known| (known.name, known.value.to_owned()));
+    known.chain(pairs).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Raises this process's limit on file descriptors to its maximum; every connection needs one.

@@ -1,5 +1,6 @@
 //! Inputs and outputs of a gateway, besides the messages of shards.
 
+use super::operators::questions::{LocalKnowledge, LocalQuestion};
 use crate::cluster::map::ShardMap;
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
@@ -322,6 +323,11 @@ pub enum Admin {
     /// `CONFIG SET`: change settings, all or none. The server passes them to every gateway by
     /// [`super::Gateway::configure`].
     ConfigSet(Vec<(String, String)>),
+    /// `ACL GENPASS`: answer with random hexadecimal digits.
+    Password {
+        /// Number of random bits.
+        bits: u16,
+    },
     /// `CONFIG RESETSTAT`: set the counters to zero.
     ResetStats,
     /// `FAILOVER`: hand over the lead of all shards and stand back, or end that.
@@ -381,6 +387,8 @@ pub enum Question {
     ForgetScripts,
     /// Counters of the gateway. Answer: [`Knowledge::Stats`].
     Stats,
+    /// Question about what is known on one machine only.
+    Local(LocalQuestion),
     /// Transactions by the names under which shards know them. Answer: [`Knowledge::Lines`].
     Transactions,
 }
@@ -466,6 +474,8 @@ pub enum Knowledge {
     Names(Vec<Blob>),
     /// Counters.
     Stats(Box<GatewayStats>),
+    /// Answer to such a question.
+    Local(Box<LocalKnowledge>),
 }
 
 /// Filter of clients: all conditions that are set must hold.
@@ -608,7 +618,8 @@ pub struct GatewayStats {
 pub struct CommandCount {
     /// Number of times it was carried out.
     pub calls: u64,
-    /// Sum of the microseconds from its begin to its reply, with the wait for the log.
+    /// Sum of the microseconds from its begin to its reply, with the wait for the log and without the time
+    /// for which it blocked.
     pub us: u64,
     /// Number of times it was refused: too few or too many words, not permitted, no memory.
     pub rejected: u64,

@@ -1,9 +1,13 @@
 //! State that every part of a gateway works with: the time, the settings, the outbox and the timers.
 
+use super::acl::denials::Denials;
 use super::admin::topology::{ClusterNode, Topology};
 use super::api::{Config, Facts, Output, Question, SessionId};
 use super::errors::Unled;
 use super::mail::{Mail, Target};
+use super::operators::monitor::Monitors;
+use super::operators::pause::Pause;
+use super::operators::slow::Slow;
 use super::scripts::Scripts;
 use super::timer::Timer;
 use super::txn::work::Finish;
@@ -33,6 +37,14 @@ pub(super) struct Core {
     pub timers: BTreeSet<(u64, Timer)>,
     /// Machines of the cluster, and the members of shards.
     pub topology: Topology,
+    /// Durations of commands, and the slow ones.
+    pub slow: Slow,
+    /// Refused commands and logins.
+    pub denials: Denials,
+    /// Pause of the commands of all clients.
+    pub pause: Option<Pause>,
+    /// Connections that see the commands of all clients.
+    pub monitors: Monitors,
     /// Interpreter of scripts, and the texts that were read.
     pub scripts: Scripts,
     /// Questions to all gateways that follow from transactions which took effect. No reply waits for the

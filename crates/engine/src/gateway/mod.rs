@@ -25,6 +25,7 @@ pub mod coordination;
 mod core;
 mod errors;
 mod mail;
+pub mod operators;
 mod parts;
 mod peers;
 pub(crate) mod pipelines;
@@ -54,6 +55,7 @@ use crate::now::Now;
 use crate::script::Interpreter;
 use acl::Users;
 use adt::Timestamp;
+use operators::latency::CommandDurations;
 use parts::Parts;
 use timer::Timer;
 
@@ -98,6 +100,7 @@ impl Gateway {
             self.parts.stop_waiting(by);
         }
         self.pubsub.close(id);
+        self.parts.core.stop_monitoring(id);
         self.parts.sessions.close(&mut self.parts.core, id);
         self.parts.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
@@ -105,6 +108,8 @@ impl Gateway {
 
     /// Changes a setting.
     pub fn configure(&mut self, name: &str, value: &str) {
+        self.parts.core.slow.configure(name, value);
+        self.parts.core.denials.configure(name, value);
         self.parts.core.config.settings.insert(name.to_owned(), value.to_owned());
     }
 
@@ -120,6 +125,7 @@ impl Gateway {
         let kept =
             GatewayStats { sessions, blocked, subscribers, interactive, ..Default::default() };
         self.parts.core.mail.stats = kept;
+        self.parts.core.slow.durations = CommandDurations::default();
     }
 
     /// Next output.
@@ -131,6 +137,9 @@ impl Gateway {
             self.parts.dispatch_all();
             self.parts.coordination.send_requests(&mut self.parts.core);
             self.settle();
+        }
+        if self.parts.core.mail.outputs.is_empty() && self.parts.core.monitors.have_lines() {
+            self.parts.core.send_lines();
         }
         self.parts.core.mail.outputs.pop_front()
     }
@@ -156,6 +165,7 @@ impl Gateway {
                     self.parts.near_locks.overdue(&mut self.parts.core, visit)
                 }
                 Timer::Near { job } => self.parts.near_locks.due(&mut self.parts.core, job),
+                Timer::Pause => self.parts.pause_due(),
                 Timer::Cut { job } => self.parts.backups.overdue(&mut self.parts.core, job),
                 Timer::Dispatch { session } => {
                     if let Some(session) = self.parts.sessions.get_mut(session) {

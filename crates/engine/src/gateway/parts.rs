@@ -2,6 +2,7 @@
 //! sessions their replies. [`super::Gateway`] stands above them: it takes inputs, and carries out commands of
 //! sessions, which may need users and subscriptions.
 
+use super::acl::denials::Denials;
 use super::admin::backup::Backups;
 use super::admin::gather::Gathers;
 use super::admin::topology::Topology;
@@ -10,6 +11,8 @@ use super::clients::sessions::Sessions;
 use super::coordination::CoordinationFront;
 use super::core::Core;
 use super::mail::Mail;
+use super::operators::monitor::Monitors;
+use super::operators::slow::Slow;
 use super::routing::leaders::Leaders;
 use super::routing::snapshot::Snapshots;
 use super::scripts::Scripts;
@@ -57,7 +60,17 @@ impl Parts {
             leaders,
             stats: GatewayStats::default(),
         };
+        let mut denials = Denials::new(config.id.worker, config.gateways);
+        let mut slow = Slow::new(config.id.worker, config.gateways);
+        for (name, value) in &config.settings {
+            slow.configure(name, value);
+            denials.configure(name, value);
+        }
         let core = Core {
+            slow,
+            denials,
+            pause: None,
+            monitors: Monitors::default(),
             scripts: Scripts::default(),
             afterwards: VecDeque::new(),
             replies: VecDeque::new(),

@@ -69,6 +69,7 @@ impl Gateway {
                 let (transactions, sessions) = (&self.parts.transactions, &self.parts.sessions);
                 Knowledge::Lines(holder_lines(&self.parts.core, transactions, sessions))
             }
+            Question::Local(question) => self.parts.know_here(question),
             Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
         }
     }

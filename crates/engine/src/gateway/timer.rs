@@ -19,6 +19,8 @@ pub(super) enum Timer {
     Cut { job: u64 },
     /// Next dispatch of a session's failed commands.
     Dispatch { session: u64 },
+    /// End of a pause of the commands of all clients.
+    Pause,
     /// Next step of a `multi` over several shards of a tree.
     Joint { job: u64 },
 }

@@ -33,6 +33,20 @@ pub fn verifier(password: &str) -> String {
         .to_string()
 }
 
+/// Random hexadecimal digits that contain so many random bits.
+///
+/// # Panics
+/// If the system cannot provide random bytes.
+pub fn random_digits(bits: usize) -> String {
+    let count = bits.div_ceil(4);
+    let mut digits = String::with_capacity(count);
+    while digits.len() < count {
+        random::<32>().iter().for_each(|byte| digits.push_str(&format!("{byte:02x}")));
+    }
+    digits.truncate(count);
+    digits
+}
+
 /// Checks that a string is a valid Argon2id string with acceptable costs.
 ///
 /// # Errors

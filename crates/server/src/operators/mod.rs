@@ -5,5 +5,6 @@ pub mod counts;
 pub(crate) mod http;
 pub(crate) mod metrics;
 pub(crate) mod script_lines;
+pub(crate) mod settings;
 pub(crate) mod troubles;
 pub(crate) mod words;

@@ -34,7 +34,9 @@ struct Waiting {
 impl Replies {
     /// Adds a reply. Returns the memory that it costs.
     pub fn push(&mut self, reply: Reply, protocol: Protocol, size: Size) -> usize {
-        let pushed = if matches!(reply, Reply::Push(_)) { size.bytes } else { 0 };
+        // Lines of `MONITOR` are such texts; other ones cannot take much, because their client waits.
+        let unasked = matches!(reply, Reply::Push(_) | Reply::Status(_));
+        let pushed = if unasked { size.bytes } else { 0 };
         // The strings are those of the records, and are freed with them unless the records change.
         let cost = size.items * ITEM_BYTES + size.bytes.min(FRAME_BYTES_MAX);
         let bytes = size.bytes;

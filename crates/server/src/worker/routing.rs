@@ -220,8 +220,8 @@ impl Worker {
             self.peers.budget.replies.change(0, cost);
             if connection.replies.pushed() > OUTPUT_BYTES_MAX {
                 tracing::warn!(
-                    "closed a connection of {} that does not read its notifications: {} bytes \
-                     are waiting, at most {OUTPUT_BYTES_MAX} may",
+                    "closed a connection of {} that does not read its notifications, or what it \
+                     monitors: {} bytes are waiting, at most {OUTPUT_BYTES_MAX} may",
                     connection.peer,
                     connection.replies.pushed()
                 );

@@ -18,6 +18,8 @@ const PATTERNS: u8 = 7;
 const ASK_STATS: u8 = 8;
 const TRANSACTIONS: u8 = 9;
 const FORGET_SCRIPTS: u8 = 10;
+/// Questions and answers that never leave their machine; every machine refuses them.
+const LOCAL: u8 = 0;
 
 const COUNT: u8 = 1;
 const COUNTS: u8 = 2;
@@ -86,6 +88,7 @@ fn put_question(question: &Question, out: &mut Vec<u8>) {
         Question::Stats => out.push(ASK_STATS),
         Question::Transactions => out.push(TRANSACTIONS),
         Question::ForgetScripts => out.push(FORGET_SCRIPTS),
+        Question::Local(_) => out.push(LOCAL),
     }
 }
 
@@ -140,6 +143,7 @@ fn put_knowledge(knowledge: &Knowledge, out: &mut Vec<u8>) {
             out.push(STATS);
             put_gateway_stats(stats, out);
         }
+        Knowledge::Local(_) => out.push(LOCAL),
     }
 }
 

@@ -47,9 +47,9 @@ pub fn size(reply: &Reply) -> Size {
         }
         Reply::Bulk(bytes) => Size { bytes: bytes.len(), items: 0 },
         Reply::Text(text) => Size { bytes: text.len(), items: 0 },
+        Reply::Status(text) => Size { bytes: text.len(), items: 0 },
         Reply::Error(error) => Size { bytes: error.text().len(), items: 0 },
         Reply::Ok
-        | Reply::Status(_)
         | Reply::Nil
         | Reply::NilArray
         | Reply::Int(_)

@@ -1,6 +1,7 @@
 //! Authentication: the words of `HELLO` and `AUTH`, and the verdicts on passwords.
 
-use super::{DEFAULT_USER, Login, User, Users};
+use super::denials::Denied;
+use super::{DEFAULT_USER, Login, User, Users, wrong_password};
 use crate::gateway::api::{Config, Output, SessionId};
 use crate::gateway::clients::connection::hello::{self, Credentials, Hello};
 use crate::gateway::clients::effect::Handled;
@@ -9,10 +10,6 @@ use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
-
-fn wrong_password() -> ErrorReply {
-    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
-}
 
 impl Users {
     /// User of a new connection, if it may call commands before it authenticates.
@@ -68,6 +65,8 @@ impl Users {
             Some(user) => session.log_in(user.clone(), hello, core.config.version),
             None => {
                 core.mail.stats.auth_failures += 1;
+                let command = if hello.is_some() { "HELLO" } else { "AUTH" };
+                session.denied_as(core, &user, &Denied::Login(command));
                 wrong_password().into()
             }
         };

@@ -5,11 +5,14 @@
 //! every data command that its operations touch no key that was not checked.
 
 mod access;
+pub mod denials;
 mod login;
+mod noted;
 mod permissions;
 mod replies;
 
 pub use access::{KeyAccess, key_access, looks_up};
+use denials::Denied;
 pub use permissions::{Permission, Permissions, permissions};
 pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
 
@@ -29,6 +32,11 @@ pub const USERS_MAX: usize = 10_000;
 pub const PATTERNS_MAX: usize = 1_000;
 /// Longest rule, in bytes.
 pub const RULE_BYTES_MAX: usize = 1_024;
+
+/// The error for a login that fails.
+fn wrong_password() -> ErrorReply {
+    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
+}
 
 /// Users of a server.
 #[derive(Clone, Debug, Default)]
@@ -315,41 +323,68 @@ impl User {
     /// Whether the user may make this call; the error is the client's reply. The number of words
     /// must have been checked before.
     pub fn check(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
-        if self.everything {
-            return Ok(());
-        }
-        let denied = |name: &str| {
-            let user = &self.name;
-            let text = format!("User {user} has no permissions to run the '{name}' command");
-            Err(ErrorReply::new("NOPERM", text))
-        };
-        let Some(position) = position(spec.name.as_bytes()) else { return denied(spec.name) };
-        let permission = permissions().called(position, args);
-        if !self.may_call(permission) {
-            return denied(&permissions().all[permission].full_name());
-        }
-        self.check_keys(spec, args)?;
-        self.check_channels(spec, args)
+        self.judge(spec, args)?.map_or(Ok(()), |refusal| Err(self.error(&refusal)))
     }
 
-    fn check_keys(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
+    /// Reason why the user may not make this call, if there is one. Fails if the keys cannot be found in
+    /// the words, whose number must have been checked before.
+    pub fn judge(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<Option<Denied>, ErrorReply> {
+        if self.everything {
+            return Ok(None);
+        }
+        let denied = |name: String| Ok(Some(Denied::Command(name)));
+        let Some(position) = position(spec.name.as_bytes()) else {
+            return denied(spec.name.to_owned());
+        };
+        let permission = permissions().called(position, args);
+        if !self.may_call(permission) {
+            return denied(permissions().all[permission].full_name());
+        }
+        let key = self.forbidden_key(spec, args)?.map(|key| Denied::Key(key.into()));
+        let lookup = || Some(Denied::Lookup(self.forbidden_lookup(spec, args)?));
+        let channel = || Some(Denied::Channel(self.forbidden_channel(spec, args)?.into()));
+        Ok(key.or_else(lookup).or_else(channel))
+    }
+
+    /// Error for a client to whom something is refused.
+    pub fn error(&self, refusal: &Denied) -> ErrorReply {
+        let text = match refusal {
+            Denied::Command(name) => {
+                let user = &self.name;
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Denied::Key(_) => "No permissions to access a key".to_owned(),
+            Denied::Lookup(option) => {
+                format!("{option} option of SORT denied due to insufficient ACL permissions")
+            }
+            Denied::Channel(_) => "No permissions to access a channel".to_owned(),
+            Denied::Login(_) => return wrong_password(),
+        };
+        ErrorReply::new("NOPERM", text)
+    }
+
+    /// Option by which a call reads keys that its words do not name, if the user may not read all keys.
+    fn forbidden_lookup(&self, spec: &CommandSpec, args: &Args<'_>) -> Option<&'static str> {
+        let reads_all = |rule: &KeyRule| rule.read && *rule.pattern == *b"*";
+        looks_up(spec, args).filter(|_| !self.all_keys && !self.keys.iter().any(reads_all))
+    }
+
+    /// First key of a call that the user may not access.
+    fn forbidden_key<'a>(
+        &self,
+        spec: &CommandSpec,
+        args: &Args<'a>,
+    ) -> Result<Option<&'a [u8]>, ErrorReply> {
         if self.all_keys {
-            return Ok(());
+            return Ok(None);
         }
         for (nth, at) in spec.keys.positions(args)?.into_iter().enumerate() {
-            let needs = key_access(spec, args, nth);
-            if !args.get(at).is_some_and(|key| self.may_access(key, needs)) {
-                return Err(ErrorReply::new("NOPERM", "No permissions to access a key"));
+            let (needs, key) = (key_access(spec, args, nth), args.get(at).unwrap_or_default());
+            if !self.may_access(key, needs) {
+                return Ok(Some(key));
             }
         }
-        match looks_up(spec, args) {
-            Some(option) if !self.keys.iter().any(|rule| rule.read && *rule.pattern == *b"*") => {
-                let text =
-                    format!("{option} option of SORT denied due to insufficient ACL permissions");
-                Err(ErrorReply::new("NOPERM", text))
-            }
-            _ => Ok(()),
-        }
+        Ok(None)
     }
 
     /// Whether the user may do `needs` with `key`. Reading and writing may come from two rules.
@@ -360,15 +395,14 @@ impl User {
         self.all_keys || ((!needs.read || by(|r| r.read)) && (!needs.write || by(|r| r.write)))
     }
 
-    fn check_channels(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
-        let allowed = match spec.name {
-            "publish" => self.may_use_channel(args.get(1).unwrap_or_default()),
-            "subscribe" => args.iter_from(1).all(|channel| self.may_use_channel(channel)),
-            "psubscribe" => args.iter_from(1).all(|pattern| self.may_use_pattern(pattern)),
-            _ => true,
-        };
-        let error = || ErrorReply::new("NOPERM", "No permissions to access a channel");
-        if allowed { Ok(()) } else { Err(error()) }
+    /// First channel or pattern of a call that the user may not use.
+    fn forbidden_channel<'a>(&self, spec: &CommandSpec, args: &Args<'a>) -> Option<&'a [u8]> {
+        match spec.name {
+            "publish" => args.get(1).filter(|channel| !self.may_use_channel(channel)),
+            "subscribe" => args.iter_from(1).find(|channel| !self.may_use_channel(channel)),
+            "psubscribe" => args.iter_from(1).find(|pattern| !self.may_use_pattern(pattern)),
+            _ => None,
+        }
     }
 
     /// Whether the user may publish and subscribe to `channel`.

@@ -19,13 +19,15 @@ const BY_FLAG: [(&str, Flags); 7] = [
 const ADMIN: Flags = Flags::ADMIN.and(Flags::DANGEROUS);
 
 /// Subcommands that need other rights than their container.
-const OWN_FLAGS: [(&str, &str, Flags); 6] = [
+const OWN_FLAGS: [(&str, &str, Flags); 8] = [
     ("acl", "cat", Flags(0)),
     ("acl", "whoami", Flags(0)),
     ("client", "kill", ADMIN),
     ("client", "list", ADMIN),
     ("client", "no-evict", ADMIN),
+    ("client", "pause", ADMIN),
     ("client", "unblock", ADMIN),
+    ("client", "unpause", ADMIN),
 ];
 
 /// Permission to call a command, or one of its subcommands.

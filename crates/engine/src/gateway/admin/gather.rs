@@ -2,16 +2,21 @@
 
 use super::info;
 use super::inquiry::{Combine, Inquiry};
+use crate::gateway::acl::denials::{self, Denial};
 use crate::gateway::api::{GatewayStats, Knowledge, Output, PeerMessage, Question};
 use crate::gateway::clients::connection::client_list;
 use crate::gateway::clients::pubsub;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{indefinite, unexpected};
 use crate::gateway::mail::{Pending, Target};
+use crate::gateway::operators::latency::{CommandDurations, SlowSeconds};
+use crate::gateway::operators::questions::LocalKnowledge;
+use crate::gateway::operators::slowlog::{self, SlowCommand};
 use crate::gateway::slab::Slab;
 use crate::message::Answer;
 use crate::stats::ShardStats;
 use adt::{Blob, ErrorReply, Reply};
+use std::collections::BTreeSet;
 
 /// A question that is being answered.
 struct Gather {
@@ -151,6 +156,21 @@ impl Gathers {
             }
             Combine::Channels => pubsub::channels_reply(names(knowledge)),
             Combine::Patterns => pubsub::numpat_reply(names(knowledge)),
+            Combine::SlowCommands(most) => {
+                let most = most.min(core.slow.log.most());
+                slowlog::reply(slow_commands(knowledge), most)
+            }
+            Combine::SlowCount => Reply::Int(count().min(core.slow.log.most() as i64)),
+            Combine::Events(wanted) => wanted.reply(events(knowledge)),
+            Combine::Durations(commands) => durations(knowledge).reply(&commands),
+            Combine::Denials(most) => {
+                let most = most.min(core.denials.most());
+                denials::reply(core.now, denied(knowledge), most)
+            }
+            Combine::DistinctNames => {
+                let names: BTreeSet<Blob> = names(knowledge).flatten().collect();
+                Reply::Int(names.len() as i64)
+            }
             Combine::Subscribers(channels) => {
                 let mut sums = vec![0; channels.len()];
                 for told in &knowledge {
@@ -186,6 +206,46 @@ fn info_reply(
         shards,
     };
     info::reply(&sources, wanted)
+}
+
+fn local(knowledge: Vec<Knowledge>) -> impl Iterator<Item = LocalKnowledge> {
+    knowledge.into_iter().filter_map(|known| match known {
+        Knowledge::Local(known) => Some(*known),
+        _ => None,
+    })
+}
+
+fn slow_commands(knowledge: Vec<Knowledge>) -> Vec<SlowCommand> {
+    let commands = local(knowledge).filter_map(|known| match known {
+        LocalKnowledge::SlowCommands(commands) => Some(commands),
+        _ => None,
+    });
+    commands.flatten().collect()
+}
+
+fn events(knowledge: Vec<Knowledge>) -> Vec<Vec<SlowSeconds>> {
+    let events = local(knowledge).filter_map(|known| match known {
+        LocalKnowledge::Events(events) => Some(events),
+        _ => None,
+    });
+    events.collect()
+}
+
+fn denied(knowledge: Vec<Knowledge>) -> Vec<Denial> {
+    let denials = local(knowledge).filter_map(|known| match known {
+        LocalKnowledge::Denials(denials) => Some(denials),
+        _ => None,
+    });
+    denials.flatten().collect()
+}
+
+fn durations(knowledge: Vec<Knowledge>) -> CommandDurations {
+    local(knowledge).fold(CommandDurations::default(), |mut sum, known| {
+        if let LocalKnowledge::Durations(durations) = known {
+            sum.add(&durations);
+        }
+        sum
+    })
 }
 
 fn names(knowledge: Vec<Knowledge>) -> impl Iterator<Item = Vec<Blob>> {

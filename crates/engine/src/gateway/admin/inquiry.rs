@@ -4,6 +4,8 @@ use super::info;
 use super::scan::Page;
 use crate::gateway::api::Question;
 use crate::gateway::core::Core;
+use crate::gateway::operators::latency::WantedSeconds;
+use crate::gateway::operators::questions::LocalQuestion;
 use crate::ids::ShardId;
 use crate::limits::SCAN_SHARDS_AT_ONCE;
 use crate::message::Body;
@@ -50,6 +52,11 @@ impl Inquiry {
         Self { combine, shards: Vec::new(), question: Some(question) }
     }
 
+    /// Question to all gateways about what is known on this machine only.
+    pub fn of_machine(combine: Combine, question: LocalQuestion) -> Self {
+        Self::of_gateways(combine, Question::Local(question))
+    }
+
     /// Asks all gateways too.
     pub fn and_gateways(self, question: Question) -> Self {
         Self { question: Some(question), ..self }
@@ -90,4 +97,16 @@ pub(in crate::gateway) enum Combine {
     Subscribers(Vec<Blob>),
     /// `PUBSUB NUMPAT`.
     Patterns,
+    /// `SLOWLOG GET`: the newest commands, so many at most.
+    SlowCommands(usize),
+    /// `SLOWLOG LEN`.
+    SlowCount,
+    /// `LATENCY LATEST`, `LATENCY HISTORY`.
+    Events(WantedSeconds),
+    /// `LATENCY HISTOGRAM` of these commands.
+    Durations(Vec<Blob>),
+    /// `ACL LOG`: the newest entries, so many at most.
+    Denials(usize),
+    /// `LATENCY RESET`: how many names the gateways know between them.
+    DistinctNames,
 }

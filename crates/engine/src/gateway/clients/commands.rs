@@ -12,6 +12,7 @@ use crate::gateway::command_docs::{
 };
 use crate::gateway::core::Core;
 use crate::gateway::mail::Target;
+use crate::gateway::operators::commands as operators;
 use crate::gateway::parts::Parts;
 use crate::gateway::scripts::commands::is_of_scripts;
 use crate::gateway::txn::multi;
@@ -87,6 +88,7 @@ impl Gateway {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 self.users.authenticate(core, sessions, id, args)
             }
+            "monitor" => self.parts.monitor(id),
             "quit" => {
                 self.parts.sessions.reply(&mut self.parts.core, id, Reply::Ok);
                 self.parts.sessions.close_after_replies(&mut self.parts.core, id);
@@ -96,6 +98,7 @@ impl Gateway {
             "reset" => {
                 self.parts.transactions.leave(&mut self.parts.core, &mut self.parts.sessions, id);
                 self.pubsub.close(id);
+                self.parts.core.stop_monitoring(id);
                 let user = self.users.first(&self.parts.core.config);
                 let Some(session) = self.parts.sessions.get_mut(id.0) else {
                     return Handled::Later;
@@ -256,6 +259,8 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
             inquiry.and_gateways(Question::Stats).into()
         }
         "config" => config(core, args),
+        "slowlog" => operators::slowlog(args),
+        "latency" => operators::latency(args),
         "acl" => acl_command(view.users, view.session, args),
         "save" => CommandEffect::Serve(Admin::Save),
         "bgsave" => CommandEffect::Serve(Admin::BackgroundSave),
@@ -325,6 +330,15 @@ fn config(core: &Core, args: &Args<'_>) -> CommandEffect {
 }
 
 fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffect {
+    if args.is(1, "LOG") {
+        return operators::acl_log(args);
+    }
+    if args.is(1, "GENPASS") {
+        return match operators::bits(args) {
+            Ok(bits) => CommandEffect::Serve(Admin::Password { bits }),
+            Err(error) => error.into(),
+        };
+    }
     let reply = match args.len() {
         2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
         2 if args.is(1, "LIST") => acl::list(users),
@@ -338,6 +352,9 @@ fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffe
             Ok(reply) => reply,
             Err(error) => error.into(),
         },
+        _ if ["SETUSER", "DELUSER", "LOAD", "SAVE"].iter().any(|word| args.is(1, word)) => {
+            operators::users_are_configured().into()
+        }
         _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
         _ => unknown_subcommand(args).into(),
     };

@@ -7,6 +7,7 @@ use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
 use crate::gateway::command_docs::find::{find_at, is_heavy, is_heavy_spec};
+use crate::gateway::operators::words::NOT_KEPT;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
@@ -32,13 +33,15 @@ impl Gateway {
         let wait = session.barrier.is_some() || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
         let session = self.parts.sessions.get(id.0);
-        let heavy = if ran {
+        let mut heavy = if ran {
             session.is_some_and(|session| session.heavy)
         } else {
             is_heavy(announced(args).as_ref().unwrap_or(args))
         };
         if !ran {
             self.parts.sessions.hold(id, args);
+            let bytes = args.iter_from(0).map(<[u8]>::len).sum();
+            heavy &= !self.parts.held_back(bytes, heavy);
         }
         self.settle();
         heavy
@@ -121,10 +124,22 @@ impl Gateway {
         session.heavy = is_heavy_spec(spec);
         session.counted = u16::try_from(position).ok();
         session.begun_us = self.parts.core.now.mono_us;
+        session.words = NOT_KEPT;
+        if self.parts.core.slow.needs_words() {
+            session.words = session.kept.add(spec, args);
+        }
+        let words = session.words;
+        let before = self.parts.queued(id);
         let ran = self.run_found(id, (spec, announced), args);
         // A command that waits is counted when it goes ahead; a refused command is not counted.
         if ran && self.parts.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
             self.parts.core.mail.stats.of_command(position).calls += 1;
+        }
+        if !ran && let Some(session) = self.parts.sessions.get_mut(id.0) {
+            session.kept.take_back(words);
+        }
+        if ran && self.parts.core.monitors.watch() {
+            self.parts.show(id, (spec, args), before);
         }
         ran
     }
@@ -145,6 +160,10 @@ impl Gateway {
             self.parts.refuse(id, error);
             return true;
         }
+        if self.parts.core.pause.is_some() && self.parts.is_paused(id, spec, args) {
+            return false;
+        }
+        let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         session.reach = Reach::of(spec, session.database);
         if session.reach == Reach::In(0) {
             return self.run_permitted(id, (spec, announced, plain), args);

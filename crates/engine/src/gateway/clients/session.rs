@@ -4,6 +4,7 @@ use super::connection::hello::Hello;
 use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
+use crate::gateway::operators::words::{KeptWords, NOT_KEPT};
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::routing::databases::Reach;
 use crate::gateway::target::Target;
@@ -12,6 +13,7 @@ use crate::gateway::txn::options::InteractiveTxn;
 use crate::gateway::txn::work::{Keep, ProgramStep};
 use crate::ids::{RequestId, ShardId, TxnId};
 use crate::message::{Fence, Guard};
+use crate::now::Now;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Reply};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -53,6 +55,10 @@ pub(in crate::gateway) struct Session {
     pub counted: Option<u16>,
     /// Monotonic time at which the present command began, in microseconds.
     pub begun_us: u64,
+    /// Words of commands without a reply, for operators.
+    pub kept: KeptWords,
+    /// Place of the words of the present command.
+    pub words: u64,
     pub mode: SessionMode,
     pub user: Option<Arc<User>>,
     pub replies: Replies,
@@ -90,6 +96,8 @@ pub(in crate::gateway) struct About {
     pub verdict: Option<Verdict>,
     /// Target of the reply to a command that the server carries out.
     pub admin: Option<Target>,
+    /// Monotonic time at which the present wait began, in microseconds.
+    pub blocked_us: u64,
     /// Whether the session is about to wait, and is not in the queues of all shards yet.
     pub arrives: bool,
     /// Queued commands behind a transaction that is carried out, with the targets of their replies.
@@ -183,6 +191,8 @@ pub(in crate::gateway) struct Slot {
     pub command: Option<u16>,
     /// Monotonic time at which the command began, in microseconds.
     pub begun_us: u64,
+    /// Place of the words of the command.
+    pub words: u64,
     /// Whether the client does not want the reply.
     pub silent: bool,
     /// Whether the connection is closed after the reply.
@@ -200,13 +210,19 @@ pub(in crate::gateway) enum SlotState {
 
 impl Session {
     /// Blocks the session until a wait has ended.
-    pub fn block(&mut self, by: BlockedBy) {
+    pub fn block(&mut self, by: BlockedBy, now: Now) {
+        self.about.blocked_us = now.mono_us;
         self.blocked = Some(by);
         self.about.arrives = matches!(by, BlockedBy::Command(_));
     }
 
     /// Lets the session go on after a wait.
-    pub fn unblock(&mut self) {
+    ///
+    /// The wait is no part of the duration of the command, which is the last one that goes ahead.
+    pub fn unblock(&mut self, now: Now) {
+        if let Some(slot) = self.queue.back_mut() {
+            slot.begun_us += now.mono_us.saturating_sub(self.about.blocked_us);
+        }
         self.blocked = None;
         self.about.arrives = false;
     }
@@ -224,6 +240,7 @@ impl Session {
             asks_replicas: false,
             verdict: None,
             admin: None,
+            blocked_us: 0,
             arrives: false,
             later: VecDeque::new(),
         };
@@ -245,6 +262,8 @@ impl Session {
             heavy: false,
             counted: None,
             begun_us: 0,
+            kept: KeptWords::default(),
+            words: NOT_KEPT,
             mode: SessionMode::Single,
             user,
             replies: Replies::On,
@@ -308,8 +327,8 @@ impl Session {
     #[inline]
     pub fn slot(&self, state: SlotState) -> Slot {
         let silent = self.replies != Replies::On;
-        let (command, begun_us) = (self.counted, self.begun_us);
-        Slot { state, command, begun_us, silent, last: false }
+        let (command, begun_us, words) = (self.counted, self.begun_us, self.words);
+        Slot { state, command, begun_us, words, silent, last: false }
     }
 
     /// Counts a write that is sent to a shard.
@@ -345,11 +364,12 @@ impl Session {
             None if spec.flags.has(Flags::NO_AUTH) => {}
             None => return Err(ErrorReply::new("NOAUTH", "Authentication required.")),
             Some(user) => {
-                if let Err(error) = user.check(spec, args)
-                    && !spec.flags.has(Flags::NO_AUTH)
+                if !spec.flags.has(Flags::NO_AUTH)
+                    && let Some(refusal) = user.judge(spec, args)?
                 {
                     core.mail.stats.denied += 1;
-                    return Err(error);
+                    self.denied(core, &refusal);
+                    return Err(user.error(&refusal));
                 }
             }
         }

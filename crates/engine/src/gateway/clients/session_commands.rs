@@ -49,10 +49,11 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, QUEUED, Keys::None,
         "Describes and manages connections.",
-        "GETNAME | ID | INFO | KILL <address | filter value [filter value ...]> | LIST [TYPE <NORMAL | \
-         PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | ORDER <ON | \
-         OFF> | REPLY <ON | OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
-         SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",
+        "GETNAME | GETREDIR | ID | INFO | KILL <address | filter value [filter value ...]> | \
+         LIST [TYPE <NORMAL | PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | \
+         ORDER <ON | OFF> | PAUSE milliseconds [WRITE | ALL] | REPLY <ON | OFF | SKIP> | \
+         REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | SETNAME name | \
+         TRACKINGINFO | UNBLOCK id [TIMEOUT | ERROR] | UNPAUSE",
         "O(1); LIST and KILL O(n) in connections");
     ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");
     ("hello", -1, OPENING.and(ALONE), Keys::None,
@@ -67,8 +68,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     "server":
     ("acl", -2, ADMIN, Keys::None,
         "Describes users and their rights.",
-        "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | \
-         USERS | WHOAMI",
+        "CAT [category] | DRYRUN username command [arg ...] | GENPASS [bits] | GETUSER username | LIST | \
+         LOG [count | RESET] | USERS | WHOAMI",
         "O(n) in users or commands");
     ("bgsave", -1, ADMIN.and(ALONE), Keys::None,
         "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");
@@ -88,12 +89,21 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Describes the server.", "[section ...]", "O(1) per shard");
     ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Returns the time of the last snapshot in seconds since 1970.", "", "O(1)");
+    ("latency", -2, ADMIN, Keys::None,
+        "Returns how long commands took.",
+        "HISTOGRAM [command ...] | HISTORY event | LATEST | RESET [event ...]",
+        "O(n) in commands or events");
     ("lolwut", -1, READ.and(FAST), Keys::None,
         "Returns the version of the server.", "[VERSION version] [arg ...]", "O(1)");
+    ("monitor", 1, ADMIN.and(ALONE), Keys::None,
+        "Shows the commands of all clients of the machine, as they are carried out.", "", "O(1) per command");
     ("role", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Returns the server's role in replication.", "", "O(1)");
     ("save", 1, ADMIN.and(ALONE), Keys::None, "Writes a snapshot of every shard.", "", "O(n)");
     ("shutdown", -1, ADMIN.and(ALONE), Keys::None, "Stops the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
+    ("slowlog", -2, ADMIN, Keys::None,
+        "Returns the commands that took longest to answer.",
+        "GET [count] | LEN | RESET", "O(n) in the commands returned");
     ("time", 1, FAST, Keys::None, "Returns the server's time.", "", "O(1)");
     ("wait", 3, Flags::BLOCKING, Keys::None,
         "Returns how many replicas hold the writes; replies come after replication anyway.",

@@ -5,12 +5,14 @@ use super::session::{BlockedBy, Held, Session, SessionMode, Slot, SlotState};
 use crate::gateway::acl::Users;
 use crate::gateway::api::{Opening, Output, SessionId};
 use crate::gateway::core::Core;
-use crate::gateway::mail::Mail;
+use crate::gateway::operators::slow::{Answered, Slow};
+use crate::gateway::operators::words::NOT_KEPT;
 use crate::gateway::slab::Slab;
 use crate::gateway::target::{ATTEMPT, Target, WHOLE};
 use crate::gateway::txn::work::Keep;
 use crate::ids::RequestId;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
+use crate::now::Now;
 use adt::{ArgBuf, Args, ErrorReply, Reply};
 
 /// Consequence of a reply for other parts.
@@ -121,7 +123,7 @@ impl Sessions {
         let slot = session.slot(SlotState::Done(reply));
         session.queue.push_back(slot);
         if session.queue.len() == 1 {
-            flush(&mut core.mail, core.now.mono_us, id, session);
+            flush(core, id, session);
         }
     }
 
@@ -187,7 +189,7 @@ impl Sessions {
         }
         let gathered = passed && session.pipeline.has_gathered();
         if index == 0 {
-            flush(&mut core.mail, core.now.mono_us, target.session, session);
+            flush(core, target.session, session);
         }
         if !session.held.is_empty() && session.barrier.is_none() && session.queue.is_empty() {
             self.resumable.push(target.session);
@@ -221,6 +223,7 @@ impl Sessions {
             state: SlotState::Waiting,
             command: None,
             begun_us: 0,
+            words: NOT_KEPT,
             silent: false,
             last: false,
         });
@@ -275,6 +278,12 @@ impl Sessions {
         }
     }
 
+    /// Lets all sessions go on with their held commands.
+    pub fn resume_all(&mut self) {
+        let held = self.table.iter().filter(|(_, session)| !session.held.is_empty());
+        self.resumable.extend(held.map(|(handle, _)| SessionId(handle)));
+    }
+
     /// Lets a session go on with its held commands.
     pub fn resume(&mut self, id: SessionId) {
         self.resumable.push(id);
@@ -327,23 +336,33 @@ impl Session {
 }
 
 /// Sends the replies that no other reply precedes.
-fn flush(mail: &mut Mail, now_us: u64, id: SessionId, session: &mut Session) {
+fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
     while let Some(slot) = session.queue.front() {
         if !matches!(slot.state, SlotState::Done(_)) {
             return;
         }
-        let Some(Slot { state: SlotState::Done(reply), command, begun_us, silent, last }) =
+        let Some(Slot { state: SlotState::Done(reply), command, begun_us, words, silent, last }) =
             session.queue.pop_front()
         else {
             return;
         };
+        let mail = &mut core.mail;
         session.base += 1;
         let failed = reply.is_error();
         mail.stats.errors += u64::from(failed);
         if let Some(position) = command {
             let count = mail.stats.of_command(usize::from(position));
-            count.us += now_us.saturating_sub(begun_us);
+            let us = core.now.mono_us.saturating_sub(begun_us);
+            count.us += us;
             count.failed += u64::from(failed);
+            core.slow.durations.count(usize::from(position), us);
+            if core.slow.is_slow(us) {
+                note_slow(&mut core.slow, core.now, session, (position.into(), us, words));
+            }
+        }
+        match session.queue.front() {
+            None => session.kept.clear(),
+            Some(next) => session.kept.forget_before(next.words),
         }
         if !silent {
             let protocol = session.protocol;
@@ -360,4 +379,17 @@ fn flush(mail: &mut Mail, now_us: u64, id: SessionId, session: &mut Session) {
             mail.outputs.push_back(Output::Close { session: id });
         }
     }
+}
+
+/// Notes a slow command of a session, by its position in the table, duration and place of its words.
+#[cold]
+fn note_slow(
+    slow: &mut Slow,
+    now: Now,
+    session: &Session,
+    (position, us, words): (usize, u64, u64),
+) {
+    let words = session.kept.get(words);
+    let (address, name) = (&session.about.opening.peer, &session.about.name);
+    slow.note(now, Answered { position, us, words, address, name });
 }

@@ -6,7 +6,13 @@ use adt::{Args, CommandSpec, ErrorReply, Flags, known};
 /// Whether the reply of a command may be large in comparison with the command. A connection should have
 /// few of these under way.
 pub fn is_heavy(args: &Args<'_>) -> bool {
-    find(args).is_ok_and(is_heavy_spec)
+    // An operator ends a pause, however many requests under way wait for that.
+    find(args).is_ok_and(|spec| is_heavy_spec(spec) && !(spec.name == "client" && is_light(args)))
+}
+
+/// Whether a subcommand of `CLIENT` concerns no list of clients.
+fn is_light(args: &Args<'_>) -> bool {
+    !(args.is(1, "LIST") || args.is(1, "KILL"))
 }
 
 /// Command that the words call.

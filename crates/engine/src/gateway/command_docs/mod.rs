@@ -21,9 +21,9 @@ use adt::command::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply};
 
 /// Commands of Redis that have others in them, known by their second word, and tell which.
-pub(super) const CONTAINERS: [&str; 12] = [
-    "acl", "client", "cluster", "command", "config", "function", "memory", "object", "pubsub",
-    "script", "xgroup", "xinfo",
+pub(super) const CONTAINERS: [&str; 14] = [
+    "acl", "client", "cluster", "command", "config", "function", "latency", "memory", "object",
+    "pubsub", "script", "slowlog", "xgroup", "xinfo",
 ];
 
 /// The error for a subcommand that does not exist.

@@ -220,7 +220,7 @@ fn changing(
         let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
         Plan { writes, reply }
     };
-    ProgramStep::Compound(Compound { reads: vec![on_all(&[b"hgetall"])], plan: Arc::new(plan) })
+    ProgramStep::Compound(Compound::new(vec![on_all(&[b"hgetall"])], plan))
 }
 
 /// A step that looks at all libraries, and replies.

@@ -109,7 +109,7 @@ impl BlockedCommands {
         let target = sessions.place(id, None);
         sessions.bar(target);
         let job = self.add(core, target, blocking);
-        sessions.get_mut(id.0)?.block(BlockedBy::Command(job));
+        sessions.get_mut(id.0)?.block(BlockedBy::Command(job), core.now);
         self.advance(core, job)
     }
 

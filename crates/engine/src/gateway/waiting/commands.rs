@@ -28,7 +28,7 @@ impl Parts {
             None => {}
             Some(WaitEffect::Ended(id)) => {
                 if let Some(session) = self.sessions.get_mut(id.0) {
-                    session.unblock();
+                    session.unblock(self.core.now);
                 }
             }
             Some(WaitEffect::Arrived(id)) => {

@@ -105,7 +105,7 @@ impl Turns {
         }
         core.mail.stats.blocked += 1;
         if let Some(session) = sessions.get_mut(target.session.0) {
-            session.block(BlockedBy::Turn(job));
+            session.block(BlockedBy::Turn(job), core.now);
         }
         self.suspect(core, job);
     }

@@ -11,6 +11,8 @@ use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
 use crate::gateway::command_docs::{unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
+use crate::gateway::operators::commands;
+use crate::gateway::operators::questions::LocalQuestion;
 use crate::ids::RequestId;
 use crate::limits::REQUEST_CLIENT_BYTES_MAX;
 use crate::now::Now;
@@ -28,6 +30,8 @@ pub(in crate::gateway) fn command(view: View<'_>, args: &Args<'_>) -> CommandEff
         b"list" | b"kill" | b"unblock" => others(&view, args, &word),
         b"reply" => replies(view.session, args),
         b"request" => request(view.session, args),
+        b"pause" => commands::pause(args),
+        b"unpause" => Inquiry::of_machine(Combine::Ok, LocalQuestion::Unpause).into(),
         b"order" => order(view, args),
         b"maint_notifications" => {
             ErrorReply::err("maintenance notifications are not offered by this server").into()
@@ -92,6 +96,9 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
                 Err(error) => error.into(),
             }
         }
+        // There is no tracking.
+        (b"getredir", 2) => Reply::Int(-1),
+        (b"trackinginfo", 2) => tracking_info(),
         (b"no-evict", 3) => switch(args, &mut about.no_evict),
         (b"no-touch", 3) => switch(args, &mut about.no_touch),
         (b"id" | b"getname" | b"info" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
@@ -100,6 +107,16 @@ fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
         _ => unknown_subcommand(args).into(),
     };
     reply.into()
+}
+
+/// Reply of `CLIENT TRACKINGINFO`, which is that of Redis for a client that has not switched tracking on.
+fn tracking_info() -> Reply {
+    let named = |name: &str, value| (Reply::bulk(name), value);
+    Reply::Map(vec![
+        named("flags", Reply::Set(vec![Reply::bulk("off")])),
+        named("redirect", Reply::Int(-1)),
+        named("prefixes", Reply::Array(Vec::new())),
+    ])
 }
 
 /// `CLIENT REPLY ON | OFF | SKIP`.
@@ -211,7 +228,12 @@ fn switch(args: &Args<'_>, to: &mut bool) -> Reply {
     Reply::Ok
 }
 
-fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> ClientLine {
+/// Line about a session.
+pub(in crate::gateway) fn line(
+    session: &Session,
+    now: Now,
+    (channels, patterns): (usize, usize),
+) -> ClientLine {
     let about = &session.about;
     let seconds_since = |us: u64| now.mono_us.saturating_sub(us) / 1_000_000;
     let (queued, multi_bytes) = match &session.mode {

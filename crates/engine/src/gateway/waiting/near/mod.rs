@@ -127,7 +127,7 @@ impl NearLocks {
         let lock = (key, grant.lease_ms * 1000);
         let visit = self.visit(core, target, lock, request, timeout_ms);
         if let Some(session) = sessions.get_mut(id.0) {
-            session.block(BlockedBy::Near(visit));
+            session.block(BlockedBy::Near(visit), core.now);
         }
     }
 

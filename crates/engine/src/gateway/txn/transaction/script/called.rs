@@ -75,8 +75,12 @@ pub(in crate::gateway::txn) fn called(
 ) -> Result<Called, ErrorReply> {
     let (args, database) = (&words.args(), *selected);
     let spec = spec_of(args)?;
-    if let Some(user) = &call.user {
-        user.check(spec, args).inspect_err(|_| core.mail.stats.denied += 1)?;
+    if let Some(user) = &call.user
+        && let Some(refusal) = user.judge(spec, args)?
+    {
+        core.mail.stats.denied += 1;
+        core.denials.note(core.now, &refusal, (user.name(), "lua", String::new()));
+        return Err(user.error(&refusal));
     }
     if only_reads && spec.flags.has(Flags::WRITE) {
         return Err(ErrorReply::err("Write commands are not allowed from read-only scripts."));
