@@ -50,9 +50,14 @@ macro_rules! registry {
                 }
             }
 
-            /// Elements that `SORT` takes: see [`DataType::elements`].
+            /// Elements that `SORT` takes: see [`DataType::ELEMENTS`].
             pub(crate) fn elements(&self) -> Option<Sortable<'_>> {
-                match self { $(Self::$variant(v) => v.elements()),* }
+                match self {
+                    $(Self::$variant(value) => {
+                        let elements = <crate::kinds::$module::Value as DataType>::ELEMENTS;
+                        elements.map(|elements| elements(value))
+                    }),*
+                }
             }
 
             /// Writes the value's parts.

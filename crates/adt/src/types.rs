@@ -3,7 +3,7 @@
 pub mod escrow;
 
 use crate::escrow::Quantity;
-use crate::key::sort::Sortable;
+use crate::key::sort::ElementsOf;
 use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
 
@@ -207,11 +207,6 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// expiry. `false` is always safe.
     fn preserves_key(op: &Self::Op) -> bool;
 
-    /// Elements that `SORT` takes; `None` if the type has none.
-    fn elements(&self) -> Option<Sortable<'_>> {
-        None
-    }
-
     /// Whether `a` and `b` commute in this state and in every state that other holders granted by
     /// the same rule can bring about (*stable* for any number of holders): the same final state
     /// and, for observed accesses, the same replies in both orders.
@@ -225,6 +220,9 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
 
     /// Which writes may be carried out on a copy of a value ahead of the log, if any may.
     const FORESIGHT: Option<Foresight<Self, Self::Op>> = None;
+
+    /// Elements that `SORT` takes, if the type has any.
+    const ELEMENTS: Option<ElementsOf<Self>> = None;
 
     /// The lock mode of an access: a number below 8. Accesses whose modes are in each other's
     /// [`DataType::SHARED`] mask commute in every state, so that the usual grant is one mask test.

@@ -351,7 +351,7 @@ impl Compound {
     }
 }
 
-/// What follows from the reads of a [`Compound`].
+/// Continuation of a [`Compound`] behind its reads.
 #[derive(Clone)]
 pub enum Next {
     /// The end.

@@ -32,14 +32,17 @@ pub struct Sortable<'a> {
     pub items: Box<dyn Iterator<Item = Blob> + 'a>,
 }
 
+/// Function that gives the elements of a value for `SORT`.
+pub type ElementsOf<V> = for<'v> fn(&'v V) -> Sortable<'v>;
+
 /// Order of the result.
 #[derive(Clone, Debug, PartialEq)]
 enum By {
-    /// That of the elements.
+    /// Order of the elements.
     Element,
-    /// That which the value has already: the pattern names no key.
+    /// Order that the value has already: the pattern names no key.
     Nothing,
-    /// That of the values under other keys.
+    /// Order of the values under other keys.
     Pattern(Pattern),
 }
 
@@ -349,7 +352,7 @@ impl Sort {
         })
     }
 
-    /// What follows from the elements: reads of what they are sorted by, if there is something to read.
+    /// Continuation behind the elements: reads of what they are sorted by, if there is something to read.
     fn look_up(self: Arc<Self>, replies: &[Reply], store: Option<Blob>) -> Next {
         let By::Pattern(pattern) = &self.by else {
             let sorted = self.sorted(replies.first(), &Found::default());
@@ -374,7 +377,7 @@ impl Sort {
         Next::Reads(Compound::in_steps(reads, next))
     }
 
-    /// What follows from the sorted elements, after so many reads: reads of what is returned for them.
+    /// Continuation behind the sorted elements, after so many reads: reads of what is returned for them.
     fn look_up_result(
         self: Arc<Self>,
         sorted: Vec<Blob>,

@@ -11,7 +11,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::key::sort::Sortable;
+use crate::key::sort::{ElementsOf, Sortable};
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
     ValueSource, load_count,
@@ -224,6 +224,10 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "list";
+    const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| {
+        let items = Box::new(value.elements.iter().cloned());
+        Sortable { count: value.elements.len(), ordered: true, items }
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |_| true,
         follows_in_time: |_| true,
@@ -286,11 +290,6 @@ impl DataType for Value {
     fn may_be_idle(op: &Op) -> bool {
         // On an absent list.
         matches!(op, Op::Pop(..) | Op::PushIfPresent(..) | Op::Remove(..))
-    }
-
-    fn elements(&self) -> Option<Sortable<'_>> {
-        let items = Box::new(self.elements.iter().cloned());
-        Some(Sortable { count: self.elements.len(), ordered: true, items })
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

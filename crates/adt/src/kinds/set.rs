@@ -13,7 +13,7 @@ use crate::collections::{self, Compact, Large};
 use crate::command::commands;
 use crate::command::scan::ScanArgs;
 use crate::key::KeyOp;
-use crate::key::sort::Sortable;
+use crate::key::sort::{ElementsOf, Sortable};
 use crate::random;
 use crate::random::Random;
 use crate::{
@@ -164,6 +164,11 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "set";
+    const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| Sortable {
+        count: value.members.len(),
+        ordered: false,
+        items: Box::new(value.all()),
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |op| !matches!(op, Op::Pop(_)),
         follows_in_time: |op| !matches!(op, Op::Pop(_)),
@@ -244,10 +249,6 @@ impl DataType for Value {
 
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         self.unseen(op, &Touch::Everything).then_some(Reply::Int(0))
-    }
-
-    fn elements(&self) -> Option<Sortable<'_>> {
-        Some(Sortable { count: self.members.len(), ordered: false, items: Box::new(self.all()) })
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

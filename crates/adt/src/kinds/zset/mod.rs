@@ -18,7 +18,7 @@ pub(crate) use order::Order;
 
 use crate::collections;
 use crate::command::scan::ScanArgs;
-use crate::key::sort::Sortable;
+use crate::key::sort::{ElementsOf, Sortable};
 use crate::random;
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta, Reply,
@@ -323,6 +323,10 @@ const COMBINED_MAX: usize = 1024;
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "zset";
+    const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| {
+        let items = Box::new(value.order.walk(0, false).map(|(_, member)| member.clone()));
+        Sortable { count: value.order.len(), ordered: true, items }
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |_| true,
         follows_in_time: |_| true,
@@ -415,11 +419,6 @@ impl DataType for Value {
     fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         let counts = matches!(op, Op::Add { .. } | Op::Remove(_) | Op::RemoveRange(_));
         (counts && rules::is_idle(self, op)).then_some(Reply::Int(0))
-    }
-
-    fn elements(&self) -> Option<Sortable<'_>> {
-        let items = Box::new(self.order.walk(0, false).map(|(_, member)| member.clone()));
-        Some(Sortable { count: self.order.len(), ordered: true, items })
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

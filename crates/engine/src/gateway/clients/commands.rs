@@ -2,7 +2,7 @@
 
 use super::effect::{CommandEffect, Handled, View};
 use super::session::Session;
-use super::{connection, publish};
+use super::{connection, publish, session_commands};
 use crate::gateway::acl::Users;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
 use crate::gateway::admin::{backup, cluster, info, keyspace, shardmap};
@@ -212,16 +212,6 @@ fn select(session: &mut Session, args: &Args<'_>) -> CommandEffect {
     }
 }
 
-/// `LOLWUT`: what Redis draws is left to Redis, whatever version of the drawing is asked for.
-pub(in crate::gateway) fn lolwut(args: &Args<'_>) -> Reply {
-    if args.is(1, "VERSION")
-        && let Err(error) = args.int(2)
-    {
-        return error.into();
-    }
-    Reply::Text(format!("Claret ver. {}\n", env!("CARGO_PKG_VERSION")))
-}
-
 /// The effect of a command that changes nothing but its session.
 fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect {
     let core = view.core;
@@ -237,7 +227,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
             Err(error) => error.into(),
         },
         "time" => time(core.now.wall_us).into(),
-        "lolwut" => lolwut(args).into(),
+        "lolwut" => session_commands::lolwut(args).into(),
         "readonly" | "readwrite" => {
             // A replica may be asked, and any machine answers; or the leader is to be asked again.
             view.session.about.asks_replicas = spec.name == "readonly";

@@ -4,7 +4,7 @@
 //! Forms and names follow the Redis documentation; `TXN` is Claret's own. The session carries these
 //! commands out by their names.
 
-use adt::{CommandSpec, Flags, Handler, Keys};
+use adt::{Args, CommandSpec, Flags, Handler, Keys, Reply};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -268,6 +268,16 @@ pub fn position(name: &[u8]) -> Option<usize> {
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     position(name).map(|i| table().all[i])
+}
+
+/// Reply of `LOLWUT`: what Redis draws is left to Redis, whatever version of the drawing is asked for.
+pub(in crate::gateway) fn lolwut(args: &Args<'_>) -> Reply {
+    if args.is(1, "VERSION")
+        && let Err(error) = args.int(2)
+    {
+        return error.into();
+    }
+    Reply::Text(format!("Claret ver. {}\n", env!("CARGO_PKG_VERSION")))
 }
 
 #[cfg(test)]

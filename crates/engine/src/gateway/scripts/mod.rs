@@ -5,7 +5,8 @@
 //! also after a restart. What a gateway keeps besides is a copy, ready to be run.
 
 pub(in crate::gateway) mod commands;
-pub(in crate::gateway) mod functions;
+mod functions;
+pub(in crate::gateway) mod kept;
 mod known;
 
 pub(in crate::gateway) use known::RunPlace;

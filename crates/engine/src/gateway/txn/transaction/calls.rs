@@ -12,7 +12,7 @@ use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Body, Early, Refusal};
-use adt::{Attempt, Blob, Blocking, Compound, Merge, Next, Op, Plan, Reply, Timestamp};
+use adt::{Attempt, Blob, Blocking, Merge, Next, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
 impl Txn {
@@ -70,18 +70,6 @@ impl Txn {
         if nothing {
             self.conclude_call(cx, call);
         }
-    }
-
-    /// Carries out a command whose writes depend on its reads, which announce a write or not.
-    pub(super) fn call_compound(
-        &mut self,
-        cx: &mut TxnContext<'_>,
-        compound: Compound,
-        announced: bool,
-        target: Option<Target>,
-    ) {
-        let Compound { reads, next } = compound;
-        self.call_observed(cx, (reads, announced), target, Then::Next(next));
     }
 
     /// Whether a read announces a write: because its program does, or because one is likely.
@@ -280,7 +268,10 @@ impl Txn {
                 Next::Plan(Plan { writes, reply }) => {
                     self.conclude_step(cx, target, reply, writes);
                 }
-                Next::Reads(compound) => self.call_compound(cx, compound, false, target),
+                Next::Reads(compound) => {
+                    let (reads, then) = Then::behind(compound);
+                    self.call_observed(cx, (reads, false), target, then);
+                }
             },
             Then::Attempt(blocking, number) => {
                 self.conclude_attempt(cx, target, replies, *blocking, number);
@@ -303,15 +294,8 @@ impl Txn {
             }
             Then::Checked => self.checked(cx, replies),
             Then::Allowed => script::checked(self, cx, replies.pop().unwrap_or(Reply::Nil)),
-            Then::Text(forgotten) => {
-                let reply = replies.pop().unwrap_or(Reply::Nil);
-                script::text_found(self, cx, reply, forgotten);
-            }
-            Then::Function => {
-                script::function_found(self, cx, &replies.pop().unwrap_or(Reply::Nil))
-            }
-            Then::Library(function) => {
-                script::library_found(self, cx, &replies.pop().unwrap_or(Reply::Nil), &function);
+            Then::Source(sought) => {
+                script::found(self, cx, &replies.pop().unwrap_or(Reply::Nil), &sought);
             }
         }
     }

@@ -54,7 +54,8 @@ impl Txn {
             }
             ProgramStep::Ops(ops, merge) => self.write(cx, ops, merge, target),
             ProgramStep::Compound(compound) => {
-                self.call_compound(cx, compound, announced, Some(target));
+                let (reads, then) = Then::behind(compound);
+                self.call_observed(cx, (reads, announced), Some(target), then);
                 true
             }
             ProgramStep::Attempts(blocking) => {
@@ -96,7 +97,8 @@ impl Txn {
             }
             _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
                 Some(compound) => {
-                    self.call_compound(cx, compound, true, Some(target));
+                    let (reads, then) = Then::behind(compound);
+                    self.call_observed(cx, (reads, true), Some(target), then);
                     true
                 }
                 None => {

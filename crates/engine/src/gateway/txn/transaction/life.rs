@@ -42,7 +42,8 @@ impl Txn {
                 }
                 Some(ProgramStep::Ops(ops, merge)) => self.work.add(ops, merge),
                 Some(ProgramStep::Compound(compound)) => {
-                    return self.call_compound(cx, compound, false, Some(target));
+                    let (reads, then) = Then::behind(compound);
+                    return self.call_observed(cx, (reads, false), Some(target), then);
                 }
                 Some(ProgramStep::Attempts(blocking)) => {
                     return self.call_attempt(cx, blocking, 0, Some(target));

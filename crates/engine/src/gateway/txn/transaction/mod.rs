@@ -17,13 +17,12 @@ use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
 use crate::gateway::api::{Question, SessionId};
 use crate::gateway::mail::{Mail, Target};
-use crate::gateway::scripts::functions::Kept;
 use crate::gateway::slab::Slab;
-use crate::ids::{RequestId, ShardId, TxnId};
+use crate::ids::{KeyedOp, RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
-use adt::{Blob, Blocking, ErrorReply, Merge, NextFn, Reply, Timestamp};
+use adt::{Blob, Blocking, Compound, ErrorReply, Merge, NextFn, Reply, Timestamp};
 use intents::EarlyReads;
-use script::Running;
+use script::{Running, Sought};
 use smallvec::SmallVec;
 
 /// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
@@ -161,12 +160,15 @@ enum Then {
     Checked,
     /// A deferred write of a script is checked.
     Allowed,
-    /// The text of a script, since all texts were forgotten so many times.
-    Text(u64),
-    /// The description of a function.
-    Function,
-    /// The text of the library of this function.
-    Library(Box<Kept>),
+    /// Record that is read before a script begins.
+    Source(Sought),
+}
+
+impl Then {
+    /// Reads of a command, and what follows them.
+    fn behind(compound: Compound) -> (Vec<KeyedOp>, Self) {
+        (compound.reads, Self::Next(compound.next))
+    }
 }
 
 impl Txn {

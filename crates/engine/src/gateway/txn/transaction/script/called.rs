@@ -1,7 +1,6 @@
 //! Commands that scripts run: what a script may run, and as which step of its transaction.
 
 use crate::gateway::admin::keyspace::with_all_keys;
-use crate::gateway::clients::commands::lolwut;
 use crate::gateway::clients::session_commands;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::core::Core;
@@ -117,7 +116,7 @@ fn of_session(
             Called::Known(Reply::Ok)
         }
         "time" => Called::Known(time(wall_us)),
-        "lolwut" => Called::Known(lolwut(args)),
+        "lolwut" => Called::Known(session_commands::lolwut(args)),
         _ => return Err(not_from_script()),
     })
 }

@@ -12,7 +12,7 @@ use super::{Stage, Then, Txn};
 use crate::gateway::api::{Output, Question};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::about_all;
-use crate::gateway::scripts::functions::{self, Kept};
+use crate::gateway::scripts::kept::{self, Kept};
 use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
 use crate::gateway::target::CALLED;
 use crate::gateway::timer::Timer;
@@ -107,9 +107,9 @@ pub(super) fn begin(
     };
     let read = match (&text, &call.text) {
         (None, Text::Named(name)) => {
-            Some((read_text(name), Then::Text(cx.core.scripts.forgotten())))
+            Some((read_text(name), Sought::Text(cx.core.scripts.forgotten())))
         }
-        (None, Text::Function(name)) => Some((functions::read(name), Then::Function)),
+        (None, Text::Function(name)) => Some((kept::read(name), Sought::Function)),
         _ => None,
     };
     let database = call.database;
@@ -135,62 +135,56 @@ pub(super) fn begin(
     }));
     match (text, read) {
         (Some(script), _) => run_text(txn, cx, &script),
-        (None, Some((read, then))) => txn.call_observed(cx, (vec![read], false), None, then),
+        (None, Some((read, sought))) => {
+            txn.call_observed(cx, (vec![read], false), None, Then::Source(sought));
+        }
         (None, None) => end(txn, cx, Err(no_script())),
     }
 }
 
-/// Takes the text of the script, which the store has or has not, since all texts were forgotten so many
-/// times.
-pub(super) fn text_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply, forgotten: u64) {
-    let Reply::Bulk(text) = reply else {
-        let error = match reply {
-            Reply::Error(error) => error,
-            _ => no_script(),
-        };
-        return end(txn, cx, Err(error));
-    };
-    match cx.core.scripts.read(&text) {
-        Ok(script) => {
-            if forgotten != cx.core.scripts.forgotten() {
-                cx.core.scripts.forget_all();
-            }
-            run_text(txn, cx, &script);
-        }
-        Err(error) => end(txn, cx, Err(error)),
-    }
+/// Record that is read before a run begins.
+pub(super) enum Sought {
+    /// The text of a script, since all texts were forgotten so many times.
+    Text(u64),
+    /// The description of a function.
+    Function,
+    /// The text of the library of this function.
+    Library(Box<Kept>),
 }
 
-/// Takes the description of the function that is called.
-pub(super) fn function_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply) {
+/// Takes what was read before the run, and begins the run or reads on.
+pub(super) fn found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, sought: &Sought) {
     let Some(running) = &txn.script else { return };
-    let Text::Function(name) = &running.call.text else { return };
-    let kept = match functions::found(name, reply) {
-        Ok(kept) if running.call.only_reads && !kept.function.no_writes() => {
-            Err(functions::writes())
-        }
-        found => found,
-    };
-    match kept {
-        Err(error) => end(txn, cx, Err(error)),
-        Ok(kept) => match cx.core.scripts.function(&kept.text, &kept.function.name) {
-            Some(script) => run_text(txn, cx, &script),
-            None => {
-                let read = functions::read_library(&kept.library);
-                txn.call_observed(cx, (vec![read], false), None, Then::Library(Box::new(kept)));
+    let (scripts, only_reads) = (&mut cx.core.scripts, running.call.only_reads);
+    let script = match (sought, &running.call.text, reply) {
+        (_, _, Reply::Error(error)) => Err(error.clone()),
+        (Sought::Text(forgotten), _, Reply::Bulk(text)) => {
+            let script = scripts.read(text);
+            if script.is_ok() && *forgotten != scripts.forgotten() {
+                scripts.forget_all();
             }
+            script
+        }
+        (Sought::Function, Text::Function(name), _) => match kept::found(name, reply) {
+            Ok(found) if only_reads && !found.function.no_writes() => Err(kept::writes()),
+            Ok(found) => match scripts.function(&found.text, &found.function.name) {
+                Some(script) => Ok(script),
+                None => {
+                    let read = kept::read_library(&found.library);
+                    let sought = Sought::Library(Box::new(found));
+                    let then = Then::Source(sought);
+                    return txn.call_observed(cx, (vec![read], false), None, then);
+                }
+            },
+            Err(error) => Err(error),
         },
-    }
-}
-
-/// Takes the text of the library whose function is called.
-pub(super) fn library_found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, kept: &Kept) {
-    let read = match reply {
-        Reply::Bulk(text) => cx.core.scripts.read_function(text, &kept.function),
-        Reply::Error(error) => Err(error.clone()),
-        _ => Err(functions::not_found()),
+        (Sought::Library(known), _, Reply::Bulk(text)) => {
+            scripts.read_function(text, &known.function)
+        }
+        (Sought::Text(_), ..) => Err(no_script()),
+        (Sought::Function | Sought::Library(_), ..) => Err(kept::not_found()),
     };
-    match read {
+    match script {
         Ok(script) => run_text(txn, cx, &script),
         Err(error) => end(txn, cx, Err(error)),
     }
@@ -324,7 +318,10 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 return Next::Input(ScriptInput::Go);
             }
             match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
-                Some(compound) => txn.call_compound(cx, compound, true, target),
+                Some(compound) => {
+                    let (reads, then) = Then::behind(compound);
+                    txn.call_observed(cx, (reads, true), target, then);
+                }
                 None => {
                     if let Some(running) = &mut txn.script {
                         running.written_from = (ops.len() == 1).then_some(txn.work.ops.len());
@@ -333,7 +330,10 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 }
             }
         }
-        ProgramStep::Compound(compound) => txn.call_compound(cx, compound, false, target),
+        ProgramStep::Compound(compound) => {
+            let (reads, then) = Then::behind(compound);
+            txn.call_observed(cx, (reads, false), target, then);
+        }
         ProgramStep::Attempts(blocking) => txn.call_attempt(cx, blocking, 0, target),
         ProgramStep::Fixed(reply) => return Next::Input(ScriptInput::Reply(reply)),
         ProgramStep::Script(_) | ProgramStep::Later(_) => {}
