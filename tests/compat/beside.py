@@ -113,7 +113,12 @@ def table():
         if not line or line.startswith("#"):
             continue
         if line.startswith("!"):
-            before.append(shlex.split(line[1:]))
+            before.append(words_of(line[1:]))
         else:
-            commands.append((shlex.split(line), how.strip()))
+            commands.append((words_of(line), how.strip()))
     return before, commands
+
+
+def words_of(line):
+    """The words of a line of the table, in which `\\n` is a line break."""
+    return [word.replace("\\n", "\n") for word in shlex.split(line)]

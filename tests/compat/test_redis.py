@@ -158,7 +158,7 @@ def test_containers_of_subcommands_say_which_they_have(claret_server):
         for name, told in told_of_commands(claret_server.port).items()
         if "help" in told["subcommands"]
     }
-    assert len(containers) == 12
+    assert len(containers) == 14
     for name, told in containers.items():
         connection = Connection(claret_server.port)
         connection.send([name, "HELP"])

@@ -15,7 +15,7 @@ const RUN_SECONDS: u64 = 600;
 const SEEDS: &[&str] = &["--first", "101", "--seeds", "100"];
 
 /// Seeds within which every planted bug must be found.
-const PLANT_SEEDS: &str = "300";
+const PLANT_SEEDS: &str = "600";
 
 /// Arguments for runs of pipelines over several shards.
 pub const PIPELINES: &[&str] = &["--pipelines"];

@@ -501,7 +501,7 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
          [STORE destination]",
         "O(n+m*log(m)) with n elements of which m are returned") =>
         |a| sort::parse(a, false);
-    ("sort_ro", -2, Flags::READ.and(Flags::DANGEROUS), Keys::ONE,
+    ("sort_ro", -2, Flags::READ.and(Flags::DANGEROUS), Keys::Sort,
         "Sorts the elements of a list, a set or a sorted set, and returns them.",
         "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
         "O(n+m*log(m)) with n elements of which m are returned") =>

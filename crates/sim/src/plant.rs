@@ -62,6 +62,8 @@ pub enum Plant {
     YoungVersion,
     /// Writes of a script that has failed are seen by the scripts behind it.
     LeakedRun,
+    /// A shard carries out each script twice.
+    RepeatedRun,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
@@ -145,7 +147,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 58] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -166,6 +168,7 @@ impl Plant {
         Self::HiddenPart,
         Self::YoungVersion,
         Self::LeakedRun,
+        Self::RepeatedRun,
         Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
@@ -228,6 +231,7 @@ impl Plant {
             Self::HiddenPart => "hidden-part",
             Self::YoungVersion => "young-version",
             Self::LeakedRun => "leaked-run",
+            Self::RepeatedRun => "repeated-run",
             Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
@@ -286,7 +290,7 @@ impl Plant {
         if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
             return Some(Focus::Trees);
         }
-        if self == Self::LeakedRun {
+        if matches!(self, Self::LeakedRun | Self::RepeatedRun) {
             return Some(Focus::Scripts);
         }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
@@ -382,6 +386,11 @@ impl Plant {
                 let (gateway, token) = (request.gateway, Token(u64::MAX));
                 let again =
                     Request { gateway, token, after: None, body: Body::Apply(apply.clone()) };
+                return vec![request, again];
+            }
+            (Self::RepeatedRun, Body::Run(run)) => {
+                let (gateway, token) = (request.gateway, Token(u64::MAX));
+                let again = Request { gateway, token, after: None, body: Body::Run(run.clone()) };
                 return vec![request, again];
             }
             (Self::DroppedFloor, Body::Pipeline(group)) => {

@@ -178,10 +178,10 @@ mod tests {
             Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
         };
         assert_eq!(absence_of("xdelex s ids 1 1"), built("XDELEX"));
-        assert_eq!(absence_of("FCALL x 0"), built("FCALL"));
+        assert_eq!(absence_of("WAITAOF 0 0 0"), built("WAITAOF"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
-        assert_eq!(absence_of("Acl genpass"), built("ACL GENPASS"));
-        assert_eq!(absence_of("FUNCTION nosuch"), built("FUNCTION"));
+        assert_eq!(absence_of("Function dump"), built("FUNCTION DUMP"));
+        assert_eq!(absence_of("HOTKEYS nosuch"), built("HOTKEYS"));
         for other in ["get a", "nosuch", "client id", "client nosuch", "client", "txn begin"] {
             assert_eq!(absence_of(other), None, "{other}");
         }

@@ -12,7 +12,8 @@ use adt::{Args, CommandSpec, Flags};
 
 /// Whether a command may write, itself or in what it runs, or reach the clients of other machines.
 fn may_write(spec: &CommandSpec) -> bool {
-    spec.flags.has(Flags::WRITE) || matches!(spec.name, "eval" | "evalsha" | "publish" | "script")
+    let others = ["eval", "evalsha", "fcall", "function", "publish", "script"];
+    spec.flags.has(Flags::WRITE) || others.contains(&spec.name)
 }
 
 /// Whether a command is carried out in every pause: clients connect with it, and operators end pauses.
