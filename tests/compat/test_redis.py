@@ -107,6 +107,10 @@ TOLD_OTHERWISE = {
     ("pubsub", "flags"),
     # It is answered at once here.
     ("wait", "flags"),
+    # Redis adds the key of STORE, without its place.
+    ("sort", "keys"),
+    # Not inside of MULTI here.
+    ("monitor", "flags"),
 }
 FLAGS = {"write", "readonly", "denyoom", "fast", "blocking", "pubsub", "movablekeys", "no_multi"}
 

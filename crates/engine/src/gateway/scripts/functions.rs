@@ -90,7 +90,8 @@ impl Libraries {
         let matches = |name: &Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
         let libraries = self.texts.iter().filter(|(name, _)| matches(name)).map(|(name, text)| {
             let functions = self.of(name).map(|function| {
-                let flags = function.flags.iter().cloned().map(Reply::Bulk).collect();
+                let shown = |flag: &Blob| Reply::status(String::from_utf8_lossy(flag).into_owned());
+                let flags = function.flags.iter().map(shown).collect();
                 Reply::Map(vec![
                     (Reply::bulk("name"), Reply::Bulk(function.name.clone())),
                     (
