@@ -213,10 +213,13 @@ def test_a_request_number_is_known_after_a_restore(make_server, tmp_path):
 def test_scripts_are_in_a_backup(make_server, tmp_path):
     server = make_server(shards=3).start()
     names = [server.client().script_load(f"return {n}") for n in range(10)]
+    library = "#!lua name=l\nredis.register_function('f', function() return 'kept' end)"
+    server.client().function_load(library)
     path = tmp_path / "scripts.backup"
     backup(server, path)
     other = alone(path, tmp_path / "restored", 5)
     assert [other.client().evalsha(name, 0) for name in names] == list(range(10))
+    assert other.client().fcall("f", 0) == "kept"
     assert other.client().dbsize() == 0
     other.kill()
 

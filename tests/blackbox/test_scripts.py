@@ -96,15 +96,22 @@ def test_a_script_is_known_on_all_machines_of_a_cluster(make_cluster):
     cluster = make_cluster().start()
     loaded, run = "return redis.call('incr', KEYS[1])", "return ARGV[1] .. '!'"
     first = cluster.nodes[0].client()
+    first.function_load("#!lua name=l\nredis.register_function('f', function() return 'old' end)")
     assert first.script_load(loaded) == sha(loaded) and first.eval(run, 0, "a") == "a!"
     for number, node in enumerate(cluster.nodes, 1):
         assert node.client().evalsha(sha(loaded), 1, "n") == number
         assert node.client().evalsha(sha(run), 0, "b") == "b!"
+        assert node.client().fcall("f", 0) == "old"
+    first.function_load(
+        "#!lua name=l\nredis.register_function('f', function() return 'new' end)", replace=True
+    )
+    assert [node.client().fcall("f", 0) for node in cluster.nodes] == ["new"] * 3
     cluster.nodes[0].kill()
 
     def goes_on():
         try:
-            return cluster.nodes[1].client().evalsha(sha(loaded), 1, "m") > 0
+            run_again = cluster.nodes[1].client()
+            return run_again.evalsha(sha(loaded), 1, "m") > 0 and run_again.fcall("f", 0) == "new"
         except redis.ResponseError:
             return False
 
@@ -344,6 +351,7 @@ rules = ["on", "~*", "+get"]
 
 SHOP = """#!lua name=shop
 local function price() return {0} end
+for line = 1, 20 do redis.log(redis.LOG_WARNING, 'registering', line) end
 redis.register_function('sell', function(keys, args)
   local left = redis.call('decr', keys[1])
   if left < 0 then return redis.error_reply('SOLD out') end
@@ -373,6 +381,7 @@ def test_functions_work_over_shards_and_survive_a_kill(server):
     client = server.client()
     assert client.fcall("earned", 0) == 15
     assert client.lrange("buyers", 0, -1) == ["a", "b", "c"]
+    assert "registering" not in server.said()
     batch = client.pipeline(transaction=True)
     batch.set("stock", 1)
     batch.fcall("sell", 2, "stock", "buyers", "e")

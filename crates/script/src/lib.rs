@@ -111,7 +111,7 @@ impl Interpreter for Luau {
         Ok(Arc::new(Script { name, text: text.clone(), no_writes, code, function: None }))
     }
 
-    fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+    fn read_library(&self, text: &Blob) -> Result<Library, ErrorReply> {
         let name = Blob::new(text::library(text)?.0);
         let script = Arc::new(library_of(text, Blob::default())?);
         let inputs = ScriptInputs { keys: Vec::new(), args: Vec::new() };
@@ -119,13 +119,13 @@ impl Interpreter for Luau {
         // A library that takes longer than a few pieces would hold its worker up.
         for _ in 0..LIBRARY_PIECES_MAX {
             let reply = match run.resume(ScriptInput::Go) {
-                ScriptStep::Pause | ScriptStep::Log(..) => continue,
+                ScriptStep::Pause => continue,
                 ScriptStep::Done(reply) => reply,
                 ScriptStep::Failed(error) => {
                     let text = format!("Error registering functions: {error}");
                     return Err(ErrorReply::err(text));
                 }
-                ScriptStep::Call(..) | ScriptStep::MayRun(_) => break,
+                ScriptStep::Call(..) | ScriptStep::MayRun(_) | ScriptStep::Log(..) => break,
             };
             return match convert::functions(reply) {
                 functions if functions.is_empty() => {
@@ -137,7 +137,11 @@ impl Interpreter for Luau {
         Err(ErrorReply::err("Error registering functions: the library takes too many steps"))
     }
 
-    fn function(&self, text: &Blob, function: &LibraryFunction) -> Result<Arc<Script>, ErrorReply> {
+    fn read_function(
+        &self,
+        text: &Blob,
+        function: &LibraryFunction,
+    ) -> Result<Arc<Script>, ErrorReply> {
         let script = library_of(text, function.name.clone())?;
         Ok(Arc::new(Script { no_writes: function.no_writes(), ..script }))
     }

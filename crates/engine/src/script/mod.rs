@@ -198,12 +198,12 @@ pub trait Interpreter: fmt::Debug + Sync {
     fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
 
     /// Reads the text of a library and runs it, to learn which functions it registers.
-    fn library(&self, _text: &Blob) -> Result<Library, ErrorReply> {
+    fn read_library(&self, _text: &Blob) -> Result<Library, ErrorReply> {
         Err(ErrorReply::err("there are no functions in this language"))
     }
 
     /// Reads the text of a library in order to call a function of it.
-    fn function(
+    fn read_function(
         &self,
         _text: &Blob,
         _function: &LibraryFunction,

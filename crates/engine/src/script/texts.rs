@@ -72,9 +72,9 @@ impl Texts {
     }
 
     /// Reads a library, to learn which functions it registers.
-    pub fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+    pub fn read_library(&self, text: &Blob) -> Result<Library, ErrorReply> {
         check_len(text)?;
-        self.interpreter.ok_or_else(switched_off)?.library(text)
+        self.interpreter.ok_or_else(switched_off)?.read_library(text)
     }
 
     /// A function of the library whose text has this name, if it is known.
@@ -88,7 +88,7 @@ impl Texts {
         text: &Blob,
         function: &LibraryFunction,
     ) -> Result<Arc<Script>, ErrorReply> {
-        let script = self.interpreter.ok_or_else(switched_off)?.function(text, function)?;
+        let script = self.interpreter.ok_or_else(switched_off)?.read_function(text, function)?;
         self.functions_bytes += script.code.len();
         if self.functions_bytes > SCRIPTS_KNOWN_BYTES_MAX {
             self.functions.clear();

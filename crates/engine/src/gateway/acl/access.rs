@@ -4,6 +4,7 @@
 //! elsewhere; a writer whose reply only counts what changed does not read. A command that is
 //! not listed here reads and writes all keys: an omission can only forbid too much.
 
+use crate::gateway::clients::session_commands::runs_script;
 use adt::key::sort;
 use adt::{Args, CommandSpec, Flags};
 
@@ -69,11 +70,10 @@ pub fn looks_up(spec: &CommandSpec, args: &Args<'_>) -> Option<&'static str> {
 /// Use that a call of `spec` makes of its key number `nth` (from 0, in the order of
 /// [`adt::Keys::positions`]).
 pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess {
-    if matches!(spec.name, "eval" | "evalsha" | "fcall") {
-        return BOTH;
-    }
     if !spec.flags.has(Flags::WRITE) {
-        return READ;
+        // What a script does with its keys is not known.
+        let writes = runs_script(spec) && !spec.flags.has(Flags::READ);
+        return if writes { BOTH } else { READ };
     }
     let says = |word: &str| (3..args.len()).any(|i| args.is(i, word));
     match spec.name {

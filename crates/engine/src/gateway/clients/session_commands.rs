@@ -270,6 +270,12 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     position(name).map(|i| table().all[i])
 }
 
+/// Whether a command runs a script, or a function of a library.
+pub fn runs_script(spec: &CommandSpec) -> bool {
+    let names = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
+    names.contains(&spec.name)
+}
+
 /// Reply of `LOLWUT`: what Redis draws is left to Redis, whatever version of the drawing is asked for.
 pub(in crate::gateway) fn lolwut(args: &Args<'_>) -> Reply {
     if args.is(1, "VERSION")

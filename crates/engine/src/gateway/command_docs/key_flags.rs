@@ -1,5 +1,6 @@
 //! Flags of key specifications in `COMMAND`: the ways in which commands use their keys, in Redis' terms.
 
+use crate::gateway::clients::session_commands::runs_script;
 use adt::{CommandSpec, Flags};
 
 /// Flags of one key specification.
@@ -40,8 +41,8 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "renamenx" => return (TAKE, Some(CREATE)),
         "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore" | "bitop"
         | "zrangestore" | "zunionstore" => return (REPLACE, Some(READ)),
-        "eval" | "evalsha" | "fcall" => CHANGE,
         _ if spec.flags.has(Flags::WRITE) => CHANGE,
+        _ if runs_script(spec) && !spec.flags.has(Flags::READ) => CHANGE,
         _ => READ,
     };
     (all, None)

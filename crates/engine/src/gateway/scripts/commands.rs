@@ -6,6 +6,7 @@ use crate::gateway::admin::keyspace::of_all_keys;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::effect::Handled;
 use crate::gateway::clients::session::Session;
+use crate::gateway::clients::session_commands::runs_script;
 use crate::gateway::command_docs::{check_subcommand, unknown_subcommand};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
@@ -26,12 +27,6 @@ pub(in crate::gateway) fn is_of_scripts(spec: &CommandSpec) -> bool {
 /// Whether a command is about the texts of scripts or functions, which are records of the store's own.
 pub(in crate::gateway) fn is_of_texts(spec: &CommandSpec) -> bool {
     matches!(spec.name, "script" | "function")
-}
-
-/// Whether a command runs a script, or a function.
-pub(in crate::gateway) fn runs_script(spec: &CommandSpec) -> bool {
-    let names = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
-    names.contains(&spec.name)
 }
 
 /// The name of a text, if the word can be one.
@@ -162,7 +157,7 @@ impl Parts {
         }
         match check_subcommand(spec, args)? {
             Some(help) => Ok(ProgramStep::Fixed(help)),
-            None if spec.name == "function" => functions::step(&mut self.core, args),
+            None if spec.name == "function" => functions::step(&self.core, args),
             None => script_step(&mut self.core, args),
         }
     }

@@ -44,7 +44,7 @@ impl Libraries {
     }
 
     fn of<'l>(&'l self, library: &'l Blob) -> impl Iterator<Item = &'l LibraryFunction> {
-        let kept = self.functions.values().filter(move |kept| kept.library == *library);
+        let kept = self.functions.values().filter(move |kept| kept.owner == *library);
         kept.map(|kept| &kept.function)
     }
 
@@ -66,14 +66,14 @@ impl Libraries {
         }
         let others = |name: &Blob| *name != new.name;
         for function in &new.functions {
-            if self.functions.get(&function.name).is_some_and(|kept| others(&kept.library)) {
+            if self.functions.get(&function.name).is_some_and(|kept| others(&kept.owner)) {
                 let name = shown(&function.name);
                 return Err(ErrorReply::err(format!("Function {name} already exists")));
             }
         }
         let texts = self.texts.iter().filter(|(name, _)| others(name));
         let bytes: usize = texts.map(|(_, text)| text.len()).sum();
-        let kept = self.functions.values().filter(|kept| others(&kept.library)).count();
+        let kept = self.functions.values().filter(|kept| others(&kept.owner)).count();
         if bytes + text.len() > LIBRARIES_BYTES_MAX
             || kept + new.functions.len() > LIBRARY_FUNCTIONS_MAX
         {
@@ -156,7 +156,7 @@ fn load(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
         return Err(ErrorReply::err(format!("Unknown option given: {word}")));
     }
     let text = args.blob(args.len() - 1)?;
-    let library = core.scripts.library(&text)?;
+    let library = core.scripts.read_library(&text)?;
     Ok(changing(move |all| {
         all.admit(&library, &text, replaces)?;
         let mut fields = vec![(field(LIBRARY, &library.name), text.to_vec())];
@@ -196,7 +196,7 @@ fn list(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
 }
 
 /// Step of `FUNCTION`, whose number of words is right.
-pub(super) fn step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     match () {
         () if args.is(1, "LOAD") => load(core, args),
         () if args.is(1, "LIST") => list(args),

@@ -19,7 +19,7 @@ pub(super) const FUNCTION: u8 = b'f';
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::gateway) struct Kept {
     /// Name of the library.
-    pub library: Blob,
+    pub owner: Blob,
     /// Name of the library's text.
     pub text: ScriptName,
     pub function: LibraryFunction,
@@ -56,7 +56,7 @@ pub(in crate::gateway) fn read(name: &Blob) -> KeyedOp {
 }
 
 /// A read of the text of a library.
-pub(in crate::gateway) fn read_library(name: &Blob) -> KeyedOp {
+pub(in crate::gateway) fn read_text(name: &Blob) -> KeyedOp {
     on_all(&[b"hget", &field(LIBRARY, name)])
 }
 
@@ -85,12 +85,12 @@ pub(super) fn fact(library: &Library, function: &LibraryFunction) -> Vec<u8> {
 pub(super) fn fact_of(name: &Blob, fact: &[u8]) -> Option<Kept> {
     let mut words = fact.splitn(4, |b| *b == b' ');
     let text: ScriptName = words.next()?.try_into().ok()?;
-    let library = Blob::new(words.next()?);
+    let owner = Blob::new(words.next()?);
     let flags = words.next()?.split(|b| *b == b',').filter(|flag| !flag.is_empty());
     let flags = flags.map(Blob::new).collect();
     let description = words.next().map(Blob::new);
     let function = LibraryFunction { name: name.clone(), description, flags };
-    Some(Kept { library, text, function })
+    Some(Kept { owner, text, function })
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
                 description: description.map(Blob::from),
                 flags: flags.into_iter().map(Blob::from).collect(),
             };
-            let kept = Kept { library: library.name.clone(), text: library.text, function };
+            let kept = Kept { owner: library.name.clone(), text: library.text, function };
             let fact = fact(&library, &kept.function);
             assert_eq!(fact_of(&kept.function.name, &fact), Some(kept));
         }

@@ -81,8 +81,8 @@ impl Scripts {
     }
 
     /// Reads a library, to learn which functions it registers.
-    pub fn library(&self, text: &Blob) -> Result<Library, ErrorReply> {
-        self.texts.library(text)
+    pub fn read_library(&self, text: &Blob) -> Result<Library, ErrorReply> {
+        self.texts.read_library(text)
     }
 
     /// A function of the library whose text has this name, if it is known here.

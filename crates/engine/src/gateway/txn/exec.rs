@@ -15,7 +15,7 @@ use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{route_of, unusable_key_of};
-use crate::gateway::scripts::commands::is_of_scripts;
+use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -71,9 +71,9 @@ impl Gateway {
         };
         let reach = *reach;
         // Steps about the texts of scripts are on records of the store's own.
-        let clients = |step: &ProgramStep| match spec.name {
-            "script" | "function" => None,
-            _ => unusable_key_of(reach, std::slice::from_ref(step)),
+        let clients = |step: &ProgramStep| match is_of_texts(spec) {
+            true => None,
+            false => unusable_key_of(reach, std::slice::from_ref(step)),
         };
         let step = step.and_then(|step| clients(&step).map_or(Ok(step), Err));
         match step.and_then(|step| multi.add_in(database, step, args)) {

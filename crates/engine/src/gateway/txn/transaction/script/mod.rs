@@ -170,7 +170,7 @@ pub(super) fn found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, sough
             Ok(found) => match scripts.function(&found.text, &found.function.name) {
                 Some(script) => Ok(script),
                 None => {
-                    let read = kept::read_library(&found.library);
+                    let read = kept::read_text(&found.owner);
                     let sought = Sought::Library(Box::new(found));
                     let then = Then::Source(sought);
                     return txn.call_observed(cx, (vec![read], false), None, then);
