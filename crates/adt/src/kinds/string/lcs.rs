@@ -9,7 +9,7 @@ use super::Op;
 use crate::{Args, Blob, Command, ErrorReply, Merge, Op as AnyOp, Reply};
 use std::sync::Arc;
 
-/// Largest product of the lengths of two strings that `LCS` compares: up to some tens of milliseconds of work.
+/// Largest product of the lengths of two strings that `LCS` compares: some tens of milliseconds of work.
 pub const LCS_CELLS_MAX: u64 = 1 << 28;
 
 /// Parts of the result that a client asks for.
