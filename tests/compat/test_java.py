@@ -114,6 +114,9 @@ def shell(server, text):
         # The log goes there as well. Watches are told by a thread of their own.
         if not line or line == "WATCHER::" or re.match(r"\d{4}-\d\d-\d\d |log4j:|SLF4J:|JLine", line):
             continue
+        # The shell does not wait for the thread that tells of its own end: the line may be missing.
+        if line.startswith("WatchedEvent state:Closed"):
+            continue
         for pattern, replaced in NUMBERS:
             line = re.sub(pattern, replaced, line)
         (events if line.startswith("WatchedEvent") else lines).append(line)
