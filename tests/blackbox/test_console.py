@@ -1,10 +1,13 @@
 """The console: a page for people, and the numbers that it shows."""
 
+import hashlib
 import json
 import signal
 import threading
 import urllib.request
 
+import pytest
+import redis
 from clusters import UP_S_MAX
 from harness import free_port, page, until
 
@@ -37,6 +40,37 @@ def test_the_page_is_whole_and_asks_nobody_else(make_server):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/console.json", timeout=5) as answer:
         assert answer.headers["Content-Type"] == "application/json"
         assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_scripts_are_shown_with_their_runs_and_steps(make_server):
+    server = make_server(shards=3)
+    port = with_console(server)
+    server.start()
+    one = "return redis.call('incr', KEYS[1])"
+    many = "for i = 1, 100 do redis.call('incr', 'k' .. i) end"
+    library = "#!lua name=l\nredis.register_function('twice', function(k, a) return a[1] * 2 end)"
+    with server.client() as client:
+        for _ in range(5):
+            client.eval(one, 1, "k")
+        for _ in range(2):
+            client.eval(many, 0)
+        client.set("word", "x")
+        with pytest.raises(redis.ResponseError):
+            client.eval(one, 1, "word")
+        client.function_load(library)
+        assert client.fcall("twice", 0, 4) == 8
+    counts = {(told["function"] or told["text"]): told for told in numbers(port)["scripts"]}
+    told = counts[hashlib.sha1(one.encode()).hexdigest()]
+    assert (told["at_shards"], told["at_gateways"], told["failed"]) == (6, 0, 1)
+    told = counts[hashlib.sha1(many.encode()).hexdigest()]
+    assert (told["at_shards"], told["at_gateways"], told["failed"]) == (0, 2, 0)
+    assert told["steps"] > 200
+    told = counts["twice"]
+    assert (told["at_shards"], told["at_gateways"], told["failed"]) == (0, 1, 0)
+    assert numbers(port)["scripts"][0]["text"] == hashlib.sha1(many.encode()).hexdigest()
+    metrics = page(port, "/metrics")[1]
+    for line in ['scripts_total{at="shard"} 6', 'scripts_total{at="gateway"} 3', "scripts_failed_total 1"]:
+        assert f"claret_{line}\n" in metrics, line
 
 
 def test_a_server_that_is_alone_tells_of_itself(make_server):

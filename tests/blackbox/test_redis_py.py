@@ -5,7 +5,7 @@ import time
 
 import pytest
 import redis
-from harness import command, until
+from harness import command, until, work_in_threads
 
 
 def test_strings(db):
@@ -26,6 +26,34 @@ def test_strings(db):
     assert db.get("x") == "2"
     assert db.incrbyfloat("f", 1.5) == 1.5
     assert db.delete("x", "y", "nothing") == 2
+
+
+def test_bounded_increments(db):
+    assert db.increx("hits", ex=60, enx=True) == [1, 1]
+    assert db.increx("hits", byint=5, ubound=4) == [1, 0]
+    assert db.increx("hits", byint=5, ubound=4, saturate=True) == [4, 3]
+    assert 0 < db.ttl("hits") <= 60
+    assert [float(part) for part in db.increx("share", byfloat=0.1)] == [0.1, 0.1]
+    assert [float(part) for part in db.increx("share", byfloat="0.2")] == [0.3, 0.2]
+    assert db.get("share") == "0.3"
+
+
+def test_stock_that_many_take_with_increx_is_never_below_zero(server):
+    with server.client() as client:
+        client.set("stock", 100)
+    taken = []
+
+    def take(_):
+        with server.client() as client:
+            for _ in range(30):
+                left, change = client.increx("stock", byint=-1, lbound=0)
+                assert left >= 0
+                taken.append(change)
+
+    work_in_threads(take, 8)
+    assert (sum(taken), len(taken)) == (-100, 240)
+    with server.client() as client:
+        assert client.get("stock") == "0"
 
 
 def test_hashes(db):

@@ -193,3 +193,22 @@ def test_an_id_that_a_transaction_saw_is_that_of_the_entry(server):
         client.execute_command("TXN", "BEGIN")
         client.execute_command("XAUTOCLAIM", "seen", "g", "c", 0, "0")
     client.execute_command("TXN", "ABORT")
+
+
+def test_entries_are_removed_when_all_groups_have_acknowledged_them(make_server):
+    server = make_server()
+    server.start()
+    with server.client() as client:
+        ids = [client.xadd("jobs", {"n": n}) for n in range(4)]
+        for group in ("mail", "bills"):
+            client.xgroup_create("jobs", group, "0")
+        client.xreadgroup("mail", "ann", {"jobs": ">"})
+        assert client.xackdel("jobs", "mail", *ids[:2], "7-7", ref_policy="ACKED") == [2, 2, -1]
+        client.xreadgroup("bills", "ben", {"jobs": ">"}, count=1)
+        assert client.xackdel("jobs", "bills", ids[0], ref_policy="ACKED") == [1]
+        assert client.xdelex("jobs", ids[2], ref_policy="DELREF") == [1]
+        server.kill()
+        server.start()
+        assert [entry[0] for entry in client.xrange("jobs")] == [ids[1], ids[3]]
+        assert client.xpending("jobs", "mail")["pending"] == 1
+        assert client.xack("jobs", "mail", ids[3]) == 1

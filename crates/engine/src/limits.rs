@@ -445,6 +445,8 @@ pub const SCRIPT_COPY_US: u64 = 10_000_000;
 pub const SCRIPT_RECORDS_AWAITED_MAX: usize = 16;
 /// Most scripts that a gateway runs at once.
 pub const SCRIPTS_RUNNING_MAX: usize = 1_000;
+/// Most scripts whose runs are counted by name, at each gateway and each shard.
+pub const SCRIPTS_COUNTED_MAX: usize = 200;
 /// Most scripts that a gateway keeps ready; those that it has read first are forgotten first.
 pub const SCRIPTS_KNOWN_MAX: usize = 10_000;
 /// Most bytes of scripts that a gateway keeps ready.

@@ -21,6 +21,8 @@ pub struct LuauRun {
     broken: Option<ErrorReply>,
     /// Whether the reply to the present command is waited for.
     asks: bool,
+    /// Steps, once the machine is given back.
+    steps: u64,
 }
 
 fn out_of_steps() -> ErrorReply {
@@ -51,19 +53,20 @@ impl LuauRun {
             Ok(values) => (Some(values), None),
             Err(error) => (None, Some(failure(&error))),
         };
-        Self { script, machine: Some(machine), begin, broken, asks: false }
+        Self { script, machine: Some(machine), begin, broken, asks: false, steps: 0 }
     }
 
     /// A run that fails at once.
     pub fn broken(script: Arc<Script>, error: &mlua::Error) -> Self {
         let broken = Some(failure(error));
-        Self { script, machine: None, begin: None, broken, asks: false }
+        Self { script, machine: None, begin: None, broken, asks: false, steps: 0 }
     }
 
     /// Ends the run, and gives the machine back if it can be used again.
     fn end(&mut self, fit: bool) {
         self.begin = None;
         let Some(machine) = self.machine.take() else { return };
+        self.steps = machine.meter.fuel();
         if fit && machine.is_fit() {
             crate::give_back(machine);
         }
@@ -195,6 +198,14 @@ impl LuauRun {
 }
 
 impl Run for LuauRun {
+    fn script(&self) -> &Script {
+        &self.script
+    }
+
+    fn steps(&self) -> u64 {
+        self.machine.as_ref().map_or(self.steps, |machine| machine.meter.fuel())
+    }
+
     fn resume(&mut self, input: ScriptInput) -> ScriptStep {
         if let Some(error) = self.broken.take() {
             return self.fail(error, false);

@@ -13,6 +13,7 @@ use engine::ids::{BundlePart, GatewayId, MachineId, ShardId};
 use engine::message::Request;
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
+use engine::script::counts::ScriptCount;
 use engine::stats::ShardStats;
 use mio::Waker;
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Report {
     pub gateway: GatewayStats,
     /// Counters of each shard.
     pub shards: Vec<(ShardId, ShardStats)>,
+    /// Counts of scripts, of the gateway and of each shard.
+    pub scripts: Vec<ScriptCount>,
     /// Turns of the event loop.
     pub turns: u64,
     /// Shards whose snapshot is being written.

@@ -7,6 +7,7 @@
 //! `DELIFEQ`.
 
 mod bitfield;
+mod increx;
 mod lcs;
 mod table;
 #[cfg(test)]
@@ -18,10 +19,12 @@ use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta,
     OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
 };
+use increx::Outcome;
 use std::ops::Range;
 use std::sync::Arc;
 
 pub use bitfield::{Encoding, Field, FieldAction, Overflow};
+pub use increx::{By, Increment};
 pub use lcs::LCS_CELLS_MAX;
 
 /// Longest string that `APPEND`, `SETRANGE` and `SETBIT` make, in bytes.
@@ -109,6 +112,8 @@ pub enum Op {
     /// Adds a number as the client wrote it, which may have more digits than a float; answers the
     /// sum.
     IncrFloat(Blob),
+    /// `INCREX`: adds within bounds; answers the sum and what was added.
+    Increment(Box<Increment>),
     /// Adds bytes at the end; answers the length.
     Append(Blob),
     /// The length in bytes.
@@ -356,6 +361,7 @@ impl Value {
             Op::Take | Op::GetEx(_) => !self.present(),
             Op::Incr(delta) => matches!((self, delta), (Self::Bytes(_), _) | (Self::Int(_), 0)),
             Op::IncrFloat(_) => matches!(self, Self::Bytes(b) if parse_float(b).is_err()),
+            Op::Increment(increment) => !matches!(increment.of(self), Outcome::Changed(..)),
             Op::Append(bytes) => self.present() && bytes.is_empty(),
             Op::SetRange(at, bytes) => {
                 bytes.is_empty() || bytes_at(*at, bytes.len()).is_some_and(|b| b == **bytes)
@@ -404,6 +410,7 @@ fn bits(access: Access<'_, Op>) -> Option<Range<u64>> {
 fn keeps_key(op: &Op) -> bool {
     match op {
         Op::Set { expiry, .. } => !matches!(expiry, Expiry::Set(_)),
+        Op::Increment(increment) => !matches!(increment.expiry, Expiry::Set(_)),
         op => !matches!(op, Op::Take | Op::Remove { .. } | Op::GetEx(_)),
     }
 }
@@ -416,7 +423,11 @@ fn asks_presence(access: Access<'_, Op>) -> bool {
 
 /// Whether the operation's effect depends on the time of its execution.
 fn timed(op: &Op) -> bool {
-    matches!(op, Op::Set { expiry: Expiry::Set(_), .. } | Op::GetEx(Expiry::Set(_)))
+    match op {
+        Op::Set { expiry, .. } | Op::GetEx(expiry) => matches!(expiry, Expiry::Set(_)),
+        Op::Increment(increment) => matches!(increment.expiry, Expiry::Set(_)),
+        _ => false,
+    }
 }
 
 impl DataType for Value {
@@ -424,7 +435,7 @@ impl DataType for Value {
     const NAME: &'static str = "string";
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |op| match op {
-            Op::Set { expiry, .. } | Op::GetEx(expiry) => !matches!(expiry, Expiry::Set(_)),
+            op if timed(op) => false,
             // They may make the value far larger.
             Op::SetRange(..) | Op::SetBit(..) => false,
             Op::BitField(fields) => !bitfield::writes(fields),
@@ -472,6 +483,7 @@ impl DataType for Value {
         match op {
             Op::Set { only: Only::IfAbsent, expiry, .. } => !matches!(expiry, Expiry::Set(_)),
             Op::Set { .. } => false,
+            Op::Increment(increment) => increment.expiry == Expiry::Keep,
             op => keeps_key(op),
         }
     }
@@ -522,6 +534,7 @@ impl DataType for Value {
             }
             Op::Incr(delta) => self.incr(*delta),
             Op::IncrFloat(delta) => self.incr_float(delta),
+            Op::Increment(increment) => increment.apply(self, ctx, meta),
             Op::Append(bytes) => self.append(bytes),
             Op::SetRange(at, bytes) => {
                 meta.untouched = bytes.is_empty();
@@ -552,6 +565,7 @@ impl DataType for Value {
             | Op::Remove { .. }
             | Op::GetEx(_) => true,
             Op::SetRange(_, bytes) => bytes.is_empty(),
+            Op::Increment(increment) => increment.is_bounded(),
             _ => false,
         }
     }
@@ -564,6 +578,10 @@ impl DataType for Value {
                 SetReply::Flag => Reply::Int(0),
             }),
             Op::Remove { .. } if self.unchanged_by(op) => Some(Reply::Int(0)),
+            Op::Increment(increment) => match increment.of(self) {
+                Outcome::Refused(reply) => Some(reply),
+                Outcome::Changed(..) | Outcome::Failed(_) => None,
+            },
             Op::SetRange(_, bytes) if bytes.is_empty() => {
                 Some(Reply::Int(self.bytes().len() as i64))
             }

@@ -50,6 +50,7 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
             });
             increase(model, key, negated)
         }
+        ("increx", options) => return bounded(model, key, options),
         (
             "get" | "strlen" | "getdel" | "delifeq" | "getset" | "set" | "setnx" | "append"
             | "incr" | "decr" | "incrby" | "decrby",
@@ -81,6 +82,40 @@ fn increase(model: &mut Model, key: &Word, delta: Result<i64, Reply>) -> Done {
         *text = Some(new.to_string().into_bytes());
         Ok(Reply::Int(new))
     })
+}
+
+/// `INCREX` of integers; expiry is not modelled.
+fn bounded(model: &mut Model, key: &Word, options: &[Word]) -> Option<Done> {
+    let (mut delta, mut lower, mut upper) = (1, i64::MIN, i64::MAX);
+    let mut saturate = false;
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        let number = match super::lower(option).as_str() {
+            "saturate" => {
+                saturate = true;
+                continue;
+            }
+            "byint" => &mut delta,
+            "lbound" => &mut lower,
+            "ubound" => &mut upper,
+            _ => return None,
+        };
+        *number = parse(options.next()?)?;
+    }
+    Some(with(model, key, |text| {
+        let old = text.as_ref().map_or(Some(0), |digits| parse(digits));
+        let old = old.ok_or_else(|| error("ERR value is not an integer or out of range"))?;
+        let sum = i128::from(old) + i128::from(delta);
+        let nearest = sum.max(lower.into()).min(upper.into());
+        let added = if nearest == sum || saturate { nearest - i128::from(old) } else { 0 };
+        let Ok(added) = i64::try_from(added) else {
+            return Err(error("ERR applied increment would overflow"));
+        };
+        if nearest == sum || saturate {
+            *text = Some((old + added).to_string().into_bytes());
+        }
+        Ok(Reply::List(vec![Reply::Int(old + added), Reply::Int(added)]))
+    }))
 }
 
 /// `SET` with conditions and `GET`; expiry is not modelled.

@@ -30,6 +30,9 @@ fn strings() {
          p0 : set b 4 ifne 3 -> nil | set b 4 ifne 5 -> OK
          p0 : delifeq b 3 -> 0 | delex b ifne 4 -> 0 | delex b ifne 3 -> 1 | set b 5 ifne 5 -> OK
          p0 : set c 1 ifeq 1 xx -> !ERR | delex b IFEQ 5 -> 1 | delifeq b 5 -> 0
+         p0 : increx i -> [1 1] | increx i byint 5 ubound 4 -> [1 0]
+         p0 : increx i byint 5 ubound 4 saturate -> [4 3] | increx i byint -9 lbound 0 -> [4 0]
+         p0 : increx j lbound 5 -> [0 0] | exists j -> 0
          p0 : getdel x -> 5 | get x -> nil | get x y -> !ERR | mset a -> !ERR",
     );
 }

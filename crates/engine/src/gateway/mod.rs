@@ -53,6 +53,7 @@ pub use coordination::{CoordinationInputs, CoordinationStatus};
 
 use crate::now::Now;
 use crate::script::Interpreter;
+use crate::script::counts::ScriptCount;
 use acl::Users;
 use adt::Timestamp;
 use operators::latency::CommandDurations;
@@ -207,6 +208,11 @@ impl Gateway {
     /// Counters of the gateway.
     pub fn stats(&self) -> &GatewayStats {
         &self.parts.core.mail.stats
+    }
+
+    /// Counts of the scripts that were run at this gateway.
+    pub fn script_counts(&self) -> impl Iterator<Item = &ScriptCount> {
+        self.parts.core.scripts.counts()
     }
 }
 

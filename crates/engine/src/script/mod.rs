@@ -5,6 +5,7 @@
 //! A run is a function of its inputs and of the replies that it was given, and of nothing else: the same ones
 //! bring about the same steps. A run that has to give way can begin again.
 
+pub mod counts;
 pub mod keys;
 pub(crate) mod texts;
 
@@ -187,6 +188,12 @@ pub enum LogLevel {
 pub trait Run: fmt::Debug {
     /// Goes on up to the next step. Not called again after the last one.
     fn resume(&mut self, input: ScriptInput) -> ScriptStep;
+
+    /// The script.
+    fn script(&self) -> &Script;
+
+    /// Number of steps of the interpreter so far.
+    fn steps(&self) -> u64;
 }
 
 /// An interpreter.

@@ -11,6 +11,7 @@ use adt::Blob;
 use adt::command::database::name_of;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
 use engine::ids::{MachineId, ShardId};
+use engine::script::counts::ScriptCount;
 use engine::stats::{LockStats, ShardStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-
 
 /// Limit on the keys shown.
 const HOT_KEYS_SHOWN: usize = 20;
+/// Limit on the scripts shown.
+const SCRIPTS_SHOWN: usize = 20;
 /// Limit on the pairs of lock modes shown.
 const CONFLICTS_SHOWN: usize = 20;
 /// Longer key names are truncated.
@@ -60,6 +63,7 @@ struct Sheet<'a> {
     queues: Vec<Queue>,
     locks: BTreeMap<&'static str, u64>,
     conflicts: Vec<Conflict>,
+    scripts: Vec<ScriptRuns>,
     gateway: BTreeMap<&'static str, u64>,
     memory: Memory,
     log: BTreeMap<&'static str, u64>,
@@ -137,6 +141,17 @@ struct Conflict {
 }
 
 #[derive(Serialize)]
+struct ScriptRuns {
+    /// Name of the text; empty for the sum of those that are not counted by name.
+    text: String,
+    function: Option<String>,
+    at_shards: u64,
+    at_gateways: u64,
+    failed: u64,
+    steps: u64,
+}
+
+#[derive(Serialize)]
 struct Memory {
     used_bytes: u64,
     data_bytes: u64,
@@ -182,6 +197,7 @@ pub fn json(view: &View) -> Result<String, serde_json::Error> {
         queues: queues(&here, *shows_keys),
         locks: locks(&here),
         conflicts: conflicts(&here),
+        scripts: scripts(status, *shows_keys),
         gateway: gateway(status),
         memory: Memory {
             used_bytes: facts.memory_bytes,
@@ -317,6 +333,26 @@ fn conflicts(here: &BTreeMap<ShardId, &ShardStats>) -> Vec<Conflict> {
     let told = all.into_iter().take(CONFLICTS_SHOWN);
     told.map(|((held, asked), count)| Conflict { held: held.clone(), asked: asked.clone(), count })
         .collect()
+}
+
+/// Scripts with the most steps, on all shards and workers together.
+fn scripts(status: &Status, shows: bool) -> Vec<ScriptRuns> {
+    let mut sum: BTreeMap<(&Blob, &Option<Blob>), ScriptCount> = BTreeMap::new();
+    for count in status.reports.iter().flat_map(|report| &report.scripts) {
+        sum.entry((&count.text, &count.function)).or_default().add(count);
+    }
+    let mut all: Vec<_> = sum.into_iter().collect();
+    all.sort_by_key(|(name, count)| (std::cmp::Reverse(count.steps), *name));
+    let told = all.into_iter().take(SCRIPTS_SHOWN);
+    told.map(|((text, function), count)| ScriptRuns {
+        text: shown(text),
+        function: function.as_ref().filter(|_| shows).map(|name| shown(name)),
+        at_shards: count.at_shards,
+        at_gateways: count.at_gateways,
+        failed: count.failed,
+        steps: count.steps,
+    })
+    .collect()
 }
 
 fn gateway(status: &Status) -> BTreeMap<&'static str, u64> {

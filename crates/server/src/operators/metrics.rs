@@ -4,6 +4,7 @@ use super::counts::PeerCounts;
 use crate::control::Status;
 use crate::synchrony::picture::Quantiles;
 use crate::worker::trees::talk::Clients;
+use engine::script::counts::ScriptCount;
 use engine::stats::Durations;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
@@ -227,8 +228,24 @@ impl Sheet {
         for ((name, help), value) in names.into_iter().zip(sum.numbers()) {
             self.value(name, help, value)?;
         }
+        self.scripts(status)?;
         let help = "Clients admitted to locks that this server keeps (LOCK.ACQUIRE ... NEAR)";
         self.value("lock_near_stays_total", help, sum.near_stays)
+    }
+
+    /// Scripts and functions, of all texts together.
+    fn scripts(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let mut sum = ScriptCount::default();
+        status.reports.iter().flat_map(|report| &report.scripts).for_each(|count| sum.add(count));
+        let help =
+            "Runs of scripts and functions, beside the records of a shard or as a transaction";
+        let runs = IntGaugeVec::new(Opts::new("scripts_total", help), &["at"])?;
+        for (at, value) in [("shard", sum.at_shards), ("gateway", sum.at_gateways)] {
+            runs.with_label_values(&[at]).set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        self.add(runs)?;
+        self.value("scripts_failed_total", "Runs of scripts that ended with an error", sum.failed)?;
+        self.value("script_steps_total", "Steps of all runs of scripts", sum.steps)
     }
 
     fn shards(&self, status: &Status) -> Result<(), prometheus::Error> {

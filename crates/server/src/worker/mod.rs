@@ -41,6 +41,7 @@ use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
 use engine::node::Node;
 use engine::now::Now;
 use engine::pipeline::bundles::BundleOrder;
+use engine::script::counts::ScriptCount;
 use foldhash::fast::RandomState;
 use leads::Leads;
 use mio::{Events, Interest, Poll, Token};
@@ -701,6 +702,11 @@ impl Worker {
         }
     }
 
+    fn script_counts(&self) -> Vec<ScriptCount> {
+        let shards = self.node.replicas().flat_map(|replica| replica.shard().script_counts());
+        self.gateway.script_counts().chain(shards).cloned().collect()
+    }
+
     fn report(&self, now: Now) -> Report {
         let shards = self.node.replicas();
         Report {
@@ -708,6 +714,7 @@ impl Worker {
             shards: shards
                 .map(|replica| (replica.id(), replica.shard().stats(now.mono_us)))
                 .collect(),
+            scripts: self.script_counts(),
             turns: self.turns,
             snapshots: self.snapshots.under_way() as u64,
             peers: self.links.counts(),

@@ -2,7 +2,7 @@
 //!
 //! [`table::INTERNAL`]: super::table::INTERNAL
 
-use super::{After, Bound, Claim, Delivered, Id, NewId, Task, Trim};
+use super::{After, Bound, Claim, Delivered, Id, NewId, References, Task, Trim};
 use crate::ArgBuf;
 
 fn number(out: &mut ArgBuf, number: u64) {
@@ -55,6 +55,8 @@ fn head(op: &Task, key: &[u8], out: &mut ArgBuf) {
         Task::Range { back: true, .. } => "xrevrange",
         Task::Read { .. } => "stream.read",
         Task::Delete(_) => "xdel",
+        Task::Forget { group: None, .. } => "xdelex",
+        Task::Forget { group: Some(_), .. } => "xackdel",
         Task::Trim(_) => "xtrim",
         Task::SetId { .. } => "xsetid",
         Task::CreateGroup { .. } => "xgroup create",
@@ -117,6 +119,16 @@ pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
             number(out, count.unwrap_or(0));
         }
         Task::Delete(ids) => ids.iter().for_each(|one| id(out, *one)),
+        Task::Forget { group, references, ids } => {
+            group.iter().for_each(|group| _ = out.push(group));
+            out.push(match references {
+                References::Keep => "keepref",
+                References::Delete => "delref",
+                References::Acknowledged => "acked",
+            });
+            number(out.push("ids"), ids.len() as u64);
+            ids.iter().for_each(|one| id(out, *one));
+        }
         Task::Trim(to) => trim(out, *to),
         Task::SetId { id: last, added, deleted } => {
             id(out, *last);

@@ -1,7 +1,7 @@
 //! Groups of consumers: deliveries that are pending, and the changes of them.
 
 use super::id::Id;
-use super::{Claim, Delivered, Value, load_id, no_group, reply_of};
+use super::{Claim, Delivered, References, Value, load_id, no_group, reply_of};
 use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource, load_count};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,7 +141,42 @@ impl Group {
     }
 }
 
+/// Reply of `XDELEX` and `XACKDEL` for an entry that is not there, or not pending.
+pub(super) const ABSENT: i64 = -1;
+/// Reply for an entry that is removed.
+const REMOVED: i64 = 1;
+/// Reply for an entry that stays, because a group has not acknowledged it.
+const STAYS: i64 = 2;
+
 impl Value {
+    /// Removes entries, after `acknowledging` them in a group.
+    pub(super) fn forget(
+        &mut self,
+        acknowledging: Option<&Blob>,
+        references: References,
+        ids: &[Id],
+    ) -> Vec<i64> {
+        let forget = |id: &Id| {
+            let known = match acknowledging {
+                Some(group) => self.groups.get_mut(group).is_some_and(|group| group.settle(*id)),
+                None => self.entries.contains(*id),
+            };
+            if !known {
+                return ABSENT;
+            }
+            let waits = |group: &Group| group.last < *id || group.pending.contains_key(id);
+            if references == References::Acknowledged && self.groups.values().any(waits) {
+                return STAYS;
+            }
+            self.delete(&[*id]);
+            if references == References::Delete {
+                self.groups.values_mut().for_each(|group| _ = group.settle(*id));
+            }
+            REMOVED
+        };
+        ids.iter().map(forget).collect()
+    }
+
     pub(super) fn create_group(&mut self, name: &Blob, id: Option<Id>, read: Option<u64>) -> Reply {
         if self.groups.contains_key(name) {
             return Reply::Error(crate::ErrorReply::new(

@@ -21,14 +21,14 @@ mod tests;
 
 pub use entries::Fields;
 pub use id::Id;
-pub use ops::{After, Bound, Claim, Delivered, NewId, Task, Trim};
+pub use ops::{After, Bound, Claim, Delivered, NewId, References, Task, Trim};
 
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Foresight,
     Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
 };
 use entries::{BLOCK_ENTRIES, Entries, Entry};
-use group::Group;
+use group::{ABSENT, Group};
 use std::collections::BTreeMap;
 pub(crate) use table::INTERNAL;
 
@@ -196,6 +196,11 @@ impl Value {
                 meta.untouched = count == 0;
                 Reply::Int(count as i64)
             }
+            Task::Forget { group, references, ids } => {
+                let states = self.forget(group.as_ref(), *references, ids);
+                meta.untouched = states.iter().all(|state| *state == ABSENT);
+                Reply::Array(states.into_iter().map(Reply::Int).collect())
+            }
             Task::Trim(trim) => {
                 let count = self.trim(*trim);
                 meta.untouched = count == 0;
@@ -280,6 +285,7 @@ impl DataType for Value {
         match **op {
             Task::Add { .. }
             | Task::Delete(_)
+            | Task::Forget { .. }
             | Task::Trim(_)
             | Task::SetId { .. }
             | Task::CreateGroup { .. }

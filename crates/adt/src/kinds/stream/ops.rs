@@ -74,6 +74,18 @@ pub enum Delivered {
     At(u64),
 }
 
+/// Treatment of deliveries that are pending when their entry is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum References {
+    /// Deliveries stay.
+    #[default]
+    Keep,
+    /// Deliveries are removed, in all groups.
+    Delete,
+    /// The entry stays while a group has not acknowledged it.
+    Acknowledged,
+}
+
 /// Operations on a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
@@ -114,6 +126,16 @@ pub enum Task {
     },
     /// Removes entries; answers how many.
     Delete(Vec<Id>),
+    /// Removes entries, after acknowledging them if a group is named; answers for each whether it is
+    /// removed.
+    Forget {
+        /// The group that acknowledges them.
+        group: Option<Blob>,
+        /// Treatment of deliveries that are pending in groups.
+        references: References,
+        /// The entries.
+        ids: Vec<Id>,
+    },
     /// Removes entries from the front; answers how many.
     Trim(Trim),
     /// Sets the last identifier.

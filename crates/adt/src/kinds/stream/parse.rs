@@ -1,7 +1,7 @@
 //! Parsing of the words of stream commands into operations.
 
 use super::id::number;
-use super::{After, Bound, Claim, Delivered, Id, NewId, Task, Trim};
+use super::{After, Bound, Claim, Delivered, Id, NewId, References, Task, Trim};
 use crate::command::database::{name_of, shown};
 use crate::command::syntax;
 use crate::{
@@ -211,6 +211,32 @@ pub(super) fn trim(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 pub(super) fn delete(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Task::Delete(ids(args, 2)?))
+}
+
+/// `XDELEX`, and `XACKDEL` with the group in front of the options.
+pub(super) fn forget(args: &Args<'_>, grouped: bool) -> Result<Command, ErrorReply> {
+    let group = if grouped { Some(args.blob(2)?) } else { None };
+    let mut at = if grouped { 3 } else { 2 };
+    let mut references = None;
+    while !args.is(at, "IDS") {
+        let option = match () {
+            () if args.is(at, "KEEPREF") => References::Keep,
+            () if args.is(at, "DELREF") => References::Delete,
+            () if args.is(at, "ACKED") => References::Acknowledged,
+            () => return Err(ErrorReply::syntax()),
+        };
+        if references.replace(option).is_some() {
+            return Err(ErrorReply::syntax());
+        }
+        at += 1;
+    }
+    let count = args.at_least(at + 1, 1, "Number of IDs must be a positive integer")?;
+    let ids = ids(args, at + 2)?;
+    if ids.len() as u64 != count {
+        let text = "The `numids` parameter must match the number of arguments";
+        return Err(ErrorReply::err(text));
+    }
+    one(args, Task::Forget { group, references: references.unwrap_or_default(), ids })
 }
 
 pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {

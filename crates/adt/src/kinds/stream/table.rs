@@ -46,6 +46,15 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
     ("xdel", -3, FAST_WRITE, Keys::ONE,
         "Removes entries; returns how many.", "key id [id ...]", "O(1) per entry") =>
         parse::delete;
+    ("xdelex", -5, FAST_WRITE, Keys::ONE,
+        "Removes entries, with their pending deliveries or only when all groups have acknowledged them.",
+        "key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]", "O(g) per entry for g groups") =>
+        |a| parse::forget(a, false);
+    ("xackdel", -6, FAST_WRITE, Keys::ONE,
+        "Acknowledges entries of a group and removes them.",
+        "key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+        "O(g) per entry for g groups") =>
+        |a| parse::forget(a, true);
     ("xtrim", -4, WRITE, Keys::ONE,
         "Removes the oldest entries; returns how many.",
         "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]", "O(n) in the entries removed") =>

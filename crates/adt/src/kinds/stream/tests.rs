@@ -28,6 +28,8 @@ fn laws_hold_for_entries() {
         "xlen k",
         "xrange k - +",
         "xdel k 1-1 0-1",
+        "xdelex k ids 2 1-1 0-1",
+        "xdelex k acked ids 1 1-1",
         "xtrim k maxlen 1",
         "xtrim k minid ~ 5 limit 0",
         "xsetid k 7-7",
@@ -56,6 +58,9 @@ fn laws_hold_for_groups() {
         "xack k g 1-1",
         "xack k g 0-1 1-1",
         "xack k h 1-1",
+        "xackdel k g ids 2 1-1 0-1",
+        "xackdel k h acked ids 1 1-1",
+        "xdelex k delref ids 1 1-1",
         "stream.pending k g",
         "stream.pending k g idle 5 - + 10 ann",
         "stream.claim k g ben 0 1-1 force",
@@ -195,5 +200,57 @@ fn words_are_refused_as_redis_refuses_them() {
         ("xclaim k g c 1 1-1 when", "ERR Unrecognized XCLAIM option 'when'"),
     ] {
         assert_eq!(refused(line), answer, "{line}");
+    }
+}
+
+#[test]
+fn entries_are_removed_with_their_deliveries_or_once_all_groups_have_them() {
+    let mut value = Value::default();
+    let mut reply = |line: &str| match run(&mut value, 9000, line) {
+        Reply::Array(states) => format!("{states:?}"),
+        other => shown(&other),
+    };
+    let states =
+        |of: &[i64]| format!("{:?}", of.iter().map(|n| Reply::Int(*n)).collect::<Vec<_>>());
+    for id in ["1-1", "1-2", "1-3", "1-4"] {
+        reply(&format!("xadd k {id} a 1"));
+    }
+    reply("xgroup create k g 0");
+    reply("xgroup create k h 0");
+    reply("stream.deliver k g ann > 3");
+    reply("stream.deliver k h ben > 1");
+    // The group h has not got 1-2, and has not acknowledged 1-1.
+    assert_eq!(reply("xackdel k g acked ids 3 1-1 1-2 1-4"), states(&[2, 2, -1]));
+    assert_eq!(reply("xack k g 1-1 1-2"), "Int(0)");
+    assert_eq!(reply("xdelex k acked ids 1 1-1"), states(&[2]));
+    assert_eq!(reply("xackdel k h acked ids 2 1-1 1-1"), states(&[1, -1]));
+    // Deliveries stay unless they are named.
+    assert_eq!(reply("xdelex k ids 2 1-3 7-7"), states(&[1, -1]));
+    assert_eq!(reply("xack k g 1-3"), "Int(1)");
+    reply("stream.deliver k h ben > 1");
+    reply("stream.deliver k g ann > 1");
+    assert_eq!(reply("xdelex k delref ids 2 1-4 1-2"), states(&[1, 1]));
+    assert_eq!(reply("xack k g 1-4"), "Int(0)");
+    assert_eq!(reply("xack k h 1-2"), "Int(0)");
+    assert_eq!(reply("xlen k"), "Int(0)");
+    assert_eq!(reply("xackdel k none ids 1 1-1"), states(&[-1]));
+}
+
+#[test]
+fn lists_of_ids_are_as_long_as_they_say() {
+    let error = |line: &str| match crate::record::decode(&ArgBuf::of(line.split(' ')).args()) {
+        Err(error) => error.text().to_owned(),
+        Ok(_) => panic!("{line} is in order"),
+    };
+    let length = "The `numids` parameter must match the number of arguments";
+    assert_eq!(error("xdelex k ids 2 1-1"), length);
+    assert_eq!(error("xackdel k g ids 1 1-1 1-2"), length);
+    for line in ["xdelex k ids 0 1-1", "xdelex k ids -1 1-1", "xackdel k g ids x 1-1"] {
+        assert_eq!(error(line), "Number of IDs must be a positive integer");
+    }
+    for line in
+        ["xdelex k acked delref ids 1 1-1", "xdelex k 1-1 1-2 1-3", "xdelex k keepref acked ids"]
+    {
+        assert_eq!(error(line), "syntax error");
     }
 }

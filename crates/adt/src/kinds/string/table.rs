@@ -3,7 +3,7 @@
 use crate::command::commands;
 use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
 use crate::kinds::string::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
-use crate::kinds::string::{bitfield, lcs};
+use crate::kinds::string::{bitfield, increx, lcs};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
     Op as AnyOp, Plan, Reply,
@@ -19,7 +19,11 @@ fn plain_set(value: Blob) -> Op {
 }
 
 /// An expiry option with its number at `at + 1`; `None` if the word is no such option.
-fn expiry_option(args: &Args<'_>, at: usize, command: &str) -> Result<Option<When>, ErrorReply> {
+pub(super) fn expiry_option(
+    args: &Args<'_>,
+    at: usize,
+    command: &str,
+) -> Result<Option<When>, ErrorReply> {
     let (unit_ms, absolute) = match () {
         () if args.is(at, "EX") => (1000, false),
         () if args.is(at, "PX") => (1, false),
@@ -329,6 +333,10 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::GetEx(_) => out.push("getex").push(key).push("persist"),
         Op::Incr(delta) => out.push("incrby").push(key).push_int(*delta),
         Op::IncrFloat(delta) => out.push("incrbyfloat").push(key).push(delta),
+        Op::Increment(increment) => {
+            increx::encode(increment, out.push("increx").push(key));
+            out
+        }
         Op::Append(bytes) => out.push("append").push(key).push(bytes),
         Op::Len => out.push("strlen").push(key),
         Op::GetRange(start, end) => out.push("getrange").push(key).push_int(*start).push_int(*end),
@@ -356,7 +364,7 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
     };
 }
 
-fn encode_when(when: When, out: &mut ArgBuf) -> &mut ArgBuf {
+pub(super) fn encode_when(when: When, out: &mut ArgBuf) -> &mut ArgBuf {
     match when {
         When::At(ms) => out.push("pxat").push_int(ms),
         When::In(ms) => out.push("px").push_int(ms),
@@ -438,6 +446,12 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
     ("incrbyfloat", 3, FAST_GROWS, Keys::ONE,
         "Adds to a decimal number.", "key increment", "O(1)") =>
         |a| one(a, Op::IncrFloat(a.float(2).and_then(|_| a.blob(2))?));
+    ("increx", -2, FAST_GROWS, Keys::ONE,
+        "Adds to a number within bounds, sets its key's expiry, and returns the sum and what was added.",
+        "key [BYINT increment | BYFLOAT increment] [LBOUND bound] [UBOUND bound] [SATURATE] \
+         [EX seconds | PX ms | EXAT second | PXAT ms | PERSIST] [ENX]",
+        "O(1)") =>
+        increx::parse;
     ("append", 3, FAST_GROWS, Keys::ONE,
         "Adds bytes at the end of a string.", "key value", "O(n)") =>
         |a| one(a, Op::Append(a.blob(2)?));

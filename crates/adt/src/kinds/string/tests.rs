@@ -13,6 +13,18 @@ fn field(sign: char, bits: u8, at: u64, action: FieldAction) -> Field {
     Field { encoding: Encoding { signed: sign == 'i', bits }, at, action }
 }
 
+fn ints(delta: i64, lower: i64, upper: i64) -> By {
+    By::Int { delta, lower, upper }
+}
+
+fn floats(delta: &str, lower: Option<&str>, upper: Option<&str>) -> By {
+    By::Float { delta: delta.into(), lower: lower.map(Blob::from), upper: upper.map(Blob::from) }
+}
+
+fn increment(by: By, saturate: bool, expiry: Expiry, only_without: bool) -> Op {
+    Op::Increment(Box::new(Increment { by, saturate, expiry, only_without }))
+}
+
 pub(crate) fn samples() -> Vec<Op> {
     let plain = |v| set(v, Only::Always, Expiry::Clear, SetReply::Status);
     vec![
@@ -35,6 +47,12 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::Incr(3),
         Op::Incr(i64::MAX),
         Op::IncrFloat("0.5".into()),
+        increment(ints(1, i64::MIN, i64::MAX), false, Expiry::Keep, false),
+        increment(ints(2, 0, 3), false, Expiry::Keep, false),
+        increment(ints(-5, 1, 4), true, Expiry::Clear, false),
+        increment(ints(3, i64::MIN, 2), false, Expiry::Set(When::At(1500)), true),
+        increment(floats("0.5", None, Some("2.5")), false, Expiry::Set(When::In(9000)), false),
+        increment(floats("-1e3", Some("-2"), None), true, Expiry::Keep, false),
         Op::Append("".into()),
         Op::Append("1".into()),
         Op::Len,
@@ -105,6 +123,98 @@ fn set_and_delex_compare_with_the_old_value() {
         ("set k a ifne a", Reply::Error(ErrorReply::wrong_type())),
         ("delifeq k a", Reply::Error(ErrorReply::wrong_type())),
         ("delex k", Reply::Int(1)),
+    ]);
+}
+
+#[test]
+fn increx_adds_within_bounds() {
+    let ints = |new, applied| Reply::Array(vec![Reply::Int(new), Reply::Int(applied)]);
+    let (max, min) = (i64::MAX, i64::MIN);
+    dialogue(&[
+        ("increx k", ints(1, 1)),
+        ("increx k byint -10", ints(-9, -10)),
+        ("increx k byint 0", ints(-9, 0)),
+        ("increx k byint 20 ubound 10", ints(-9, 0)),
+        ("increx k saturate ubound 10 byint 20", ints(10, 19)),
+        ("increx k byint -11 lbound 0", ints(10, 0)),
+        ("increx k byint -11 lbound 0 saturate", ints(0, -10)),
+        ("set k 10000", Reply::Ok),
+        ("increx k byint -500 ubound 200", ints(10000, 0)),
+        ("increx k byint -500 ubound 200 saturate", ints(200, -9800)),
+        ("set k 9223372036854775800", Reply::Ok),
+        ("increx k byint 9223372036854775800", ints(max - 7, 0)),
+        ("increx k byint 9223372036854775800 saturate", ints(max, 7)),
+        ("set k -9223372036854775808", Reply::Ok),
+        ("increx k byint -1", ints(min, 0)),
+        ("increx k lbound 9223372036854775807 saturate", err("applied increment would overflow")),
+        ("get k", Reply::bulk("-9223372036854775808")),
+        ("del k", Reply::Int(1)),
+        ("increx k byint 15 ubound 10", ints(0, 0)),
+        ("exists k", Reply::Int(0)),
+        ("increx k byint 15 ubound 10 saturate", ints(10, 10)),
+        ("del k", Reply::Int(1)),
+        ("rpush k a", Reply::Int(1)),
+        ("increx k", Reply::Error(ErrorReply::wrong_type())),
+        ("set k hello", Reply::Ok),
+        ("increx k", Reply::Error(ErrorReply::not_integer())),
+        ("increx k byfloat 1", err("value is not a valid float")),
+    ]);
+}
+
+#[test]
+fn increx_adds_decimal_numbers_exactly() {
+    let floats = |new, applied| Reply::Array(vec![Reply::Double(new), Reply::Double(applied)]);
+    dialogue(&[
+        ("increx k byfloat 0.1", floats(0.1, 0.1)),
+        ("increx k byfloat 0.2", floats(0.3, 0.2)),
+        ("get k", Reply::bulk("0.3")),
+        ("increx k byfloat 100 ubound 42.5", floats(0.3, 0.0)),
+        ("increx k byfloat 100 ubound 42.5 saturate", floats(42.5, 42.2)),
+        ("increx k byfloat -1e3 lbound -5.5 saturate", floats(-5.5, -48.0)),
+        ("increx k byfloat inf", err("value or increment would produce NaN or Infinity")),
+        ("set k 1.7e308", Reply::Ok),
+        ("increx k byfloat 1.7e308", floats(1.7e308, 0.0)),
+        ("increx k byfloat 1.7e308 ubound 1e308", floats(1.7e308, 0.0)),
+        ("set k inf", Reply::Ok),
+        ("increx k byfloat 1", err("value or increment would produce NaN or Infinity")),
+        ("increx k byfloat x", err("value is not a valid float")),
+        ("increx k byfloat 1 lbound x", err("value is not a valid float")),
+        ("increx k byfloat 0.5 lbound 10.5 ubound 1.5", err("LBOUND can't be greater than UBOUND")),
+    ]);
+}
+
+#[test]
+fn increx_sets_an_expiry_only_when_it_adds() {
+    let ints = |new, applied| Reply::Array(vec![Reply::Int(new), Reply::Int(applied)]);
+    dialogue(&[
+        ("increx k ex 100", ints(1, 1)),
+        ("ttl k", Reply::Int(100)),
+        ("increx k", ints(2, 1)),
+        ("ttl k", Reply::Int(100)),
+        ("increx k ex 7 enx", ints(3, 1)),
+        ("ttl k", Reply::Int(100)),
+        ("increx k byint 9 ubound 5 ex 7", ints(3, 0)),
+        ("increx k byint 9 ubound 5 persist", ints(3, 0)),
+        ("ttl k", Reply::Int(100)),
+        ("increx k persist", ints(4, 1)),
+        ("ttl k", Reply::Int(-1)),
+        ("increx k px 9000 enx", ints(5, 1)),
+        ("ttl k", Reply::Int(9)),
+        ("increx k exat 1 enx", ints(6, 1)),
+        ("increx k exat 1", ints(7, 1)),
+        ("exists k", Reply::Int(0)),
+        ("increx k enx", err("ENX flag requires an expiration")),
+        ("increx k persist enx", err("syntax error")),
+        ("increx k ex 1 px 1", err("syntax error")),
+        ("increx k ex 1 persist", err("syntax error")),
+        ("increx k byint 1 byfloat 1", err("syntax error")),
+        ("increx k byint", err("syntax error")),
+        ("increx k lbound 1 lbound 2", err("syntax error")),
+        ("increx k nx", err("syntax error")),
+        ("increx k ex 0", err("invalid expire time in 'increx' command")),
+        ("increx k byint 1.5", Reply::Error(ErrorReply::not_integer())),
+        ("increx k lbound 10 ubound 5", err("LBOUND can't be greater than UBOUND")),
+        ("exists k", Reply::Int(0)),
     ]);
 }
 

@@ -22,7 +22,7 @@ const WRITE: KeyAccess = KeyAccess { read: false, write: true };
 const BOTH: KeyAccess = KeyAccess { read: true, write: true };
 
 /// Writers that show nothing of what was stored.
-const BLIND: [&str; 37] = [
+const BLIND: [&str; 39] = [
     "append",
     "del",
     "expire",
@@ -54,8 +54,10 @@ const BLIND: [&str; 37] = [
     "srem",
     "unlink",
     "xack",
+    "xackdel",
     "xadd",
     "xdel",
+    "xdelex",
     "zrem",
     "zremrangebylex",
     "zremrangebyrank",

@@ -31,8 +31,8 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         | "touch" | "type" | "watch" | "xlen" | "zcard" => LOOK,
         "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
         | "setrange" | "xack" | "xadd" | "xclaim" | "xsetid" | "zadd" => WRITE,
-        "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem"
-        | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,
+        "hdel" | "lrem" | "ltrim" | "srem" | "xackdel" | "xautoclaim" | "xdel" | "xdelex"
+        | "xtrim" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,
         "mset" | "msetex" | "psetex" | "setex" => REPLACE,
         "msetnx" | "setnx" => CREATE,
         "xreadgroup" => READ,

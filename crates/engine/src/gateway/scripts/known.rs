@@ -10,6 +10,7 @@ use crate::limits::{
 };
 use crate::message::Body;
 use crate::now::Now;
+use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
 use crate::script::keys::script_key;
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
@@ -34,6 +35,7 @@ pub struct Scripts {
     allowance: (u64, u64),
     /// How often all texts were forgotten.
     forgotten: u64,
+    counts: ScriptCounts,
 }
 
 /// Facts about a text.
@@ -111,6 +113,16 @@ impl Scripts {
             return Err(ErrorReply::new("BUSY", text));
         }
         Ok((self.texts.begin(script, inputs)?, self.place.clone()))
+    }
+
+    /// Counts a run that has ended at this gateway.
+    pub fn ended(&mut self, run: &dyn Run, failed: bool) {
+        self.counts.note(run, RanAt::Gateway, failed);
+    }
+
+    /// Counts of the scripts that were run at this gateway.
+    pub fn counts(&self) -> impl Iterator<Item = &ScriptCount> {
+        self.counts.all()
     }
 
     /// Forgets all texts.

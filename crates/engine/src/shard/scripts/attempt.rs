@@ -101,7 +101,7 @@ impl<'s> Attempt<'s> {
     }
 
     /// Carries the run out, from its first step to its last.
-    pub fn carry_out(mut self, mut steps: Box<dyn Run>) -> Ended {
+    pub fn carry_out(mut self, steps: &mut dyn Run) -> Ended {
         let mut input = ScriptInput::Go;
         let mut pieces = 1;
         loop {

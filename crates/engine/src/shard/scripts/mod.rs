@@ -11,6 +11,7 @@ use crate::entry::Apply;
 use crate::ids::{GatewayId, Token};
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
+use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, ScriptOf, ScriptRun};
 use crate::shard::Desk;
@@ -38,11 +39,17 @@ pub(in crate::shard) struct Runs {
     logged: Map<(GatewayId, Token), Logged>,
     /// Number of runs, and of those that saw what was in the log and not applied.
     ran: (u64, u64),
+    counts: ScriptCounts,
 }
 
 impl Runs {
     pub fn new(interpreter: Option<&'static dyn Interpreter>) -> Self {
-        Self { texts: Texts::new(interpreter), logged: Map::default(), ran: (0, 0) }
+        Self {
+            texts: Texts::new(interpreter),
+            logged: Map::default(),
+            ran: (0, 0),
+            counts: ScriptCounts::default(),
+        }
     }
 
     /// Answers a run whose operations are applied.
@@ -74,6 +81,11 @@ impl Shard {
     pub fn scripts_run(&self) -> (u64, u64) {
         self.desk.scripts.ran
     }
+
+    /// Counts of the scripts that were run beside the records of this replica.
+    pub fn script_counts(&self) -> impl Iterator<Item = &ScriptCount> {
+        self.desk.scripts.counts.all()
+    }
 }
 
 impl Desk {
@@ -89,17 +101,18 @@ impl Desk {
             let steps = self.scripts.texts.begin(&script, &run.inputs)?;
             Ok((steps, run.only_reads || script.no_writes))
         });
-        let Ok((steps, only_reads)) = begun else {
+        let Ok((mut steps, only_reads)) = begun else {
             // The gateway finds out why, and tells the client.
             return self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere));
         };
         let (core, locking, expiry) = (&mut self.core, &self.locking, &mut self.expiry);
         let sender = (gateway, token);
         let attempt = Attempt::new((core, locking, expiry), now, (sender, &run), only_reads);
-        match attempt.carry_out(steps) {
+        match attempt.carry_out(&mut *steps) {
             Ended::Done { reply, ops, effects, rests } => {
                 self.scripts.ran.0 += 1;
                 self.scripts.ran.1 += u64::from(rests);
+                self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
                 self.scripts.logged.insert(sender, Logged { reply, run, rests });
                 let apply = Apply { ops, ..Apply::default() };
                 self.put_apply(now, sender, apply, (RecipientKind::Ran, Some(effects)));

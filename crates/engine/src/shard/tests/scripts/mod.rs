@@ -17,6 +17,7 @@ struct Lines;
 
 #[derive(Debug)]
 struct LinesRun {
+    script: Arc<Script>,
     lines: Vec<Vec<u8>>,
     next: usize,
 }
@@ -38,11 +39,19 @@ impl Interpreter for Lines {
 
     fn begin(&self, script: &Arc<Script>, _: &ScriptInputs) -> Box<dyn Run> {
         let lines = script.text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-        Box::new(LinesRun { lines, next: 0 })
+        Box::new(LinesRun { script: script.clone(), lines, next: 0 })
     }
 }
 
 impl Run for LinesRun {
+    fn script(&self) -> &Script {
+        &self.script
+    }
+
+    fn steps(&self) -> u64 {
+        self.next as u64
+    }
+
     fn resume(&mut self, input: ScriptInput) -> ScriptStep {
         let catches = self.next > 0 && self.lines[self.next - 1].starts_with(b"?");
         if let (ScriptInput::Reply(Reply::Error(error)), false) = (&input, catches) {

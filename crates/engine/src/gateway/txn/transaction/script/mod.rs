@@ -420,7 +420,9 @@ pub(super) fn checked(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply) {
 /// Ends the script, once it is known that its deferred writes can be carried out.
 fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>) {
     let Some(running) = &mut txn.script else { return };
-    running.run = None;
+    if let Some((run, _)) = running.run.take() {
+        cx.core.scripts.ended(&*run, ended.is_err());
+    }
     running.steps = false;
     if running.unchecked > 0 {
         // The answers that are still to come are about this script, however it has ended.
