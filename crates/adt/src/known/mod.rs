@@ -177,7 +177,7 @@ mod tests {
         let built = |name: &str| {
             Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
         };
-        assert_eq!(absence_of("xdelex s ids 1 1"), built("XNACK"));
+        assert_eq!(absence_of("xnack s g FAIL IDS 1 1-1"), built("XNACK"));
         assert_eq!(absence_of("WAITAOF 0 0 0"), built("WAITAOF"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
         assert_eq!(absence_of("Function dump"), built("FUNCTION DUMP"));
