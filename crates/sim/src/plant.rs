@@ -64,6 +64,8 @@ pub enum Plant {
     LeakedRun,
     /// A shard carries out each script twice.
     RepeatedRun,
+    /// A script that is a transaction does not see what it has written before, without looking at the reply.
+    UnseenWrite,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
@@ -147,7 +149,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 59] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -169,6 +171,7 @@ impl Plant {
         Self::YoungVersion,
         Self::LeakedRun,
         Self::RepeatedRun,
+        Self::UnseenWrite,
         Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
@@ -232,6 +235,7 @@ impl Plant {
             Self::YoungVersion => "young-version",
             Self::LeakedRun => "leaked-run",
             Self::RepeatedRun => "repeated-run",
+            Self::UnseenWrite => "unseen-write",
             Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
@@ -290,7 +294,7 @@ impl Plant {
         if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
             return Some(Focus::Trees);
         }
-        if matches!(self, Self::LeakedRun | Self::RepeatedRun) {
+        if matches!(self, Self::LeakedRun | Self::RepeatedRun | Self::UnseenWrite) {
             return Some(Focus::Scripts);
         }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
@@ -368,7 +372,7 @@ impl Plant {
                     *seen = 0;
                 }
             }
-            (Self::LostOwnWrites, Body::Lock { own, .. }) => own.clear(),
+            (Self::LostOwnWrites | Self::UnseenWrite, Body::Lock { own, .. }) => own.clear(),
             (Self::LostRelease, Body::Release { .. }) => return Vec::new(),
             (Self::EarlyRelease, Body::Lock { txn, .. }) => {
                 let (gateway, token, txn) = (request.gateway, Token(0), *txn);
