@@ -18,11 +18,40 @@ const BLOCK_BYTES: usize = 4096;
 /// Fields and values, in turn.
 pub type Fields = Vec<Blob>;
 
+/// Fields for which room is made before they are read.
+const FIELDS_EXPECTED: u64 = 16;
+
 const SAME_FIELDS: u8 = 1;
 const SHORT_SEQ: u8 = 2;
 const SHORT_BITS: u32 = 20;
 
-/// An entry as it is stored.
+/// An entry in its block.
+#[derive(Clone, Copy)]
+pub struct Stored<'a> {
+    /// Identifier.
+    pub id: Id,
+    block: &'a Block,
+    begin: u32,
+}
+
+impl Stored<'_> {
+    /// The entry by itself.
+    pub fn entry(self) -> Option<Entry> {
+        let fields = self.collect(|text| Blob::new(text))?;
+        Some(Entry { id: self.id, fields })
+    }
+
+    /// Fields and values, in turn.
+    pub fn collect<T>(self, text: impl Fn(&[u8]) -> T) -> Option<Vec<T>> {
+        let (_, flags, at) = self.block.id_at(self.begin as usize)?;
+        let names = get(&self.block.bytes, &mut 0).unwrap_or(0);
+        let mut texts = Vec::with_capacity(2 * names.min(FIELDS_EXPECTED) as usize);
+        self.block.texts(flags, at, |bytes| texts.push(text(bytes)))?;
+        Some(texts)
+    }
+}
+
+/// An entry as it was added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Identifier.
@@ -181,11 +210,9 @@ impl Block {
         })
     }
 
-    fn entry_at(&self, begin: usize) -> Option<Entry> {
-        let (id, flags, at) = self.id_at(begin)?;
-        let mut fields = Fields::new();
-        self.texts(flags, at, |text| fields.push(Blob::new(text)))?;
-        Some(Entry { id, fields })
+    /// The entries, in order.
+    fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
+        self.places().map(|(id, begin, _)| Stored { id, block: self, begin: begin as u32 })
     }
 
     fn push(&mut self, id: Id, fields: &[Blob]) {
@@ -345,7 +372,7 @@ impl Entries {
         whole + part.map_or(0, |block| block.places().take_while(|(i, ..)| *i < id).count())
     }
 
-    pub fn get(&self, id: Id) -> Option<Entry> {
+    pub fn get(&self, id: Id) -> Option<Stored<'_>> {
         self.range(id, id).next()
     }
 
@@ -354,31 +381,30 @@ impl Entries {
     }
 
     /// Entries from one identifier to another, both included.
-    pub fn range(&self, from: Id, to: Id) -> impl Iterator<Item = Entry> {
+    pub fn range(&self, from: Id, to: Id) -> impl Iterator<Item = Stored<'_>> {
         let blocks = self.blocks.range(self.block_of(from)..);
         blocks
-            .flat_map(|block| block.places().map(move |(id, begin, _)| (block, id, begin)))
-            .skip_while(move |(_, id, _)| *id < from)
-            .take_while(move |(_, id, _)| *id <= to)
-            .filter_map(|(block, _, begin)| block.entry_at(begin))
+            .flat_map(|block| block.stored())
+            .skip_while(move |stored| stored.id < from)
+            .take_while(move |stored| stored.id <= to)
     }
 
     /// Entries as [`Self::range`] gives them, the last one first.
-    pub fn range_back(&self, from: Id, to: Id) -> impl Iterator<Item = Entry> {
+    pub fn range_back(&self, from: Id, to: Id) -> impl Iterator<Item = Stored<'_>> {
         let end = (self.block_of(to) + 1).min(self.blocks.len());
         let blocks = self.blocks.range(..end).rev().take_while(move |block| block.last >= from);
         blocks
             .flat_map(|block| {
-                let places: Vec<_> = block.places().collect();
-                places.into_iter().rev().map(move |(id, begin, _)| (block, id, begin))
+                let mut all = Vec::with_capacity(block.count as usize);
+                all.extend(block.stored());
+                all.into_iter().rev()
             })
-            .skip_while(move |(_, id, _)| *id > to)
-            .take_while(move |(_, id, _)| *id >= from)
-            .filter_map(|(block, _, begin)| block.entry_at(begin))
+            .skip_while(move |stored| stored.id > to)
+            .take_while(move |stored| stored.id >= from)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.range(Id::MIN, Id::MAX)
+        self.range(Id::MIN, Id::MAX).filter_map(Stored::entry)
     }
 
     /// The highest identifier up to `id`.
@@ -494,9 +520,10 @@ mod tests {
                     (Id { ms: 1000 + random(60), seq: 9 }, Id { ms: 1000 + random(60), seq: 1 });
                 let expected = model.iter().filter(|(id, _)| (from..=to).contains(id));
                 let mut expected: Vec<_> = expected.map(|(id, f)| (*id, f.clone())).collect();
-                assert_eq!(shown(entries.range(from, to)), expected);
+                assert_eq!(shown(entries.range(from, to).filter_map(Stored::entry)), expected);
                 expected.reverse();
-                assert_eq!(shown(entries.range_back(from, to)), expected);
+                let back = entries.range_back(from, to).filter_map(Stored::entry);
+                assert_eq!(shown(back), expected);
                 assert_eq!(entries.first(), model.first_key_value().map(|(id, _)| *id));
                 assert_eq!(entries.last(), model.last_key_value().map(|(id, _)| *id));
             }

@@ -73,7 +73,15 @@ impl Id {
 
     /// The identifier as clients read it.
     pub fn blob(self) -> Blob {
-        Blob::from(self.to_string())
+        let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let parts = [ms.format(self.ms).as_bytes(), b"-", seq.format(self.seq).as_bytes()];
+        let mut text = [0; 2 * DIGITS_MAX + 1];
+        let mut len = 0;
+        for part in parts {
+            text[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        Blob::new(&text[..len])
     }
 }
 
@@ -82,6 +90,9 @@ impl fmt::Display for Id {
         write!(f, "{}-{}", self.ms, self.seq)
     }
 }
+
+/// Most digits of a number of 64 bits.
+const DIGITS_MAX: usize = 20;
 
 /// A number of 64 bits without sign, in canonical decimal form.
 pub fn number(word: &[u8]) -> Option<u64> {

@@ -58,7 +58,8 @@ impl Value {
         self.absent()?;
         let count = bounded(Some(count).filter(|count| *count > 0));
         let mut facts = self.general();
-        let entries = self.entries.iter().take(count).map(reply_of).collect();
+        let entries = self.entries.range(Id::MIN, Id::MAX).take(count);
+        let entries = entries.map(reply_of).collect();
         let groups = self.groups.iter().map(|(name, group)| self.whole_group(name, group, count));
         facts.push(("entries", Reply::Array(entries)));
         facts.push(("groups", Reply::Array(groups.collect())));

@@ -27,7 +27,7 @@ use crate::{
     Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Foresight,
     Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
 };
-use entries::{BLOCK_ENTRIES, Entries, Entry};
+use entries::{BLOCK_ENTRIES, Entries, Stored};
 use group::{ABSENT, Group};
 use std::collections::BTreeMap;
 pub(crate) use table::INTERNAL;
@@ -53,8 +53,8 @@ pub struct Value {
 pub type Op = Box<Task>;
 
 /// Reply for an entry: its identifier, and its fields with values.
-fn reply_of(entry: Entry) -> Reply {
-    let fields = entry.fields.into_iter().map(Reply::Bulk).collect();
+fn reply_of(entry: Stored<'_>) -> Reply {
+    let fields = entry.collect(|text| Reply::Bulk(Blob::new(text))).unwrap_or_default();
     Reply::Array(vec![Reply::Bulk(entry.id.blob()), Reply::Array(fields)])
 }
 
