@@ -37,7 +37,7 @@ pub struct Stored<'a> {
 impl Stored<'_> {
     /// The entry by itself.
     pub fn entry(self) -> Option<Entry> {
-        let fields = self.collect(|text| Blob::new(text))?;
+        let fields = self.collect(Blob::new)?;
         Some(Entry { id: self.id, fields })
     }
 
