@@ -484,12 +484,19 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
 fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let (from, to, member) = (args.blob(1)?, args.blob(2)?, args.blob(3)?);
     let reads = vec![
+        (from.clone(), AnyOp::Key(KeyOp::Exists)),
         (from.clone(), AnyOp::Set(Op::Contains(member.clone()))),
         (to.clone(), AnyOp::Set(Op::Contains(member.clone()))),
     ];
     let plan = move |replies: &[Reply]| {
+        let nothing = |reply: &Reply| Plan { writes: Vec::new(), reply: reply.clone() };
+        let [absent, replies @ ..] = replies else { return nothing(&Reply::Int(0)) };
+        // Without a source, the target may be of another type.
+        if *absent == Reply::Int(0) {
+            return nothing(absent);
+        }
         if let Some(error) = replies.iter().find(|r| r.is_error()) {
-            return Plan { writes: Vec::new(), reply: error.clone() };
+            return nothing(error);
         }
         let there = replies.first() == Some(&Reply::Int(1));
         let members: Members = [member.clone()].into_iter().collect();

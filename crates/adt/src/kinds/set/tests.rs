@@ -97,10 +97,14 @@ fn a_stored_result_replaces_or_removes_its_target() {
     assert_eq!(all, set(&["b"]));
     let empty = plan("sdiffstore t k", &[set(&[])]);
     assert_eq!(empty.writes, [("t".into(), AnyOp::Key(KeyOp::Del))]);
-    let moved = plan("smove k l a", &[Reply::Int(1), Reply::Int(0)]);
+    let moved = plan("smove k l a", &[1, 1, 0].map(Reply::Int));
     assert_eq!((moved.writes.len(), moved.reply), (2, Reply::Int(1)));
-    let same = plan("smove k k a", &[Reply::Int(1), Reply::Int(1)]);
+    let same = plan("smove k k a", &[1, 1, 1].map(Reply::Int));
     assert_eq!((same.writes.len(), same.reply), (0, Reply::Int(1)));
+    let wrong = Reply::Error(crate::ErrorReply::wrong_type());
+    let absent = plan("smove k l a", &[Reply::Int(0), Reply::Int(0), wrong.clone()]);
+    assert_eq!((absent.writes.len(), absent.reply), (0, Reply::Int(0)));
+    assert_eq!(plan("smove k l a", &[Reply::Int(1), Reply::Int(0), wrong.clone()]).reply, wrong);
 }
 
 #[test]
