@@ -76,7 +76,7 @@ func values(ctx context.Context, client *redis.Client) {
 	story.Check("ranked", ranked, []redis.Z{best, worst})
 	story.Check("added once", story.Of(client.SetNX(ctx, "once", 1, time.Minute).Result()), true)
 	story.Check("not twice", story.Of(client.SetNX(ctx, "once", 2, time.Minute).Result()), false)
-	err := client.BLPop(ctx, 100*time.Millisecond, "empty").Err()
+	err := client.BLPop(ctx, time.Second, "empty").Err()
 	story.Check("nothing to take", errors.Is(err, redis.Nil), true)
 	go func() {
 		time.Sleep(100 * time.Millisecond)
@@ -155,6 +155,7 @@ func scripts(ctx context.Context, client *redis.Client) {
 			story.Must(client.ScriptFlush(ctx).Err())
 		}
 	}
+	story.Must(script.Load(ctx, client).Err())
 	story.Check("loaded", story.Of(script.Exists(ctx, client).Result()), []bool{true})
 	reads := redis.NewScript(`return redis.call("GET", KEYS[1])`)
 	story.Check("only reads", story.Of(reads.RunRO(ctx, client, []string{"scripted"}).Text()), "6")
