@@ -18,7 +18,7 @@ import (
 func main() {
 	for _, protocol := range []int{2, 3} {
 		client := redis.NewClient(&redis.Options{Addr: story.Address(), Protocol: protocol})
-		ctx := story.Context()
+		ctx := context.Background()
 		story.Must(client.FlushAll(ctx).Err())
 		fmt.Println("OK protocol", protocol)
 		pipelines(ctx, client)
@@ -159,7 +159,8 @@ func scripts(ctx context.Context, client *redis.Client) {
 	story.Check("loaded", story.Of(script.Exists(ctx, client).Result()), []bool{true})
 	reads := redis.NewScript(`return redis.call("GET", KEYS[1])`)
 	story.Check("only reads", story.Of(reads.RunRO(ctx, client, []string{"scripted"}).Text()), "6")
-	err = redis.NewScript(`return redis.call("SET", KEYS[1], 1)`).RunRO(ctx, client, []string{"scripted"}).Err()
+	writes := redis.NewScript(`return redis.call("SET", KEYS[1], 1)`)
+	err = writes.RunRO(ctx, client, []string{"scripted"}).Err()
 	story.Check("refused to write", err != nil && strings.Contains(err.Error(), "read-only"), true)
 }
 
@@ -185,7 +186,9 @@ func messages(ctx context.Context, client *redis.Client) {
 	story.Check("channels", story.Of(client.PubSubChannels(ctx, "*").Result()), []string{"news"})
 	story.Must(some.Close())
 	story.Must(pattern.Close())
-	story.Until("nobody listens", func() bool { return story.Of(client.Publish(ctx, "news", 0).Result()) == 0 })
+	story.Until("nobody listens", func() bool {
+		return story.Of(client.Publish(ctx, "news", 0).Result()) == 0
+	})
 }
 
 func streams(ctx context.Context, client *redis.Client) {
@@ -224,7 +227,9 @@ func streams(ctx context.Context, client *redis.Client) {
 	story.Check("pending", []any{pending.Count, pending.Consumers}, []any{10, map[string]int{"dies": 10}})
 	start := "0-0"
 	for {
-		claim := &redis.XAutoClaimArgs{Stream: "orders", Group: "shop", Consumer: "works", Start: start, Count: 4}
+		claim := &redis.XAutoClaimArgs{
+			Stream: "orders", Group: "shop", Consumer: "works", Start: start, Count: 4,
+		}
 		some, next, err := client.XAutoClaim(ctx, claim).Result()
 		story.Must(err)
 		finish(some)

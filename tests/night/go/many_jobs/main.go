@@ -26,7 +26,7 @@ func main() {
 	done := map[string]bool{}
 	server := asynq.NewServer(options, asynq.Config{
 		Concurrency:              20,
-		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 100 * time.Millisecond },
+		RetryDelayFunc:           soon,
 		DelayedTaskCheckInterval: time.Second,
 		TaskCheckInterval:        100 * time.Millisecond,
 		LogLevel:                 asynq.FatalLevel,
@@ -53,6 +53,10 @@ func main() {
 	}
 	fmt.Println("done", count())
 	os.Exit(0)
+}
+
+func soon(int, error, *asynq.Task) time.Duration {
+	return 100 * time.Millisecond
 }
 
 // Adds the tasks, eight at a time.

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	ctx := story.Context()
+	ctx := context.Background()
 	client := story.Client()
 	defer client.Close()
 	limiter := redis_rate.NewLimiter(client)

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ func main() {
 	time.Sleep(20 * time.Millisecond)
 	story.Check("extended", story.Of(held.Extend()), true)
 	story.Check("for longer", held.Until().After(before), true)
-	left := story.Of(client.PTTL(story.Context(), "work").Result())
+	left := story.Of(client.PTTL(context.Background(), "work").Result())
 	story.Check("the server knows", left > 9*time.Second && left <= 10*time.Second, true)
 	story.Check("freed", story.Of(held.Unlock()), true)
 	story.Must(other.TryLock())

@@ -3,7 +3,6 @@
 package story
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -28,13 +27,6 @@ func Address() string {
 // Client connects to the server as go-redis does by itself.
 func Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: Address()})
-}
-
-// Context ends when a story has taken far too long.
-func Context() context.Context {
-	limited, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	context.AfterFunc(limited, cancel)
-	return limited
 }
 
 // Fail ends the program.
