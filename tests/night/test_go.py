@@ -35,7 +35,7 @@ def programs():
 
     def run(program, *words):
         words = [str(word) for word in words]
-        done = subprocess.run([FOLDER / program, *words], capture_output=True, text=True, timeout=900)
+        done = subprocess.run([FOLDER / program, *words], capture_output=True, text=True, timeout=1200)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
 

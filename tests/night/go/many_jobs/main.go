@@ -15,9 +15,9 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// How long it may take until a task is done of which a worker never knew that it was given to it, because
-// the server was killed before it answered: asynq waits for a minute, and looks once a minute.
-const patience = 150 * time.Second
+// How long nothing may be done. A task that was given to a worker just when the server was killed, before the
+// worker knew of it, is recovered by asynq within two minutes; and this may happen to it once more.
+const patience = 5 * time.Minute
 
 func main() {
 	wanted := story.Of(strconv.Atoi(os.Args[2]))
