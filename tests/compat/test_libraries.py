@@ -405,3 +405,126 @@ def test_django_redis_caches_counts_and_locks(url, tmp_path):
     with Program(tmp_path, DJANGO, "tasks.py", URL=url) as program:
         program.process.wait(60)
         assert "all is well" in program.said(), program.said()[-4000:]
+
+
+@in_several
+def test_saq_runs_retries_delays_aborts_and_recovers_jobs(url):
+    from saq import Job, Queue, Worker
+    from saq.job import TERMINAL_STATUSES, Status
+
+    async def story():
+        queue, done = Queue.from_url(url, name="work"), []
+
+        async def note(_, *, name, fails=0):
+            done.append(name)
+            if done.count(name) <= fails:
+                raise ValueError("as it should")
+            return name.upper()
+
+        async def long(_):
+            done.append("long")
+            await asyncio.sleep(60)
+
+        async def ended(*jobs):
+            for job in jobs:
+                while job.status not in TERMINAL_STATUSES:
+                    await asyncio.sleep(0.02)
+                    await job.refresh()
+            return [job.result for job in jobs]
+
+        await queue.connect()
+        # It was taken by a worker that died at once.
+        lost = await queue.enqueue("note", name="lost", retries=2)
+        assert (await queue.dequeue(timeout=5)).key == lost.key and await queue.count("active") == 1
+        assert await queue.sweep(lock=1, abort=0.1) == [lost.id]
+        functions = [("note", note), ("long", long)]
+        worker = Worker(queue, functions, concurrency=4, timers={"abort": 0.1}, dequeue_timeout=0.5)
+        working = asyncio.create_task(worker.start())
+        try:
+            jobs = [await queue.enqueue("note", name=f"job{n}") for n in range(20)]
+            assert await ended(*jobs) == [f"JOB{n}" for n in range(20)]
+            assert await queue.map("note", [{"name": "a"}, {"name": "b"}], timeout=20) == ["A", "B"]
+            flaky = await queue.enqueue("note", name="flaky", fails=2, retries=3)
+            failing = await queue.enqueue("note", name="failing", fails=9, retries=2)
+            assert await ended(flaky, failing) == ["FLAKY", None]
+            assert (flaky.attempts, failing.attempts, failing.status) == (3, 2, Status.FAILED)
+            assert "as it should" in failing.error
+            due = int(time.time()) + 1
+            late = await queue.enqueue("note", name="late", scheduled=due, key="only")
+            again = [await queue.enqueue(Job("note", {"name": "late"}, key="only")) for _ in range(5)]
+            assert again == [None] * 5 and await queue.count("incomplete") == 1
+            assert await ended(late) == ["LATE"] and time.time() >= due
+            aborted = await queue.enqueue("long", timeout=0)
+            while "long" not in done:
+                await asyncio.sleep(0.02)
+            await queue.abort(aborted, "not needed")
+            await ended(aborted)
+            assert (aborted.status, aborted.error) == (Status.ABORTED, "not needed")
+            await ended(lost)
+            assert lost.result == "LOST" and lost.attempts == 1
+            names = {job.kwargs["name"] async for job in queue.iter_jobs([Status.COMPLETE])}
+            assert names == {"a", "b", "flaky", "late", "lost"} | {f"job{n}" for n in range(20)}
+            assert done.count("late") == 1
+            assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [0, 0, 0]
+            assert len((await queue.info())["workers"]) == 1
+        finally:
+            await worker.stop()
+            await working
+            await queue.disconnect()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("strategy", ["fixed-window", "moving-window"])
+def test_flask_limiter_refuses_what_is_over_a_limit(url, strategy):
+    from flask import Flask, request
+    from flask_limiter import Limiter
+
+    def user():
+        return request.headers.get("User", "none")
+
+    def web():
+        app = Flask("shop")
+        limiter = Limiter(user, app=app, storage_uri=url, strategy=strategy, headers_enabled=True)
+
+        @app.route("/buy")
+        @limiter.limit("30 per hour")
+        def buy():
+            return "bought"
+
+        @app.route("/failed")
+        @limiter.limit("2 per hour", deduct_when=lambda response: response.status_code == 401)
+        def failed():
+            return "", 401 if request.args.get("wrong") else 200
+
+        @app.route("/open")
+        @limiter.exempt
+        def open_to_all():
+            return "open"
+
+        return app, limiter
+
+    # Two processes of a web site have the same limits; so have two objects here.
+    (first, limiter), (second, _) = sites = web(), web()
+    codes = []
+
+    def visit(app):
+        client = app.test_client()
+        codes.extend(client.get("/buy", headers={"User": "me"}).status_code for _ in range(20))
+
+    threads = [threading.Thread(target=visit, args=[app]) for app, _ in sites for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [200] * 30 + [429] * 50
+    client = second.test_client()
+    refused = client.get("/buy", headers={"User": "me"})
+    assert refused.headers["X-RateLimit-Remaining"] == "0"
+    assert 3500 < int(refused.headers["Retry-After"]) <= 3601
+    other = client.get("/buy", headers={"User": "other"})
+    assert (other.status_code, other.headers["X-RateLimit-Remaining"]) == (200, "29")
+    visits = ["/failed", "/failed?wrong=1", "/failed", "/failed?wrong=1", "/failed", "/open"]
+    assert [client.get(path).status_code for path in visits] == [200, 401, 200, 401, 429, 200]
+    limiter.reset()
+    assert first.test_client().get("/buy", headers={"User": "me"}).status_code == 200
