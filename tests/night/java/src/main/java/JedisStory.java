@@ -26,7 +26,7 @@ public final class JedisStory {
     private static RedisClient redis;
 
     public static void main(String[] words) throws Exception {
-        port = Integer.parseInt(words[0]);
+        port = Story.begin(words);
         redis = RedisClient.create("127.0.0.1", port);
         values();
         pipelines();
@@ -70,7 +70,7 @@ public final class JedisStory {
             }
             Response<Long> wrong = pipeline.lpush("counter:0", "x");
             pipeline.sync();
-            Story.say("pipeline", replies.get(9_999).get() + " " + redis.get("counter:0"));
+            Story.say("pipeline", replies.get(9_999).get(), redis.get("counter:0"));
             Story.say("wrong", error(wrong::get));
         }
     }
@@ -82,18 +82,18 @@ public final class JedisStory {
             many.lpush("t", "x");
             many.incr("t");
             List<Object> results = many.exec();
-            Story.say("multi", results.size() + " " + two.get() + " " + results.get(2) + " " + results.get(3));
+            Story.say("multi", results.size(), two.get(), results.get(2), results.get(3));
         }
         try (AbstractTransaction none = redis.multi()) {
             none.set("t", "9");
-            Story.say("discard", none.discard() + " " + redis.get("t"));
+            Story.say("discard", none.discard(), redis.get("t"));
         }
         try (AbstractTransaction watching = redis.transaction(false)) {
             watching.watch("t");
             redis.set("t", "8");
             watching.multi();
             watching.set("t", "7");
-            Story.say("watched", watching.exec() + " " + redis.get("t"));
+            Story.say("watched", watching.exec(), redis.get("t"));
         }
     }
 
@@ -123,7 +123,7 @@ public final class JedisStory {
         Object first = redis.eval(text, 2, "s:1", "s:2", "a", "b");
         String digest = redis.scriptLoad(text);
         Object second = redis.evalsha(digest, List.of("s:1", "s:2"), List.of("c"));
-        Story.say("scripts", digest + " " + redis.scriptExists(List.of(digest)) + " " + first + " " + second);
+        Story.say("scripts", digest, redis.scriptExists(List.of(digest)), first, second);
         Story.say("unknown", error(() -> redis.evalsha("0".repeat(40))));
         Story.say("error", error(() -> redis.eval("return redis.error_reply('MY word')")));
         String library = "#!lua name=shop\nredis.register_function('sell', function(keys, args) "
@@ -151,13 +151,13 @@ public final class JedisStory {
         Story.until("two channels", () -> listener.getSubscribedChannels() == 2);
         listener.psubscribe("n*s");
         Story.until("a pattern", () -> listener.getSubscribedChannels() == 3);
-        Story.say("told", redis.publish("news", "one") + " " + redis.publish("more", "two"));
+        Story.say("told", redis.publish("news", "one"), redis.publish("more", "two"));
         Story.until("three messages", () -> heard.size() == 3);
         Story.say("heard", new TreeSet<>(heard));
         listener.unsubscribe();
         listener.punsubscribe();
         thread.join(20_000);
-        Story.say("told later", redis.publish("news", "three") + " " + thread.isAlive());
+        Story.say("told later", redis.publish("news", "three"), thread.isAlive());
     }
 
     private static void streams() {
@@ -167,14 +167,14 @@ public final class JedisStory {
         Story.say("group", redis.xgroupCreate("log", "group", new StreamEntryID(0, 0), false));
         Map<String, StreamEntryID> fresh = Map.of("log", StreamEntryID.XREADGROUP_UNDELIVERED_ENTRY);
         XReadGroupParams some = XReadGroupParams.xReadGroupParams().count(20);
+        XReadGroupParams every = XReadGroupParams.xReadGroupParams();
         List<StreamEntry> taken = redis.xreadGroup("group", "ann", some, fresh).get(0).getValue();
-        List<StreamEntry> rest =
-                redis.xreadGroup("group", "bob", XReadGroupParams.xReadGroupParams(), fresh).get(0).getValue();
-        Story.say("read", taken.size() + " " + rest.size() + " " + rest.get(0).getFields());
+        List<StreamEntry> rest = redis.xreadGroup("group", "bob", every, fresh).get(0).getValue();
+        Story.say("read", taken.size(), rest.size(), rest.get(0).getFields());
         Story.say("acknowledged", redis.xack("log", "group", taken.get(0).getID(), taken.get(1).getID()));
         Story.say("pending", new TreeMap<>(redis.xpending("log", "group").getConsumerMessageCount()));
         Story.say("groups", redis.xinfoGroups("log").get(0).getPending());
-        Story.say("length", redis.xlen("log") + " " + redis.xtrim("log", 10, false) + " " + redis.xlen("log"));
+        Story.say("length", redis.xlen("log"), redis.xtrim("log", 10, false), redis.xlen("log"));
     }
 
     private static void waiting() throws Exception {

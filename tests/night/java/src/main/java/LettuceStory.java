@@ -24,6 +24,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 
@@ -34,7 +35,7 @@ public final class LettuceStory {
     private static RedisCommands<String, String> redis;
 
     public static void main(String[] words) throws Exception {
-        client = RedisClient.create(RedisURI.create("127.0.0.1", Integer.parseInt(words[0])));
+        client = RedisClient.create(RedisURI.create("127.0.0.1", Story.begin(words)));
         connection = client.connect();
         redis = connection.sync();
         values();
@@ -55,7 +56,7 @@ public final class LettuceStory {
         Story.say("set again", redis.set("v", "2", SetArgs.Builder.nx()));
         Story.say("old", redis.setGet("v", "3"));
         redis.hset("h", Map.of("a", "1", "b", "2"));
-        Story.say("hash", new TreeSet<>(redis.hgetall("h").entrySet().stream().map(Object::toString).toList()));
+        Story.say("hash", new TreeMap<>(redis.hgetall("h")));
         redis.zadd("z", 1.5, "one");
         redis.zadd("z", 2.5, "two");
         Story.say("scores", redis.zrangeWithScores("z", 0, -1));
@@ -63,7 +64,8 @@ public final class LettuceStory {
         for (int n = 0; n < 500; n++) {
             redis.set("scan:" + n, "");
         }
-        ScanIterator<String> scanned = ScanIterator.scan(redis, ScanArgs.Builder.matches("scan:*").limit(50));
+        ScanArgs pages = ScanArgs.Builder.matches("scan:*").limit(50);
+        ScanIterator<String> scanned = ScanIterator.scan(redis, pages);
         scanned.forEachRemaining(names::add);
         Story.say("scanned", new TreeSet<>(names).size());
         Story.say("wrong type", error(() -> redis.lpush("h", "x")));
@@ -80,7 +82,7 @@ public final class LettuceStory {
         connection.setAutoFlushCommands(true);
         boolean ended = LettuceFutures.awaitAll(60, TimeUnit.SECONDS, futures.toArray(new RedisFuture[0]));
         long last = futures.get(futures.size() - 1).toCompletableFuture().join();
-        Story.say("pipeline", ended + " " + last + " " + redis.get("counter:0"));
+        Story.say("pipeline", ended, last, redis.get("counter:0"));
     }
 
     private static void transactions() {
@@ -90,17 +92,17 @@ public final class LettuceStory {
         redis.lpush("t", "x");
         redis.incr("t");
         TransactionResult result = redis.exec();
-        Story.say("multi", result.size() + " " + result.get(1) + " " + result.get(2) + " " + result.get(3));
+        Story.say("multi", result.size(), result.get(1), result.get(2), result.get(3));
         redis.multi();
         redis.set("t", "9");
-        Story.say("discard", redis.discard() + " " + redis.get("t"));
+        Story.say("discard", redis.discard(), redis.get("t"));
         redis.watch("t");
         try (StatefulRedisConnection<String, String> other = client.connect()) {
             other.sync().set("t", "8");
         }
         redis.multi();
         redis.set("t", "7");
-        Story.say("watched", redis.exec().wasDiscarded() + " " + redis.get("t"));
+        Story.say("watched", redis.exec().wasDiscarded(), redis.get("t"));
     }
 
     /** Threads that add to two records under WATCH: nothing is lost. */
@@ -131,9 +133,9 @@ public final class LettuceStory {
         Object first = redis.eval(text, ScriptOutputType.MULTI, keys, "a", "b");
         String digest = redis.scriptLoad(text);
         Object second = redis.evalsha(digest, ScriptOutputType.MULTI, keys, "c");
-        Story.say("scripts", digest + " " + redis.scriptExists(digest) + " " + first + " " + second);
+        Story.say("scripts", digest, redis.scriptExists(digest), first, second);
         Story.say("unknown", error(() -> redis.evalsha("0".repeat(40), ScriptOutputType.VALUE)));
-        Story.say("error", error(() -> redis.eval("return redis.error_reply('MY word')", ScriptOutputType.VALUE)));
+        Story.say("error", error(() -> redis.eval("return {err='MY word'}", ScriptOutputType.VALUE)));
     }
 
     private static void messages() throws Exception {
@@ -152,8 +154,8 @@ public final class LettuceStory {
             });
             listening.sync().subscribe("news");
             listening.sync().psubscribe("n*s", "other.*");
-            Story.say("numsub", redis.pubsubNumsub("news", "none") + " " + redis.pubsubNumpat());
-            Story.say("told", redis.publish("news", "one") + " " + redis.publish("other.x", "two"));
+            Story.say("numsub", redis.pubsubNumsub("news", "none"), redis.pubsubNumpat());
+            Story.say("told", redis.publish("news", "one"), redis.publish("other.x", "two"));
             Story.until("three messages", () -> heard.size() == 3);
             Story.say("heard", new TreeSet<>(heard));
             listening.sync().unsubscribe("news");
@@ -173,14 +175,14 @@ public final class LettuceStory {
         List<StreamMessage<String, String>> taken = redis.xreadgroup(ann,
                 io.lettuce.core.XReadArgs.Builder.count(20), StreamOffset.lastConsumed("log"));
         List<StreamMessage<String, String>> rest = redis.xreadgroup(bob, StreamOffset.lastConsumed("log"));
-        Story.say("read", taken.size() + " " + rest.size() + " " + rest.get(0).getBody());
+        Story.say("read", taken.size(), rest.size(), rest.get(0).getBody());
         Story.say("acknowledged", redis.xack("log", "group", taken.get(0).getId(), taken.get(1).getId()));
         Story.say("pending", redis.xpending("log", "group").getConsumerMessageCount());
         String[] ids = {taken.get(2).getId(), taken.get(3).getId()};
         Story.say("claimed", redis.xclaim("log", bob, 0, ids).size());
         Story.say("pending", redis.xpending("log", "group").getConsumerMessageCount());
         Story.say("range", redis.xrange("log", Range.create(ids[0], ids[1])).size());
-        Story.say("length", redis.xlen("log") + " " + redis.xtrim("log", 10) + " " + redis.xlen("log"));
+        Story.say("length", redis.xlen("log"), redis.xtrim("log", 10), redis.xlen("log"));
     }
 
     /** A connection waits in BLPOP, another one in XREAD. */

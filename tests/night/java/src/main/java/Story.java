@@ -5,6 +5,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** What the programs share: lines about what was seen, waiting, and threads. */
 final class Story {
@@ -12,9 +14,19 @@ final class Story {
 
     private Story() {}
 
+    /** The port of the server. From now on an error ends the program, though threads of a library run. */
+    static int begin(String[] words) {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
+        return Integer.parseInt(words[0]);
+    }
+
     /** Says what was seen, in a line that has to be the same on every server. */
-    static void say(String name, Object value) {
-        System.out.println(name + ": " + value);
+    static void say(String name, Object... values) {
+        String all = Stream.of(values).map(String::valueOf).collect(Collectors.joining(" "));
+        System.out.println(name + ": " + all);
     }
 
     /** Waits until something has become true. */
