@@ -10,7 +10,7 @@ from beside import Claret, Redis
 
 PROJECT = pathlib.Path(__file__).with_name("java") / "pom.xml"
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "java"
-STORIES = ["LettuceStory", "JedisStory", "RedissonStory", "BucketStory", "SpringStory"]
+STORIES = ["LettuceStory", "JedisStory", "RedissonStory", "RedissonObjectsStory", "BucketStory", "SpringStory"]
 # The plugin's goal that runs a program: `echo`, which says where the classes are.
 PATH = "org.codehaus.mojo:exec-maven-plugin:3.1.0:exec"
 BUILD_S = 900
