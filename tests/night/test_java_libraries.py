@@ -6,11 +6,21 @@ import shutil
 import subprocess
 
 import pytest
+import redis
 from beside import Claret, Redis
+from clusters import Cluster
+from harness import free_port, until
 
 PROJECT = pathlib.Path(__file__).with_name("java") / "pom.xml"
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "java"
-STORIES = ["LettuceStory", "JedisStory", "RedissonStory", "RedissonObjectsStory", "BucketStory", "SpringStory"]
+STORIES = [
+    "LettuceStory",
+    "JedisStory",
+    "RedissonStory",
+    "RedissonObjectsStory",
+    "BucketStory",
+    "SpringStory",
+]
 # The plugin's goal that runs a program: `echo`, which says where the classes are.
 PATH = "org.codehaus.mojo:exec-maven-plugin:3.1.0:exec"
 BUILD_S = 900
@@ -56,3 +66,50 @@ def test_a_library_of_java_says_the_same_on_both(java, story, tmp_path):
         finally:
             server.close()
     assert said[0] == said[1] and len(said[0]) > 10
+
+
+class RedisCluster:
+    """Three redis-servers in a cluster."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        flags = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port"]
+        self.servers = [Redis(folder / str(n), *flags, str(free_port())) for n in range(3)]
+        self.port = self.servers[0].port
+        words = ["redis-cli", "--cluster-yes", "--cluster", "create"]
+        words += [f"127.0.0.1:{server.port}" for server in self.servers]
+        subprocess.run(words, check=True, capture_output=True, timeout=120)
+        for server in self.servers:
+            with redis.Redis(port=server.port) as client:
+                until(lambda: client.cluster("info")["cluster_state"] == "ok", 60, "a cluster")
+
+    def close(self):
+        """Ends the servers."""
+        for server in self.servers:
+            server.close()
+
+
+class ClaretCluster:
+    """Three machines of Claret."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.cluster = Cluster(folder).start()
+        self.port = self.cluster.nodes[0].port
+
+    def close(self):
+        """Ends the servers, which must not have ended by themselves."""
+        assert all(node.alive() for node in self.cluster.nodes), self.cluster.said()
+        for node in self.cluster.nodes:
+            node.kill()
+
+
+def test_clients_for_clusters_say_the_same_on_both(java, tmp_path):
+    said = []
+    for kind in (RedisCluster, ClaretCluster):
+        server = kind(tmp_path / kind.__name__)
+        try:
+            said.append(java("ClusterStory", server.port))
+        finally:
+            server.close()
+    assert said[0] == said[1] and len(said[0]) > 5
