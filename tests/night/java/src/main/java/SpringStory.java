@@ -7,6 +7,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import org.springframework.dao.DataAccessException;
+import org.springframework.data.annotation.Id;
 import org.springframework.data.domain.Range;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
@@ -16,12 +17,21 @@ import org.springframework.data.redis.connection.stream.Consumer;
 import org.springframework.data.redis.connection.stream.ReadOffset;
 import org.springframework.data.redis.connection.stream.StreamOffset;
 import org.springframework.data.redis.core.Cursor;
+import org.springframework.data.redis.core.PartialUpdate;
+import org.springframework.data.redis.core.ReactiveStringRedisTemplate;
 import org.springframework.data.redis.core.RedisCallback;
+import org.springframework.data.redis.core.RedisHash;
+import org.springframework.data.redis.core.RedisKeyValueAdapter;
+import org.springframework.data.redis.core.RedisKeyValueTemplate;
 import org.springframework.data.redis.core.RedisOperations;
+import org.springframework.data.redis.core.RedisTemplate;
 import org.springframework.data.redis.core.ScanOptions;
 import org.springframework.data.redis.core.SessionCallback;
 import org.springframework.data.redis.core.StreamOperations;
 import org.springframework.data.redis.core.StringRedisTemplate;
+import org.springframework.data.redis.core.convert.MappingRedisConverter;
+import org.springframework.data.redis.core.index.Indexed;
+import org.springframework.data.redis.core.mapping.RedisMappingContext;
 import org.springframework.data.redis.core.script.RedisScript;
 import org.springframework.data.redis.listener.ChannelTopic;
 import org.springframework.data.redis.listener.PatternTopic;
@@ -29,6 +39,7 @@ import org.springframework.data.redis.listener.RedisMessageListenerContainer;
 import org.springframework.data.redis.stream.StreamMessageListenerContainer;
 import org.springframework.data.redis.support.atomic.RedisAtomicLong;
 import org.springframework.data.redis.support.collections.DefaultRedisMap;
+import reactor.core.publisher.Flux;
 
 /** Spring Data Redis over Lettuce and over Jedis: templates, sessions, scripts, listeners. */
 public final class SpringStory {
@@ -50,6 +61,7 @@ public final class SpringStory {
         lettuce.afterPropertiesSet();
         lettuce.start();
         new SpringStory("lettuce", lettuce).all();
+        reactive(lettuce);
         lettuce.destroy();
         server.setDatabase(3);
         JedisConnectionFactory jedis = new JedisConnectionFactory(server);
@@ -71,6 +83,19 @@ public final class SpringStory {
         streams();
         groups();
         claims();
+        people();
+    }
+
+    /** A class of objects that Spring keeps in hashes, with an index in sets. */
+    @RedisHash("person")
+    public static final class Person {
+        @Id
+        public String id;
+
+        @Indexed
+        public String name;
+
+        public int age;
     }
 
     private void say(String what, Object... values) {
@@ -311,5 +336,42 @@ public final class SpringStory {
         say("detail", streams.pending("undone", gone, Range.unbounded(), 10).size());
         say("consumers", streams.consumers("undone", "group").size());
         say("trimmed", streams.trim("undone", 2), streams.size("undone"));
+    }
+
+    /** Objects, found by their index, changed as a whole and in part. */
+    private void people() {
+        RedisTemplate<Object, Object> bare = new RedisTemplate<>();
+        bare.setConnectionFactory(factory);
+        bare.afterPropertiesSet();
+        RedisMappingContext context = new RedisMappingContext();
+        MappingRedisConverter converter = new MappingRedisConverter(context);
+        converter.afterPropertiesSet();
+        RedisKeyValueAdapter adapter = new RedisKeyValueAdapter(bare, converter);
+        adapter.afterPropertiesSet();
+        RedisKeyValueTemplate objects = new RedisKeyValueTemplate(adapter, context);
+        List<String> ids = new ArrayList<>();
+        for (String called : List.of("ann", "bob", "ann")) {
+            Person person = new Person();
+            person.name = called;
+            ids.add(objects.insert(person).id);
+        }
+        objects.update(new PartialUpdate<>(ids.get(0), Person.class).set("age", 7).set("name", "eve"));
+        Person changed = objects.findById(ids.get(0), Person.class).orElseThrow();
+        say("object", changed.name, changed.age, objects.count(Person.class));
+        say("index", template.opsForSet().size("person:name:ann"), template.hasKey("person:name:eve"));
+        objects.delete(changed);
+        say("deleted", objects.count(Person.class), template.hasKey("person:name:eve"));
+    }
+
+    private static void reactive(LettuceConnectionFactory factory) {
+        ReactiveStringRedisTemplate template = new ReactiveStringRedisTemplate(factory);
+        List<Long> counts = Flux.range(0, 300)
+                .flatMap(n -> template.opsForValue().increment("flux:" + n % 3))
+                .collectSortedList().block(Duration.ofSeconds(30));
+        Story.say("reactive", counts.size(), counts.get(299));
+        ScanOptions pages = ScanOptions.scanOptions().match("flux:*").build();
+        Story.say("reactive scan", template.scan(pages).count().block());
+        RedisScript<Long> sum = RedisScript.of("return redis.call('incrby', KEYS[1], ARGV[1])", Long.class);
+        Story.say("reactive script", template.execute(sum, List.of("flux:0"), List.of("5")).blockFirst());
     }
 }
