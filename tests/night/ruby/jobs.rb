@@ -42,7 +42,9 @@ end
 class Hopeless
   include Sidekiq::Worker
   sidekiq_options retry: 0
-  sidekiq_retries_exhausted { |job, error| redis { |c| c.rpush("given up", "#{job["class"]} #{error.message}") } }
+  sidekiq_retries_exhausted do |job, error|
+    redis { |connection| connection.rpush("given up", "#{job["class"]} #{error.message}") }
+  end
 
   def perform
     raise "never"
