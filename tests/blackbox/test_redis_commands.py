@@ -59,7 +59,10 @@ def test_what_redis_has_is_there_or_said_to_be_absent(server, names):
                 client.execute_command(*shown.split())
             # Of a container that is absent nothing else is to be said.
             shown = shown if name.split("|")[0] in there else shown.split()[0]
-            said = f"'{shown}' is not built in Claret: see docs/guide/differences.md"
+            said = f"unknown command '{shown}', which is not built in Claret: see docs/guide/differences.md"
+            if " " in shown:
+                sub = shown.split()[1]
+                said = f"unknown subcommand '{sub}': {shown} is not built in Claret: see docs/guide/differences.md"
             if shown.split()[0] == "ACL":
                 said = "users are in the configuration file: change [[users]] there, on every machine, and"
             assert str(error.value).removeprefix("ERR ").startswith(said)
@@ -90,7 +93,7 @@ def test_what_nobody_has_is_an_unknown_command(server):
 def test_an_absent_command_spoils_a_transaction(server):
     with server.client(single_connection_client=True) as client:
         client.execute_command("MULTI")
-        with pytest.raises(redis.ResponseError, match="'WAITAOF' is not built in Claret"):
+        with pytest.raises(redis.ResponseError, match="unknown command 'WAITAOF', which is not built in Claret"):
             client.execute_command("WAITAOF", "0", "0", "0")
         with pytest.raises(redis.ResponseError, match="discarded because of previous errors"):
             client.execute_command("EXEC")

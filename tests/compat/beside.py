@@ -64,11 +64,11 @@ class Redis:
 
     name = "redis-server"
 
-    def __init__(self, folder):
+    def __init__(self, folder, *flags):
         folder.mkdir()
         self.port = free_port()
         words = ["redis-server", "--port", str(self.port), "--dir", str(folder)]
-        words += ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        words += ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *flags]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while True:

@@ -38,9 +38,10 @@ usage: cargo xtask <task>
   night [pipelines | locks | trees | scripts] [MINUTES]
                    simulate new seeds for so long (default 480), with the program as it is
                    shipped, and add a row to the ledger
-  night libraries  let libraries of JavaScript do their work on Claret and on redis-server, and on a
-                   Claret that is killed again and again (needs node and npm), and run many random
-                   scripts on both servers
+  night libraries  let libraries of JavaScript, Go, Java and Ruby do their work on Claret and on
+                   redis-server, and on a Claret that is killed again and again (needs npm, go, mvn
+                   and sidekiq, and skips what is missing), and run many random scripts on both
+                   servers
   fuzz [SECONDS]   run every fuzz target for so long (default 60)
 ";
 

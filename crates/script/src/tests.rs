@@ -312,6 +312,10 @@ fn commands_run_inside_of_coroutines_and_of_functions_that_are_called_back() {
             "return (string.gsub('a-b', '%w', function(x) return x .. redis.call('get', x) end))",
             "a7-b7",
         ),
+        (
+            "return (string.gsub(13, '%d', function(x) return x .. redis.call('get', 'a') end))",
+            "1737",
+        ),
         ("return (string.gsub('abc', '%w*', function() return 'x' end))", "xx"),
         ("return (string.gsub('abc', '', function() return '.' end))", ".a.b.c."),
         ("return (string.gsub('abc', '^(a)(b)', function(x, y) return y .. x end))", "bac"),

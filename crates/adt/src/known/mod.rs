@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 const TABLE: &str = include_str!("commands.txt");
 /// Longest name, in bytes. A longer word cannot be a command's name.
 const NAME_BYTES_MAX: usize = 32;
-const WHERE: &str = "docs/guide/differences.md";
+const ABSENT: &str = "is not built in Claret: see docs/guide/differences.md";
 
 /// Claret's support for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub struct Known {
 impl Known {
     /// Text of the error for a call of the absent command.
     pub fn absence(&self) -> String {
-        format!("'{}' is not built in Claret: see {WHERE}", shown(self.name))
+        format!("'{}' {ABSENT}", shown(self.name))
     }
 }
 
@@ -78,7 +78,17 @@ pub fn not_built(args: &Args<'_>) -> Option<ErrorReply> {
     let command = lookup(&word(0)?)?;
     let sub = || lookup(&format!("{}|{}", command.name, word(1)?));
     let known = if command.standing.is_built() { sub()? } else { command };
-    (!known.standing.is_built()).then(|| ErrorReply::err(known.absence()))
+    if known.standing.is_built() {
+        return None;
+    }
+    // Clients find out by the first words of the text what a server lacks.
+    let text = match known.name.split_once('|') {
+        None => format!("unknown command '{}', which {ABSENT}", shown(known.name)),
+        Some((_, sub)) => {
+            format!("unknown subcommand '{}': {} {ABSENT}", shown(sub), shown(known.name))
+        }
+    };
+    Some(ErrorReply::err(text))
 }
 
 /// A name in the form in which users type it.
@@ -175,7 +185,11 @@ mod tests {
     #[test]
     fn an_absent_command_is_reported_by_its_name() {
         let built = |name: &str| {
-            Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
+            let what = match name.split_once(' ') {
+                Some((_, sub)) => format!("unknown subcommand '{sub}': {name}"),
+                None => format!("unknown command '{name}', which"),
+            };
+            Some(format!("ERR {what} is not built in Claret: see docs/guide/differences.md"))
         };
         assert_eq!(absence_of("xnack s g FAIL IDS 1 1-1"), built("XNACK"));
         assert_eq!(absence_of("WAITAOF 0 0 0"), built("WAITAOF"));

@@ -199,6 +199,9 @@ fn memory(facts: &Facts, out: &mut Lines) {
         out.put(name, bytes);
         out.put(&format!("{name}_human"), human(bytes));
     }
+    let peak = facts.memory_peak_bytes.max(facts.memory_bytes).max(1);
+    let share = facts.memory_bytes as f64 * 100.0 / peak as f64;
+    out.put("used_memory_peak_perc", format!("{share:.2}%"));
     out.put("maxmemory_policy", "noeviction");
     out.flag("over_memory_limit", facts.over_memory_limit);
     out.flag("over_log_limit", facts.over_log_limit);

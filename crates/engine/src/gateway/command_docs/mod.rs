@@ -360,7 +360,7 @@ mod tests {
             ("command getkeys ping", "The command has no key arguments"),
             ("command getkeys sintercard 9 a b", "Invalid arguments"),
             ("command nonsense", "unknown subcommand 'nonsense'. Try COMMAND HELP."),
-            ("command getkeysandflags get a", "'COMMAND GETKEYSANDFLAGS' is not built in Claret"),
+            ("command getkeysandflags get a", "COMMAND GETKEYSANDFLAGS is not built in Claret"),
             ("command list filterby", "syntax error"),
         ] {
             assert!(ask(line).unwrap_err().contains(error), "{line}");

@@ -1,0 +1,98 @@
+import io.lettuce.core.LettuceFutures;
+import io.lettuce.core.RedisFuture;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.ScanArgs;
+import io.lettuce.core.ScanIterator;
+import io.lettuce.core.ScriptOutputType;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.cluster.api.async.RedisAdvancedClusterAsyncCommands;
+import io.lettuce.core.cluster.api.sync.RedisAdvancedClusterCommands;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import redis.clients.jedis.ClusterPipeline;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisCluster;
+import redis.clients.jedis.Response;
+
+/** The clients of Lettuce and Jedis for clusters: they know which machine leads which slots. */
+public final class ClusterStory {
+    private static final int KEYS = 300;
+
+    private static int port;
+
+    public static void main(String[] words) throws Exception {
+        port = Story.begin(words);
+        lettuce();
+        jedis();
+    }
+
+    private static void lettuce() throws Exception {
+        RedisClusterClient client = RedisClusterClient.create(RedisURI.create("127.0.0.1", port));
+        StatefulRedisClusterConnection<String, String> connection = client.connect();
+        RedisAdvancedClusterCommands<String, String> redis = connection.sync();
+        pipeline(connection.async());
+        String[] some = IntStream.range(0, 20).mapToObj(n -> "l:" + n).toArray(String[]::new);
+        Story.say("several", redis.mget(some).size(), redis.exists(some), redis.del(some));
+        redis.mset(Map.of("l:1", "a", "l:2", "b", "l:3", "c"));
+        Story.say("set", redis.mget("l:1", "l:2", "l:3"));
+        TreeSet<String> names = new TreeSet<>();
+        ScanIterator.scan(redis, ScanArgs.Builder.matches("l:*").limit(20)).forEachRemaining(names::add);
+        Story.say("scanned", names.size(), redis.dbsize() >= names.size());
+        String text = "redis.call('incrby', KEYS[1], ARGV[1]) return redis.call('incr', KEYS[2])";
+        String[] keys = {"{tag}:a", "{tag}:b"};
+        String digest = redis.scriptLoad(text);
+        Object result = redis.evalsha(digest, ScriptOutputType.INTEGER, keys, "5");
+        Story.say("script", result, redis.mget(keys));
+        connection.close();
+        client.shutdown(Duration.ZERO, Duration.ofSeconds(5));
+    }
+
+    private static void pipeline(RedisAdvancedClusterAsyncCommands<String, String> redis) {
+        List<RedisFuture<?>> futures = new ArrayList<>();
+        for (int n = 0; n < KEYS; n++) {
+            futures.add(redis.set("l:" + n, "v" + n));
+            futures.add(redis.append("l:" + n, "!"));
+        }
+        boolean ended = LettuceFutures.awaitAll(60, TimeUnit.SECONDS, futures.toArray(new RedisFuture<?>[0]));
+        Story.say("pipeline", ended, redis.get("l:77").toCompletableFuture().join());
+    }
+
+    private static void jedis() throws Exception {
+        JedisCluster redis = new JedisCluster(new HostAndPort("127.0.0.1", port));
+        List<Response<Long>> replies = new ArrayList<>();
+        try (ClusterPipeline pipeline = redis.pipelined()) {
+            for (int n = 0; n < KEYS; n++) {
+                replies.add(pipeline.incrBy("j:" + n, n));
+            }
+        }
+        Story.say("jedis pipeline", replies.stream().mapToLong(Response::get).sum());
+        Story.sideBySide(6, number -> {
+            for (int n = 0; n < 200; n++) {
+                redis.incr("sum:" + n % 10);
+            }
+            return null;
+        });
+        TreeMap<String, String> sums = new TreeMap<>();
+        for (int n = 0; n < 10; n++) {
+            sums.put("sum:" + n, redis.get("sum:" + n));
+        }
+        Story.say("jedis sums", sums);
+        Story.say("jedis script", redis.eval("return {KEYS[1], ARGV[1]}", 1, "{t}:a", "x"));
+        List<Object> popped = Story.sideBySide(2, number -> {
+            if (number == 0) {
+                return redis.blpop(20, "{q}:1", "{q}:2");
+            }
+            Thread.sleep(200);
+            return redis.rpush("{q}:2", "a");
+        });
+        Story.say("jedis popped", popped);
+        redis.close();
+    }
+}

@@ -1,0 +1,115 @@
+"""Libraries of Java do their work on Claret and on redis-server, with the same results."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import redis
+from beside import Claret, Redis
+from clusters import Cluster
+from harness import free_port, until
+
+PROJECT = pathlib.Path(__file__).with_name("java") / "pom.xml"
+FOLDER = pathlib.Path(__file__).parents[2] / "target" / "java"
+STORIES = [
+    "LettuceStory",
+    "JedisStory",
+    "RedissonStory",
+    "RedissonObjectsStory",
+    "BucketStory",
+    "SpringStory",
+]
+# The plugin's goal that runs a program: `echo`, which says where the classes are.
+PATH = "org.codehaus.mojo:exec-maven-plugin:3.1.0:exec"
+BUILD_S = 900
+STORY_S = 300
+
+
+def maven(*more):
+    """Compiles the programs, and says where they and the libraries are."""
+    words = ["mvn", "-q", "-B", *more, f"-Dbuild.folder={FOLDER}", "-f", PROJECT, "compile", PATH]
+    words += ["-Dexec.executable=echo", "-Dexec.args=%classpath"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=BUILD_S)
+
+
+@pytest.fixture(scope="module")
+def java():
+    """A function that runs a program in a Java machine of its own, and returns its lines."""
+    for program in ["java", "mvn"]:
+        if not shutil.which(program):
+            pytest.skip(f"there is no {program}: apt-get install maven")
+    done = maven("-o")
+    if done.returncode:
+        # The libraries are not on this machine yet.
+        done = maven()
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    path = re.search(rf"{re.escape(str(FOLDER))}/classes:\S+", done.stdout).group()
+
+    def run(program, *words):
+        words = ["java", "-Xmx512m", "-cp", path, program, *map(str, words)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=STORY_S)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_library_of_java_says_the_same_on_both(java, story, tmp_path):
+    said = []
+    for kind in (Redis, Claret):
+        server = kind(tmp_path / kind.name)
+        try:
+            said.append(java(story, server.port))
+        finally:
+            server.close()
+    assert said[0] == said[1] and len(said[0]) > 10
+
+
+class RedisCluster:
+    """Three redis-servers in a cluster."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        flags = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port"]
+        self.servers = [Redis(folder / str(n), *flags, str(free_port())) for n in range(3)]
+        self.port = self.servers[0].port
+        words = ["redis-cli", "--cluster-yes", "--cluster", "create"]
+        words += [f"127.0.0.1:{server.port}" for server in self.servers]
+        subprocess.run(words, check=True, capture_output=True, timeout=120)
+        for server in self.servers:
+            with redis.Redis(port=server.port) as client:
+                until(lambda: client.cluster("info")["cluster_state"] == "ok", 60, "a cluster")
+
+    def close(self):
+        """Ends the servers."""
+        for server in self.servers:
+            server.close()
+
+
+class ClaretCluster:
+    """Three machines of Claret."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.cluster = Cluster(folder).start()
+        self.port = self.cluster.nodes[0].port
+
+    def close(self):
+        """Ends the servers, which must not have ended by themselves."""
+        assert all(node.alive() for node in self.cluster.nodes), self.cluster.said()
+        for node in self.cluster.nodes:
+            node.kill()
+
+
+def test_clients_for_clusters_say_the_same_on_both(java, tmp_path):
+    said = []
+    for kind in (RedisCluster, ClaretCluster):
+        server = kind(tmp_path / kind.__name__)
+        try:
+            said.append(java("ClusterStory", server.port))
+        finally:
+            server.close()
+    assert said[0] == said[1] and len(said[0]) > 5
