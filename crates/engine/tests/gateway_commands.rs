@@ -238,7 +238,8 @@ fn connections_have_names_and_users() {
          CLIENT GETNAME => web
          CLIENT ID => 1
          CLIENT NO-EVICT ON => OK
-         CLIENT TRACKING ON => !ERR unknown subcommand 'TRACKING': CLIENT TRACKING is not built in Claret: see docs/guide/differences.md
+         CLIENT TRACKING ON => !ERR unknown subcommand 'TRACKING': CLIENT TRACKING is not built in \
+         Claret: see docs/guide/differences.md
          SELECT 0 => OK
          SELECT 15 => OK
          SELECT 16 => !ERR DB index is out of range
