@@ -16,12 +16,17 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
+import org.redisson.Redisson;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
 import redis.clients.jedis.ClusterPipeline;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.Response;
 
-/** The clients of Lettuce and Jedis for clusters: they know which machine leads which slots. */
+/** The clients of Lettuce, Jedis and Redisson for clusters: they know which machine leads which slots. */
 public final class ClusterStory {
     private static final int KEYS = 300;
 
@@ -31,6 +36,36 @@ public final class ClusterStory {
         port = Story.begin(words);
         lettuce();
         jedis();
+        redisson();
+    }
+
+    /** A lock that threads of one client share, and what they count under it. */
+    private static void redisson() throws Exception {
+        Config config = new Config();
+        config.useClusterServers().addNodeAddress("redis://127.0.0.1:" + port);
+        RedissonClient client = Redisson.create(config);
+        client.getBucket("count").set(0);
+        Thread[] threads = new Thread[4];
+        for (int n = 0; n < threads.length; n++) {
+            threads[n] = new Thread(() -> {
+                for (int turn = 0; turn < 10; turn++) {
+                    RLock lock = client.getLock("lock");
+                    lock.lock();
+                    RBucket<Integer> count = client.getBucket("count");
+                    count.set(count.get() + 1);
+                    lock.unlock();
+                }
+            });
+            threads[n].start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        Story.say("locked", client.<Integer>getBucket("count").get(), client.getLock("lock").isLocked());
+        client.getMap("map").putAll(Map.of("a", 1, "b", 2));
+        Story.say("map", new TreeMap<>(client.getMap("map").readAllMap()));
+        Story.say("limited", client.getAtomicLong("n").addAndGet(5), client.getQueue("q").offer("x"));
+        client.shutdown();
     }
 
     private static void lettuce() throws Exception {
