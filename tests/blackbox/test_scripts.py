@@ -246,6 +246,23 @@ def test_an_error_that_a_script_has_caught_is_over(make_server, keys):
     assert abs(int(client.eval(time, len(keys), *keys)[0]) - client.time()[0]) <= 1
 
 
+@pytest.mark.parametrize("keys", [[], ["h"]])
+def test_an_error_that_a_script_ignores_is_over(make_server, keys):
+    client = make_server().start().client()
+    client.hset("h", mapping={"c": 1, "d": 2})
+    text = """redis.pcall('INCR', 'h')
+    redis.pcall('HDEL', 'h', 'd')
+    redis.call('HINCRBY', 'h', 'c', 4)
+    redis.pcall('LREM', 'h', 1, 'a')
+    redis.call('HSETNX', 'h', 'e', 5)"""
+    assert client.eval(text, len(keys), *keys) is None
+    assert client.hgetall("h") == {"c": "5", "e": "5"}
+    client.execute_command("TXN", "BEGIN", "STRICT")
+    client.eval(text, len(keys), *keys)
+    client.execute_command("TXN", "COMMIT")
+    assert client.hgetall("h") == {"c": "9", "e": "5"}
+
+
 @pytest.mark.parametrize("keys", [[], ["s"]])
 def test_a_script_that_fails_behind_dropped_replies_ends(make_server, keys):
     """Gateways run scripts that declare no key, and shards the others."""
