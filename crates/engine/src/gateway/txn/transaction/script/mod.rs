@@ -313,8 +313,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
         }
         ProgramStep::Ops(ops, merge) => {
             let cc = cx.core.config.concurrency;
-            // A write whose error is ignored must be undone at once if there is one: the check of a later write
-            // would meet it again.
+            // A write whose error is ignored is carried out now, so that it can be undone: the check of a
+            // later write would meet the error again.
             let may_fail = used == Use::Ignored && ops.iter().any(|(_, op)| op.may_be_refused());
             if used != Use::Seen && !may_fail && cc.takes_locks() && cc.defers_writes() {
                 defer(txn, cx, ops, used);
