@@ -656,6 +656,9 @@ def test_only_a_read_in_a_transaction_announces_a_write(store):
 
 
 def test_the_asynchronous_client_announces_writes_as_well(server):
+    with server.client() as client:
+        client.delete("n")
+
     async def story():
         async with aio.Claret(port=server.port, decode_responses=True) as db:
             async with db.begin(for_update=True) as tx:
