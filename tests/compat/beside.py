@@ -1,9 +1,11 @@
 """redis-server and Claret side by side, and replies in the form in which they came."""
 
+import contextlib
 import pathlib
 import shlex
 import socket
 import subprocess
+import threading
 import time
 
 from harness import Server, command, free_port
@@ -103,6 +105,37 @@ class Claret:
         """Ends the server, which must not have ended by itself."""
         assert self.server.alive(), self.server.said()[-4000:]
         self.server.kill()
+
+    @contextlib.contextmanager
+    def killed_each(self, seconds):
+        """Kills and restarts the server again and again within the block; counts the kills."""
+        stop, kills = threading.Event(), []
+
+        def kill():
+            while not stop.wait(seconds):
+                self.server.restart()
+                kills.append(time.monotonic())
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            yield kills
+        finally:
+            stop.set()
+            killer.join()
+
+
+def same_on_both(run, folder, kinds=(Redis, Claret)):
+    """The lines that a program says, given the port of a server, which must be the same on both."""
+    said = []
+    for kind in kinds:
+        server = kind(folder / kind.__name__)
+        try:
+            said.append(run(server.port))
+        finally:
+            server.close()
+    assert said[0] == said[1]
+    return said[0]
 
 
 def table():

@@ -1,15 +1,15 @@
 """Libraries of Go do their work on Claret and on redis-server, with the same results."""
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-import threading
 import time
 
 import pytest
-from beside import Claret, Redis
+from beside import Claret, same_on_both
 
 SOURCES = pathlib.Path(__file__).with_name("go")
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "go"
@@ -44,33 +44,13 @@ def programs():
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_library_of_go_says_the_same_on_both(programs, story, tmp_path):
-    said = []
-    for kind in (Redis, Claret):
-        server = kind(tmp_path / kind.name)
-        try:
-            said.append(programs(story, server.port))
-        finally:
-            server.close()
-    assert said[0] == said[1] and len(said[0]) > 10
+    assert len(same_on_both(lambda port: programs(story, port), tmp_path)) > 10
 
 
 def test_no_task_of_asynq_is_lost_while_the_server_is_killed(programs, tmp_path):
     claret = Claret(tmp_path / "claret")
-    stop, kills = threading.Event(), []
-
-    def kill():
-        while not stop.wait(2):
-            claret.server.restart()
-            kills.append(time.monotonic())
-
-    killer = threading.Thread(target=kill)
-    killer.start()
     begun = time.monotonic()
-    try:
+    with contextlib.closing(claret), claret.killed_each(2) as kills:
         said = programs("many_jobs", claret.port, JOBS)
-    finally:
-        stop.set()
-        killer.join()
-        claret.close()
     print(f"{JOBS} tasks in {time.monotonic() - begun:.0f} s, {len(kills)} kills: {said}")
     assert said[-1] == f"done {JOBS}" and kills

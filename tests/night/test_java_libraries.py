@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import redis
-from beside import Claret, Redis
+from beside import Redis, same_on_both
 from clusters import Cluster
 from harness import free_port, until
 
@@ -58,14 +58,7 @@ def java():
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_library_of_java_says_the_same_on_both(java, story, tmp_path):
-    said = []
-    for kind in (Redis, Claret):
-        server = kind(tmp_path / kind.name)
-        try:
-            said.append(java(story, server.port))
-        finally:
-            server.close()
-    assert said[0] == said[1] and len(said[0]) > 10
+    assert len(same_on_both(lambda port: java(story, port), tmp_path)) > 10
 
 
 class RedisCluster:
@@ -105,11 +98,6 @@ class ClaretCluster:
 
 
 def test_clients_for_clusters_say_the_same_on_both(java, tmp_path):
-    said = []
-    for kind in (RedisCluster, ClaretCluster):
-        server = kind(tmp_path / kind.__name__)
-        try:
-            said.append(java("ClusterStory", server.port))
-        finally:
-            server.close()
-    assert said[0] == said[1] and len(said[0]) > 5
+    kinds = (RedisCluster, ClaretCluster)
+    said = same_on_both(lambda port: java("ClusterStory", port), tmp_path, kinds)
+    assert len(said) > 5

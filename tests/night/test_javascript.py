@@ -1,13 +1,13 @@
 """Libraries of JavaScript do their work on Claret and on redis-server, with the same results."""
 
+import contextlib
 import pathlib
 import shutil
 import subprocess
-import threading
 import time
 
 import pytest
-from beside import Claret, Redis
+from beside import Claret, same_on_both
 
 SOURCES = pathlib.Path(__file__).with_name("javascript")
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "javascript"
@@ -37,32 +37,13 @@ def node():
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_library_says_the_same_on_both(node, story, tmp_path):
-    said = []
-    for kind in (Redis, Claret):
-        server = kind(tmp_path / kind.name)
-        try:
-            said.append(node(story, server.port))
-        finally:
-            server.close()
-    assert said[0] == said[1] and len(said[0]) > 3
+    assert len(same_on_both(lambda port: node(story, port), tmp_path)) > 3
 
 
 def test_no_job_is_lost_while_the_server_is_killed(node, tmp_path):
     claret = Claret(tmp_path / "claret")
-    stop = threading.Event()
-
-    def kill():
-        while not stop.wait(3):
-            claret.server.restart()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
     begun = time.monotonic()
-    try:
+    with contextlib.closing(claret), claret.killed_each(3) as kills:
         said = node("many_jobs.mjs", claret.port, JOBS)
-    finally:
-        stop.set()
-        killer.join()
-        claret.close()
-    print(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s: {said}")
-    assert said[-1] == f"done {JOBS}"
+    print(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s, {len(kills)} kills: {said}")
+    assert said[-1] == f"done {JOBS}" and kills

@@ -1,13 +1,13 @@
 """Sidekiq does its work on Claret and on redis-server, with the same results."""
 
+import contextlib
 import pathlib
 import shutil
 import subprocess
-import threading
 import time
 
 import pytest
-from beside import Claret, Redis
+from beside import Claret, same_on_both
 
 SOURCES = pathlib.Path(__file__).with_name("ruby")
 JOBS = 20_000
@@ -24,44 +24,29 @@ def sidekiq():
 
 
 def test_sidekiq_says_the_same_on_both(tmp_path):
-    said = []
-    for kind in (Redis, Claret):
-        server = kind(tmp_path / kind.name)
-        words = ["ruby", SOURCES / "sidekiq.rb", str(server.port)]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
-        finally:
-            server.close()
+    def run(port):
+        words = ["ruby", SOURCES / "sidekiq.rb", str(port)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
         assert done.returncode == 0, done.stdout + done.stderr
-        said.append(done.stdout.splitlines())
-    assert said[0] == said[1] and len(said[0]) > 10
+        return done.stdout.splitlines()
+
+    assert len(same_on_both(run, tmp_path)) > 10
 
 
 def test_no_job_that_was_enqueued_is_lost(tmp_path):
     """The server is killed while jobs are enqueued. A worker's job in hand is another matter."""
     claret = Claret(tmp_path / "claret")
-    stop = threading.Event()
-
-    def kill():
-        while not stop.wait(KILLED_EACH_S):
-            claret.server.restart()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
     words = ["ruby", SOURCES / "many_jobs.rb", str(claret.port), str(JOBS)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     begun = time.monotonic()
     program = subprocess.Popen(words, text=True, **pipes)
-    try:
-        interrupted = program.stdout.readline()
-        stop.set()
-        killer.join()
-        done, errors = program.communicate("go on\n", timeout=WAIT_S)
-    finally:
-        program.kill()
-        stop.set()
-        killer.join()
-        claret.close()
+    with contextlib.closing(claret), program:
+        try:
+            with claret.killed_each(KILLED_EACH_S):
+                interrupted = program.stdout.readline()
+            done, errors = program.communicate("go on\n", timeout=WAIT_S)
+        finally:
+            program.kill()
     print(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s: {interrupted.strip()}, {done.strip()}")
     assert program.returncode == 0 and done == f"done {JOBS}\n", interrupted + done + errors
     assert int(interrupted.split()[1]) > 0

@@ -1,15 +1,10 @@
 //! Arithmetic on numbers that values hold as text.
 
 use crate::{Blob, format_float, parse_float};
-use std::io::Write;
 
 /// An integer in decimal.
 pub(crate) fn int_blob(value: i64) -> Blob {
-    let mut digits = [0; 20];
-    let mut rest = &mut digits[..];
-    write!(rest, "{value}").expect("20 bytes hold any 64-bit integer");
-    let left = rest.len();
-    Blob::new(&digits[..20 - left])
+    Blob::new(itoa::Buffer::new().format(value).as_bytes())
 }
 
 /// Whether adding `delta` commutes with other additions that pass this test, for any number of

@@ -64,7 +64,7 @@ pub enum Plant {
     LeakedRun,
     /// A shard carries out each script twice.
     RepeatedRun,
-    /// A script that is a transaction does not see what it has written before, without looking at the reply.
+    /// With scripts alone: one that is a transaction does not see what it has written before.
     UnseenWrite,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,

@@ -248,6 +248,10 @@ impl Swarm {
             Focus::Everything | Focus::Locks | Focus::Trees => {
                 (manners, Mix::draw(&mut random_mix))
             }
+            // Interactive transactions show that bug as well: it is another one there.
+            Focus::Scripts if plant == Some(Plant::UnseenWrite) => {
+                (manners, Mix::of_scripts(&mut random_mix).with_scripts_only())
+            }
             Focus::Scripts => (manners, Mix::of_scripts(&mut random_mix)),
             Focus::Pipelines => {
                 let mix = Mix::of_pipelines(&mut random_mix);

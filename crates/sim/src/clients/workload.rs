@@ -103,6 +103,11 @@ impl Mix {
         Self { forms, keys: random.between(1, 4), ..mix }
     }
 
+    /// The mix without anything but scripts.
+    pub fn with_scripts_only(self) -> Self {
+        Self { forms: vec![Form::Eval], ..self }
+    }
+
     /// Draws a mix that consists mostly of pipelines, with some of everything else.
     pub fn of_pipelines(random: &mut Random) -> Self {
         let mix = Self::draw(random);

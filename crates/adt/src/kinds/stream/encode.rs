@@ -10,7 +10,7 @@ fn number(out: &mut ArgBuf, number: u64) {
 }
 
 fn id(out: &mut ArgBuf, id: Id) {
-    out.push(id.to_string());
+    out.push(id.blob());
 }
 
 fn trim(out: &mut ArgBuf, trim: Trim) {

@@ -146,7 +146,7 @@ pub(super) const ABSENT: i64 = -1;
 /// Reply for an entry that is removed.
 const REMOVED: i64 = 1;
 /// Reply for an entry that stays, because a group has not acknowledged it.
-const STAYS: i64 = 2;
+pub(super) const STAYS: i64 = 2;
 
 impl Value {
     /// Removes entries, after `acknowledging` them in a group.

@@ -98,7 +98,7 @@ const DIGITS_MAX: usize = 20;
 pub fn number(word: &[u8]) -> Option<u64> {
     let canonical = match word {
         [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => rest.len() < 20 && rest.iter().all(u8::is_ascii_digit),
+        [b'1'..=b'9', rest @ ..] => rest.len() < DIGITS_MAX && rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
     let digits = std::str::from_utf8(word).ok().filter(|_| canonical)?;

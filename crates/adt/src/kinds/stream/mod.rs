@@ -28,7 +28,7 @@ use crate::{
     Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
 };
 use entries::{BLOCK_ENTRIES, Entries, Stored};
-use group::{ABSENT, Group};
+use group::{ABSENT, Group, STAYS};
 use std::collections::BTreeMap;
 pub(crate) use table::INTERNAL;
 
@@ -198,7 +198,10 @@ impl Value {
             }
             Task::Forget { group, references, ids } => {
                 let states = self.forget(group.as_ref(), *references, ids);
-                meta.untouched = states.iter().all(|state| *state == ABSENT);
+                meta.untouched = states.iter().all(|state| match *state {
+                    STAYS => group.is_none(),
+                    state => state == ABSENT,
+                });
                 Reply::Array(states.into_iter().map(Reply::Int).collect())
             }
             Task::Trim(trim) => {

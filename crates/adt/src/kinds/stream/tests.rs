@@ -237,6 +237,24 @@ fn entries_are_removed_with_their_deliveries_or_once_all_groups_have_them() {
 }
 
 #[test]
+fn an_entry_that_stays_is_untouched_unless_it_was_acknowledged() {
+    let mut value = Value::default();
+    run(&mut value, 9000, "xadd k 1-1 a 1");
+    run(&mut value, 9000, "xgroup create k g 0");
+    run(&mut value, 9000, "xgroup create k h 0");
+    run(&mut value, 9000, "stream.deliver k g ann > 1");
+    let mut untouched = |line: &str| {
+        let mut meta = Meta { present: true, ..Meta::default() };
+        value.apply(&ops(line)[0], &Ctx::default(), &mut meta);
+        meta.untouched
+    };
+    assert!(untouched("xdelex k acked ids 1 1-1"));
+    assert!(!untouched("xackdel k g acked ids 1 1-1"));
+    assert!(untouched("xackdel k g acked ids 1 1-1"));
+    assert!(!untouched("xdelex k ids 1 1-1"));
+}
+
+#[test]
 fn lists_of_ids_are_as_long_as_they_say() {
     let error = |line: &str| match crate::record::decode(&ArgBuf::of(line.split(' ')).args()) {
         Err(error) => error.text().to_owned(),

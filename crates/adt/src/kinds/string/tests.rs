@@ -83,6 +83,11 @@ fn run(slot: &mut Option<Record>, line: &str) -> Reply {
     }
 }
 
+/// Reply of `INCREX` with integers.
+fn pair(new: i64, applied: i64) -> Reply {
+    Reply::Array(vec![Reply::Int(new), Reply::Int(applied)])
+}
+
 fn err(text: &str) -> Reply {
     Reply::err(text.to_owned())
 }
@@ -128,30 +133,29 @@ fn set_and_delex_compare_with_the_old_value() {
 
 #[test]
 fn increx_adds_within_bounds() {
-    let ints = |new, applied| Reply::Array(vec![Reply::Int(new), Reply::Int(applied)]);
     let (max, min) = (i64::MAX, i64::MIN);
     dialogue(&[
-        ("increx k", ints(1, 1)),
-        ("increx k byint -10", ints(-9, -10)),
-        ("increx k byint 0", ints(-9, 0)),
-        ("increx k byint 20 ubound 10", ints(-9, 0)),
-        ("increx k saturate ubound 10 byint 20", ints(10, 19)),
-        ("increx k byint -11 lbound 0", ints(10, 0)),
-        ("increx k byint -11 lbound 0 saturate", ints(0, -10)),
+        ("increx k", pair(1, 1)),
+        ("increx k byint -10", pair(-9, -10)),
+        ("increx k byint 0", pair(-9, 0)),
+        ("increx k byint 20 ubound 10", pair(-9, 0)),
+        ("increx k saturate ubound 10 byint 20", pair(10, 19)),
+        ("increx k byint -11 lbound 0", pair(10, 0)),
+        ("increx k byint -11 lbound 0 saturate", pair(0, -10)),
         ("set k 10000", Reply::Ok),
-        ("increx k byint -500 ubound 200", ints(10000, 0)),
-        ("increx k byint -500 ubound 200 saturate", ints(200, -9800)),
+        ("increx k byint -500 ubound 200", pair(10000, 0)),
+        ("increx k byint -500 ubound 200 saturate", pair(200, -9800)),
         ("set k 9223372036854775800", Reply::Ok),
-        ("increx k byint 9223372036854775800", ints(max - 7, 0)),
-        ("increx k byint 9223372036854775800 saturate", ints(max, 7)),
+        ("increx k byint 9223372036854775800", pair(max - 7, 0)),
+        ("increx k byint 9223372036854775800 saturate", pair(max, 7)),
         ("set k -9223372036854775808", Reply::Ok),
-        ("increx k byint -1", ints(min, 0)),
+        ("increx k byint -1", pair(min, 0)),
         ("increx k lbound 9223372036854775807 saturate", err("applied increment would overflow")),
         ("get k", Reply::bulk("-9223372036854775808")),
         ("del k", Reply::Int(1)),
-        ("increx k byint 15 ubound 10", ints(0, 0)),
+        ("increx k byint 15 ubound 10", pair(0, 0)),
         ("exists k", Reply::Int(0)),
-        ("increx k byint 15 ubound 10 saturate", ints(10, 10)),
+        ("increx k byint 15 ubound 10 saturate", pair(10, 10)),
         ("del k", Reply::Int(1)),
         ("rpush k a", Reply::Int(1)),
         ("increx k", Reply::Error(ErrorReply::wrong_type())),
@@ -185,23 +189,22 @@ fn increx_adds_decimal_numbers_exactly() {
 
 #[test]
 fn increx_sets_an_expiry_only_when_it_adds() {
-    let ints = |new, applied| Reply::Array(vec![Reply::Int(new), Reply::Int(applied)]);
     dialogue(&[
-        ("increx k ex 100", ints(1, 1)),
+        ("increx k ex 100", pair(1, 1)),
         ("ttl k", Reply::Int(100)),
-        ("increx k", ints(2, 1)),
+        ("increx k", pair(2, 1)),
         ("ttl k", Reply::Int(100)),
-        ("increx k ex 7 enx", ints(3, 1)),
+        ("increx k ex 7 enx", pair(3, 1)),
         ("ttl k", Reply::Int(100)),
-        ("increx k byint 9 ubound 5 ex 7", ints(3, 0)),
-        ("increx k byint 9 ubound 5 persist", ints(3, 0)),
+        ("increx k byint 9 ubound 5 ex 7", pair(3, 0)),
+        ("increx k byint 9 ubound 5 persist", pair(3, 0)),
         ("ttl k", Reply::Int(100)),
-        ("increx k persist", ints(4, 1)),
+        ("increx k persist", pair(4, 1)),
         ("ttl k", Reply::Int(-1)),
-        ("increx k px 9000 enx", ints(5, 1)),
+        ("increx k px 9000 enx", pair(5, 1)),
         ("ttl k", Reply::Int(9)),
-        ("increx k exat 1 enx", ints(6, 1)),
-        ("increx k exat 1", ints(7, 1)),
+        ("increx k exat 1 enx", pair(6, 1)),
+        ("increx k exat 1", pair(7, 1)),
         ("exists k", Reply::Int(0)),
         ("increx k enx", err("ENX flag requires an expiration")),
         ("increx k persist enx", err("syntax error")),

@@ -317,7 +317,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
             // later write would meet the error again.
             let may_fail = used == Use::Ignored && ops.iter().any(|(_, op)| op.may_be_refused());
             if used != Use::Seen && !may_fail && cc.takes_locks() && cc.defers_writes() {
-                defer(txn, cx, ops, used);
+                defer(txn, cx, ops);
                 return Next::Input(ScriptInput::Go);
             }
             match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
@@ -385,10 +385,10 @@ fn look_at_all(
 }
 
 /// Defers writes whose replies the script drops.
-fn defer(txn: &mut Txn, cx: &mut TxnContext<'_>, ops: Vec<KeyedOp>, used: Use) {
+fn defer(txn: &mut Txn, cx: &mut TxnContext<'_>, ops: Vec<KeyedOp>) {
     txn.upgrade_for(cx, &ops);
     for (key, op) in ops {
-        if used == Use::Dropped && op.may_be_refused() {
+        if op.may_be_refused() {
             let own = txn.work.own(&key);
             let shard = cx.core.mail.shard_of(&key);
             txn.touch(shard);
