@@ -121,6 +121,9 @@ def test_a_numbered_request_that_is_refused_without_a_majority_is_answered_after
     cluster = make_cluster(config=CONFIG).start()
     first = [asked_under(cluster.nodes[1], n, form) for n, form in enumerate(NUMBERED)]
     assert not [told for told in first if isinstance(told, ResponseError)], first
+    # Replies that a gateway makes are kept behind the answer, and are lost with the gateway until then.
+    kept = [asked_under(cluster.nodes[2], n, form) for n, form in enumerate(NUMBERED)]
+    assert kept == first, "another machine gives the same replies"
     survivor = alone(cluster)
     later = len(NUMBERED)
     for number, form in enumerate(NUMBERED):
