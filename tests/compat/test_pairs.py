@@ -12,6 +12,7 @@ BEFORE, COMMANDS = table()
 # What changes the connection, tells of it or of the time, or stands for the whole database: not here.
 ALONE = {"client", "command", "config", "discard", "exec", "flushall", "flushdb", "multi", "psubscribe"}
 ALONE |= {"subscribe", "watch", "unwatch", "wait", "dbsize", "keys", "scan", "publish", "pubsub", "select"}
+ALONE |= {"spublish", "ssubscribe"}
 ALONE |= {"acl", "latency", "slowlog", "fcall", "fcall_ro", "function", "lolwut"}
 ALONE |= {"script", "randomkey", "nosuchcommand", "memory", "expiretime", "pexpiretime", "ttl", "pttl", "object"}
 # So long are the long transactions.

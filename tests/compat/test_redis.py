@@ -100,7 +100,9 @@ TOLD_OTHERWISE = {
     ("multi", "flags"),
     ("psubscribe", "flags"),
     ("punsubscribe", "flags"),
+    ("ssubscribe", "flags"),
     ("subscribe", "flags"),
+    ("sunsubscribe", "flags"),
     ("unsubscribe", "flags"),
     ("watch", "flags"),
     # Redis tells these of the subcommands.

@@ -166,6 +166,41 @@ fn blocking_pops_wait_for_their_turn() {
 }
 
 #[test]
+fn sharded_channels_have_messages_of_their_own() {
+    let mut world = World::new(Shape::default());
+    let (a, b, p) = (world.open(0), world.open(1), world.open(1));
+    world.send(a, "SSUBSCRIBE news sport");
+    world.send(b, "PSUBSCRIBE *");
+    world.run();
+    let confirmed: Vec<String> = world.take(a).iter().map(short).collect();
+    assert_eq!(confirmed, ["[ssubscribe news 1]", "[ssubscribe sport 2]"]);
+    world.take(b);
+    talk(
+        &mut world,
+        p,
+        "SPUBLISH news hi => 1
+         PUBLISH news all => 1
+         PUBSUB CHANNELS => []
+         PUBSUB SHARDCHANNELS s* => [sport]
+         PUBSUB SHARDNUMSUB news x => [news 1 x 0]
+         PUBSUB NUMSUB news => [news 0]
+         MULTI => OK
+         SPUBLISH sport again => QUEUED
+         EXEC => [1]",
+    );
+    let received: Vec<String> = world.take(a).iter().map(short).collect();
+    assert_eq!(received, ["[smessage news hi]", "[smessage sport again]"]);
+    assert_eq!(short(&world.take(b)[0]), "[pmessage * news all]");
+    let reply = short(&world.call(a, "GET k"));
+    assert!(reply.starts_with("!ERR Can't execute 'get': only (P|S)SUBSCRIBE"), "{reply}");
+    world.send(a, "SUNSUBSCRIBE");
+    world.run();
+    let ended: Vec<String> = world.take(a).iter().map(short).collect();
+    assert_eq!(ended, ["[sunsubscribe news 1]", "[sunsubscribe sport 0]"]);
+    talk(&mut world, a, "GET k => nil");
+}
+
+#[test]
 fn publishing_reaches_subscribers_of_all_gateways() {
     let mut world = World::new(Shape::default());
     let (a, b) = (world.open(0), world.open(1));

@@ -6,9 +6,9 @@
 //! so this format does not know the data types either.
 
 mod answer;
+mod broadcast;
 mod consensus;
 pub(crate) mod coordination;
-mod gateway;
 mod hello;
 mod request;
 mod stats;
@@ -50,6 +50,7 @@ const _: () = assert!(entry::VERSION == VERSION);
 const HELLO: u8 = 0;
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
+/// A message between gateways. It never leaves its machine, and every machine refuses it.
 const GATEWAY: u8 = 3;
 const RAFT: u8 = 4;
 const LEADS: u8 = 5;
@@ -64,6 +65,7 @@ const WAKE: u8 = 13;
 const WORDS: u8 = 14;
 const TIMING: u8 = 15;
 const LEAD_ELSEWHERE: u8 = 16;
+const BROADCAST: u8 = 17;
 
 /// Shard number and watermark.
 const WATERMARK_BYTES: usize = 10;
@@ -260,11 +262,10 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(response.token.0, out);
             answer::put_answer(&response.answer, words, out);
         }
-        Parcel::Gateway { from, to, message } => {
-            out.push(GATEWAY);
-            put_gateway(*from, out);
-            put_gateway(*to, out);
-            gateway::put_message(message, out);
+        Parcel::Gateway { .. } => out.push(GATEWAY),
+        Parcel::Broadcast(broadcast) => {
+            out.push(BROADCAST);
+            broadcast::put_broadcast(broadcast, out);
         }
         Parcel::Raft { shard, message } => {
             out.push(RAFT);
@@ -346,10 +347,6 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let answer = answer::read_answer(reader, spans)?;
             Parcel::Response(Response { gateway, token, answer })
         }
-        GATEWAY => {
-            let (from, to) = (read_gateway(reader)?, read_gateway(reader)?);
-            Parcel::Gateway { from, to, message: gateway::read_message(reader)? }
-        }
         RAFT => {
             let shard = ShardId(reader.u16()?);
             Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
@@ -400,6 +397,7 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Sleep { shard, term, index: reader.u64()? }
         }
+        BROADCAST => Parcel::Broadcast(broadcast::read_broadcast(reader)?),
         WORDS => Parcel::StreamMessages(stream_message::read_all(reader)?),
         TIMING => Parcel::Timing(timing::read_timing(reader)?),
         LEAD_ELSEWHERE => {

@@ -279,6 +279,8 @@ pub enum Output {
         /// The message.
         message: PeerMessage,
     },
+    /// Let the gateways of all other machines carry something out.
+    Broadcast(Broadcast),
     /// Send a message about a lock that one of two gateways of this server keeps for clients. The
     /// receiver takes it by [`super::Gateway::near_told`]. Messages to one gateway arrive in their order.
     Near {
@@ -356,13 +358,8 @@ pub enum PeerMessage {
 /// Question of one gateway to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// Deliver a message to the subscribers of a channel. Answer: [`Knowledge::Count`].
-    Publish {
-        /// The channel.
-        channel: Blob,
-        /// The message.
-        payload: Blob,
-    },
+    /// Carry this out. Answer: [`Knowledge::Count`].
+    Broadcast(Broadcast),
     /// Lines of `CLIENT LIST`. Answer: [`Knowledge::Lines`].
     ClientList(ClientFilter),
     /// Close the connections that match. Answer: [`Knowledge::Count`].
@@ -376,15 +373,20 @@ pub enum Question {
     },
     /// Channels with subscribers. Answer: [`Knowledge::Names`].
     Channels {
+        /// Whether sharded channels are meant.
+        sharded: bool,
         /// Glob.
         pattern: Option<Blob>,
     },
     /// Numbers of subscribers of channels. Answer: [`Knowledge::Counts`].
-    Subscribers(Vec<Blob>),
+    Subscribers {
+        /// Whether sharded channels are meant.
+        sharded: bool,
+        /// The channels.
+        channels: Vec<Blob>,
+    },
     /// Patterns with subscribers. Answer: [`Knowledge::Names`].
     Patterns,
-    /// Forget the texts of scripts that were read. Answer: [`Knowledge::Count`].
-    ForgetScripts,
     /// Counters of the gateway. Answer: [`Knowledge::Stats`].
     Stats,
     /// Question about what is known on one machine only.
@@ -453,12 +455,33 @@ pub enum NearWord {
     },
 }
 
-impl Question {
-    /// Question that the words of `PUBLISH` ask.
-    pub(super) fn publish(args: &Args<'_>) -> Self {
+/// Message for the subscribers of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Whether it is a sharded channel.
+    pub sharded: bool,
+    /// The channel.
+    pub channel: Blob,
+    /// The message.
+    pub payload: Blob,
+}
+
+impl Published {
+    /// Message that the words of `PUBLISH` or `SPUBLISH` contain.
+    pub(super) fn of(args: &Args<'_>) -> Self {
         let word = |at| Blob::from(args.get(at).unwrap_or_default());
-        Self::Publish { channel: word(1), payload: word(2) }
+        Self { sharded: args.is(0, "SPUBLISH"), channel: word(1), payload: word(2) }
     }
+}
+
+/// Task for all gateways of a cluster. The gateways of other machines do not answer, and a machine that is
+/// not connected misses it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Broadcast {
+    /// Deliver a message to the subscribers of a channel.
+    Publish(Published),
+    /// Forget the texts of scripts that were read.
+    ForgetScripts,
 }
 
 /// Answer of one gateway to another.

@@ -2,7 +2,7 @@
 
 use super::acl::denials::Denials;
 use super::admin::topology::{ClusterNode, Topology};
-use super::api::{Config, Facts, Output, Question, SessionId};
+use super::api::{Broadcast, Config, Facts, Output, SessionId};
 use super::errors::Unled;
 use super::mail::{Mail, Target};
 use super::operators::monitor::Monitors;
@@ -47,9 +47,9 @@ pub(super) struct Core {
     pub monitors: Monitors,
     /// Interpreter of scripts, and the texts that were read.
     pub scripts: Scripts,
-    /// Questions to all gateways that follow from transactions which took effect. No reply waits for the
+    /// Tasks for all gateways that follow from transactions which took effect. No reply waits for the
     /// answers.
-    pub afterwards: VecDeque<Question>,
+    pub afterwards: VecDeque<Broadcast>,
     /// Replies that parts have found, for [`super::Gateway::settle`] to put into their places.
     pub replies: VecDeque<(Target, Reply)>,
     /// Replies of programs with items that come from commands that the session carries out afterwards.

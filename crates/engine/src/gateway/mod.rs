@@ -40,9 +40,9 @@ pub(crate) mod waiting;
 pub use admin::info;
 pub use admin::overview::{MachineSeen, Overview, ShardSeen};
 pub use api::{
-    Admin, ClientFilter, ClusterConfig, CommandCount, Config, CoordinationClient, Facts,
-    GatewayStats, Knowledge, NearWord, Opening, Order, Output, Patience, PeerMessage, Question,
-    Said, ServerReply, SessionId, SessionStatus, UserConfig,
+    Admin, Broadcast, ClientFilter, ClusterConfig, CommandCount, Config, CoordinationClient, Facts,
+    GatewayStats, Knowledge, NearWord, Opening, Order, Output, Patience, PeerMessage, Published,
+    Question, Said, ServerReply, SessionId, SessionStatus, UserConfig,
 };
 pub use clients::connection::{client_list, hello};
 pub use clients::foreign::HTTP_METHODS;

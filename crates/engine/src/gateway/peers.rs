@@ -3,8 +3,9 @@
 
 use super::Gateway;
 use super::admin::inquiry::Inquiry;
-use super::api::{Knowledge, Output, PeerMessage, Question};
+use super::api::{Broadcast, Knowledge, Output, PeerMessage, Question};
 use super::clients::connection;
+use super::clients::pubsub::Kind;
 use super::parts::Parts;
 use super::target::Target;
 use super::txn::holders::holder_lines;
@@ -28,43 +29,58 @@ impl Gateway {
         self.settle();
     }
 
-    /// Answers a question for this gateway.
-    pub(super) fn know(&mut self, question: &Question) -> Knowledge {
-        match question {
-            Question::Publish { channel, payload } => {
-                let messages = self.pubsub.publish(channel, payload);
-                let count = messages.len() as i64;
+    /// Carries out what a gateway of another machine has sent to all.
+    pub fn broadcast(&mut self, now: Now, broadcast: &Broadcast) {
+        self.parts.core.now = now;
+        self.carry_out(broadcast);
+        self.settle();
+    }
+
+    /// Does this gateway's part of a broadcast. Returns how many subscribers have received a message.
+    fn carry_out(&mut self, broadcast: &Broadcast) -> usize {
+        match broadcast {
+            Broadcast::Publish(published) => {
+                let messages = self.pubsub.publish(published);
+                let count = messages.len();
                 for (id, message) in messages {
                     if let Some(session) = self.parts.sessions.get(id.0) {
                         self.parts.core.push(id, session.protocol, message);
                     }
                 }
-                Knowledge::Count(count)
+                count
             }
+            Broadcast::ForgetScripts => {
+                self.parts.core.scripts.forget_all();
+                0
+            }
+        }
+    }
+
+    /// Answers a question for this gateway.
+    pub(super) fn know(&mut self, question: &Question) -> Knowledge {
+        match question {
+            Question::Broadcast(broadcast) => Knowledge::Count(self.carry_out(broadcast) as i64),
             Question::ClientList(filter) => {
-                let lines =
-                    connection::lines(&self.parts.core, &self.pubsub, &self.parts.sessions, filter);
+                let lines = connection::lines(&self.parts.core, &self.parts.sessions, filter);
                 Knowledge::Lines(lines.into_iter().map(|(_, l)| (l.id, l.to_string())).collect())
             }
             Question::ClientKill(filter) => {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
-                Knowledge::Count(connection::kill(core, &self.pubsub, sessions, filter) as i64)
+                Knowledge::Count(connection::kill(core, sessions, filter) as i64)
             }
             Question::Unblock { client, error } => {
                 Knowledge::Count(i64::from(self.parts.unblock(*client, *error)))
             }
-            Question::Channels { pattern } => {
-                Knowledge::Names(self.pubsub.channels(pattern.as_deref()))
+            Question::Channels { sharded, pattern } => {
+                let kind = if *sharded { Kind::Sharded } else { Kind::Channel };
+                Knowledge::Names(self.pubsub.channels(kind, pattern.as_deref()))
             }
-            Question::Subscribers(channels) => {
-                let counts = channels.iter().map(|c| self.pubsub.listeners_of(c) as i64);
+            Question::Subscribers { sharded, channels } => {
+                let kind = if *sharded { Kind::Sharded } else { Kind::Channel };
+                let counts = channels.iter().map(|c| self.pubsub.listeners_of(kind, c) as i64);
                 Knowledge::Counts(counts.collect())
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
-            Question::ForgetScripts => {
-                self.parts.core.scripts.forget_all();
-                Knowledge::Count(0)
-            }
             Question::Transactions => {
                 let (transactions, sessions) = (&self.parts.transactions, &self.parts.sessions);
                 Knowledge::Lines(holder_lines(&self.parts.core, transactions, sessions))

@@ -2,7 +2,7 @@
 
 use crate::cluster::map::ShardMap;
 use crate::cluster::members::Members;
-use crate::gateway::{ClusterChange, Gateway, PeerMessage};
+use crate::gateway::{Broadcast, ClusterChange, Gateway, PeerMessage};
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::message::Response;
 use crate::now::Now;
@@ -14,6 +14,8 @@ pub enum Event {
     Response(Response),
     /// A message of another gateway.
     Message(GatewayId, PeerMessage),
+    /// A task that a gateway of another machine has sent to all.
+    Broadcast(Broadcast),
     /// A machine now leads a shard, in the lead with this number (see
     /// [`splits_of`](crate::ids::splits_of)), or the shard has no leader.
     Led(ShardId, Option<(MachineId, u64)>),
@@ -35,6 +37,7 @@ impl Event {
         match self {
             Self::Response(response) => gateway.response(now, response),
             Self::Message(from, message) => gateway.peer(now, from, message),
+            Self::Broadcast(broadcast) => gateway.broadcast(now, &broadcast),
             Self::Led(shard, leader) => {
                 gateway.cluster_changed(now, ClusterChange::Led(shard, leader));
             }

@@ -34,7 +34,7 @@ pub use transfer::piece::{SnapshotPiece, Taken};
 
 use crate::cluster::level::Level;
 use crate::entry::{EntryCodec, SnapshotCodec};
-use crate::gateway::PeerMessage;
+use crate::gateway::{Broadcast, PeerMessage};
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::limits::TICK_US;
 use crate::message::Request;
@@ -189,6 +189,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.out.message(to, message);
     }
 
+    /// Lets the gateways of all connected machines carry something out.
+    pub fn broadcast(&mut self, broadcast: &Broadcast) {
+        self.out.send_to_machines(|| Parcel::Broadcast(broadcast.clone()));
+    }
+
     /// Takes a parcel of `from`. A parcel for another worker of this machine is forwarded.
     ///
     /// # Errors
@@ -204,6 +209,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Parcel::Snapshot(piece) => Some(piece.shard),
             Parcel::Response(_)
             | Parcel::Gateway { .. }
+            | Parcel::Broadcast(_)
             | Parcel::StreamMessages(_)
             | Parcel::Leads { .. }
             | Parcel::Map(_)
@@ -272,6 +278,10 @@ impl<C: EntryCodec + Clone> Node<C> {
                 if let Some(Parcel::Gateway { from: sender, message, .. }) = own {
                     self.out.event(Event::Message(sender, message));
                 }
+            }
+            Parcel::Broadcast(broadcast) => {
+                self.out.spread(from, || Parcel::Broadcast(broadcast.clone()));
+                self.out.event(Event::Broadcast(broadcast));
             }
             Parcel::Snapshot(piece) => self.take_piece(now, from, piece)?,
             Parcel::SnapshotTaken { shard, index, taken } => {
@@ -419,13 +429,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.placement.is_some()
             && !self.out.connected.is_empty()
             && self.replicas().any(Replica::is_serving)
-    }
-
-    /// Hands the lead of a shard over to a machine, if possible.
-    pub fn hand_over(&mut self, now: Now, shard: ShardId, to: MachineId) {
-        if let Some(replica) = self.replica_mut(shard) {
-            replica.hand_over(now, to);
-        }
     }
 
     /// Hands the lead of a shard over to a machine that could take it at once.

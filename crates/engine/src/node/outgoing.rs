@@ -149,6 +149,11 @@ impl Outgoing {
     /// Sends a parcel to all other workers and all machines with a connection.
     pub fn send_to_all(&mut self, parcel: impl Fn() -> Parcel) {
         self.send_to_workers(&parcel);
+        self.send_to_machines(parcel);
+    }
+
+    /// Sends a parcel to all machines with a connection.
+    pub fn send_to_machines(&mut self, parcel: impl Fn() -> Parcel) {
         for machine in &self.connected {
             self.parcels.push_back((To::Machine(*machine), parcel()));
         }

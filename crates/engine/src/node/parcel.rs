@@ -4,7 +4,7 @@ use super::timing::Timing;
 use super::transfer::piece::{SnapshotPiece, Taken};
 use crate::cluster::map::ShardMap;
 use crate::cluster::members::Members;
-use crate::gateway::PeerMessage;
+use crate::gateway::{Broadcast, PeerMessage};
 use crate::ids::{GatewayId, MachineId, ShardId};
 use crate::message::{Request, Response};
 use crate::pipeline::StreamMessage;
@@ -29,7 +29,7 @@ pub enum Parcel {
     },
     /// Answer of a shard to the gateway that it names.
     Response(Response),
-    /// A message between gateways.
+    /// A message between gateways of one machine.
     Gateway {
         /// Sending gateway.
         from: GatewayId,
@@ -38,6 +38,8 @@ pub enum Parcel {
         /// The message.
         message: PeerMessage,
     },
+    /// A task for all gateways of the receiving machine.
+    Broadcast(Broadcast),
     /// A message between replicas of a shard's log.
     Raft {
         /// The shard.
@@ -134,13 +136,15 @@ pub enum ParcelKind {
     StreamMessages,
     /// Messages about delays.
     Timing,
+    /// Messages of `PUBLISH`, and other tasks for all gateways.
+    Broadcasts,
     /// All other parcels.
     Other,
 }
 
 impl ParcelKind {
     /// The kinds with their names, in the order of their numbers.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Entries, "entries"),
         (Self::Consensus, "consensus"),
         (Self::Heartbeats, "heartbeats"),
@@ -148,6 +152,7 @@ impl ParcelKind {
         (Self::Answers, "answers"),
         (Self::StreamMessages, "words"),
         (Self::Timing, "timing"),
+        (Self::Broadcasts, "broadcasts"),
         (Self::Other, "other"),
     ];
 
@@ -172,6 +177,7 @@ impl Parcel {
             Self::Response(_) => ParcelKind::Answers,
             Self::StreamMessages(_) => ParcelKind::StreamMessages,
             Self::Timing(_) => ParcelKind::Timing,
+            Self::Broadcast(_) => ParcelKind::Broadcasts,
             Self::Gateway { .. }
             | Self::Snapshot(_)
             | Self::SnapshotTaken { .. }

@@ -200,6 +200,7 @@ impl World {
                         );
                     }
                     Output::Foreign { .. } | Output::ScriptLog { .. } => {}
+                    Output::Broadcast(_) => panic!("there is one machine"),
                     Output::Bundle { .. } => panic!("no gateway here sends bundles"),
                     // No client here uses the coordination service.
                     Output::Coordination { .. } => {}

@@ -36,6 +36,9 @@ impl LogCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerCounts {
     messages: [u64; ParcelKind::ALL.len()],
+    /// Messages of `PUBLISH` and other tasks for all gateways that were dropped, because too many bytes
+    /// were waiting for the machine.
+    pub broadcasts_dropped: u64,
     /// System calls that accepted bytes.
     pub sends: u64,
     /// Bytes that they accepted, before encryption.
@@ -53,6 +56,7 @@ impl PeerCounts {
         for (own, more) in self.messages.iter_mut().zip(other.messages) {
             *own += more;
         }
+        self.broadcasts_dropped += other.broadcasts_dropped;
         self.sends += other.sends;
         self.bytes += other.bytes;
     }

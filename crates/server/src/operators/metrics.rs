@@ -115,6 +115,8 @@ impl Sheet {
         for report in &status.reports {
             sum.add(&report.peers);
         }
+        let dropped = "Messages of PUBLISH not sent to a machine that is too slow";
+        self.value("peer_broadcasts_dropped_total", dropped, sum.broadcasts_dropped)?;
         self.value("peer_sends_total", "System calls that sent to other machines", sum.sends)?;
         self.value("peer_sent_bytes_total", "Bytes sent to other machines", sum.bytes)?;
         let options = Opts::new("peer_messages_total", "Messages sent to other machines");

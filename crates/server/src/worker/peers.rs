@@ -18,7 +18,7 @@ use engine::gateway::ClusterChange;
 use engine::ids::{MachineId, Token as Asked};
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
 use engine::message::{Answer, Refusal, Request, Response};
-use engine::node::Parcel;
+use engine::node::{Parcel, ParcelKind};
 use engine::now::Now;
 use mio::event::Event;
 use mio::{Interest, Token};
@@ -150,8 +150,15 @@ impl Links {
             return;
         }
         let waiting = link.output.len() - link.sent;
-        if waiting > PEER_ENTRIES_BYTES_MAX && has_entries(&parcel) {
-            return;
+        if waiting > PEER_ENTRIES_BYTES_MAX {
+            match parcel.kind() {
+                ParcelKind::Entries => return,
+                ParcelKind::Broadcasts => {
+                    self.counts.broadcasts_dropped += 1;
+                    return;
+                }
+                _ => {}
+            }
         }
         self.counts.message(&parcel);
         let mut encoded = self.format.encode(&parcel, &mut link.output);
@@ -195,11 +202,6 @@ impl Links {
             link.timing.push(due);
         }
     }
-}
-
-/// Whether a parcel carries log entries.
-fn has_entries(parcel: &Parcel) -> bool {
-    matches!(parcel, Parcel::Raft { message, .. } if !message.entries.is_empty())
 }
 
 impl Link {

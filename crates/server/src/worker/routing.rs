@@ -176,6 +176,7 @@ impl Worker {
             }
             Output::ScriptLog { level, text } => self.script_lines.write(now, level, &text),
             Output::Peer { to, message } => self.node.message(to, message),
+            Output::Broadcast(broadcast) => self.node.broadcast(&broadcast),
             Output::Near { to, word } => {
                 if let Some(batch) = self.outbound.get_mut(usize::from(to.worker)) {
                     batch.near.push((self.id, word));

@@ -563,7 +563,9 @@ impl Worker {
                 written.map_err(|e| e.to_string())?;
             }
             Input::Seed(seed) => self.node.sow(now, *seed).map_err(|e| e.to_string())?,
-            Input::HandOver(shard, to) => self.node.hand_over(now, shard, to),
+            Input::HandOver(shard, to) => {
+                let _ = self.node.replica_mut(shard).map(|led| led.hand_over(now, to));
+            }
             Input::StandBack(on) => self.node.stand_back(now, on),
             Input::Tick(tick_us) => self.node.set_tick(tick_us),
             Input::Operate(words) => {
@@ -578,8 +580,7 @@ impl Worker {
             Input::Connected(machine, generation, level) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation, level));
                 self.generations.insert(machine, generation);
-                let address = ("10.0.0.1".to_owned(), 6379);
-                let linked = ClusterChange::Linked(machine, address, level);
+                let linked = ClusterChange::Linked(machine, ("10.0.0.1".into(), 6379), level);
                 self.gateway.cluster_changed(now, linked);
                 self.node.connect(now, machine);
             }
@@ -709,6 +710,7 @@ impl Worker {
                 self.request(now, shard, request);
             }
             Output::Peer { to, message } => self.node.message(to, message),
+            Output::Broadcast(broadcast) => self.node.broadcast(&broadcast),
             Output::Near { to, word } => {
                 let input = Input::Near(self.id, word);
                 sent.push(Sent::Worker(to.worker, Box::new(input)));

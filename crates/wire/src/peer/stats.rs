@@ -3,7 +3,6 @@
 use crate::bytes::{Reader, put_count, put_u64, put_word};
 use adt::Corrupt;
 use adt::command::database::DATABASES;
-use engine::gateway::GatewayStats;
 use engine::stats::ShardStats;
 
 pub(super) fn put_shard_stats(stats: &ShardStats, out: &mut Vec<u8>) {
@@ -59,16 +58,4 @@ pub(super) fn read_databases(
         stats.databases.push((number, reader.u64()?, reader.u64()?));
     }
     if stats.databases.is_empty() { Err(Corrupt) } else { Ok(()) }
-}
-
-pub(super) fn put_gateway_stats(stats: &GatewayStats, out: &mut Vec<u8>) {
-    stats.numbers().into_iter().for_each(|number| put_u64(number, out));
-}
-
-pub(super) fn read_gateway_stats(reader: &mut Reader<'_>) -> Result<GatewayStats, Corrupt> {
-    let mut stats = GatewayStats::default();
-    for number in stats.numbers_mut() {
-        *number = reader.u64()?;
-    }
-    Ok(stats)
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use engine::cluster::map::ShardMap;
 use engine::cluster::members::Members;
 use engine::entry::{Apply, Prepare};
-use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
+use engine::gateway::{Broadcast, Published};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
 use engine::message::{
     Answer, Body, CutStep, Early, Fate, Guard, Notice, Refusal, Request, Response, Version,
@@ -41,11 +41,6 @@ pub fn asked(body: Body) -> Parcel {
 /// A shard's answer.
 pub fn answered(answer: Answer) -> Parcel {
     Parcel::Response(Response { gateway: GATEWAY, token: Token(77), answer })
-}
-
-fn gateway_message(message: PeerMessage) -> Parcel {
-    let from = GatewayId { machine: MachineId(1), worker: 0, life: 9 };
-    Parcel::Gateway { from, to: GATEWAY, message }
 }
 
 fn request() -> RequestId {
@@ -248,65 +243,14 @@ fn shard_stats() -> ShardStats {
     }
 }
 
-fn gateway_stats() -> GatewayStats {
-    GatewayStats {
-        commands: 1,
-        errors: 2,
-        requests: 3,
-        committed: 4,
-        aborted: 5,
-        retried: 6,
-        guard_failures: 7,
-        snapshot_rounds: 8,
-        recoveries: 9,
-        combined: 10,
-        wounds: 11,
-        published: 12,
-        auth_failures: 13,
-        denied: 14,
-        sessions: 15,
-        blocked: 16,
-        subscribers: 17,
-        interactive: 18,
-        near_stays: 0,
-        by_command: Vec::new(),
-    }
-}
-
-fn messages() -> Vec<PeerMessage> {
-    let filter = ClientFilter {
-        ids: vec![1, 2],
-        address: Some("10.0.0.9:5000".into()),
-        local_address: Some("10.0.0.1:6379".into()),
-        user: Some("default".into()),
-        kind: Some("normal".into()),
-        age_s_min: Some(60),
-        except: Some(3),
-    };
-    let names = || vec![Blob::from("news"), Blob::from("weather")];
-    let questions = [
-        Question::Publish { channel: Blob::from("news"), payload: Blob::from("hello") },
-        Question::ClientList(filter),
-        Question::ClientKill(ClientFilter::default()),
-        Question::Unblock { client: 8, error: true },
-        Question::Channels { pattern: Some(Blob::from("n*")) },
-        Question::Channels { pattern: None },
-        Question::Subscribers(names()),
-        Question::Patterns,
-        Question::Transactions,
-        Question::ForgetScripts,
-        Question::Stats,
-    ];
-    let answers = [
-        Knowledge::Count(-1),
-        Knowledge::Counts(vec![2, -3]),
-        Knowledge::Lines(vec![(4, "id=4 name=a".into())]),
-        Knowledge::Names(names()),
-        Knowledge::Stats(Box::new(gateway_stats())),
-    ];
-    let asked = questions.into_iter().map(|question| PeerMessage::Ask { ask: 55, question });
-    let answers = answers.into_iter().map(|knowledge| PeerMessage::Tell { ask: 55, knowledge });
-    asked.chain(answers).collect()
+/// Tasks for all gateways of another machine.
+fn broadcasts() -> Vec<Parcel> {
+    let (channel, payload) = (Blob::from("news"), Blob::from("hello"));
+    let published = Published { sharded: false, channel, payload };
+    let sharded = Published { sharded: true, ..published.clone() };
+    let tasks =
+        [Broadcast::Publish(published), Broadcast::Publish(sharded), Broadcast::ForgetScripts];
+    tasks.into_iter().map(Parcel::Broadcast).collect()
 }
 
 fn shard_map() -> ShardMap {
@@ -336,7 +280,6 @@ pub fn parcels() -> Vec<Parcel> {
     };
     let mut parcels: Vec<Parcel> = bodies().into_iter().map(asked).collect();
     parcels.extend(answers().into_iter().map(answered));
-    parcels.extend(messages().into_iter().map(gateway_message));
     parcels.extend([
         Parcel::Raft { shard, message: Box::new(message()) },
         Parcel::Raft { shard, message: Box::new(heartbeat) },
@@ -368,6 +311,7 @@ pub fn parcels() -> Vec<Parcel> {
     let (count, lost, p90_us, near_us) = (58, 1, 41_000, 600);
     let row = AppendRow { machine: 3, count, lost, p90_us, near_us };
     parcels.push(Parcel::Timing(Timing::Appends(vec![row])));
+    parcels.extend(broadcasts());
     parcels
 }
 

@@ -398,8 +398,10 @@ impl User {
     /// First channel or pattern of a call that the user may not use.
     fn forbidden_channel<'a>(&self, spec: &CommandSpec, args: &Args<'a>) -> Option<&'a [u8]> {
         match spec.name {
-            "publish" => args.get(1).filter(|channel| !self.may_use_channel(channel)),
-            "subscribe" => args.iter_from(1).find(|channel| !self.may_use_channel(channel)),
+            "publish" | "spublish" => args.get(1).filter(|channel| !self.may_use_channel(channel)),
+            "subscribe" | "ssubscribe" => {
+                args.iter_from(1).find(|channel| !self.may_use_channel(channel))
+            }
             "psubscribe" => args.iter_from(1).find(|pattern| !self.may_use_pattern(pattern)),
             _ => None,
         }

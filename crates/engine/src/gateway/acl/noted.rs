@@ -16,7 +16,7 @@ impl Session {
     pub(in crate::gateway) fn denied_as(&self, core: &mut Core, user: &str, refusal: &Denied) {
         let in_multi = matches!(self.mode, SessionMode::Multi(_));
         let context = if in_multi { "multi" } else { "toplevel" };
-        let client = connection::line(self, core.now, (self.subscriptions as usize, 0)).to_string();
+        let client = connection::line(self, core.now).to_string();
         core.denials.note(core.now, refusal, (user, context, client));
     }
 }

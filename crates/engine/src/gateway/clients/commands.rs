@@ -79,8 +79,8 @@ impl Gateway {
                 let effect = transactions.command(core, sessions, id, args);
                 self.parts.carry_out(id, effect)
             }
-            "publish" => self.parts.publish(id, args, place),
-            "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
+            "publish" | "spublish" => self.parts.publish(id, args, place),
+            _ if session_commands::subscribes(spec) => {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 self.pubsub.command(core, sessions, id, (spec.name, args))
             }
@@ -119,8 +119,8 @@ impl Gateway {
                 let Some(session) = self.parts.sessions.get_mut(id.0) else {
                     return Handled::Later;
                 };
-                let (core, users, pubsub) = (&self.parts.core, &self.users, &self.pubsub);
-                let view = View { core, users, pubsub, id, session, idle };
+                let (core, users) = (&self.parts.core, &self.users);
+                let view = View { core, users, session, idle };
                 let effect = effect(view, spec, args);
                 self.parts.carry_out(id, effect)
             }

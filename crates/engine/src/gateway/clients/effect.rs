@@ -1,10 +1,9 @@
 //! Effects of commands that are worked out by parts of a gateway, for the wiring to carry out.
 
-use super::pubsub::PubSub;
 use super::session::Session;
 use crate::gateway::acl::Users;
 use crate::gateway::admin::inquiry::Inquiry;
-use crate::gateway::api::{Admin, SessionId};
+use crate::gateway::api::Admin;
 use crate::gateway::core::Core;
 use adt::{ErrorReply, Reply};
 
@@ -40,8 +39,6 @@ pub(in crate::gateway) enum CommandEffect {
 pub(in crate::gateway) struct View<'a> {
     pub core: &'a Core,
     pub users: &'a Users,
-    pub pubsub: &'a PubSub,
-    pub id: SessionId,
     pub session: &'a mut Session,
     /// Whether everything that the session has sent before is answered.
     pub idle: bool,

@@ -4,7 +4,7 @@ use super::effect::{CommandEffect, Handled};
 use super::pubsub::{Kind, PubSub};
 use super::sessions::Sessions;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::api::{Question, SessionId};
+use crate::gateway::api::{Broadcast, Output, Published, Question, SessionId};
 use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_words};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
@@ -12,7 +12,7 @@ use crate::gateway::target::Target;
 use adt::{Args, Blob};
 
 impl Parts {
-    /// `PUBLISH`. The session's writes before it are in effect when the message goes out.
+    /// `PUBLISH`, `SPUBLISH`. The session's writes before it are in effect when the message goes out.
     pub(in crate::gateway) fn publish(
         &mut self,
         id: SessionId,
@@ -33,10 +33,20 @@ impl Parts {
     }
 }
 
-/// Inquiry that publishes a message for `PUBLISH`. The reply is the number of receivers.
+/// Inquiry that publishes a message. The reply is the number of receivers at this machine, as in a Redis
+/// cluster.
 pub(in crate::gateway) fn publication(core: &mut Core, args: &Args<'_>) -> Inquiry {
-    core.mail.stats.published += 1;
-    Inquiry::of_gateways(Combine::Sum, Question::publish(args))
+    broadcast(core, Broadcast::Publish(Published::of(args)))
+}
+
+/// Inquiry that lets all gateways of this machine carry something out. Those of the other machines, which do
+/// not answer, are told at once.
+pub(in crate::gateway) fn broadcast(core: &mut Core, broadcast: Broadcast) -> Inquiry {
+    core.mail.stats.published += u64::from(matches!(broadcast, Broadcast::Publish(_)));
+    if !core.topology.is_alone() {
+        core.mail.outputs.push_back(Output::Broadcast(broadcast.clone()));
+    }
+    Inquiry::of_gateways(Combine::Sum, Question::Broadcast(broadcast))
 }
 
 impl PubSub {
@@ -52,7 +62,7 @@ impl PubSub {
             return Handled::Hold;
         }
         let names: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
-        let kind = if name.starts_with('p') { Kind::Pattern } else { Kind::Channel };
+        let kind = Kind::of_command(name);
         let replies = if name.ends_with("unsubscribe") {
             self.unsubscribe(id, kind, &names)
         } else {
@@ -70,22 +80,24 @@ impl PubSub {
     }
 }
 
-/// `PUBSUB CHANNELS | NUMSUB | NUMPAT`.
+/// `PUBSUB CHANNELS | NUMSUB | NUMPAT | SHARDCHANNELS | SHARDNUMSUB`.
 pub(in crate::gateway) fn command(args: &Args<'_>) -> CommandEffect {
+    let sharded = args.is(1, "SHARDCHANNELS") || args.is(1, "SHARDNUMSUB");
     match args.len() {
-        2 | 3 if args.is(1, "CHANNELS") => {
+        2 | 3 if args.is(1, "CHANNELS") || args.is(1, "SHARDCHANNELS") => {
             let pattern = args.get(2).map(Blob::from);
-            Inquiry::of_gateways(Combine::Channels, Question::Channels { pattern }).into()
+            let question = Question::Channels { sharded, pattern };
+            Inquiry::of_gateways(Combine::Channels, question).into()
         }
-        _ if args.is(1, "NUMSUB") => {
+        _ if args.is(1, "NUMSUB") || args.is(1, "SHARDNUMSUB") => {
             let channels: Vec<Blob> = args.iter_from(2).map(Blob::from).collect();
-            let question = Question::Subscribers(channels.clone());
+            let question = Question::Subscribers { sharded, channels: channels.clone() };
             Inquiry::of_gateways(Combine::Subscribers(channels), question).into()
         }
         2 if args.is(1, "NUMPAT") => {
             Inquiry::of_gateways(Combine::Patterns, Question::Patterns).into()
         }
-        _ if args.is(1, "CHANNELS") => subcommand_syntax(args).into(),
+        _ if args.is(1, "CHANNELS") || sharded => subcommand_syntax(args).into(),
         _ if args.is(1, "NUMPAT") => wrong_words("pubsub", "numpat").into(),
         _ => unknown_subcommand(args).into(),
     }

@@ -5,7 +5,7 @@
 //! the order of the patterns; a session that matches twice gets it twice, as in Redis.
 
 use super::session::Session;
-use crate::gateway::api::{GatewayStats, SessionId};
+use crate::gateway::api::{GatewayStats, Published, SessionId};
 use crate::limits::SUBSCRIPTIONS_MAX;
 use adt::command::glob;
 use adt::{Blob, ErrorReply, Reply};
@@ -18,25 +18,66 @@ pub enum Kind {
     Channel,
     /// All channels that match a glob (`PSUBSCRIBE`).
     Pattern,
+    /// One sharded channel (`SSUBSCRIBE`): channels of this kind have names of their own.
+    Sharded,
 }
 
-/// The subscriptions of one session.
-#[derive(Clone, Debug, Default)]
-struct Subscriptions {
-    channels: BTreeSet<Blob>,
-    patterns: BTreeSet<Blob>,
-}
-
-impl Subscriptions {
-    fn names(&mut self, kind: Kind) -> &mut BTreeSet<Blob> {
-        match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
+impl Kind {
+    /// Kind of name that a command of the family of `SUBSCRIBE` and `UNSUBSCRIBE` has.
+    pub(super) fn of_command(name: &str) -> Self {
+        match name.as_bytes() {
+            [b'p', ..] => Self::Pattern,
+            [b's', b's', ..] | b"sunsubscribe" => Self::Sharded,
+            _ => Self::Channel,
         }
     }
 
-    fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+    /// First words of the confirmation of a subscription, and of that of its end.
+    fn confirmations(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Channel => ("subscribe", "unsubscribe"),
+            Self::Pattern => ("psubscribe", "punsubscribe"),
+            Self::Sharded => ("ssubscribe", "sunsubscribe"),
+        }
+    }
+}
+
+/// Numbers of names that a session listens to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subscribed {
+    /// Channels.
+    pub channels: usize,
+    /// Patterns.
+    pub patterns: usize,
+    /// Sharded channels.
+    pub sharded: usize,
+}
+
+impl Subscribed {
+    /// Number of all names.
+    pub fn all(self) -> usize {
+        self.channels + self.patterns + self.sharded
+    }
+}
+
+/// The subscriptions of one session, by kind.
+#[derive(Clone, Debug, Default)]
+struct Subscriptions([BTreeSet<Blob>; 3]);
+
+impl Subscriptions {
+    fn names(&mut self, kind: Kind) -> &mut BTreeSet<Blob> {
+        &mut self.0[kind as usize]
+    }
+
+    fn counts(&self) -> Subscribed {
+        let [channels, patterns, sharded] = self.0.each_ref().map(BTreeSet::len);
+        Subscribed { channels, patterns, sharded }
+    }
+
+    /// Number that a confirmation contains. Sharded channels are counted by themselves, as in Redis.
+    fn confirmed(&self, kind: Kind) -> usize {
+        let counts = self.counts();
+        if kind == Kind::Sharded { counts.sharded } else { counts.channels + counts.patterns }
     }
 }
 
@@ -45,19 +86,12 @@ type Listeners = BTreeMap<Blob, BTreeSet<SessionId>>;
 /// All subscriptions of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct PubSub {
-    channels: Listeners,
-    patterns: Listeners,
+    /// By kind.
+    listeners: [Listeners; 3],
     sessions: BTreeMap<SessionId, Subscriptions>,
 }
 
 impl PubSub {
-    fn listeners(&mut self, kind: Kind) -> &mut Listeners {
-        match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
-        }
-    }
-
     /// Subscribes a session; one confirmation per name. Beyond [`SUBSCRIPTIONS_MAX`] nothing is
     /// subscribed.
     pub fn subscribe(
@@ -69,19 +103,19 @@ impl PubSub {
         let mut own = self.sessions.remove(&session).unwrap_or_default();
         let fresh: BTreeSet<&Blob> =
             names.iter().filter(|n| !own.names(kind).contains(*n)).collect();
-        if own.count() + fresh.len() > SUBSCRIPTIONS_MAX {
+        if own.counts().all() + fresh.len() > SUBSCRIPTIONS_MAX {
             self.put_back(session, own);
             return Err(ErrorReply::err(format!(
                 "a connection can subscribe to at most {SUBSCRIPTIONS_MAX} channels and patterns"
             )));
         }
-        let word = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+        let (word, _) = kind.confirmations();
         let mut replies = Vec::with_capacity(names.len());
         for name in names {
             if own.names(kind).insert(name.clone()) {
-                self.listeners(kind).entry(name.clone()).or_default().insert(session);
+                self.listeners[kind as usize].entry(name.clone()).or_default().insert(session);
             }
-            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.count()));
+            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.confirmed(kind)));
         }
         self.put_back(session, own);
         Ok(replies)
@@ -90,7 +124,7 @@ impl PubSub {
     /// Ends subscriptions; all of the kind if `names` is empty. One confirmation per name, or one
     /// without a name if there was nothing to end.
     pub fn unsubscribe(&mut self, session: SessionId, kind: Kind, names: &[Blob]) -> Vec<Reply> {
-        let word = if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" };
+        let (_, word) = kind.confirmations();
         let mut own = self.sessions.remove(&session).unwrap_or_default();
         let all: Vec<Blob>;
         let names = if names.is_empty() {
@@ -100,7 +134,7 @@ impl PubSub {
             names
         };
         if names.is_empty() {
-            let count = own.count();
+            let count = own.confirmed(kind);
             self.put_back(session, own);
             return vec![confirmation(word, Reply::Nil, count)];
         }
@@ -109,20 +143,20 @@ impl PubSub {
             if own.names(kind).remove(name) {
                 self.remove_listener(session, kind, name);
             }
-            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.count()));
+            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.confirmed(kind)));
         }
         self.put_back(session, own);
         replies
     }
 
     fn put_back(&mut self, session: SessionId, own: Subscriptions) {
-        if own.count() > 0 {
+        if own.counts().all() > 0 {
             self.sessions.insert(session, own);
         }
     }
 
     fn remove_listener(&mut self, session: SessionId, kind: Kind, name: &Blob) {
-        let listeners = self.listeners(kind);
+        let listeners = &mut self.listeners[kind as usize];
         if let Some(sessions) = listeners.get_mut(name) {
             sessions.remove(&session);
             if sessions.is_empty() {
@@ -134,23 +168,30 @@ impl PubSub {
     /// Forgets a session that is gone or was reset.
     pub fn close(&mut self, session: SessionId) {
         let Some(own) = self.sessions.remove(&session) else { return };
-        for name in &own.channels {
-            self.remove_listener(session, Kind::Channel, name);
-        }
-        for name in &own.patterns {
-            self.remove_listener(session, Kind::Pattern, name);
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Sharded] {
+            for name in &own.0[kind as usize] {
+                self.remove_listener(session, kind, name);
+            }
         }
     }
 
-    /// The messages that a publication causes, in the order in which they are sent.
-    pub fn publish(&self, channel: &Blob, message: &Blob) -> Vec<(SessionId, Reply)> {
+    /// The messages that a publication causes, in the order in which they are sent. Patterns do not match
+    /// sharded channels.
+    pub fn publish(&self, published: &Published) -> Vec<(SessionId, Reply)> {
+        let Published { sharded, channel, payload: message } = published;
         let bulk = |blob: &Blob| Reply::Bulk(blob.clone());
+        let [channels, patterns, sharded_channels] = &self.listeners;
+        let (listeners, word) =
+            if *sharded { (sharded_channels, "smessage") } else { (channels, "message") };
         let mut sent = Vec::new();
-        for &session in self.channels.get(channel).into_iter().flatten() {
-            let push = vec![Reply::bulk("message"), bulk(channel), bulk(message)];
+        for &session in listeners.get(channel).into_iter().flatten() {
+            let push = vec![Reply::bulk(word), bulk(channel), bulk(message)];
             sent.push((session, Reply::Push(push)));
         }
-        let matching = self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
+        if *sharded {
+            return sent;
+        }
+        let matching = patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
         for (pattern, sessions) in matching {
             for &session in sessions {
                 let push =
@@ -161,9 +202,9 @@ impl PubSub {
         sent
     }
 
-    /// How many channels and how many patterns a session listens to.
-    pub fn counts(&self, session: SessionId) -> (usize, usize) {
-        self.sessions.get(&session).map_or((0, 0), |own| (own.channels.len(), own.patterns.len()))
+    /// Numbers of names that a session listens to.
+    pub fn counts(&self, session: SessionId) -> Subscribed {
+        self.sessions.get(&session).map_or(Subscribed::default(), Subscriptions::counts)
     }
 
     /// Brings what depends on a session's subscriptions up to date.
@@ -173,9 +214,8 @@ impl PubSub {
         id: SessionId,
         session: &mut Session,
     ) {
-        let (channels, patterns) = self.counts(id);
         stats.subscribers = self.subscribers() as u64;
-        session.subscriptions = (channels + patterns) as u32;
+        session.subscribed = self.counts(id);
         session.refresh();
     }
 
@@ -184,20 +224,20 @@ impl PubSub {
         self.sessions.len()
     }
 
-    /// Channels with listeners (patterns do not count), in order: `PUBSUB CHANNELS`.
-    pub fn channels(&self, pattern: Option<&[u8]>) -> Vec<Blob> {
+    /// Channels of a kind with listeners, in order: `PUBSUB CHANNELS`.
+    pub fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Blob> {
         let passes = |name: &&Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
-        self.channels.keys().filter(passes).cloned().collect()
+        self.listeners[kind as usize].keys().filter(passes).cloned().collect()
     }
 
     /// How many sessions listen to a channel by its name: `PUBSUB NUMSUB`.
-    pub fn listeners_of(&self, channel: &[u8]) -> usize {
-        self.channels.get(channel).map_or(0, BTreeSet::len)
+    pub fn listeners_of(&self, kind: Kind, channel: &[u8]) -> usize {
+        self.listeners[kind as usize].get(channel).map_or(0, BTreeSet::len)
     }
 
     /// Patterns with listeners, in order: `PUBSUB NUMPAT` counts them over all gateways.
     pub fn patterns(&self) -> Vec<Blob> {
-        self.patterns.keys().cloned().collect()
+        self.listeners[Kind::Pattern as usize].keys().cloned().collect()
     }
 }
 
@@ -234,6 +274,10 @@ mod tests {
         names.iter().map(|&n| n.into()).collect()
     }
 
+    fn published(channel: &str, payload: &str) -> Published {
+        Published { sharded: false, channel: channel.into(), payload: payload.into() }
+    }
+
     fn push(words: &[&str], count: i64) -> Reply {
         let mut all: Vec<Reply> = words.iter().map(Reply::bulk).collect();
         all.push(Reply::Int(count));
@@ -252,7 +296,7 @@ mod tests {
         assert_eq!(replies, expected);
         let replies = all.subscribe(A, Kind::Pattern, &blobs(&["x*"])).unwrap();
         assert_eq!(replies, [push(&["psubscribe", "x*"], 3)]);
-        assert_eq!(all.counts(A), (2, 1));
+        assert_eq!(all.counts(A), Subscribed { channels: 2, patterns: 1, sharded: 0 });
         let replies = all.unsubscribe(A, Kind::Channel, &blobs(&["x", "z"]));
         assert_eq!(replies, [push(&["unsubscribe", "x"], 2), push(&["unsubscribe", "z"], 2)]);
         assert_eq!(all.unsubscribe(A, Kind::Channel, &[]), [push(&["unsubscribe", "y"], 1)]);
@@ -270,12 +314,51 @@ mod tests {
         all.subscribe(B, Kind::Channel, &blobs(&["news"])).unwrap();
         all.subscribe(A, Kind::Channel, &blobs(&["news", "other"])).unwrap();
         all.subscribe(A, Kind::Pattern, &blobs(&["n*", "z*"])).unwrap();
-        let sent = all.publish(&"news".into(), &"hi".into());
+        let sent = all.publish(&published("news", "hi"));
         let message = Reply::Push(["message", "news", "hi"].map(Reply::bulk).to_vec());
         let matched = Reply::Push(["pmessage", "n*", "news", "hi"].map(Reply::bulk).to_vec());
         assert_eq!(sent, [(A, message.clone()), (B, message), (A, matched)]);
-        assert!(all.publish(&"nobody".into(), &"hi".into()).len() == 1);
-        assert!(all.publish(&"quiet".into(), &"hi".into()).is_empty());
+        assert!(all.publish(&published("nobody", "hi")).len() == 1);
+        assert!(all.publish(&published("quiet", "hi")).is_empty());
+    }
+
+    #[test]
+    fn sharded_channels_have_names_and_numbers_of_their_own() {
+        let mut all = PubSub::default();
+        all.subscribe(A, Kind::Channel, &blobs(&["news"])).unwrap();
+        all.subscribe(A, Kind::Pattern, &blobs(&["*"])).unwrap();
+        let replies = all.subscribe(B, Kind::Sharded, &blobs(&["news", "other"])).unwrap();
+        assert_eq!(replies, [push(&["ssubscribe", "news"], 1), push(&["ssubscribe", "other"], 2)]);
+        let sent = all.publish(&Published { sharded: true, ..published("news", "hi") });
+        let message = Reply::Push(["smessage", "news", "hi"].map(Reply::bulk).to_vec());
+        assert_eq!(sent, [(B, message)]);
+        assert_eq!(all.publish(&published("news", "hi")).len(), 2);
+        assert_eq!(all.channels(Kind::Sharded, None), blobs(&["news", "other"]));
+        assert_eq!(all.channels(Kind::Channel, None), blobs(&["news"]));
+        let replies = all.subscribe(B, Kind::Channel, &blobs(&["x"])).unwrap();
+        assert_eq!(replies, [push(&["subscribe", "x"], 1)], "each family has its number");
+        let replies = all.unsubscribe(B, Kind::Sharded, &[]);
+        assert_eq!(
+            replies,
+            [push(&["sunsubscribe", "news"], 1), push(&["sunsubscribe", "other"], 0)]
+        );
+        assert_eq!(all.counts(B), Subscribed { channels: 1, patterns: 0, sharded: 0 });
+        all.close(B);
+        assert_eq!(all.subscribers(), 1);
+    }
+
+    #[test]
+    fn commands_name_the_kind_of_a_subscription() {
+        for (name, kind) in [
+            ("subscribe", Kind::Channel),
+            ("unsubscribe", Kind::Channel),
+            ("psubscribe", Kind::Pattern),
+            ("punsubscribe", Kind::Pattern),
+            ("ssubscribe", Kind::Sharded),
+            ("sunsubscribe", Kind::Sharded),
+        ] {
+            assert_eq!(Kind::of_command(name), kind, "{name}");
+        }
     }
 
     #[test]
@@ -286,11 +369,11 @@ mod tests {
         all.subscribe(B, Kind::Channel, &blobs(&["x"])).unwrap();
         all.close(A);
         all.close(A);
-        assert_eq!(all.counts(A), (0, 0));
-        assert_eq!(all.channels(None), blobs(&["x"]));
+        assert_eq!(all.counts(A), Subscribed::default());
+        assert_eq!(all.channels(Kind::Channel, None), blobs(&["x"]));
         assert!(all.patterns().is_empty());
-        assert_eq!(all.listeners_of(b"x"), 1);
-        assert_eq!(all.listeners_of(b"y"), 0);
+        assert_eq!(all.listeners_of(Kind::Channel, b"x"), 1);
+        assert_eq!(all.listeners_of(Kind::Channel, b"y"), 0);
     }
 
     #[test]
@@ -301,7 +384,7 @@ mod tests {
         let error = all.subscribe(A, Kind::Pattern, &blobs(&["more"])).unwrap_err();
         assert!(error.text().contains("10000"));
         assert!(all.patterns().is_empty());
-        assert_eq!(all.counts(A), (SUBSCRIPTIONS_MAX, 0));
+        assert_eq!(all.counts(A).all(), SUBSCRIPTIONS_MAX);
         all.subscribe(A, Kind::Channel, &blobs(&["7"])).unwrap();
         all.subscribe(B, Kind::Pattern, &blobs(&["more"])).unwrap();
     }
@@ -317,6 +400,6 @@ mod tests {
         );
         let mut all = PubSub::default();
         all.subscribe(A, Kind::Channel, &blobs(&["ab", "b"])).unwrap();
-        assert_eq!(all.channels(Some(b"a*")), blobs(&["ab"]));
+        assert_eq!(all.channels(Kind::Channel, Some(b"a*")), blobs(&["ab"]));
     }
 }

@@ -1,6 +1,8 @@
 //! State of a connection at its gateway: the replies that it waits for, its held commands, and its mode.
 
 use super::connection::hello::Hello;
+use super::pubsub::Subscribed;
+use super::session_commands::subscribes;
 use crate::gateway::acl::User;
 use crate::gateway::api::Opening;
 use crate::gateway::core::Core;
@@ -76,7 +78,7 @@ pub(in crate::gateway) struct Session {
     /// Whether the client has asked for the leaders of the slots, and is redirected.
     pub redirects: bool,
     /// Number of channels and patterns that the client has subscribed to.
-    pub subscriptions: u32,
+    pub subscribed: Subscribed,
     pub about: Box<About>,
 }
 
@@ -274,7 +276,7 @@ impl Session {
             admittance: Admittance::default(),
             blocked: None,
             redirects: false,
-            subscriptions: 0,
+            subscribed: Subscribed::default(),
             about: Box::new(about),
         };
         session.refresh();
@@ -310,7 +312,7 @@ impl Session {
             && self.replies == Replies::On
             && self.request.is_none()
             && !self.redirects
-            && (self.subscriptions == 0 || self.protocol == 3)
+            && (self.subscribed.all() == 0 || self.protocol == 3)
             && self.user.as_ref().is_some_and(|user| user.everything());
     }
 
@@ -373,9 +375,8 @@ impl Session {
                 }
             }
         }
-        let managing =
-            ["subscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping", "quit", "reset"];
-        if self.only_subscribes() && !managing.contains(&spec.name) {
+        let manages = matches!(spec.name, "ping" | "quit" | "reset") || subscribes(spec);
+        if self.only_subscribes() && !manages {
             let text = format!(
                 "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
@@ -400,6 +401,6 @@ impl Session {
 
     /// Whether the client may only manage its subscriptions (RESP2 has no place for other replies).
     pub fn only_subscribes(&self) -> bool {
-        self.subscriptions > 0 && self.protocol == 2
+        self.subscribed.all() > 0 && self.protocol == 2
     }
 }

@@ -190,15 +190,26 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Subscribes to the channels that match patterns.", "pattern [pattern ...]",
         "O(log n) per pattern");
     ("publish", 3, Flags::PUBSUB.and(FAST), Keys::None,
-        "Sends a message to a channel.", "channel message",
+        "Sends a message to a channel. In a cluster the reply counts the receivers at this machine.",
+        "channel message",
         "O(n) in receivers and in patterns");
     ("pubsub", -2, Flags::PUBSUB.and(QUEUED), Keys::None,
-        "Describes subscriptions.",
-        "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...]", "O(n) in channels");
+        "Describes subscriptions to this machine.",
+        "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...] | SHARDCHANNELS [pattern] | \
+         SHARDNUMSUB [shardchannel ...]", "O(n) in channels");
     ("punsubscribe", -1, SUBSCRIBE, Keys::None,
         "Unsubscribes from patterns.", "[pattern ...]", "O(log n) per pattern");
+    ("spublish", 3, Flags::PUBSUB.and(FAST), Keys::None,
+        "Sends a message to a sharded channel: `PUBLISH` for channels with names of their own, which \
+         patterns do not match. Every machine takes it, and it reaches the subscribers of all.",
+        "shardchannel message", "O(n) in receivers");
+    ("ssubscribe", -2, SUBSCRIBE, Keys::None,
+        "Subscribes to sharded channels, at any machine.", "shardchannel [shardchannel ...]",
+        "O(log n) per channel");
     ("subscribe", -2, SUBSCRIBE, Keys::None,
         "Subscribes to channels.", "channel [channel ...]", "O(log n) per channel");
+    ("sunsubscribe", -1, SUBSCRIBE, Keys::None,
+        "Unsubscribes from sharded channels.", "[shardchannel ...]", "O(log n) per channel");
     ("unsubscribe", -1, SUBSCRIBE, Keys::None,
         "Unsubscribes from channels.", "[channel ...]", "O(log n) per channel");
 
@@ -268,6 +279,16 @@ pub fn position(name: &[u8]) -> Option<usize> {
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     position(name).map(|i| table().all[i])
+}
+
+/// Whether a command publishes a message.
+pub(in crate::gateway) fn publishes(name: &str) -> bool {
+    matches!(name, "publish" | "spublish")
+}
+
+/// Whether a command begins or ends subscriptions.
+pub(in crate::gateway) fn subscribes(spec: &CommandSpec) -> bool {
+    spec.flags.has(Flags::PUBSUB) && spec.name.ends_with("subscribe")
 }
 
 /// Whether a command runs a script, or a function of a library.

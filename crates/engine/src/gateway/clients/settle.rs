@@ -1,10 +1,10 @@
 //! Replies that parts have found go to their places, and sessions go on with held commands.
 
+use super::publish::broadcast;
 use super::session::Held;
 use super::sessions::Finished;
 use crate::gateway::Gateway;
-use crate::gateway::admin::inquiry::{Combine, Inquiry};
-use crate::gateway::api::{Question, SessionId};
+use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
 use crate::gateway::target::{NOWHERE, Target};
 use crate::gateway::txn::transaction::repeated::keep_replies;
@@ -26,10 +26,9 @@ impl Gateway {
                 let own = self.know(&question);
                 self.parts.gathers.told(&mut self.parts.core, job, own);
             }
-            while let Some(question) = self.parts.core.afterwards.pop_front() {
-                let publishes = matches!(question, Question::Publish { .. });
-                self.parts.core.mail.stats.published += u64::from(publishes);
-                self.parts.gather(NOWHERE, Inquiry::of_gateways(Combine::Sum, question));
+            while let Some(task) = self.parts.core.afterwards.pop_front() {
+                let inquiry = broadcast(&mut self.parts.core, task);
+                self.parts.gather(NOWHERE, inquiry);
             }
             while let Some((target, reply)) = self.parts.core.replies.pop_front() {
                 self.parts.finish(target, reply);

@@ -16,6 +16,8 @@ const CUT: KeyFlags = &["RW", "delete"];
 const REMOVE: KeyFlags = &["RM", "delete"];
 const REPLACE: KeyFlags = &["OW", "update"];
 const CREATE: KeyFlags = &["OW", "insert"];
+/// Not a key, but it is routed as one.
+const CHANNEL: KeyFlags = &["not_key"];
 
 /// The flags of a command's keys: of all of them, or of the first and of the others.
 pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
@@ -36,6 +38,7 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "mset" | "msetex" | "psetex" | "setex" => REPLACE,
         "msetnx" | "setnx" => CREATE,
         "xreadgroup" => READ,
+        "spublish" | "ssubscribe" | "sunsubscribe" => CHANNEL,
         "rename" => return (TAKE, Some(REPLACE)),
         "sort" => return (READ, Some(REPLACE)),
         "renamenx" => return (TAKE, Some(CREATE)),

@@ -148,7 +148,7 @@ pub fn info(spec: &CommandSpec) -> Reply {
 }
 
 fn entry(spec: &CommandSpec, name: &str, arity: i64, subcommands: Vec<Reply>) -> Reply {
-    let (first, last, step) = key_range(spec.keys);
+    let (first, last, step) = key_range(told_keys(spec));
     let categories: Vec<String> =
         permissions().categories_of(spec).map(|category| format!("@{category}")).collect();
     Reply::Array(vec![
@@ -210,6 +210,15 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
     set
 }
 
+/// Keys that clients are told of: clients of a cluster find a machine by a sharded channel as by a key.
+fn told_keys(spec: &CommandSpec) -> Keys {
+    match spec.name {
+        "spublish" => Keys::ONE,
+        "ssubscribe" | "sunsubscribe" => Keys::Range { first: 1, last: -1, step: 1 },
+        _ => spec.keys,
+    }
+}
+
 /// First key, last key and step as clients know them; zeros where counting is needed.
 fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
@@ -247,7 +256,7 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
         let how = vec![("lastkey", last), ("keystep", step), ("limit", 0)];
         specification(flags, first, "range", how)
     };
-    match spec.keys {
+    match told_keys(spec) {
         Keys::None => Vec::new(),
         Keys::Range { first, last, step } => match others {
             None => vec![range(flags, first, last, step)],

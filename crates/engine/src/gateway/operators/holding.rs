@@ -3,7 +3,7 @@
 use super::pause::Pause;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::{Multi, SessionMode};
-use crate::gateway::clients::session_commands::{all, runs_script};
+use crate::gateway::clients::session_commands::{all, publishes, runs_script};
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::timer::Timer;
@@ -13,7 +13,8 @@ use adt::{Args, CommandSpec, Flags};
 /// Whether a command may write, itself or in what it runs, or reach the clients of other machines.
 fn may_write(spec: &CommandSpec) -> bool {
     let runs = runs_script(spec) && !spec.flags.has(Flags::READ);
-    spec.flags.has(Flags::WRITE) || runs || matches!(spec.name, "function" | "publish" | "script")
+    let told = publishes(spec.name) || matches!(spec.name, "function" | "script");
+    spec.flags.has(Flags::WRITE) || runs || told
 }
 
 /// Whether a command is carried out in every pause: clients connect with it, and operators end pauses.

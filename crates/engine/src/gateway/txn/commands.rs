@@ -15,6 +15,7 @@ use crate::gateway::api::{Question, SessionId};
 use crate::gateway::clients::connection::request_id;
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::clients::session::{Session, SessionMode};
+use crate::gateway::clients::session_commands::publishes;
 use crate::gateway::clients::session_commands::runs_script;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
@@ -43,7 +44,7 @@ fn barred(spec: &CommandSpec) -> Option<ErrorReply> {
     }
     let ours = ["txn", "quit", "reset"].contains(&spec.name);
     let barred = spec.flags.has(Flags::NO_MULTI) || spec.flags.has(Flags::NO_TXN);
-    (!ours && (barred || spec.name == "publish")).then(|| in_transaction(spec.name))
+    (!ours && (barred || publishes(spec.name))).then(|| in_transaction(spec.name))
 }
 
 /// Whether a `READONLY` transaction takes a command.

@@ -216,7 +216,7 @@ impl Parts {
     ) {
         for (target, words) in later {
             let args = &words.args();
-            let publishes = args.is(0, "PUBLISH");
+            let publishes = args.is(0, "PUBLISH") || args.is(0, "SPUBLISH");
             if publishes {
                 let inquiry = publication(&mut self.core, args);
                 self.gather(target, inquiry);

@@ -20,7 +20,7 @@ pub(super) struct TxnOptions {
 }
 
 /// Commands of the session that an aborted transaction answers as those on keys.
-const REFUSED: [&str; 5] = ["multi", "watch", "publish", "fence", "lock.section"];
+const REFUSED: [&str; 6] = ["multi", "watch", "publish", "spublish", "fence", "lock.section"];
 
 /// Whether a command is carried out between the abort of an interactive transaction and its end by the
 /// client.

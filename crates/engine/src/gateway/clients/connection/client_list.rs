@@ -4,6 +4,7 @@
 //! (file descriptor, query buffer) are present with a neutral value, since programs look for them.
 
 use crate::gateway::api::ClientFilter;
+use crate::gateway::clients::pubsub::Subscribed;
 use adt::{Args, ErrorReply};
 use std::fmt;
 
@@ -24,10 +25,8 @@ pub struct ClientLine {
     pub idle_s: u64,
     /// Database that the client has selected.
     pub database: u8,
-    /// Number of channels that the client is subscribed to.
-    pub channels: usize,
-    /// Number of patterns that the client is subscribed to.
-    pub patterns: usize,
+    /// Numbers of channels and patterns that the client is subscribed to.
+    pub subscribed: Subscribed,
     /// Number of commands queued since `MULTI`; `None` outside of a transaction.
     pub queued: Option<usize>,
     /// Number of keys that the client watches.
@@ -55,7 +54,7 @@ pub struct ClientLine {
 impl ClientLine {
     /// Kind that `TYPE` filters by: `normal` or `pubsub`.
     pub fn kind(&self) -> &'static str {
-        if self.channels + self.patterns > 0 { "pubsub" } else { "normal" }
+        if self.subscribed.all() > 0 { "pubsub" } else { "normal" }
     }
 
     /// Whether the filter lets the client through.
@@ -72,7 +71,7 @@ impl ClientLine {
 
     fn flags(&self) -> String {
         let flags = [
-            ('P', self.channels + self.patterns > 0),
+            ('P', self.subscribed.all() > 0),
             ('x', self.queued.is_some()),
             ('T', self.in_transaction),
             ('b', self.blocked),
@@ -88,7 +87,8 @@ impl fmt::Display for ClientLine {
         let Self { id, address, local_address, name, age_s, idle_s, database, .. } = self;
         write!(f, "id={id} addr={address} laddr={local_address} fd=0 name={name} ")?;
         write!(f, "age={age_s} idle={idle_s} flags={} db={database} ", self.flags())?;
-        write!(f, "sub={} psub={} ssub=0 ", self.channels, self.patterns)?;
+        let Subscribed { channels, patterns, sharded } = self.subscribed;
+        write!(f, "sub={channels} psub={patterns} ssub={sharded} ")?;
         let queued = self.queued.map_or(-1, |n| n as i64);
         write!(f, "multi={queued} watch={} qbuf=0 qbuf-free=0 argv-mem=0 ", self.watched)?;
         write!(f, "multi-mem={} rbs=0 rbp=0 obl=0 ", self.transaction_bytes)?;
@@ -247,7 +247,8 @@ mod tests {
              rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|list user=default \
              redir=-1 resp=3 lib-name= lib-ver="
         );
-        let line = ClientLine { channels: 1, queued: Some(2), blocked: true, ..line };
+        let subscribed = Subscribed { channels: 1, ..Subscribed::default() };
+        let line = ClientLine { subscribed, queued: Some(2), blocked: true, ..line };
         assert!(line.to_string().contains("flags=Pxb db=0 sub=1"));
         assert!(line.to_string().contains("multi=2"));
         assert_eq!(text(vec![(2, "b".to_owned()), (1, "a".to_owned())]), "a\nb\n");

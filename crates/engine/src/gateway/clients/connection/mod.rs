@@ -4,7 +4,6 @@ pub mod client_list;
 pub mod hello;
 
 use super::effect::{CommandEffect, View};
-use super::pubsub::PubSub;
 use super::session::{Replies, Session, SessionMode};
 use super::sessions::Sessions;
 use crate::gateway::admin::inquiry::{Combine, Inquiry};
@@ -63,14 +62,13 @@ fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
 
 /// Subcommands that concern the connection itself.
 fn itself(view: View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
-    let View { core, pubsub, id, session, .. } = view;
-    let (now, counts) = (core.now, pubsub.counts(id));
+    let View { core, session, .. } = view;
     let about = &mut session.about;
     let reply = match (word, args.len()) {
         (b"id", 2) => Reply::Int(about.client as i64),
         (b"getname", 2) if about.name.is_empty() => Reply::Nil,
         (b"getname", 2) => Reply::bulk(&about.name),
-        (b"info", 2) => Reply::Text(line(session, now, counts).to_string() + "\n"),
+        (b"info", 2) => Reply::Text(line(session, core.now).to_string() + "\n"),
         (b"setname", 3) => match hello::client_name(args.get(2).unwrap_or_default()) {
             Ok(name) => {
                 about.name = text(&name);
@@ -171,13 +169,12 @@ fn request(session: &mut Session, args: &Args<'_>) -> CommandEffect {
 /// Lines of the clients that a filter lets through.
 pub(in crate::gateway) fn lines(
     core: &Core,
-    pubsub: &PubSub,
     sessions: &Sessions,
     filter: &ClientFilter,
 ) -> Vec<(SessionId, ClientLine)> {
     let lines = sessions.iter().map(|(handle, session)| {
         let id = SessionId(handle);
-        (id, line(session, core.now, pubsub.counts(id)))
+        (id, line(session, core.now))
     });
     lines.filter(|(_, line)| line.passes(filter)).collect()
 }
@@ -185,11 +182,10 @@ pub(in crate::gateway) fn lines(
 /// Closes the connections that match; tells how many there were.
 pub(in crate::gateway) fn kill(
     core: &mut Core,
-    pubsub: &PubSub,
     sessions: &mut Sessions,
     filter: &ClientFilter,
 ) -> usize {
-    let lines = lines(core, pubsub, sessions, filter);
+    let lines = lines(core, sessions, filter);
     for (id, _) in &lines {
         let Some(session) = sessions.get_mut(id.0) else { continue };
         session.close_after_replies(core, *id);
@@ -229,11 +225,7 @@ fn switch(args: &Args<'_>, to: &mut bool) -> Reply {
 }
 
 /// Line about a session.
-pub(in crate::gateway) fn line(
-    session: &Session,
-    now: Now,
-    (channels, patterns): (usize, usize),
-) -> ClientLine {
+pub(in crate::gateway) fn line(session: &Session, now: Now) -> ClientLine {
     let about = &session.about;
     let seconds_since = |us: u64| now.mono_us.saturating_sub(us) / 1_000_000;
     let (queued, multi_bytes) = match &session.mode {
@@ -248,8 +240,7 @@ pub(in crate::gateway) fn line(
         age_s: seconds_since(about.opened_us),
         idle_s: seconds_since(session.active_us),
         database: session.database,
-        channels,
-        patterns,
+        subscribed: session.subscribed,
         queued,
         watched: session.watched.len(),
         blocked: session.blocked.is_some() && !session.about.arrives,

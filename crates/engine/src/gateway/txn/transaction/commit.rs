@@ -4,7 +4,7 @@ use super::context::TxnContext;
 use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
-use crate::gateway::api::Question;
+use crate::gateway::api::Broadcast;
 use crate::gateway::errors::{Cause, forgotten, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
@@ -59,11 +59,11 @@ pub(super) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
     }
 }
 
-/// Questions to gateways that follow from a transaction, since it took effect.
+/// Tasks for all gateways that follow from a transaction, since it took effect.
 fn follow_up(txn: &mut Txn, cx: &mut TxnContext<'_>) {
     cx.core.afterwards.extend(txn.afterwards.drain(..));
     if txn.work.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::ForgetScripts)) {
-        cx.core.afterwards.push_back(Question::ForgetScripts);
+        cx.core.afterwards.push_back(Broadcast::ForgetScripts);
     }
 }
 

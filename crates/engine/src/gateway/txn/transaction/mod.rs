@@ -15,7 +15,7 @@ pub(in crate::gateway) mod script;
 
 use super::options::Open;
 use super::work::{Finish, Form, ProgramStep, Work};
-use crate::gateway::api::{Question, SessionId};
+use crate::gateway::api::{Broadcast, SessionId};
 use crate::gateway::mail::{Mail, Target};
 use crate::gateway::slab::Slab;
 use crate::ids::{KeyedOp, RequestId, ShardId, TxnId};
@@ -97,8 +97,8 @@ pub(super) struct Txn {
     pub(super) open: Option<Box<Open>>,
     /// Script that is being run.
     script: Option<Box<Running>>,
-    /// Questions of its scripts to all gateways, for the time when the transaction has taken effect.
-    afterwards: Vec<Question>,
+    /// Tasks of its scripts for all gateways, for the time when the transaction has taken effect.
+    afterwards: Vec<Broadcast>,
 }
 
 /// Origin of a transaction's commands.

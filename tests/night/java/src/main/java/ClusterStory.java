@@ -8,8 +8,12 @@ import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.cluster.api.async.RedisAdvancedClusterAsyncCommands;
 import io.lettuce.core.cluster.api.sync.RedisAdvancedClusterCommands;
+import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
+import io.lettuce.core.cluster.pubsub.RedisClusterPubSubAdapter;
+import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -65,7 +69,39 @@ public final class ClusterStory {
         client.getMap("map").putAll(Map.of("a", 1, "b", 2));
         Story.say("map", new TreeMap<>(client.getMap("map").readAllMap()));
         Story.say("limited", client.getAtomicLong("n").addAndGet(5), client.getQueue("q").offer("x"));
+        topics(client, Redisson.create(config));
         client.shutdown();
+    }
+
+    /** Messages from one client to another, whatever machines they are connected to. */
+    private static void topics(RedissonClient ours, RedissonClient theirs) throws Exception {
+        List<String> heard = Collections.synchronizedList(new ArrayList<>());
+        for (int n = 0; n < 6; n++) {
+            theirs.getTopic("news:" + n).addListener(String.class,
+                    (channel, message) -> heard.add(channel + "=" + message));
+            theirs.getShardedTopic("sharded:" + n).addListener(String.class,
+                    (channel, message) -> heard.add(channel + "=" + message));
+        }
+        theirs.getPatternTopic("wea*").addListener(String.class,
+                (pattern, channel, message) -> heard.add(pattern + "/" + channel + "=" + message));
+        for (int n = 0; n < 6; n++) {
+            ours.getTopic("news:" + n).publish("one");
+            ours.getShardedTopic("sharded:" + n).publish("two");
+        }
+        ours.getTopic("weather").publish("three");
+        Story.until("thirteen messages", () -> heard.size() == 13);
+        Story.say("heard", new TreeSet<>(heard));
+        RLock lock = ours.getLock("handed");
+        lock.lock();
+        Thread waiter = new Thread(() -> theirs.getLock("handed").lock());
+        waiter.start();
+        Thread.sleep(300);
+        long began = System.nanoTime();
+        lock.unlock();
+        waiter.join();
+        // Without the message it would wait for the end of the lease.
+        Story.say("handed over", (System.nanoTime() - began) / 1_000_000 < 3_000);
+        theirs.shutdown();
     }
 
     private static void lettuce() throws Exception {
@@ -85,8 +121,37 @@ public final class ClusterStory {
         String digest = redis.scriptLoad(text);
         Object result = redis.evalsha(digest, ScriptOutputType.INTEGER, keys, "5");
         Story.say("script", result, redis.mget(keys));
+        messages(client, redis);
         connection.close();
         client.shutdown(Duration.ZERO, Duration.ofSeconds(5));
+    }
+
+    private static void messages(
+            RedisClusterClient client, RedisAdvancedClusterCommands<String, String> redis) throws Exception {
+        List<String> heard = Collections.synchronizedList(new ArrayList<>());
+        StatefulRedisClusterPubSubConnection<String, String> listener = client.connectPubSub();
+        listener.addListener(new RedisClusterPubSubAdapter<>() {
+            @Override
+            public void message(RedisClusterNode node, String channel, String message) {
+                heard.add(channel + "=" + message);
+            }
+
+            @Override
+            public void smessage(RedisClusterNode node, String channel, String message) {
+                heard.add("sharded " + channel + "=" + message);
+            }
+        });
+        listener.sync().subscribe("lettuce");
+        for (int n = 0; n < 6; n++) {
+            listener.sync().ssubscribe("l:" + n);
+        }
+        redis.publish("lettuce", "one");
+        for (int n = 0; n < 6; n++) {
+            redis.spublish("l:" + n, "two");
+        }
+        Story.until("seven messages", () -> heard.size() == 7);
+        Story.say("lettuce heard", new TreeSet<>(heard));
+        listener.close();
     }
 
     private static void pipeline(RedisAdvancedClusterAsyncCommands<String, String> redis) {

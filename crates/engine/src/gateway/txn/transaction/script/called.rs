@@ -2,6 +2,7 @@
 
 use crate::gateway::admin::keyspace::with_all_keys;
 use crate::gateway::clients::session_commands;
+use crate::gateway::clients::session_commands::publishes;
 use crate::gateway::command_docs::find::find;
 use crate::gateway::core::Core;
 use crate::gateway::routing::databases::{Reach, stored};
@@ -108,7 +109,7 @@ fn of_session(
     args: &Args<'_>,
 ) -> Result<Called, ErrorReply> {
     Ok(match spec.name {
-        "publish" => Called::Publish,
+        name if publishes(name) => Called::Publish,
         "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
         "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
         "select" => {

@@ -9,7 +9,7 @@ pub(in crate::gateway) mod called;
 
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};
-use crate::gateway::api::{Output, Question};
+use crate::gateway::api::{Broadcast, Output, Published};
 use crate::gateway::mail::{Pending, Target};
 use crate::gateway::routing::route::about_all;
 use crate::gateway::scripts::kept::{self, Kept};
@@ -50,7 +50,7 @@ pub(super) struct Running {
     unchecked: u32,
     /// Why a deferred write cannot be carried out.
     refused: Option<ErrorReply>,
-    afterwards: Vec<Question>,
+    afterwards: Vec<Broadcast>,
     /// Outcome, while writes are still unchecked.
     ended: Option<Result<Reply, ErrorReply>>,
     /// Number of operations of the transaction before the present command, if it is one write whose reply is
@@ -286,7 +286,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
             return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
         }
         Ok(Called::Publish) => {
-            running.afterwards.push(Question::publish(&words.args()));
+            let published = Published::of(&words.args());
+            running.afterwards.push(Broadcast::Publish(published));
             return Next::Input(ScriptInput::Reply(Reply::Int(0)));
         }
         Ok(Called::Step(step)) => step,
