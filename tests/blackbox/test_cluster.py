@@ -42,6 +42,19 @@ def test_what_one_node_writes_the_others_read(make_cluster):
     assert clients[0].dbsize() == clients[2].dbsize() > 20
 
 
+def test_wait_answers_how_many_machines_hold_what_was_written(make_cluster, server):
+    cluster = make_cluster().start()
+    for node in cluster.nodes:
+        with node.client() as client:
+            # A machine learns from the leaders which machines hold a shard.
+            until(lambda: client.wait(1, 1000) == 1, 10, "one machine beside the leader's")
+            pipe = client.pipeline(transaction=False)
+            pipe.set("a", 1).set("b", 2).execute_command("WAIT", 2, 0)
+            assert pipe.execute() == [True, True, 1], "a majority of three has every answered write"
+    with server.client() as client:
+        assert client.wait(1, 10) == 0
+
+
 def test_a_range_of_bytes_is_stored_whichever_machine_is_asked(make_cluster):
     cluster = make_cluster().start()
     for turn, node in enumerate(cluster.nodes):

@@ -7,6 +7,7 @@
 //! `DELIFEQ`.
 
 mod bitfield;
+mod digest;
 mod increx;
 mod lcs;
 mod table;
@@ -24,6 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use bitfield::{Encoding, Field, FieldAction, Overflow};
+pub use digest::Compared;
 pub use increx::{By, Increment};
 pub use lcs::LCS_CELLS_MAX;
 
@@ -52,10 +54,10 @@ pub enum Only {
     IfAbsent,
     /// `XX`: only if the key is there.
     IfPresent,
-    /// `IFEQ`: only if it holds this string.
-    IfEqual(Blob),
-    /// `IFNE`: only if it is not there or holds another string.
-    IfOther(Blob),
+    /// `IFEQ`, `IFDEQ`: only if it holds this string.
+    IfEqual(Compared),
+    /// `IFNE`, `IFDNE`: only if it is not there or holds another string.
+    IfOther(Compared),
 }
 
 /// Effect of `SET` on the key's expiry.
@@ -101,8 +103,8 @@ pub enum Op {
     /// `DELEX`: removes the key if it holds this string, or if it holds another one; answers 1 or 0.
     Remove {
         /// The string that is compared.
-        value: Blob,
-        /// Whether the key must hold it (`IFEQ`), or another one (`IFNE`).
+        value: Compared,
+        /// Whether the key must hold it (`IFEQ`, `IFDEQ`), or another one (`IFNE`, `IFDNE`).
         equal: bool,
     },
     /// `GETEX`: answers the value and changes the expiry ([`Expiry::Clear`] or a moment).
@@ -118,6 +120,8 @@ pub enum Op {
     Append(Blob),
     /// The length in bytes.
     Len,
+    /// The digest, or nil.
+    Digest,
     /// The bytes from a first to a last position; negative ones count from the end.
     GetRange(i64, i64),
     /// Overwrites bytes from a position on, padding with zeros; answers the length.
@@ -175,8 +179,8 @@ impl Value {
         }
     }
 
-    fn is(&self, value: &Blob) -> bool {
-        self.present() && self.bytes() == *value
+    fn is(&self, value: &Compared) -> bool {
+        self.present() && value.is(&self.bytes())
     }
 
     /// Whether the condition of a `SET` holds.
@@ -454,7 +458,7 @@ impl DataType for Value {
 
     fn is_write(op: &Op) -> bool {
         match op {
-            Op::Get | Op::Len | Op::GetRange(..) | Op::GetBit(_) => false,
+            Op::Get | Op::Len | Op::Digest | Op::GetRange(..) | Op::GetBit(_) => false,
             Op::BitCount(_) | Op::BitPos(..) => false,
             Op::BitField(fields) => bitfield::writes(fields),
             _ => true,
@@ -492,6 +496,8 @@ impl DataType for Value {
         match op {
             Op::Get => self.get(),
             Op::Len => Reply::Int(self.bytes().len() as i64),
+            Op::Digest if !self.present() => Reply::Nil,
+            Op::Digest => digest::reply(&self.bytes()),
             Op::GetRange(start, end) => {
                 let bytes = self.bytes();
                 let range = positions(*start, *end, bytes.len());

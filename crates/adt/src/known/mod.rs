@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(absence_of("xnack s g FAIL IDS 1 1-1"), built("XNACK"));
         assert_eq!(absence_of("WAITAOF 0 0 0"), built("WAITAOF"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
-        assert_eq!(absence_of("Function dump"), built("FUNCTION DUMP"));
+        assert_eq!(absence_of("Script debug yes"), built("SCRIPT DEBUG"));
         assert_eq!(absence_of("HOTKEYS nosuch"), built("HOTKEYS"));
         for other in ["get a", "nosuch", "client id", "client nosuch", "client", "txn begin"] {
             assert_eq!(absence_of(other), None, "{other}");

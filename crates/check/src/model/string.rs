@@ -23,6 +23,8 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
         ("delex", [condition, value]) => match lower(condition).as_str() {
             "ifeq" => remove(model, key, value, true),
             "ifne" => remove(model, key, value, false),
+            // Digests are not modelled.
+            "ifdeq" | "ifdne" => return None,
             _ => Err(syntax()),
         },
         ("getset", [value]) => {

@@ -27,6 +27,13 @@ impl Members {
         !self.outgoing.is_empty()
     }
 
+    /// Number of voters, beside any one of them, that have what is committed, at least.
+    pub fn replicas(&self) -> usize {
+        // A majority has it: while the set of voters changes, one of each set.
+        let outgoing = if self.is_joint() { self.outgoing.len() } else { self.voters.len() };
+        self.voters.len().min(outgoing) / 2
+    }
+
     /// Whether a machine is a member.
     pub fn contains(&self, machine: MachineId) -> bool {
         self.votes(machine) || self.learners.contains(&machine)

@@ -2,7 +2,9 @@
 
 use crate::command::commands;
 use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
-use crate::kinds::string::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
+use crate::kinds::string::{
+    BitRange, Compared, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long,
+};
 use crate::kinds::string::{bitfield, increx, lcs};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
@@ -53,11 +55,10 @@ fn parse_set(args: &Args<'_>) -> Result<Command, ErrorReply> {
             only = Only::IfAbsent;
         } else if args.is(i, "XX") && matches!(only, Only::Always | Only::IfPresent) {
             only = Only::IfPresent;
-        } else if args.is(i, "IFEQ") && only == Only::Always && i + 1 < args.len() {
-            only = Only::IfEqual(args.blob(i + 1)?);
-            i += 1;
-        } else if args.is(i, "IFNE") && only == Only::Always && i + 1 < args.len() {
-            only = Only::IfOther(args.blob(i + 1)?);
+        } else if only == Only::Always
+            && let Some((compared, equal)) = Compared::parse(args, i)?
+        {
+            only = if equal { Only::IfEqual(compared) } else { Only::IfOther(compared) };
             i += 1;
         } else if args.is(i, "GET") {
             reply = SetReply::Old;
@@ -93,13 +94,13 @@ fn parse_getset(args: &Args<'_>) -> Result<Command, ErrorReply> {
 }
 
 fn parse_delex(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let equal = match args.len() {
+    let compared = match args.len() {
         2 => return Ok(Command::Single(args.blob(1)?, AnyOp::Key(KeyOp::Del))),
-        4 if args.is(2, "IFEQ") => true,
-        4 if args.is(2, "IFNE") => false,
-        _ => return Err(ErrorReply::syntax()),
+        4 => Compared::parse(args, 2)?,
+        _ => None,
     };
-    one(args, Op::Remove { value: args.blob(3)?, equal })
+    let (value, equal) = compared.ok_or_else(ErrorReply::syntax)?;
+    one(args, Op::Remove { value, equal })
 }
 
 fn parse_getex(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -302,6 +303,11 @@ fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
     Ok(Command::Compound(Compound::new(reads, plan)))
 }
 
+fn encode_compared(value: &Compared, equal: bool, out: &mut ArgBuf) {
+    let (condition, word) = value.words(equal);
+    out.push(condition).push(&word);
+}
+
 /// Writes the words that the parsers above read back as the same operation.
 pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
     match op {
@@ -313,8 +319,8 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 Only::Always => {}
                 Only::IfAbsent => _ = out.push("nx"),
                 Only::IfPresent => _ = out.push("xx"),
-                Only::IfEqual(value) => _ = out.push("ifeq").push(value),
-                Only::IfOther(value) => _ = out.push("ifne").push(value),
+                Only::IfEqual(value) => encode_compared(value, true, out),
+                Only::IfOther(value) => encode_compared(value, false, out),
             }
             if *reply == SetReply::Old {
                 out.push("get");
@@ -327,7 +333,9 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         }
         Op::Take => out.push("getdel").push(key),
         Op::Remove { value, equal } => {
-            out.push("delex").push(key).push(if *equal { "ifeq" } else { "ifne" }).push(value)
+            out.push("delex").push(key);
+            encode_compared(value, *equal, out);
+            out
         }
         Op::GetEx(Expiry::Set(when)) => encode_when(*when, out.push("getex").push(key)),
         Op::GetEx(_) => out.push("getex").push(key).push("persist"),
@@ -339,6 +347,7 @@ pub(in crate::kinds::string) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         }
         Op::Append(bytes) => out.push("append").push(key).push(bytes),
         Op::Len => out.push("strlen").push(key),
+        Op::Digest => out.push("digest").push(key),
         Op::GetRange(start, end) => out.push("getrange").push(key).push_int(*start).push_int(*end),
         Op::SetRange(at, bytes) => out.push("setrange").push(key).push_int(*at as i64).push(bytes),
         Op::GetBit(at) => out.push("getbit").push(key).push_int(*at as i64),
@@ -385,9 +394,9 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         |a| one(a, Op::Get);
     ("set", -3, GROWS, Keys::ONE,
         "Sets a string, whatever the key held before.",
-        "key value [NX | XX | IFEQ value | IFNE value] [GET] [EX seconds | PX ms | EXAT second | \
-         PXAT ms | KEEPTTL]",
-        "O(1)") =>
+        "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | \
+         PX ms | EXAT second | PXAT ms | KEEPTTL]",
+        "O(1), O(n) in the length with a digest") =>
         parse_set;
     ("setnx", 3, FAST_GROWS, Keys::ONE,
         "Sets a string if the key does not exist.", "key value", "O(1)") =>
@@ -405,12 +414,13 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         "Returns a string and removes its key.", "key", "O(1)") =>
         |a| one(a, Op::Take);
     ("delex", -2, FAST_WRITE, Keys::ONE,
-        "Removes a key if it holds a string, or another one.", "key [IFEQ value | IFNE value]",
-        "O(1)") =>
+        "Removes a key if it holds a string, or another one.",
+        "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]",
+        "O(1), O(n) in the length with a digest") =>
         parse_delex;
     ("delifeq", 3, FAST_WRITE, Keys::ONE,
         "Removes a key if it holds a string.", "key value", "O(1)") =>
-        |a| one(a, Op::Remove { value: a.blob(2)?, equal: true });
+        |a| one(a, Op::Remove { value: Compared::Text(a.blob(2)?), equal: true });
     ("getex", -2, FAST_WRITE, Keys::ONE,
         "Returns a string and changes its key's expiry.",
         "key [EX seconds | PX ms | EXAT second | PXAT ms | PERSIST]", "O(1)") =>
@@ -455,6 +465,9 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
     ("append", 3, FAST_GROWS, Keys::ONE,
         "Adds bytes at the end of a string.", "key value", "O(n)") =>
         |a| one(a, Op::Append(a.blob(2)?));
+    ("digest", 2, FAST_READ, Keys::ONE,
+        "Returns the digest of a string, with which conditions compare it.", "key", "O(n) in the length") =>
+        |a| one(a, Op::Digest);
     ("strlen", 2, FAST_READ, Keys::ONE,
         "Returns the length of a string in bytes.", "key", "O(1)") =>
         |a| one(a, Op::Len);

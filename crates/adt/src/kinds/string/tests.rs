@@ -25,6 +25,11 @@ fn increment(by: By, saturate: bool, expiry: Expiry, only_without: bool) -> Op {
     Op::Increment(Box::new(Increment { by, saturate, expiry, only_without }))
 }
 
+fn digest_of(string: &str) -> Compared {
+    let Reply::Bulk(digest) = digest::reply(string.as_bytes()) else { panic!("it is a string") };
+    Compared::Digest(u64::from_str_radix(std::str::from_utf8(&digest).unwrap(), 16).unwrap())
+}
+
 pub(crate) fn samples() -> Vec<Op> {
     let plain = |v| set(v, Only::Always, Expiry::Clear, SetReply::Status);
     vec![
@@ -35,12 +40,15 @@ pub(crate) fn samples() -> Vec<Op> {
         set("1", Only::Always, Expiry::Set(When::At(1500)), SetReply::Status),
         set("x", Only::IfAbsent, Expiry::Clear, SetReply::Flag),
         set("1", Only::IfPresent, Expiry::Clear, SetReply::Status),
-        set("x", Only::IfEqual("1".into()), Expiry::Clear, SetReply::Status),
-        set("1", Only::IfEqual("1".into()), Expiry::Keep, SetReply::Old),
-        set("1", Only::IfOther("x".into()), Expiry::Clear, SetReply::Status),
+        set("x", Only::IfEqual(Compared::Text("1".into())), Expiry::Clear, SetReply::Status),
+        set("1", Only::IfEqual(Compared::Text("1".into())), Expiry::Keep, SetReply::Old),
+        set("1", Only::IfOther(Compared::Text("x".into())), Expiry::Clear, SetReply::Status),
         Op::Take,
-        Op::Remove { value: "1".into(), equal: true },
-        Op::Remove { value: "x".into(), equal: false },
+        Op::Remove { value: Compared::Text("1".into()), equal: true },
+        Op::Remove { value: digest_of("1"), equal: true },
+        Op::Remove { value: Compared::Text("x".into()), equal: false },
+        set("y", Only::IfEqual(digest_of("x")), Expiry::Clear, SetReply::Status),
+        set("1", Only::IfOther(digest_of("1")), Expiry::Clear, SetReply::Old),
         Op::GetEx(Expiry::Set(When::In(5000))),
         Op::GetEx(Expiry::Clear),
         Op::Incr(0),
@@ -56,6 +64,7 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::Append("".into()),
         Op::Append("1".into()),
         Op::Len,
+        Op::Digest,
         Op::SetRange(1, "x".into()),
         Op::SetRange(0, "".into()),
         Op::GetBit(2),
@@ -96,6 +105,34 @@ fn err(text: &str) -> Reply {
 fn laws() {
     check_laws::<Value>(&samples(), 2);
     check_words(&samples().into_iter().map(AnyOp::String).collect::<Vec<_>>());
+}
+
+#[test]
+fn set_and_delex_compare_with_the_digest_of_the_old_value() {
+    let digits = err("a digest must have exactly 16 hexadecimal digits");
+    dialogue(&[
+        ("digest k", Reply::Nil),
+        ("set k test ifdeq 9ec9f7918d7dfc40", Reply::Nil),
+        ("set k test ifdne 9ec9f7918d7dfc40", Reply::Ok),
+        ("digest k", Reply::bulk("9ec9f7918d7dfc40")),
+        ("set k hello ifdne 9ec9f7918d7dfc40 get", Reply::bulk("test")),
+        ("set k hello ifdeq 9EC9F7918D7DFC40 ex 100", Reply::Ok),
+        ("ttl k", Reply::Int(100)),
+        ("set k x ifdeq 9ec9f7918d7dfc4", digits.clone()),
+        ("delex k ifdne 9ec9f7918d7dfc4x", digits),
+        ("set k x ifdeq", err("syntax error")),
+        ("delex k ifdeq", err("syntax error")),
+        ("set k x ifdeq 9ec9f7918d7dfc40 nx", err("syntax error")),
+        ("set k x ifeq x ifdeq 9ec9f7918d7dfc40", err("syntax error")),
+        ("delex k ifdne 9555e8555c62dcfd", Reply::Int(0)),
+        ("delex k ifdeq 9555e8555c62dcfd", Reply::Int(1)),
+        ("delex k ifdne 9555e8555c62dcfd", Reply::Int(0)),
+        ("set k 7", Reply::Ok),
+        ("delex k ifdne 9555e8555c62dcfd", Reply::Int(1)),
+        ("rpush k a", Reply::Int(1)),
+        ("digest k", Reply::Error(ErrorReply::wrong_type())),
+        ("set k a ifdne 9555e8555c62dcfd", Reply::Error(ErrorReply::wrong_type())),
+    ]);
 }
 
 #[test]

@@ -83,6 +83,15 @@ impl Topology {
         self.members.insert(shard, members);
     }
 
+    /// Number of machines beside the leader's that hold every answered write, at any of the shards: a majority
+    /// of those that hold the shard have it.
+    pub fn replicas(&self, shards: u16) -> usize {
+        // As long as no change was reported, the founders hold a shard.
+        let founders = self.map.as_ref().map(|map| Members::of(map.founders.clone()));
+        let members = |shard| self.members(ShardId(shard)).or(founders.as_ref());
+        (0..shards).map(|shard| members(shard).map_or(0, Members::replicas)).min().unwrap_or(0)
+    }
+
     /// Whether a machine holds a shard, as far as that is known here.
     pub fn holds(&self, machine: MachineId, shard: ShardId) -> bool {
         match (self.members.get(&shard), &self.map) {

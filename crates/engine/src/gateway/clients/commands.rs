@@ -256,7 +256,7 @@ fn effect(view: View<'_>, spec: &CommandSpec, args: &Args<'_>) -> CommandEffect 
         "bgsave" => CommandEffect::Serve(Admin::BackgroundSave),
         "shutdown" => shutdown(args),
         "client" => connection::command(view, args),
-        "wait" => wait(view.idle, args),
+        "wait" => wait(core, view.idle, args),
         "cluster" => cluster::command(core, view.session, args),
         "failover" => cluster::failover(core, args),
         "shardmap" => shardmap::command(core, args),
@@ -364,8 +364,8 @@ fn shutdown(args: &Args<'_>) -> CommandEffect {
     CommandEffect::Serve(Admin::Shutdown { save })
 }
 
-/// `WAIT`: a write that is answered is replicated already, and a single server has no replicas.
-fn wait(idle: bool, args: &Args<'_>) -> CommandEffect {
+/// `WAIT`: a write that is answered is replicated already.
+fn wait(core: &Core, idle: bool, args: &Args<'_>) -> CommandEffect {
     let timeout = || {
         let error = "timeout is not an integer or out of range";
         args.int(2).map_err(|_| ErrorReply::err(error))
@@ -375,6 +375,6 @@ fn wait(idle: bool, args: &Args<'_>) -> CommandEffect {
         Err(error) => error.into(),
         Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
         Ok(_) if !idle => CommandEffect::Hold,
-        Ok(_) => Reply::Int(0).into(),
+        Ok(_) => Reply::Int(core.topology.replicas(core.mail.routes.shards()) as i64).into(),
     }
 }

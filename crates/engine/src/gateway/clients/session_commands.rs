@@ -106,7 +106,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "GET [count] | LEN | RESET", "O(n) in the commands returned");
     ("time", 1, FAST, Keys::None, "Returns the server's time.", "", "O(1)");
     ("wait", 3, Flags::BLOCKING, Keys::None,
-        "Returns how many replicas hold the writes; replies come after replication anyway.",
+        "Returns at once how many machines, beside the one that leads a shard, hold every write that was \
+         answered: replies come after replication.",
         "numreplicas timeout", "O(1)");
 
     "generic":
@@ -155,8 +156,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("function", -2, QUEUED, Keys::None,
         "Keeps and removes libraries of functions. All machines know a library that is loaded, also after a \
          restart.",
-        "DELETE library-name | FLUSH [ASYNC | SYNC] | KILL | LIST [LIBRARYNAME pattern] [WITHCODE] \
-         | LOAD [REPLACE] function-code | STATS",
+        "DELETE library-name | DUMP | FLUSH [ASYNC | SYNC] | KILL | LIST [LIBRARYNAME pattern] [WITHCODE] \
+         | LOAD [REPLACE] function-code | RESTORE serialized-value [FLUSH | APPEND | REPLACE] | STATS",
         "O(n) in the bytes of all libraries");
     ("script", -2, QUEUED, Keys::None,
         "Keeps and forgets scripts. All machines know a script that is loaded, also after a restart.",

@@ -1,11 +1,12 @@
-//! `FUNCTION`: libraries of functions are loaded, replaced, listed and removed.
+//! `FUNCTION`: libraries of functions are loaded, replaced, listed, dumped and removed.
 
+use super::dump;
 use super::kept::{FUNCTION, Kept, LIBRARY, fact, fact_of, field, on_all};
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
-use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARY_FUNCTIONS_MAX};
+use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARY_FUNCTIONS_MAX, SCRIPT_BYTES_MAX};
 use crate::script::keys::functions_key;
 use crate::script::{Library, LibraryFunction};
 use adt::command::glob;
@@ -14,8 +15,19 @@ use adt::{Args, Blob, Compound, ErrorReply, Merge, Op, Plan, Reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// How new libraries meet those of the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    /// No library is replaced.
+    Append,
+    /// Libraries of the same names are replaced.
+    Replace,
+    /// All libraries of the store are removed.
+    Flush,
+}
+
 /// All libraries of the store.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Libraries {
     texts: BTreeMap<Blob, Blob>,
     functions: BTreeMap<Blob, Kept>,
@@ -57,13 +69,18 @@ impl Libraries {
         on_all(&words)
     }
 
-    /// Checks that a library can be added.
-    fn admit(&self, new: &Library, text: &Blob, replaces: bool) -> Result<(), ErrorReply> {
-        let shown = String::from_utf8_lossy;
-        if self.texts.contains_key(&new.name) && !replaces {
-            let name = shown(&new.name);
-            return Err(ErrorReply::err(format!("Library '{name}' already exists")));
+    /// Checks that no library has the name of a new one.
+    fn lacks(&self, new: &Library) -> Result<(), ErrorReply> {
+        if !self.texts.contains_key(&new.name) {
+            return Ok(());
         }
+        let name = String::from_utf8_lossy(&new.name);
+        Err(ErrorReply::err(format!("Library '{name}' already exists")))
+    }
+
+    /// Checks that a library can be added, in the place of one of the same name.
+    fn admit(&self, new: &Library, text: &Blob) -> Result<(), ErrorReply> {
+        let shown = String::from_utf8_lossy;
         let others = |name: &Blob| *name != new.name;
         for function in &new.functions {
             if self.functions.get(&function.name).is_some_and(|kept| others(&kept.owner)) {
@@ -83,6 +100,57 @@ impl Libraries {
             )));
         }
         Ok(())
+    }
+
+    /// Adds a library, in the place of one of the same name.
+    fn add(&mut self, new: &Library, text: &Blob) {
+        self.functions.retain(|_, kept| kept.owner != new.name);
+        self.texts.insert(new.name.clone(), text.clone());
+        for function in &new.functions {
+            let (owner, function) = (new.name.clone(), function.clone());
+            let kept = Kept { owner, text: new.text, function };
+            self.functions.insert(kept.function.name.clone(), kept);
+        }
+    }
+
+    /// Writes that add libraries: all of them, or an error.
+    fn adding(&self, new: &[(Library, Blob)], policy: Policy) -> Result<Vec<KeyedOp>, ErrorReply> {
+        // Of the new ones, none replaces another.
+        let mut alone = Self::default();
+        for (library, text) in new {
+            alone.lacks(library)?;
+            alone.admit(library, text)?;
+            alone.add(library, text);
+        }
+        let mut after = if policy == Policy::Flush { Self::default() } else { self.clone() };
+        let mut names = new.iter().map(|(library, _)| &library.name);
+        if policy == Policy::Append
+            && let Some(name) = names.find(|name| self.texts.contains_key(*name))
+        {
+            let name = String::from_utf8_lossy(name);
+            return Err(ErrorReply::err(format!("Library {name} already exists")));
+        }
+        let mut writes = Vec::new();
+        if policy == Policy::Flush {
+            writes.push(removal_of_all());
+        }
+        let mut fields = Vec::new();
+        for (library, text) in new {
+            after.admit(library, text)?;
+            if after.texts.contains_key(&library.name) {
+                writes.push(after.removal(&library.name));
+            }
+            after.add(library, text);
+            fields.push((field(LIBRARY, &library.name), text.to_vec()));
+            let functions = library.functions.iter();
+            fields.extend(functions.map(|f| (field(FUNCTION, &f.name), fact(library, f))));
+        }
+        if !fields.is_empty() {
+            let mut words: Vec<&[u8]> = vec![b"hset"];
+            words.extend(fields.iter().flat_map(|(field, value)| [&field[..], value]));
+            writes.push(on_all(&words));
+        }
+        Ok(writes)
     }
 
     /// The reply of `FUNCTION LIST`.
@@ -157,20 +225,37 @@ fn load(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     }
     let text = args.blob(args.len() - 1)?;
     let library = core.scripts.read_library(&text)?;
+    let name = library.name.clone();
+    let policy = if replaces { Policy::Replace } else { Policy::Append };
+    let new = [(library, text)];
     Ok(changing(move |all| {
-        all.admit(&library, &text, replaces)?;
-        let mut fields = vec![(field(LIBRARY, &library.name), text.to_vec())];
-        fields.extend(
-            library
-                .functions
-                .iter()
-                .map(|function| (field(FUNCTION, &function.name), fact(&library, function))),
-        );
-        let mut words: Vec<&[u8]> = vec![b"hset"];
-        words.extend(fields.iter().flat_map(|(field, value)| [&field[..], value]));
-        let writes = vec![all.removal(&library.name), on_all(&words)];
-        Ok((writes, Reply::Bulk(library.name.clone())))
+        if !replaces {
+            all.lacks(&new[0].0)?;
+        }
+        Ok((all.adding(&new, policy)?, Reply::Bulk(name.clone())))
     }))
+}
+
+fn restore(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let policy = match () {
+        () if args.len() == 3 || args.is(3, "APPEND") => Policy::Append,
+        () if args.is(3, "REPLACE") => Policy::Replace,
+        () if args.is(3, "FLUSH") => Policy::Flush,
+        () => {
+            let text =
+                "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+            return Err(ErrorReply::err(text));
+        }
+    };
+    let texts = dump::texts(args.get(2).unwrap_or_default(), SCRIPT_BYTES_MAX)?;
+    let read = |text: Blob| core.scripts.read_library(&text).map(|library| (library, text));
+    let new = texts.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(changing(move |all| Ok((all.adding(&new, policy)?, Reply::Ok))))
+}
+
+/// Write that removes all libraries.
+fn removal_of_all() -> KeyedOp {
+    (functions_key(), Op::Key(KeyOp::Del))
 }
 
 fn list(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
@@ -200,6 +285,8 @@ pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
     match () {
         () if args.is(1, "LOAD") => load(core, args),
         () if args.is(1, "LIST") => list(args),
+        () if args.is(1, "DUMP") => Ok(looking(|all| Reply::Bulk(dump::dump(all.texts.values())))),
+        () if args.is(1, "RESTORE") => restore(core, args),
         () if args.is(1, "STATS") => Ok(looking(Libraries::stats)),
         () if args.is(1, "DELETE") => {
             let library = args.blob(2)?;
@@ -213,7 +300,7 @@ pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
                 let text = "FUNCTION FLUSH only supports SYNC|ASYNC option";
                 return Err(ErrorReply::err(text));
             }
-            Ok(ProgramStep::Ops(vec![(functions_key(), Op::Key(KeyOp::Del))], Some(Merge::Ok)))
+            Ok(ProgramStep::Ops(vec![removal_of_all()], Some(Merge::Ok)))
         }
         () if args.is(1, "KILL") => {
             let text = "No scripts in execution right now: a function that takes too long ends by \

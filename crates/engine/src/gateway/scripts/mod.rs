@@ -5,6 +5,7 @@
 //! also after a restart. What a gateway keeps besides is a copy, ready to be run.
 
 pub(in crate::gateway) mod commands;
+mod dump;
 mod functions;
 pub(in crate::gateway) mod kept;
 mod known;
