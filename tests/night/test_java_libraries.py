@@ -6,10 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-import redis
-from beside import Redis, same_on_both
-from clusters import Cluster
-from harness import free_port, until
+import three_machines
+from beside import same_on_both
 
 PROJECT = pathlib.Path(__file__).with_name("java") / "pom.xml"
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "java"
@@ -61,43 +59,6 @@ def test_a_library_of_java_says_the_same_on_both(java, story, tmp_path):
     assert len(same_on_both(lambda port: java(story, port), tmp_path)) > 10
 
 
-class RedisCluster:
-    """Three redis-servers in a cluster."""
-
-    def __init__(self, folder):
-        folder.mkdir()
-        flags = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port"]
-        self.servers = [Redis(folder / str(n), *flags, str(free_port())) for n in range(3)]
-        self.port = self.servers[0].port
-        words = ["redis-cli", "--cluster-yes", "--cluster", "create"]
-        words += [f"127.0.0.1:{server.port}" for server in self.servers]
-        subprocess.run(words, check=True, capture_output=True, timeout=120)
-        for server in self.servers:
-            with redis.Redis(port=server.port) as client:
-                until(lambda: client.cluster("info")["cluster_state"] == "ok", 60, "a cluster")
-
-    def close(self):
-        """Ends the servers."""
-        for server in self.servers:
-            server.close()
-
-
-class ClaretCluster:
-    """Three machines of Claret."""
-
-    def __init__(self, folder):
-        folder.mkdir()
-        self.cluster = Cluster(folder).start()
-        self.port = self.cluster.nodes[0].port
-
-    def close(self):
-        """Ends the servers, which must not have ended by themselves."""
-        assert all(node.alive() for node in self.cluster.nodes), self.cluster.said()
-        for node in self.cluster.nodes:
-            node.kill()
-
-
 def test_clients_for_clusters_say_the_same_on_both(java, tmp_path):
-    kinds = (RedisCluster, ClaretCluster)
-    said = same_on_both(lambda port: java("ClusterStory", port), tmp_path, kinds)
+    said = same_on_both(lambda port: java("ClusterStory", port), tmp_path, three_machines.KINDS)
     assert len(said) > 5
