@@ -317,6 +317,10 @@ pub const PEER_OUTPUT_BYTES_MAX: usize = 256 << 20;
 /// Bytes waiting for another machine above which log entries are not added: the machine will report
 /// them as missing.
 pub const PEER_ENTRIES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of broadcasts (messages of `PUBLISH`) that wait for one machine. Beyond that they are dropped.
+pub const PEER_BROADCASTS_BYTES_MAX: usize = 64 << 20;
+/// Bytes of broadcasts under way to one machine beyond which the next ones wait until it has taken some.
+pub const PEER_BROADCASTS_UNDER_WAY: usize = 512 << 10;
 /// Bytes of a snapshot that are sent to another machine at once.
 pub const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
 /// Connections at the port for machines that may be without a first message at once.
@@ -404,6 +408,8 @@ pub const WATCHES_MAX: usize = 1 << 20;
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of all libraries of functions together.
 pub const LIBRARIES_BYTES_MAX: usize = 4 << 20;
+/// Most libraries of functions.
+pub const LIBRARIES_MAX: usize = 1_000;
 /// Most functions of all libraries together.
 pub const LIBRARY_FUNCTIONS_MAX: usize = 10_000;
 /// Most pieces of [`SCRIPT_FUEL_PER_PIECE`] steps that a library takes to register its functions.

@@ -21,7 +21,7 @@ pub use hello::{
     HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
 };
 
-use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
+use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
@@ -66,6 +66,7 @@ const WORDS: u8 = 14;
 const TIMING: u8 = 15;
 const LEAD_ELSEWHERE: u8 = 16;
 const BROADCAST: u8 = 17;
+const BROADCASTS_TAKEN: u8 = 18;
 
 /// Shard number and watermark.
 const WATERMARK_BYTES: usize = 10;
@@ -263,6 +264,10 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             answer::put_answer(&response.answer, words, out);
         }
         Parcel::Gateway { .. } => out.push(GATEWAY),
+        Parcel::BroadcastsTaken(bytes) => {
+            out.push(BROADCASTS_TAKEN);
+            put_u32(*bytes, out);
+        }
         Parcel::Broadcast(broadcast) => {
             out.push(BROADCAST);
             broadcast::put_broadcast(broadcast, out);
@@ -397,6 +402,7 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Sleep { shard, term, index: reader.u64()? }
         }
+        BROADCASTS_TAKEN => Parcel::BroadcastsTaken(reader.u32()?),
         BROADCAST => Parcel::Broadcast(broadcast::read_broadcast(reader)?),
         WORDS => Parcel::StreamMessages(stream_message::read_all(reader)?),
         TIMING => Parcel::Timing(timing::read_timing(reader)?),

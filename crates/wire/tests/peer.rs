@@ -309,7 +309,7 @@ fn no_kind_is_forgotten() {
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
     let between_gateways = 3;
-    assert_eq!(all, (1..=17).filter(|kind| *kind != between_gateways).collect());
+    assert_eq!(all, (1..=18).filter(|kind| *kind != between_gateways).collect());
     assert_eq!(kinds(1, 29, Some(0)), (1..=25).collect());
     assert_eq!(kinds(2, 18, None), (1..=19).collect());
     assert_eq!(kinds(15, 2, None), (1..=5).collect());

@@ -109,11 +109,19 @@ impl Core {
         !self.facts.over_memory_limit && !self.facts.over_log_limit
     }
 
-    /// Error for a command that there is no room for.
-    pub fn check_room(&self, spec: &CommandSpec) -> Result<(), ErrorReply> {
-        if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
+    /// Error for data for which there is no room.
+    pub fn check_growth(&self) -> Result<(), ErrorReply> {
+        if self.facts.over_memory_limit {
             let text = "command not allowed when used memory > 'maxmemory'.";
             return Err(ErrorReply::new("OOM", text));
+        }
+        Ok(())
+    }
+
+    /// Error for a command that there is no room for.
+    pub fn check_room(&self, spec: &CommandSpec) -> Result<(), ErrorReply> {
+        if spec.flags.has(Flags::GROWS) {
+            self.check_growth()?;
         }
         if self.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
             let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \

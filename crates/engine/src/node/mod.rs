@@ -210,6 +210,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Parcel::Response(_)
             | Parcel::Gateway { .. }
             | Parcel::Broadcast(_)
+            | Parcel::BroadcastsTaken(_)
             | Parcel::StreamMessages(_)
             | Parcel::Leads { .. }
             | Parcel::Map(_)
@@ -262,7 +263,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 }
             }
             Parcel::LeadElsewhere { shard, to } => self.hand_over_if_ready(now, shard, to),
-            Parcel::Timing(_) => {}
+            Parcel::Timing(_) | Parcel::BroadcastsTaken(_) => {}
             Parcel::Response(response) => {
                 let (to, parcel) = (response.gateway, Parcel::Response(response));
                 if let Some(Parcel::Response(own)) = self.out.forward(to, from, parcel) {

@@ -40,6 +40,8 @@ pub enum Parcel {
     },
     /// A task for all gateways of the receiving machine.
     Broadcast(Broadcast),
+    /// The sending machine has taken so many bytes of broadcasts. A node ignores it.
+    BroadcastsTaken(u32),
     /// A message between replicas of a shard's log.
     Raft {
         /// The shard.
@@ -179,6 +181,7 @@ impl Parcel {
             Self::Timing(_) => ParcelKind::Timing,
             Self::Broadcast(_) => ParcelKind::Broadcasts,
             Self::Gateway { .. }
+            | Self::BroadcastsTaken(_)
             | Self::Snapshot(_)
             | Self::SnapshotTaken { .. }
             | Self::Leads { .. }

@@ -1,5 +1,6 @@
 //! Connections: listening, TLS, passwords, and the connections among machines.
 
+pub(crate) mod broadcasts;
 pub(crate) mod listen;
 pub mod password;
 pub(crate) mod peers;

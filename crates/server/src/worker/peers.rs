@@ -10,6 +10,7 @@ use super::timing::Due;
 use crate::config::cluster::split_address;
 use crate::control::Notice;
 use crate::mail::{Mail, Outgoing};
+use crate::net::broadcasts::Broadcasts;
 use crate::net::peers::PeerSocket;
 use crate::net::transport::{Received, Transport};
 use crate::operators::counts::PeerCounts;
@@ -54,6 +55,7 @@ struct Link {
     output: Vec<u8>,
     /// Number of bytes of the output that have been sent.
     sent: usize,
+    broadcasts: Broadcasts,
     readable: bool,
     /// An event has announced the end of the peer's data.
     hangup: bool,
@@ -99,7 +101,9 @@ impl Links {
 
     /// Memory of the buffers.
     pub(super) fn buffered(&self) -> usize {
-        self.held.values().map(|link| link.input.capacity() + link.output.capacity()).sum()
+        let of =
+            |link: &Link| link.input.capacity() + link.output.capacity() + link.broadcasts.bytes();
+        self.held.values().map(of).sum()
     }
 
     /// Number of the current connection with a machine, as far as this worker knows; 0 if there is
@@ -149,16 +153,19 @@ impl Links {
         if link.broken.is_some() {
             return;
         }
-        let waiting = link.output.len() - link.sent;
-        if waiting > PEER_ENTRIES_BYTES_MAX {
-            match parcel.kind() {
-                ParcelKind::Entries => return,
-                ParcelKind::Broadcasts => {
-                    self.counts.broadcasts_dropped += 1;
-                    return;
-                }
-                _ => {}
+        if matches!(parcel, Parcel::Broadcast(_)) {
+            let mut frame = Vec::new();
+            let encoded = self.format.encode(&parcel, &mut frame);
+            if encoded.is_ok() && link.broadcasts.push(frame) {
+                self.counts.message(&parcel);
+            } else {
+                self.counts.broadcasts_dropped += 1;
             }
+            return;
+        }
+        let waiting = link.output.len() - link.sent;
+        if waiting > PEER_ENTRIES_BYTES_MAX && parcel.kind() == ParcelKind::Entries {
+            return;
         }
         self.counts.message(&parcel);
         let mut encoded = self.format.encode(&parcel, &mut link.output);
@@ -212,6 +219,7 @@ impl Link {
             input: socket.input,
             output: Vec::new(),
             sent: 0,
+            broadcasts: Broadcasts::default(),
             readable: true,
             // Earlier events are not known here: the first read finds out.
             hangup: true,
@@ -339,6 +347,7 @@ impl Worker {
     fn unlink(&mut self, now: Now, machine: MachineId, reason: &str) {
         let Some(mut link) = self.links.held.remove(&machine) else { return };
         tracing::warn!("the connection with machine {} is lost: {reason}", machine.0);
+        self.links.counts.broadcasts_dropped += link.broadcasts.count();
         if let Err(error) = self.poll.registry().deregister(link.transport.stream()) {
             tracing::debug!("a lost connection cannot be deregistered: {error}");
         }
@@ -396,7 +405,19 @@ impl Worker {
                 Some(Parcel::Timing(timing)) => self.handle_timing(now, machine, timing),
                 Some(Parcel::LeadElsewhere { shard, to }) if !self.may_obey(machine, shard, to) => {
                 }
-                Some(parcel) => self.take_parcel(now, machine, parcel),
+                Some(Parcel::BroadcastsTaken(bytes)) => {
+                    if let Some(link) = self.links.held.get_mut(&machine) {
+                        link.broadcasts.arrived(bytes);
+                    }
+                }
+                Some(parcel) => {
+                    if matches!(parcel, Parcel::Broadcast(_))
+                        && let Some(link) = self.links.held.get_mut(&machine)
+                    {
+                        link.broadcasts.took(used);
+                    }
+                    self.take_parcel(now, machine, parcel);
+                }
                 None => {}
             }
         }
@@ -474,6 +495,13 @@ impl Worker {
                     }
                 }
             }
+            if let Some(bytes) = link.broadcasts.untold()
+                && let Err(error) =
+                    links.format.encode(&Parcel::BroadcastsTaken(bytes), &mut link.output)
+            {
+                link.broken = Some(error.to_string());
+            }
+            link.broadcasts.release(&mut link.output);
             let idle = link.sent == link.output.len();
             if idle && now.mono_us >= link.sent_us + SAY_AFTER_US {
                 if let Some(hello) = &links.hello {

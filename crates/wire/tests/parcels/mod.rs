@@ -312,6 +312,7 @@ pub fn parcels() -> Vec<Parcel> {
     let row = AppendRow { machine: 3, count, lost, p90_us, near_us };
     parcels.push(Parcel::Timing(Timing::Appends(vec![row])));
     parcels.extend(broadcasts());
+    parcels.push(Parcel::BroadcastsTaken(70_000));
     parcels
 }
 

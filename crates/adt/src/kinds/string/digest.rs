@@ -6,12 +6,12 @@ use twox_hash::XxHash3_64;
 /// Number of digits of a digest.
 const DIGITS: usize = 16;
 
-/// What a string is compared with.
+/// A string, or its digest, with which another is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
     /// The whole string.
     Text(Blob),
-    /// Its digest.
+    /// Digest of the string.
     Digest(u64),
 }
 

@@ -83,8 +83,8 @@ impl Topology {
         self.members.insert(shard, members);
     }
 
-    /// Number of machines beside the leader's that hold every answered write, at any of the shards: a majority
-    /// of those that hold the shard have it.
+    /// Number of machines beside the leader's that hold every answered write, at any of the shards: a
+    /// majority of those that hold the shard have it.
     pub fn replicas(&self, shards: u16) -> usize {
         // As long as no change was reported, the founders hold a shard.
         let founders = self.map.as_ref().map(|map| Members::of(map.founders.clone()));

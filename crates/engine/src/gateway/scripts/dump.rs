@@ -1,9 +1,11 @@
-//! The form of `FUNCTION DUMP` and `FUNCTION RESTORE`, which Redis 7 and Valkey share: one part of a dump file
-//! for each library, then a version and a checksum. So libraries move between the servers, both ways.
+//! The form of `FUNCTION DUMP` and `FUNCTION RESTORE`, which Redis 7 and Valkey share: one part of a dump
+//! file for each library, then a version and a checksum. So libraries move between the servers, both ways.
 //!
-//! Source: the RDB format of Redis 7.0 (`rdb.h`, `rdb.c`). Strings are written as they are, and read compressed
-//! (LZF) as well, as Redis writes long ones.
+//! Source: the RDB format of Redis 7.0 (`rdb.h`, `rdb.c`). Strings are written as they are, and read
+//! compressed (LZF) as well, as Redis writes long ones.
 
+use super::kept::too_many;
+use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, SCRIPT_BYTES_MAX};
 use adt::{Blob, ErrorReply};
 use crc::{CRC_64_REDIS, Crc};
 
@@ -32,11 +34,12 @@ pub(super) fn dump<'t>(texts: impl Iterator<Item = &'t Blob>) -> Blob {
     Blob::from(out)
 }
 
-/// Texts of the libraries in a dump, each at most `bytes_max` long.
+/// Texts of the libraries in a dump.
 ///
 /// # Errors
-/// If it is not a dump of libraries; in the words of Redis where that has them.
-pub(super) fn texts(dump: &[u8], bytes_max: usize) -> Result<Vec<Blob>, ErrorReply> {
+/// If it is not a dump of libraries, in the words of Redis where that has them, or if there are more than the
+/// store may have: a short dump may be that of long texts.
+pub(super) fn texts(dump: &[u8]) -> Result<Vec<Blob>, ErrorReply> {
     let wrong = || ErrorReply::err("DUMP payload version or checksum are wrong");
     let parts = dump.len().checked_sub(FOOTER_BYTES).ok_or_else(wrong)?;
     let (covered, checksum) = dump.split_at(dump.len() - 8);
@@ -44,14 +47,18 @@ pub(super) fn texts(dump: &[u8], bytes_max: usize) -> Result<Vec<Blob>, ErrorRep
         return Err(wrong());
     }
     let mut reader = Bytes(&dump[..parts]);
-    let mut texts = Vec::new();
+    let (mut texts, mut bytes) = (Vec::new(), 0);
     while !reader.0.is_empty() {
         if reader.byte() != Some(LIBRARY) {
             return Err(ErrorReply::err("given type is not a function"));
         }
-        let text = reader.string(bytes_max);
         let failed = || ErrorReply::err("Failed loading library payload");
-        texts.push(text.ok_or_else(failed)?);
+        let text = reader.string(SCRIPT_BYTES_MAX).ok_or_else(failed)?;
+        bytes += text.len();
+        texts.push(text);
+        if bytes > LIBRARIES_BYTES_MAX || texts.len() > LIBRARIES_MAX {
+            return Err(too_many());
+        }
     }
     Ok(texts)
 }
@@ -150,8 +157,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MAX: usize = 1 << 20;
-
     fn text(length: usize) -> Blob {
         Blob::from(vec![b'x'; length])
     }
@@ -161,9 +166,20 @@ mod tests {
         for lengths in [&[][..], &[0], &[63, 64], &[16_383, 16_384], &[300_000, 1]] {
             let all: Vec<Blob> = lengths.iter().map(|length| text(*length)).collect();
             let dumped = dump(all.iter());
-            assert_eq!(texts(&dumped, MAX).unwrap(), all);
-            let short = lengths.iter().max().map_or(0, |max| max.saturating_sub(1));
-            assert_eq!(texts(&dumped, short).is_err(), lengths.iter().any(|n| *n > short));
+            assert_eq!(texts(&dumped).unwrap(), all);
+        }
+        let too_long = [text(SCRIPT_BYTES_MAX + 1)];
+        assert!(texts(&dump(too_long.iter())).is_err());
+    }
+
+    #[test]
+    fn a_dump_of_too_much_is_refused_before_it_is_unpacked() {
+        let long = text(SCRIPT_BYTES_MAX);
+        let most = LIBRARIES_BYTES_MAX / SCRIPT_BYTES_MAX;
+        assert_eq!(texts(&dump(vec![long.clone(); most].iter())).unwrap().len(), most);
+        let (many, error) = (vec![text(1); LIBRARIES_MAX + 1], too_many());
+        for all in [vec![long; most + 1], many] {
+            assert_eq!(texts(&dump(all.iter())).unwrap_err(), error);
         }
     }
 
@@ -174,8 +190,8 @@ mod tests {
         for at in 0..dumped.len() {
             let mut changed = dumped.to_vec();
             changed[at] ^= 1;
-            assert_eq!(texts(&changed, MAX).unwrap_err().to_string(), wrong);
-            assert_eq!(texts(&dumped[..at], MAX).unwrap_err().to_string(), wrong);
+            assert_eq!(texts(&changed).unwrap_err().to_string(), wrong);
+            assert_eq!(texts(&dumped[..at]).unwrap_err().to_string(), wrong);
         }
     }
 
@@ -199,9 +215,9 @@ mod tests {
             let mut whole = bytes;
             whole.extend_from_slice(&VERSION.to_le_bytes());
             whole.extend_from_slice(&CHECKSUM.checksum(&whole).to_le_bytes());
-            if let Ok(found) = texts(&whole, MAX) {
+            if let Ok(found) = texts(&whole) {
                 let again = dump(found.iter());
-                prop_assert_eq!(texts(&again, MAX).unwrap(), found);
+                prop_assert_eq!(texts(&again).unwrap(), found);
             }
         }
     }

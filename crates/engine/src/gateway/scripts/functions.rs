@@ -1,12 +1,12 @@
 //! `FUNCTION`: libraries of functions are loaded, replaced, listed, dumped and removed.
 
 use super::dump;
-use super::kept::{FUNCTION, Kept, LIBRARY, fact, fact_of, field, on_all};
+use super::kept::{FUNCTION, Kept, LIBRARY, fact, fact_of, field, on_all, too_many};
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
-use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARY_FUNCTIONS_MAX, SCRIPT_BYTES_MAX};
+use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LIBRARY_FUNCTIONS_MAX};
 use crate::script::keys::functions_key;
 use crate::script::{Library, LibraryFunction};
 use adt::command::glob;
@@ -26,11 +26,21 @@ enum Policy {
     Flush,
 }
 
+/// A library of the store.
+#[derive(Clone)]
+struct Owned {
+    text: Blob,
+    functions: Vec<LibraryFunction>,
+}
+
 /// All libraries of the store.
 #[derive(Clone, Default)]
 struct Libraries {
-    texts: BTreeMap<Blob, Blob>,
-    functions: BTreeMap<Blob, Kept>,
+    by_name: BTreeMap<Blob, Owned>,
+    /// The library of each function.
+    owners: BTreeMap<Blob, Blob>,
+    /// Bytes of all texts.
+    bytes: usize,
 }
 
 impl Libraries {
@@ -42,28 +52,32 @@ impl Libraries {
             Some(Reply::Error(error)) => return Err(error.clone()),
             _ => return Ok(all),
         };
+        let mut functions = BTreeMap::new();
         for pair in pairs {
             let (Reply::Bulk(field), Reply::Bulk(value)) = pair else { continue };
             let Some((kind, name)) = field.split_first() else { continue };
             let name = Blob::new(name);
             if *kind == LIBRARY {
-                all.texts.insert(name, value.clone());
+                all.bytes += value.len();
+                all.by_name.insert(name, Owned { text: value.clone(), functions: Vec::new() });
             } else if let Some(kept) = fact_of(&name, value) {
-                all.functions.insert(name, kept);
+                functions.insert(name, kept);
+            }
+        }
+        for (name, Kept { owner, function, .. }) in functions {
+            if let Some(library) = all.by_name.get_mut(&owner) {
+                library.functions.push(function);
+                all.owners.insert(name, owner);
             }
         }
         Ok(all)
     }
 
-    fn of<'l>(&'l self, library: &'l Blob) -> impl Iterator<Item = &'l LibraryFunction> {
-        let kept = self.functions.values().filter(move |kept| kept.owner == *library);
-        kept.map(|kept| &kept.function)
-    }
-
     /// Operation that removes the functions of a library, and its text.
     fn removal(&self, library: &Blob) -> KeyedOp {
         let mut fields = vec![field(LIBRARY, library)];
-        fields.extend(self.of(library).map(|function| field(FUNCTION, &function.name)));
+        let functions = self.by_name.get(library).into_iter().flat_map(|owned| &owned.functions);
+        fields.extend(functions.map(|function| field(FUNCTION, &function.name)));
         let mut words: Vec<&[u8]> = vec![b"hdel"];
         words.extend(fields.iter().map(Vec::as_slice));
         on_all(&words)
@@ -71,7 +85,7 @@ impl Libraries {
 
     /// Checks that no library has the name of a new one.
     fn lacks(&self, new: &Library) -> Result<(), ErrorReply> {
-        if !self.texts.contains_key(&new.name) {
+        if !self.by_name.contains_key(&new.name) {
             return Ok(());
         }
         let name = String::from_utf8_lossy(&new.name);
@@ -80,37 +94,33 @@ impl Libraries {
 
     /// Checks that a library can be added, in the place of one of the same name.
     fn admit(&self, new: &Library, text: &Blob) -> Result<(), ErrorReply> {
-        let shown = String::from_utf8_lossy;
-        let others = |name: &Blob| *name != new.name;
         for function in &new.functions {
-            if self.functions.get(&function.name).is_some_and(|kept| others(&kept.owner)) {
-                let name = shown(&function.name);
+            if self.owners.get(&function.name).is_some_and(|owner| *owner != new.name) {
+                let name = String::from_utf8_lossy(&function.name);
                 return Err(ErrorReply::err(format!("Function {name} already exists")));
             }
         }
-        let texts = self.texts.iter().filter(|(name, _)| others(name));
-        let bytes: usize = texts.map(|(_, text)| text.len()).sum();
-        let kept = self.functions.values().filter(|kept| others(&kept.owner)).count();
-        if bytes + text.len() > LIBRARIES_BYTES_MAX
-            || kept + new.functions.len() > LIBRARY_FUNCTIONS_MAX
-        {
-            return Err(ErrorReply::err(format!(
-                "all libraries together have at most {LIBRARIES_BYTES_MAX} bytes and \
-                 {LIBRARY_FUNCTIONS_MAX} functions"
-            )));
-        }
-        Ok(())
+        let replaced = self.by_name.get(&new.name);
+        let (bytes, functions) =
+            replaced.map_or((0, 0), |owned| (owned.text.len(), owned.functions.len()));
+        let fits = self.bytes - bytes + text.len() <= LIBRARIES_BYTES_MAX
+            && self.owners.len() - functions + new.functions.len() <= LIBRARY_FUNCTIONS_MAX
+            && self.by_name.len() + usize::from(replaced.is_none()) <= LIBRARIES_MAX;
+        if fits { Ok(()) } else { Err(too_many()) }
     }
 
     /// Adds a library, in the place of one of the same name.
     fn add(&mut self, new: &Library, text: &Blob) {
-        self.functions.retain(|_, kept| kept.owner != new.name);
-        self.texts.insert(new.name.clone(), text.clone());
-        for function in &new.functions {
-            let (owner, function) = (new.name.clone(), function.clone());
-            let kept = Kept { owner, text: new.text, function };
-            self.functions.insert(kept.function.name.clone(), kept);
+        let owned = Owned { text: text.clone(), functions: new.functions.clone() };
+        self.bytes += text.len();
+        if let Some(replaced) = self.by_name.insert(new.name.clone(), owned) {
+            self.bytes -= replaced.text.len();
+            for function in replaced.functions {
+                self.owners.remove(&function.name);
+            }
         }
+        let names = new.functions.iter().map(|function| function.name.clone());
+        self.owners.extend(names.map(|name| (name, new.name.clone())));
     }
 
     /// Writes that add libraries: all of them, or an error.
@@ -125,7 +135,7 @@ impl Libraries {
         let mut after = if policy == Policy::Flush { Self::default() } else { self.clone() };
         let mut names = new.iter().map(|(library, _)| &library.name);
         if policy == Policy::Append
-            && let Some(name) = names.find(|name| self.texts.contains_key(*name))
+            && let Some(name) = names.find(|name| self.by_name.contains_key(*name))
         {
             let name = String::from_utf8_lossy(name);
             return Err(ErrorReply::err(format!("Library {name} already exists")));
@@ -137,7 +147,7 @@ impl Libraries {
         let mut fields = Vec::new();
         for (library, text) in new {
             after.admit(library, text)?;
-            if after.texts.contains_key(&library.name) {
+            if after.by_name.contains_key(&library.name) {
                 writes.push(after.removal(&library.name));
             }
             after.add(library, text);
@@ -156,38 +166,45 @@ impl Libraries {
     /// The reply of `FUNCTION LIST`.
     fn list(&self, pattern: Option<&Blob>, with_code: bool) -> Reply {
         let matches = |name: &Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
-        let libraries = self.texts.iter().filter(|(name, _)| matches(name)).map(|(name, text)| {
-            let functions = self.of(name).map(|function| {
-                let shown = |flag: &Blob| Reply::status(String::from_utf8_lossy(flag).into_owned());
-                let flags = function.flags.iter().map(shown).collect();
-                Reply::Map(vec![
-                    (Reply::bulk("name"), Reply::Bulk(function.name.clone())),
-                    (
-                        Reply::bulk("description"),
-                        function.description.clone().map_or(Reply::Nil, Reply::Bulk),
-                    ),
-                    (Reply::bulk("flags"), Reply::Set(flags)),
-                ])
+        let libraries =
+            self.by_name.iter().filter(|(name, _)| matches(name)).map(|(name, owned)| {
+                let functions = owned.functions.iter().map(|function| {
+                    let shown =
+                        |flag: &Blob| Reply::status(String::from_utf8_lossy(flag).into_owned());
+                    let flags = function.flags.iter().map(shown).collect();
+                    Reply::Map(vec![
+                        (Reply::bulk("name"), Reply::Bulk(function.name.clone())),
+                        (
+                            Reply::bulk("description"),
+                            function.description.clone().map_or(Reply::Nil, Reply::Bulk),
+                        ),
+                        (Reply::bulk("flags"), Reply::Set(flags)),
+                    ])
+                });
+                let mut facts = vec![
+                    (Reply::bulk("library_name"), Reply::Bulk(name.clone())),
+                    (Reply::bulk("engine"), Reply::bulk("LUA")),
+                    (Reply::bulk("functions"), Reply::Array(functions.collect())),
+                ];
+                if with_code {
+                    facts.push((Reply::bulk("library_code"), Reply::Bulk(owned.text.clone())));
+                }
+                Reply::Map(facts)
             });
-            let mut facts = vec![
-                (Reply::bulk("library_name"), Reply::Bulk(name.clone())),
-                (Reply::bulk("engine"), Reply::bulk("LUA")),
-                (Reply::bulk("functions"), Reply::Array(functions.collect())),
-            ];
-            if with_code {
-                facts.push((Reply::bulk("library_code"), Reply::Bulk(text.clone())));
-            }
-            Reply::Map(facts)
-        });
         Reply::Array(libraries.collect())
+    }
+
+    /// The reply of `FUNCTION DUMP`.
+    fn dump(&self) -> Reply {
+        Reply::Bulk(dump::dump(self.by_name.values().map(|owned| &owned.text)))
     }
 
     /// The reply of `FUNCTION STATS`. No function that runs keeps others waiting, so none is shown.
     fn stats(&self) -> Reply {
         let count = |n: usize| Reply::Int(n as i64);
         let engine = Reply::Map(vec![
-            (Reply::bulk("libraries_count"), count(self.texts.len())),
-            (Reply::bulk("functions_count"), count(self.functions.len())),
+            (Reply::bulk("libraries_count"), count(self.by_name.len())),
+            (Reply::bulk("functions_count"), count(self.owners.len())),
         ]);
         Reply::Map(vec![
             (Reply::bulk("running_script"), Reply::Nil),
@@ -247,7 +264,7 @@ fn restore(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
             return Err(ErrorReply::err(text));
         }
     };
-    let texts = dump::texts(args.get(2).unwrap_or_default(), SCRIPT_BYTES_MAX)?;
+    let texts = dump::texts(args.get(2).unwrap_or_default())?;
     let read = |text: Blob| core.scripts.read_library(&text).map(|library| (library, text));
     let new = texts.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok(changing(move |all| Ok((all.adding(&new, policy)?, Reply::Ok))))
@@ -283,14 +300,16 @@ fn list(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
 /// Step of `FUNCTION`, whose number of words is right.
 pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     match () {
-        () if args.is(1, "LOAD") => load(core, args),
+        () if args.is(1, "LOAD") || args.is(1, "RESTORE") => {
+            core.check_growth()?;
+            if args.is(1, "LOAD") { load(core, args) } else { restore(core, args) }
+        }
         () if args.is(1, "LIST") => list(args),
-        () if args.is(1, "DUMP") => Ok(looking(|all| Reply::Bulk(dump::dump(all.texts.values())))),
-        () if args.is(1, "RESTORE") => restore(core, args),
+        () if args.is(1, "DUMP") => Ok(looking(Libraries::dump)),
         () if args.is(1, "STATS") => Ok(looking(Libraries::stats)),
         () if args.is(1, "DELETE") => {
             let library = args.blob(2)?;
-            Ok(changing(move |all| match all.texts.contains_key(&library) {
+            Ok(changing(move |all| match all.by_name.contains_key(&library) {
                 true => Ok((vec![all.removal(&library)], Reply::Ok)),
                 false => Err(ErrorReply::err("Library not found")),
             }))

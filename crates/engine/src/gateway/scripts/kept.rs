@@ -5,6 +5,7 @@
 //! and a call of a function reads which text it has in the transaction in which it runs.
 
 use crate::ids::KeyedOp;
+use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LIBRARY_FUNCTIONS_MAX};
 use crate::script::keys::functions_key;
 use crate::script::{Library, LibraryFunction, ScriptName};
 use adt::key::KeyOp;
@@ -33,6 +34,14 @@ pub(in crate::gateway) fn not_found() -> ErrorReply {
 /// The error for a function that may write, where it must not.
 pub(in crate::gateway) fn writes() -> ErrorReply {
     ErrorReply::err("Can not execute a script with write flag using *_ro command.")
+}
+
+/// The error for more libraries than there may be.
+pub(super) fn too_many() -> ErrorReply {
+    ErrorReply::err(format!(
+        "all libraries together have at most {LIBRARIES_BYTES_MAX} bytes and {LIBRARY_FUNCTIONS_MAX} \
+         functions, and there are at most {LIBRARIES_MAX}"
+    ))
 }
 
 /// Operation on the record of all libraries.

@@ -82,7 +82,7 @@ pub(in crate::gateway::txn) fn called(
         core.denials.note(core.now, &refusal, (user.name(), "lua", String::new()));
         return Err(user.error(&refusal));
     }
-    if only_reads && spec.flags.has(Flags::WRITE) {
+    if only_reads && (spec.flags.has(Flags::WRITE) || publishes(spec.name)) {
         return Err(ErrorReply::err("Write commands are not allowed from read-only scripts."));
     }
     core.check_room(spec)?;
