@@ -29,7 +29,9 @@ def integers(reply):
 
 def ask(server, words):
     """What a command answers on a connection of its own, as it comes."""
-    with server.client(single_connection_client=True, socket_timeout=0.2, protocol=2) as db:
+    # A dump is no text.
+    options = {"socket_timeout": 0.2, "protocol": 2, "encoding_errors": "replace"}
+    with server.client(single_connection_client=True, **options) as db:
         db.connection.send_command(*words)
         return db.connection.read_response()
 

@@ -12,6 +12,9 @@ LONG = b"#!lua name=long\n" + b"".join(
     for n in range(60)
 )
 OTHER = b"#!lua name=other\nredis.register_function('f7', function() return 'another' end)"
+# The function of one library is now in another.
+LEFT = b"#!lua name=short\nredis.register_function('two', function() return 2 end)"
+MOVED = b"#!lua name=mine\nredis.register_function('one', function() return 'moved' end)"
 NEWER = b"#!lua name=short\nredis.register_function('one', function() return 'newer' end)"
 
 
@@ -71,7 +74,8 @@ def test_each_server_restores_what_the_other_has_dumped(connections):
 
 
 def test_policies_and_refusals_are_those_of_redis(connections):
-    dumps = [dump_of(connections[0], *texts) for texts in [(), (SHORT,), (NEWER,), (OTHER,), (NEWER, OTHER)]]
+    several = [(), (SHORT,), (NEWER,), (OTHER,), (NEWER, OTHER), (LEFT, MOVED)]
+    dumps = [dump_of(connections[0], *texts) for texts in several]
     broken = dumps[1][:-1] + b"x"
     twice = sealed(dumps[1][:-10] + dumps[2][:-10])
     odd = [b"", b"\xf5\x3fabc", b"\x00\x01k\x01v", b"\xf5\x03abc", b"\xf5\xc3\x03\x20\x02abc"]

@@ -73,14 +73,18 @@ impl Libraries {
         Ok(all)
     }
 
-    /// Operation that removes the functions of a library, and its text.
-    fn removal(&self, library: &Blob) -> KeyedOp {
+    /// Removes a library. Returns the write that does the same in the store.
+    fn remove(&mut self, library: &Blob) -> Option<KeyedOp> {
+        let removed = self.by_name.remove(library)?;
+        self.bytes -= removed.text.len();
         let mut fields = vec![field(LIBRARY, library)];
-        let functions = self.by_name.get(library).into_iter().flat_map(|owned| &owned.functions);
-        fields.extend(functions.map(|function| field(FUNCTION, &function.name)));
+        for function in &removed.functions {
+            self.owners.remove(&function.name);
+            fields.push(field(FUNCTION, &function.name));
+        }
         let mut words: Vec<&[u8]> = vec![b"hdel"];
         words.extend(fields.iter().map(Vec::as_slice));
-        on_all(&words)
+        Some(on_all(&words))
     }
 
     /// Checks that no library has the name of a new one.
@@ -92,35 +96,23 @@ impl Libraries {
         Err(ErrorReply::err(format!("Library '{name}' already exists")))
     }
 
-    /// Checks that a library can be added, in the place of one of the same name.
-    fn admit(&self, new: &Library, text: &Blob) -> Result<(), ErrorReply> {
+    /// Adds a library, whose name is a new one, if there is room for it.
+    fn add(&mut self, new: &Library, text: &Blob) -> Result<(), ErrorReply> {
         for function in &new.functions {
-            if self.owners.get(&function.name).is_some_and(|owner| *owner != new.name) {
+            if self.owners.contains_key(&function.name) {
                 let name = String::from_utf8_lossy(&function.name);
                 return Err(ErrorReply::err(format!("Function {name} already exists")));
             }
         }
-        let replaced = self.by_name.get(&new.name);
-        let (bytes, functions) =
-            replaced.map_or((0, 0), |owned| (owned.text.len(), owned.functions.len()));
-        let fits = self.bytes - bytes + text.len() <= LIBRARIES_BYTES_MAX
-            && self.owners.len() - functions + new.functions.len() <= LIBRARY_FUNCTIONS_MAX
-            && self.by_name.len() + usize::from(replaced.is_none()) <= LIBRARIES_MAX;
-        if fits { Ok(()) } else { Err(too_many()) }
-    }
-
-    /// Adds a library, in the place of one of the same name.
-    fn add(&mut self, new: &Library, text: &Blob) {
-        let owned = Owned { text: text.clone(), functions: new.functions.clone() };
         self.bytes += text.len();
-        if let Some(replaced) = self.by_name.insert(new.name.clone(), owned) {
-            self.bytes -= replaced.text.len();
-            for function in replaced.functions {
-                self.owners.remove(&function.name);
-            }
-        }
+        let owned = Owned { text: text.clone(), functions: new.functions.clone() };
+        self.by_name.insert(new.name.clone(), owned);
         let names = new.functions.iter().map(|function| function.name.clone());
         self.owners.extend(names.map(|name| (name, new.name.clone())));
+        let fits = self.bytes <= LIBRARIES_BYTES_MAX
+            && self.owners.len() <= LIBRARY_FUNCTIONS_MAX
+            && self.by_name.len() <= LIBRARIES_MAX;
+        if fits { Ok(()) } else { Err(too_many()) }
     }
 
     /// Writes that add libraries: all of them, or an error.
@@ -129,28 +121,28 @@ impl Libraries {
         let mut alone = Self::default();
         for (library, text) in new {
             alone.lacks(library)?;
-            alone.admit(library, text)?;
-            alone.add(library, text);
+            alone.add(library, text)?;
         }
-        let mut after = if policy == Policy::Flush { Self::default() } else { self.clone() };
+        let mut after = self.clone();
         let mut names = new.iter().map(|(library, _)| &library.name);
-        if policy == Policy::Append
-            && let Some(name) = names.find(|name| self.by_name.contains_key(*name))
-        {
-            let name = String::from_utf8_lossy(name);
-            return Err(ErrorReply::err(format!("Library {name} already exists")));
-        }
         let mut writes = Vec::new();
-        if policy == Policy::Flush {
-            writes.push(removal_of_all());
+        match policy {
+            Policy::Append => {
+                if let Some(name) = names.find(|name| self.by_name.contains_key(*name)) {
+                    let name = String::from_utf8_lossy(name);
+                    return Err(ErrorReply::err(format!("Library {name} already exists")));
+                }
+            }
+            // All that are replaced go first: a function may change its library.
+            Policy::Replace => writes.extend(names.filter_map(|name| after.remove(name))),
+            Policy::Flush => {
+                after = Self::default();
+                writes.push(removal_of_all());
+            }
         }
         let mut fields = Vec::new();
         for (library, text) in new {
-            after.admit(library, text)?;
-            if after.by_name.contains_key(&library.name) {
-                writes.push(after.removal(&library.name));
-            }
-            after.add(library, text);
+            after.add(library, text)?;
             fields.push((field(LIBRARY, &library.name), text.to_vec()));
             let functions = library.functions.iter();
             fields.extend(functions.map(|f| (field(FUNCTION, &f.name), fact(library, f))));
@@ -309,9 +301,10 @@ pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
         () if args.is(1, "STATS") => Ok(looking(Libraries::stats)),
         () if args.is(1, "DELETE") => {
             let library = args.blob(2)?;
-            Ok(changing(move |all| match all.by_name.contains_key(&library) {
-                true => Ok((vec![all.removal(&library)], Reply::Ok)),
-                false => Err(ErrorReply::err("Library not found")),
+            let not_found = || ErrorReply::err("Library not found");
+            Ok(changing(move |all| {
+                let removal = all.clone().remove(&library).ok_or_else(not_found)?;
+                Ok((vec![removal], Reply::Ok))
             }))
         }
         () if args.is(1, "FLUSH") => {
