@@ -22,6 +22,9 @@ LISTS = 8
 # Lists grow; after so many transactions of a client it goes on with others.
 TXNS_PER_LISTS = 150
 ACCOUNTS = [f"account:{i}" for i in range(8)]
+# Each transfer is noted in a list of its source: of one whose reply was lost a read shows whether it
+# took place, which a judge would otherwise have to guess.
+NOTES = {account: f"notes:{account}" for account in ACCOUNTS}
 BALANCE = 100
 
 
@@ -80,7 +83,10 @@ class Observer(Worker):
         if drawn < 0.3:
             source, target = random.sample(ACCOUNTS, 2)
             amount = str(random.randint(1, 9))
-            return [["incrby", source, "-" + amount], ["incrby", target, amount]]
+            note = ["rpush", NOTES[source], f"{self.number}-{at}"]
+            return [["incrby", source, "-" + amount], ["incrby", target, amount], note]
+        if drawn < 0.35:
+            return [["lrange", NOTES[random.choice(ACCOUNTS)], "0", "-1"]]
         lists = [f"list:{at // TXNS_PER_LISTS}:{i}" for i in range(LISTS)]
         txn = []
         for place in range(1 if drawn < 0.6 else random.randint(2, 4)):
@@ -167,6 +173,19 @@ def judge_outside(path, timeout_s=40):
 
 
 def fill(cluster, history):
-    history.event("invoke", 99, txn=[["incrby", account, str(BALANCE)] for account in ACCOUNTS])
-    replies = run(cluster.nodes[0].client(), [["incrby", a, BALANCE] for a in ACCOUNTS])
-    history.event("ok", 99, replies=replies)
+    alone(cluster, history, [["incrby", account, str(BALANCE)] for account in ACCOUNTS])
+
+
+def look(cluster, history, observers):
+    """Reads every list when all is quiet, so that no append stays in doubt."""
+    rounds = range(max(next(observer.numbers) for observer in observers) // TXNS_PER_LISTS + 1)
+    keys = [f"list:{at}:{i}" for at in rounds for i in range(LISTS)]
+    for key in [*NOTES.values(), *keys]:
+        alone(cluster, history, [["lrange", key, "0", "-1"]])
+
+
+def alone(cluster, history, txn):
+    """A transaction beside which no client does anything."""
+    history.event("invoke", 99, txn=txn)
+    with cluster.nodes[0].client() as client:
+        history.event("ok", 99, replies=run(client, txn))

@@ -13,7 +13,7 @@ import time
 
 from clusters import UP_S_MAX, Cluster, Worker
 from harness import until
-from histories import History, Observer, fill, judge_outside, porcupine
+from histories import History, Observer, fill, judge_outside, look, porcupine
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 from witnesses import tags
 
@@ -64,6 +64,7 @@ def test_what_clients_saw_is_strictly_serializable(make_cluster, tmp_path):
         faults += 1
         cluster.wait([node])
     Worker.finish(observers, cluster)
+    look(cluster, history, observers)
     verdicts = history.judge()
     done = sum(observer.done for observer in observers)
     print(f"{done} transactions, {faults} kills and pauses")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from clusters import Cluster, Worker
-from histories import ACCOUNTS, History, Observer, fill, judge, judge_outside, porcupine
+from histories import ACCOUNTS, History, Observer, fill, judge, judge_outside, look, porcupine
 
 SECONDS = 3
 CLIENTS = 6
@@ -24,6 +24,7 @@ def events(tmp_path_factory):
         observers = [Observer(cluster, number, stop, history) for number in range(CLIENTS)]
         time.sleep(SECONDS)
         Worker.finish(observers, cluster)
+        look(cluster, history, observers)
         history.file.close()
     finally:
         for node in cluster.nodes:

@@ -37,7 +37,7 @@ type event struct {
 
 // Reads a history, up to where more than `most` transactions have begun. Those that are not finished
 // there count as indefinite.
-func read(path string, most int) ([]porcupine.Operation, error) {
+func history(path string, most int) ([]porcupine.Operation, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -89,21 +89,28 @@ func read(path string, most int) ([]porcupine.Operation, error) {
 }
 
 // Bounds the indefinite transactions, each of which could otherwise have happened at any time, or
-// never, which is the same as at the very end. Those that only look mean nothing. An append that a
-// read shows took effect before that read was answered: values are appended once.
+// never, which is the same as at the very end. Those that only look mean nothing. Values are appended
+// once and stay: an append took effect before a read that shows it was answered, and after every read
+// of its key that lacks it was asked.
 func bound(operations []porcupine.Operation) []porcupine.Operation {
-	shown := map[string]int64{}
+	shown, seen := map[string]int64{}, map[string][]read{}
 	for _, operation := range operations {
 		replies, known := operation.Output.([]json.RawMessage)
 		if !known {
 			continue
 		}
 		for at, words := range operation.Input.([][]string) {
-			for _, value := range elements(words, replies[at]) {
+			if words[0] != "lrange" {
+				continue
+			}
+			values := map[string]bool{}
+			for _, value := range elements(replies[at]) {
+				values[value] = true
 				if first, found := shown[value]; !found || operation.Return < first {
 					shown[value] = operation.Return
 				}
 			}
+			seen[words[1]] = append(seen[words[1]], read{operation.Call, values})
 		}
 	}
 	var kept []porcupine.Operation
@@ -113,17 +120,34 @@ func bound(operations []porcupine.Operation) []porcupine.Operation {
 			if readsOnly(txn) {
 				continue
 			}
+			first, last := operation.Call, operation.Return
 			for _, words := range txn {
-				if words[0] == "rpush" {
-					if at, found := shown[words[2]]; found {
-						operation.Return = min(operation.Return, at)
+				if words[0] != "rpush" {
+					continue
+				}
+				if at, found := shown[words[2]]; found {
+					last = min(last, at)
+				}
+				for _, one := range seen[words[1]] {
+					if !one.values[words[2]] && one.call > first {
+						first = one.call
 					}
 				}
+			}
+			// Reads that contradict each other are for the judge.
+			if first <= last {
+				operation.Call, operation.Return = first, last
 			}
 		}
 		kept = append(kept, operation)
 	}
 	return kept
+}
+
+// A read of a list: when it was asked, and what it showed.
+type read struct {
+	call   int64
+	values map[string]bool
 }
 
 func min(a, b int64) int64 {
@@ -143,9 +167,9 @@ func readsOnly(txn [][]string) bool {
 }
 
 // The elements that a reply to LRANGE shows.
-func elements(words []string, reply json.RawMessage) []string {
+func elements(reply json.RawMessage) []string {
 	var found []string
-	if words[0] == "lrange" && json.Unmarshal(reply, &found) != nil {
+	if json.Unmarshal(reply, &found) != nil {
 		return nil
 	}
 	return found
@@ -197,7 +221,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	operations, err := read(flag.Arg(0), *most)
+	operations, err := history(flag.Arg(0), *most)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
