@@ -123,6 +123,8 @@ class Roaming:
         self.cluster = cluster
         self.at = first
         self.client = None
+        # The reason of each attempt whose outcome is not known, or that was refused.
+        self.refusals = []
 
     def do(self, work):
         """Does something on a connection; tells whether it was acknowledged, and with what."""
@@ -131,7 +133,8 @@ class Roaming:
             self.client = node.client(socket_timeout=15)
         try:
             return True, work(self.client)
-        except (ConnectionError, TimeoutError):
+        except (ConnectionError, TimeoutError) as error:
+            self.refusals.append(repr(error))
             self.client.close()
             self.client = None
             self.at += 1
@@ -144,6 +147,7 @@ class Roaming:
                 return True, None
             told = ("INDEFINITE", "the machine that led")
             assert isinstance(error, ClusterDownError) or text.startswith(told), str(error)
+            self.refusals.append(str(error))
             return False, None
 
 

@@ -77,7 +77,8 @@ def test_shards_are_split_while_clients_go_on(make_cluster):
     assert len(slots_by_shard(cluster.nodes[1])) == 7, splits[-1]
     assert sorted(held(first)) == [f"shard {number}" for number in range(7)] + ["the map"]
     check(timed)
-    assert [worker.unknown for worker in [*timed, *movers]] == [0] * 6
+    refused = [worker.roaming.refusals[:1] for worker in [*timed, *movers]]
+    assert [worker.unknown for worker in [*timed, *movers]] == [0] * 6, refused
     assert all(mover.moved > 0 for mover in movers) and aware.count > 0
     for node in cluster.nodes:
         everything(node)

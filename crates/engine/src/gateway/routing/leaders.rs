@@ -238,7 +238,13 @@ impl Leaders {
     }
 
     /// Holds requests to two shards because slots have gone from the first to the second.
-    pub fn begin_rerouting(&mut self, parent: ShardId, child: ShardId) {
+    pub fn begin_rerouting(&mut self, now: Now, parent: ShardId, child: ShardId) {
+        // A new shard has been without a leader since now, not since this gateway began.
+        let begun = self.lead(child);
+        if begun.unled_since_us.is_some() {
+            (begun.unled_since_us, begun.changed_us) = (Some(now.mono_us), now.wall_us);
+            begun.refuses = false;
+        }
         for shard in [parent, child] {
             let lead = self.lead(shard);
             if std::mem::take(&mut lead.open) {

@@ -50,8 +50,9 @@ impl Parts {
             .filter(|(old, new)| old != new)
             .collect();
         for (parent, child) in changed {
+            let now = self.core.now;
             if let Some(leaders) = &mut self.core.mail.leaders {
-                leaders.begin_rerouting(parent, child);
+                leaders.begin_rerouting(now, parent, child);
             }
             for job in self.snapshots.at(parent) {
                 self.snapshots.give_up(&mut self.core, &mut self.transactions, job);

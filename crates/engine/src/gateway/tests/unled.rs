@@ -1,6 +1,7 @@
 //! Shards without a leader: requests wait for a bounded time, and then get a true answer.
 
 use super::*;
+use crate::cluster::map::ShardMap;
 
 const WAIT_US: u64 = 5_000_000;
 
@@ -281,4 +282,25 @@ fn a_refused_watch_leaves_the_keys_of_an_earlier_one_watched() {
     story.passes(WAIT_US);
     assert_eq!(codes(&story.replies()), ["CLUSTERDOWN"]);
     assert_eq!(watched(&story), 1);
+}
+
+#[test]
+fn requests_wait_for_the_first_leader_of_a_new_shard_from_its_split_on() {
+    let mut story = Story::clustered();
+    let machines = [(MachineId(1), "10.0.0.1:7001".to_owned())];
+    let map = ShardMap::founded(machines.into(), 2);
+    let next = map.split(ShardId(1), Some(15_400)).unwrap();
+    for map in [map, next] {
+        story.gateway.cluster_changed(story.now, ClusterChange::Map(Box::new(map)));
+    }
+    story.leads(2);
+    // The gateway has run for longer than any request waits, without a shard of that number.
+    story.passes(2 * WAIT_US);
+    story.shard_leads(1, 2, 1 << 48);
+    story.says("INCR a");
+    story.passes(WAIT_US - 1);
+    assert!(story.replies().is_empty());
+    story.shard_leads(2, 2, 1);
+    let to: Vec<_> = story.sent().into_iter().map(|(shard, ..)| shard).collect();
+    assert_eq!(to, [ShardId(2)]);
 }
