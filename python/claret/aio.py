@@ -274,6 +274,7 @@ class Claret(redis.asyncio.Redis):
         super().__init__(*args, **kwargs)
         self.requests = Requests()
         self._writers = None
+        self._writers_asked = None
 
     def execute_command(self, *args, **options):
         """As in redis-py; the result must be awaited, and every other use of it is refused."""
@@ -364,7 +365,12 @@ class Claret(redis.asyncio.Redis):
     async def writers(self):
         """Names of the commands that may change data, by the server's own table."""
         if self._writers is None:
-            self._writers = writers(await self.execute_command("COMMAND"))
+            # The table is long: transactions that begin together ask for it once. In Python 3.9 a lock belongs
+            # to the event loop that runs when it is made.
+            self._writers_asked = self._writers_asked or asyncio.Lock()
+            async with self._writers_asked:
+                if self._writers is None:
+                    self._writers = writers(await self.execute_command("COMMAND"))
         return self._writers
 
     def begin(

@@ -1,5 +1,6 @@
 """The blocking client."""
 
+import threading
 import time
 
 import redis
@@ -29,11 +30,14 @@ class Claret(redis.Redis):
         super().__init__(*args, **kwargs)
         self.requests = Requests()
         self._writers = None
+        self._writers_asked = threading.Lock()
 
     def writers(self):
         """Names of the commands that may change data, by the server's own table."""
-        if self._writers is None:
-            self._writers = writers(self.execute_command("COMMAND"))
+        # The table is long: transactions that begin together ask for it once.
+        with self._writers_asked:
+            if self._writers is None:
+                self._writers = writers(self.execute_command("COMMAND"))
         return self._writers
 
     def execute_command(self, *args, **options):

@@ -14,9 +14,8 @@ from witnesses import KEYS, SHARDS
 COUNT = 20
 PAUSE_S = 0.01
 DELAYS_MS = [5, 20, 50]
-# With less delay, what the machine needs is more than the tolerance.
+# With less delay, what the machine needs may be as much as a way.
 JUDGED_MS = 20
-TOLERANCE = 1.1
 TRIES_MAX = 3
 
 
@@ -53,11 +52,11 @@ def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
         cluster.network.delay(delay_ms / 1000)
         for name, (work, ways) in commands.items():
             base = base_ms[name]
-            most = TOLERANCE * ways * delay_ms + base
+            too_many = (ways + 1) * delay_ms
             # Another test may have had the processors meanwhile; a way too many is there each time.
             for _ in range(TRIES_MAX):
                 found = median_ms(work)
-                if found <= most:
+                if found < too_many:
                     break
             print(
                 f"| {delay_ms} ms | {name} ({ways}) | {base:.2f} | {found:.1f} "
@@ -65,4 +64,4 @@ def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
             )
             assert found >= ways * delay_ms, "it went through a wall"
             if delay_ms >= JUDGED_MS:
-                assert found <= most, f"{name}: too many ways"
+                assert found < too_many, f"{name}: too many ways"

@@ -11,7 +11,6 @@ from test_operating import all_led, claret
 from test_reshaping import Timed, check, held, percentile
 
 
-
 def slots_by_shard(node):
     """How many slots each leader has, by machine, as CLUSTER SLOTS tells it."""
     ranges = node.client().execute_command("CLUSTER SLOTS")

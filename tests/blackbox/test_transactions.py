@@ -580,7 +580,39 @@ def test_a_lost_client_frees_what_it_held(store, server):
         tx.commit()
 
 
+def test_transactions_that_begin_together_ask_for_the_commands_once(server):
+    def asked(db):
+        return db.info("commandstats").get("cmdstat_command", {}).get("calls", 0)
+
+    watcher = server.client()
+    before = asked(watcher)
+    threads_share = server.client(claret.Claret)
+    together = [threading.Thread(target=threads_share.run, args=[set_x]) for _ in range(8)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert asked(watcher) == before + 1
+
+    async def story():
+        db = server.client(aio.Claret)
+        await asyncio.gather(*(db.run(set_x_later) for _ in range(8)))
+        await db.aclose()
+
+    asyncio.run(story())
+    assert asked(watcher) == before + 2
+
+
+def set_x(tx):
+    tx.set("x", 1)
+
+
+async def set_x_later(tx):
+    tx.set("x", 1)
+
+
 def test_pooled_connections_come_back_clean(store):
+    others = len(store.client_list())
     for _ in range(20):
         try:
             with store.begin() as tx:
@@ -589,7 +621,7 @@ def test_pooled_connections_come_back_clean(store):
         except KeyError:
             pass
         assert store.set("a", 1) is True
-    assert len(store.client_list()) < 10
+    assert len(store.client_list()) < others + 10
 
 
 def add_one(tx, key):
