@@ -87,11 +87,13 @@ def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
         assert row["p50_ms"] >= trips * row["client_rtt_ms"], row
         assert row["p99_ms"] <= row["max_ms"] and 0 < row["jain"] <= 1
         # The create and the delete; who tries again and again writes more. Claret's own locks are given
-        # back and taken in one entry, if somebody waits.
-        own = (row["backend"], row["algorithm"]) == ("claret", "adaptive")
-        assert row["writes_per_acquisition"] >= (1 if own else 2)
-        if own:
-            assert row["chosen"]["grant"] > row["chosen"]["retained"], "others want it mostly"
+        # back and taken in one entry, if another client waits; what a process keeps costs none.
+        least = 2
+        if (row["backend"], row["algorithm"]) == ("claret", "adaptive"):
+            granted, kept = row["chosen"]["grant"], row["chosen"]["retained"]
+            assert granted > kept / 2, "others want it mostly"
+            least = granted / (granted + kept)
+        assert row["writes_per_acquisition"] >= least
         if "queue" in row["algorithm"]:
             assert row["writes_per_acquisition"] == 2
         assert row["predicted_ms"] > row["client_rtt_ms"]
