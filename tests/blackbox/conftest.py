@@ -17,6 +17,14 @@ def server(tmp_path_factory):
     shared.kill()
 
 
+@pytest.fixture(autouse=True)
+def emptied(request):
+    """The shared server has no keys when a test begins, whichever test it had before."""
+    if "server" in request.fixturenames:
+        with request.getfixturevalue("server").client() as client:
+            client.flushall()
+
+
 @pytest.fixture
 def make_server(tmp_path):
     """Makes servers that end with the test; each has a folder of its own."""
