@@ -16,11 +16,10 @@ PAUSE_S = 0.01
 DELAYS_MS = [5, 20, 50]
 # With less delay, what the machine needs may be as much as a way.
 JUDGED_MS = 20
-TRIES_MAX = 3
 
 
-def median_ms(work):
-    """How long something takes that is done again and again, with nothing else to do."""
+def measured_ms(work):
+    """How long something takes that is done again and again, sorted."""
     # Connections, leases and the like are there after that.
     for _ in range(5):
         work()
@@ -30,7 +29,7 @@ def median_ms(work):
         began = time.perf_counter()
         work()
         times.append((time.perf_counter() - began) * 1000)
-    return statistics.median(times)
+    return sorted(times)
 
 
 def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
@@ -45,7 +44,7 @@ def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
         "write, at another": (lambda: far.set(key, "x"), 6),
         "read, at another": (lambda: far.get(key), 4),
     }
-    base_ms = {name: median_ms(work) for name, (work, _) in commands.items()}
+    base_ms = {name: statistics.median(measured_ms(work)) for name, (work, _) in commands.items()}
     print("\n| one way | what | without delay, ms | median, ms | by the delay | less the first |")
     print("|---|---|---|---|---|---|")
     for delay_ms in DELAYS_MS:
@@ -53,15 +52,13 @@ def test_a_command_crosses_the_network_as_often_as_it_must(make_apart):
         for name, (work, ways) in commands.items():
             base = base_ms[name]
             too_many = (ways + 1) * delay_ms
-            # Another test may have had the processors meanwhile; a way too many is there each time.
-            for _ in range(TRIES_MAX):
-                found = median_ms(work)
-                if found < too_many:
-                    break
+            times = measured_ms(work)
+            found = statistics.median(times)
             print(
                 f"| {delay_ms} ms | {name} ({ways}) | {base:.2f} | {found:.1f} "
                 f"| {found / delay_ms:.2f} | {(found - base) / delay_ms:.2f} |"
             )
-            assert found >= ways * delay_ms, "it went through a wall"
+            assert times[0] >= ways * delay_ms, "it went through a wall"
+            # Busy processors make it longer; a way too many is in the fastest as well.
             if delay_ms >= JUDGED_MS:
-                assert found < too_many, f"{name}: too many ways"
+                assert times[0] < too_many, f"{name}: too many ways"

@@ -280,6 +280,11 @@ def bulks(count, size):
     return len(b"*%d\r\n" % count) + count * (len(b"$%d\r\n" % size) + size + 2)
 
 
+@pytest.fixture(autouse=True)
+def emptied():
+    """Nothing: the large records are made once for the tests of this file."""
+
+
 @pytest.fixture(scope="module")
 def large(server):
     """Records with large replies."""

@@ -309,7 +309,7 @@ def test_hostile_scripts_harm_only_themselves(make_server):
             found.append(time.monotonic() - begun)
         return statistics.quantiles(found, n=100)[98]
 
-    delays(0.5)
+    before = delays(1)
     memory = server.rss_bytes()
     stop, unharmed = threading.Event(), []
 
@@ -337,7 +337,8 @@ def test_hostile_scripts_harm_only_themselves(make_server):
         thread.join()
     assert unharmed == []
     # Between two pieces of a script others go ahead. The machine of this test may be busy besides.
-    assert late < 0.1, f"{late:.3f} s at the 99th percentile"
+    usual = max(before, delays(1))
+    assert late < 0.1 + usual, f"{late:.3f} s at the 99th percentile; {usual:.3f} s without scripts"
     assert server.rss_bytes() < memory + (256 << 20)
     assert client.get("k") == "v"
 
