@@ -149,18 +149,15 @@ impl Reads<'_> {
         core.answer(request.gateway, request.token, replies);
     }
 
-    /// Answers reads that are a part of a bundle: now, and not when an expired key is removed.
+    /// Answers reads that are a part of a bundle: now, and not when what has expired is removed.
     pub fn read_part(self, now: Now, request: &Request) {
         let core = self.core;
         let Body::Snapshot { ref ops, .. } = request.body else { return };
         let mut ctx = core.ctx(now);
         let mut room = Room::default();
         let replies = ops.iter().map(|(key, op)| {
-            let expired = |at_ms: u64| at_ms <= now.wall_ms();
-            let record = core.state.get(key);
-            let record = record.filter(|record| !record.expire_at_ms().is_some_and(expired));
             ctx.seed = mix(ctx.seed);
-            room.query(record, op, &ctx)
+            room.query_left(core.state.get(key), op, &ctx)
         });
         let replies = replies.collect();
         core.answer(request.gateway, request.token, Answer::Replies(replies));

@@ -1,5 +1,7 @@
 //! Tests of the hash type.
 
+mod expiry;
+
 use crate::kinds::hash::*;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{ErrorReply, Op as AnyOp};
