@@ -78,8 +78,8 @@ pub enum Op {
     /// Arbitrary fields: one; or up to a number of them (negative: that many with repetitions), and
     /// whether to answer their values too.
     Random(Option<(i64, bool)>),
-    /// One step of an iteration.
-    Scan(ScanArgs),
+    /// One step of an iteration, and whether to answer the values too.
+    Scan(ScanArgs, bool),
     /// Sets when fields expire, on a condition; answers for each what came of it.
     Expire(Fields, When, ExpireIf),
     /// `HPERSIST`: lets fields stay for ever; answers for each what came of it.

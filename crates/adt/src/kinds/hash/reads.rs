@@ -23,7 +23,7 @@ pub(super) fn answer(seen: Seen<'_>, op: &Op, ctx: &Ctx) -> Reply {
         Op::Fields => Reply::Array(seen.each(|(field, _)| Reply::Bulk(field))),
         Op::Values => Reply::Array(seen.each(|(_, value)| Reply::Bulk(value))),
         Op::Random(count) => any(seen, *count, ctx.seed),
-        Op::Scan(scan) => page(seen, scan),
+        Op::Scan(scan, values) => page(seen, scan, *values),
         Op::Ttl(fields, form) => ttl(seen, fields, *form, ctx.now_ms),
         _ => Reply::err("a write cannot be answered without being applied"),
     }
@@ -57,12 +57,13 @@ fn any(seen: Seen<'_>, count: Option<(i64, bool)>, seed: u64) -> Reply {
     }
 }
 
-fn page(seen: Seen<'_>, scan: &ScanArgs) -> Reply {
+fn page(seen: Seen<'_>, scan: &ScanArgs, values: bool) -> Reply {
     scan.run(seen.positions(), |position, found| {
         if let Some((field, value)) = seen.at_position(position)
             && scan.passes(&field)
         {
-            found.extend([Reply::Bulk(field), Reply::Bulk(value)]);
+            found.push(Reply::Bulk(field));
+            found.extend(values.then_some(Reply::Bulk(value)));
         }
     })
 }

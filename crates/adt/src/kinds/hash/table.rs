@@ -58,6 +58,16 @@ fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Op::Random(Some((count, values))))
 }
 
+fn parse_scan(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let is_option = |i: &usize| args.is(*i, "NOVALUES") && !args.is(i - 1, "MATCH");
+    let Some(at) = (3..args.len()).find(is_option) else {
+        return one(args, Op::Scan(ScanArgs::parse(args, 2)?, true));
+    };
+    let others = args.iter_from(0).enumerate().filter(|(i, _)| *i != at);
+    let others = ArgBuf::of(others.map(|(_, word)| word));
+    one(args, Op::Scan(ScanArgs::parse(&others.args(), 2)?, false))
+}
+
 /// Writes the words that the parsers above read back as the same operation.
 pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
     let name = match op {
@@ -76,7 +86,7 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::Fields => "hkeys",
         Op::Values => "hvals",
         Op::Random(_) => "hrandfield",
-        Op::Scan(_) => "hscan",
+        Op::Scan(..) => "hscan",
         // Their words lie behind `FIELDS`.
         Op::Take(_)
         | Op::Expire(..)
@@ -107,7 +117,12 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push("withvalues");
             }
         }
-        Op::Scan(scan) => scan.encode(out),
+        Op::Scan(scan, values) => {
+            scan.encode(out);
+            if !values {
+                out.push("novalues");
+            }
+        }
         _ => {}
     }
 }
@@ -167,9 +182,9 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
         "Returns all values.", "key", "O(n)") =>
         |a| one(a, Op::Values);
     ("hscan", -3, READ, Keys::ONE,
-        "Iterates over fields and values.", "key cursor [MATCH pattern] [COUNT count]",
+        "Iterates over fields and values.", "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
         "O(1) per step") =>
-        |a| one(a, Op::Scan(ScanArgs::parse(a, 2)?));
+        parse_scan;
     ("hrandfield", -2, READ, Keys::ONE,
         "Returns arbitrary fields.", "key [count [WITHVALUES]]", "O(n)") =>
         parse_random;
