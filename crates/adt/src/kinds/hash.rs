@@ -100,19 +100,17 @@ pub enum Op {
     },
 }
 
-/// Whether an operation changes when fields expire, and nothing else or what they hold as well.
+/// Whether an operation is one that changes when fields expire. It may set them as well.
 fn is_timed(op: &Op) -> bool {
     matches!(op, Op::Expire(..) | Op::Persist(_) | Op::GetUntil(..) | Op::SetUntil { .. })
 }
 
 /// Whether an operation compares moments with its time.
 fn depends_on_time(op: &Op) -> bool {
-    let life = |life: &Life| matches!(life, Life::Until(_));
-    match op {
-        Op::Expire(..) | Op::GetUntil(_, Some(_)) => true,
-        Op::SetUntil { life: until, .. } => life(until),
-        _ => false,
-    }
+    matches!(
+        op,
+        Op::Expire(..) | Op::GetUntil(_, Some(_)) | Op::SetUntil { life: Life::Until(_), .. }
+    )
 }
 
 impl Value {

@@ -12,7 +12,7 @@ use adt::{Blob, Op, Record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has expired and is on its way through the log.
+/// Removals on their way through the log of keys, and of parts of values, that have expired.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Expiry {
     /// Keys that are removed.
@@ -37,8 +37,8 @@ fn parting(key: &Blob, now_ms: u64, most: usize) -> Apply {
 }
 
 impl Expiry {
-    /// Removes expired keys, and expired parts of values, that no request has asked for: of the latter no more
-    /// than fit into a turn.
+    /// Removes expired keys, and expired parts of values, that no request has asked for: of the latter no
+    /// more than fit into a turn.
     pub fn reap_due(&mut self, core: &mut ShardCore, now: Now) {
         let now_ms = now.wall_ms();
         let due = core.state.records().due(now_ms).take(REAP_PER_TURN_MAX);
@@ -126,8 +126,9 @@ impl Expiry {
         true
     }
 
-    /// Reaps those of `keys` that have expired, and expired parts of the values of others. Tells whether some removal is on its way through the log.
-    /// In the usual case, no key is due at all, and one comparison finds that out.
+    /// Reaps those of `keys` that have expired, and expired parts of the values of others. Tells whether some
+    /// removal is on its way through the log. In the usual case nothing is due at all, and one comparison
+    /// finds that out.
     #[inline]
     pub fn reap_all<'k>(
         &mut self,

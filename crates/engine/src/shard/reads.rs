@@ -23,16 +23,21 @@ pub(in crate::shard) struct Reads<'s> {
     pub core: &'s mut ShardCore,
     pub expiry: &'s mut Expiry,
     pub locking: &'s mut LockManager,
+    /// The read has waited for the removal of what had expired when it came.
+    pub reaped: bool,
 }
 
 impl Reads<'_> {
     /// Answers one read outside of transactions from the applied state, unless the session must see its
     /// own writes first or a transaction that may have been answered already is open on the record.
     pub fn read(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Read { ref key, ref op, fenced } = request.body else { return };
-        if fenced && core.tail.has_unapplied() || expiry.reap_all(core, now, std::iter::once(key)) {
+        if fenced && core.tail.has_unapplied() {
             return core.delay(request);
+        }
+        if !reaped && expiry.reap_all(core, now, std::iter::once(key)) {
+            return core.delay_reaped(request);
         }
         if core.bars_passing(key, op) {
             let claims = claims_of(&request.body);
@@ -53,14 +58,14 @@ impl Reads<'_> {
         if !dated {
             return self.read_together(now, request);
         }
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         // The parts of a bundle have timestamps of their own: all of them are seen, or none.
         if fenced && core.tail.has_unapplied() || core.tail.has_bundles() {
             return core.delay(request);
         }
         core.track(now);
-        if expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
-            return core.delay(request);
+        if !reaped && expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
+            return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
             let claims = claims_of(&request.body);
@@ -127,12 +132,13 @@ impl Reads<'_> {
 
     /// Answers reads at one instant whose time is not asked for.
     fn read_together(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Snapshot { ref ops, fenced, .. } = request.body else { return };
-        if fenced && core.tail.has_unapplied()
-            || expiry.reap_all(core, now, ops.iter().map(|(key, _)| key))
-        {
+        if fenced && core.tail.has_unapplied() {
             return core.delay(request);
+        }
+        if !reaped && expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
+            return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
             let claims = claims_of(&request.body);
@@ -165,12 +171,14 @@ impl Reads<'_> {
 
     /// Answers which version of a record a guard may ask for.
     pub fn version(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Version { ref key } = request.body else { return };
-        expiry.reap_all(core, now, std::iter::once(key));
+        if !reaped {
+            expiry.reap_all(core, now, std::iter::once(key));
+        }
         // Records on their way settle first: the session's own writes are not to count as changes by others.
         if core.tail.has_unapplied() {
-            return core.delay(request);
+            return core.delay_reaped(request);
         }
         if core.bars_passing(key, &Op::Key(KeyOp::Fetch)) {
             let claims = claims_of(&request.body);

@@ -180,7 +180,7 @@ impl<'e> Seen<'e> {
         Self { entries, now_ms: None }
     }
 
-    /// What is left at a moment.
+    /// The fields that are left at a moment.
     pub fn at(entries: &'e Entries, now_ms: u64) -> Self {
         let has_expired = entries.next_deadline(None).is_some_and(|at| at <= now_ms);
         Self { entries, now_ms: has_expired.then_some(now_ms) }

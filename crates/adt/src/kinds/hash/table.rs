@@ -198,7 +198,8 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
         |a| parse_expire(a, (1, false));
     ("hexpireat", -6, GROWS, Keys::ONE,
         "Sets fields to expire at a time in seconds since 1970.",
-        "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]", "O(log(n)) per field") =>
+        "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        "O(log(n)) per field") =>
         |a| parse_expire(a, (1000, true));
     ("hpexpireat", -6, GROWS, Keys::ONE,
         "Sets fields to expire at a time in milliseconds since 1970.",

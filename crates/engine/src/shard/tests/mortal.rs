@@ -4,6 +4,10 @@ use super::*;
 use crate::limits::REAP_PARTS_PER_TURN_MAX;
 use adt::{Ctx, record};
 
+fn operation_of(line: &str) -> (Blob, Op) {
+    waiting::turns::operation(line)
+}
+
 fn op(line: &str) -> Op {
     waiting::turns::operation(line).1
 }
@@ -37,6 +41,37 @@ fn an_expired_field_is_removed_through_the_log_before_it_is_read() {
     assert_eq!(story.seen(), ["4 = 2", "5 = 2"]);
     story.ask(read("h", op("hlen h")));
     assert_eq!(story.seen(), ["6 = 2"], "nothing else is due");
+}
+
+#[test]
+fn a_read_is_answered_although_fields_go_on_expiring() {
+    let mut story = Story::new();
+    let fields: String = (0..100).map(|n| format!(" f{n} 1")).collect();
+    story.ask(one("h", op(&format!("hset h{fields}"))));
+    for n in 0..100 {
+        story.ask(one("h", op(&format!("hpexpire h {} fields 1 f{n}", 10 + n))));
+    }
+    story.sync();
+    story.answers();
+    story.now.wall_us += 10_000;
+    let ops = vec![operation_of("hlen h")];
+    let at = Timestamp::ZERO;
+    let several =
+        |dated| Body::Snapshot { ops: ops.clone(), at, fenced: false, dated, as_of: None };
+    let asked = [
+        story.ask(read("h", op("hlen h"))),
+        story.ask(several(false)),
+        story.ask(several(true)),
+        story.ask(Body::Version { key: Blob::from("h") }),
+    ];
+    let entry = story.end_turn().expect("the removal");
+    story.shard.keep(entry, 0);
+    // More are due when it is durable.
+    story.now.wall_us += 20_000;
+    story.shard.committed(story.now);
+    let mut answered: Vec<u64> = story.answers().into_iter().map(|(token, _)| token).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, asked);
 }
 
 #[test]
