@@ -100,11 +100,6 @@ impl Records {
         self.parting.iter().map(|(at, key)| (*at, key)).take_while(move |(at, _)| *at <= now_ms)
     }
 
-    /// Number of keys of which parts of the value expire.
-    pub fn with_mortal_parts(&self) -> usize {
-        self.parting.len()
-    }
-
     /// When the next key, or part of a value, expires, in milliseconds since 1970.
     #[inline]
     pub fn next_expiry_ms(&self) -> Option<u64> {

@@ -167,6 +167,18 @@ fn replicas_and_snapshots_keep_when_fields_expire() {
 }
 
 #[test]
+fn a_record_that_moves_takes_along_when_its_fields_expire() {
+    let mut story = story();
+    let key = Blob::from("h");
+    let records = story.shard.desk.core.state.records_mut();
+    let before = records.next_expiry_ms();
+    let record = records.take(&key).expect("it is there");
+    assert_eq!((records.next_expiry_ms(), records.parting(u64::MAX).count()), (None, 0));
+    records.restore(key, record);
+    assert!(before.is_some() && records.next_expiry_ms() == before);
+}
+
+#[test]
 fn a_flush_forgets_when_fields_expire() {
     let mut story = story();
     story.ask(Body::Flush { database: None });
