@@ -91,8 +91,8 @@ pub enum Op {
     GetUntil(Fields, Option<When>),
     /// `HSETEX`: sets fields, on a condition, and when they expire; answers 1 if it did.
     SetUntil {
-        /// The fields.
-        pairs: Pairs,
+        /// The fields, in a box so that all operations stay small.
+        pairs: Box<Pairs>,
         /// The condition.
         only: FieldsIf,
         /// How long they stay.

@@ -310,7 +310,7 @@ pub(super) fn parse_set_until(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if words % 2 == 1 || count != words as u64 / 2 {
         return Err(arity());
     }
-    let pairs = table::pairs(args, i + 2)?;
+    let pairs = Box::new(table::pairs(args, i + 2)?);
     table::one(args, Op::SetUntil { pairs, only, life })
 }
 
@@ -393,7 +393,7 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 Life::Until(at) => push_until(*at, out),
             }
             out.push("fields").push_int(pairs.len() as i64);
-            for (field, value) in pairs {
+            for (field, value) in pairs.iter() {
                 out.push(field).push(value);
             }
         }

@@ -18,7 +18,8 @@ fn pairs(pairs: &[(&str, &str)]) -> Pairs {
 /// Operations that go by moments in milliseconds: the laws run them at 2000, 3000 and 4000.
 fn samples() -> Vec<Op> {
     let (a, both) = (|| fields(&["a"]), || fields(&["a", "b"]));
-    let set = |only, life| Op::SetUntil { pairs: pairs(&[("a", "1"), ("b", "2")]), only, life };
+    let two = || Box::new(pairs(&[("a", "1"), ("b", "2")]));
+    let set = |only, life| Op::SetUntil { pairs: two(), only, life };
     vec![
         Op::Expire(a(), When::In(5000), ExpireIf::Always),
         Op::Expire(fields(&["b", "c"]), When::In(5000), ExpireIf::Always),
