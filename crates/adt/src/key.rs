@@ -56,6 +56,13 @@ pub enum KeyOp {
         /// The expiry that has passed, in milliseconds since 1970.
         expire_at_ms: u64,
     },
+    /// The leader's decision that parts of the value have expired; answers how many were removed.
+    ReapParts {
+        /// The moment by which they have expired, in milliseconds since 1970.
+        now_ms: u64,
+        /// Number of parts that are removed at most, the longest overdue first.
+        most: u64,
+    },
     /// An operation on all keys of the shard, in a transaction. Counts as a write: it is carried
     /// out at its place in the log.
     Whole(Box<Whole>),
@@ -100,7 +107,7 @@ pub enum ExpireIf {
 
 impl ExpireIf {
     /// Whether the condition permits replacing the expiry `old` by `at`.
-    fn allows(self, old: Option<u64>, at: u64) -> bool {
+    pub(crate) fn allows(self, old: Option<u64>, at: u64) -> bool {
         match self {
             Self::Always => true,
             Self::None => old.is_none(),
@@ -135,6 +142,7 @@ impl KeyOp {
                 | Self::Persist
                 | Self::Put(_)
                 | Self::Reap { .. }
+                | Self::ReapParts { .. }
                 | Self::Whole(_)
         )
     }
@@ -171,6 +179,11 @@ impl KeyOp {
                     *slot = None;
                 }
                 Reply::Int(i64::from(due))
+            }
+            Self::ReapParts { now_ms, most } => {
+                let most = usize::try_from(*most).unwrap_or(usize::MAX);
+                let parts = slot.as_mut().map_or(0, |r| r.value.expire_parts(*now_ms, most));
+                Reply::Int(parts as i64)
             }
             Self::Persist => {
                 let expiring = slot.as_mut().filter(|r| r.expire_at_ms().is_some());
@@ -528,6 +541,9 @@ pub const INTERNAL: &[CommandSpec] = commands! { "generic";
     ("record.reap", 3, Flags::WRITE, Keys::ONE,
         "Removes an expired key.", "key time", "O(1) per key") =>
         |a| single(a, KeyOp::Reap { expire_at_ms: a.int(2)?.max(0) as u64 });
+    ("record.reap-parts", 4, Flags::WRITE, Keys::ONE,
+        "Removes expired parts of a value.", "key time count", "O(log(n)) per part") =>
+        |a| single(a, KeyOp::ReapParts { now_ms: a.count(2)?, most: a.count(3)? });
 };
 
 impl KeyOp {
@@ -545,6 +561,13 @@ impl KeyOp {
             Self::Elements => out.push("record.elements").push(key),
             Self::Reap { expire_at_ms } => {
                 out.push("record.reap").push(key).push_int(*expire_at_ms as i64)
+            }
+            Self::ReapParts { now_ms, most } => {
+                let most = (*most).min(i64::MAX as u64);
+                out.push("record.reap-parts")
+                    .push(key)
+                    .push_int(*now_ms as i64)
+                    .push_int(most as i64)
             }
             Self::Ttl(form) => out
                 .push(match form {

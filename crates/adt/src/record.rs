@@ -60,6 +60,39 @@ macro_rules! registry {
                 }
             }
 
+            /// The first moment at which a part of the value expires, of those after `after_ms` if that
+            /// is given; in milliseconds since 1970.
+            #[inline]
+            fn next_part_expiry_ms(&self, after_ms: Option<u64>) -> Option<u64> {
+                match self {
+                    $(Self::$variant(value) => {
+                        let parts = <crate::kinds::$module::Value as DataType>::PARTS;
+                        parts.and_then(|parts| (parts.next_expiry_ms)(value, after_ms))
+                    }),*
+                }
+            }
+
+            /// Whether something is left of the value at a moment, in milliseconds since 1970.
+            fn outlives(&self, now_ms: u64) -> bool {
+                match self {
+                    $(Self::$variant(value) => {
+                        let parts = <crate::kinds::$module::Value as DataType>::PARTS;
+                        parts.is_none_or(|parts| (parts.outlives)(value, now_ms))
+                    }),*
+                }
+            }
+
+            /// Removes up to `most` parts of the value that have expired at a moment, in milliseconds
+            /// since 1970. Returns how many.
+            pub(crate) fn expire_parts(&mut self, now_ms: u64, most: usize) -> usize {
+                match self {
+                    $(Self::$variant(value) => {
+                        let parts = <crate::kinds::$module::Value as DataType>::PARTS;
+                        parts.map_or(0, |parts| (parts.expire)(value, now_ms, most))
+                    }),*
+                }
+            }
+
             /// Writes the value's parts.
             pub fn save(&self, sink: &mut dyn ValueSink) {
                 match self { $(Self::$variant(v) => v.save(sink)),* }
@@ -129,8 +162,9 @@ macro_rules! registry {
             pub fn may_be_idle(&self) -> bool {
                 match self {
                     Self::Key(op) => {
-                        use KeyOp::{Put, Reap, Whole};
-                        !matches!(op, Put(_) | Reap { .. } | Whole(_)) && op.is_write()
+                        use KeyOp::{Put, Reap, ReapParts, Whole};
+                        !matches!(op, Put(_) | Reap { .. } | ReapParts { .. } | Whole(_))
+                            && op.is_write()
                     }
                     $(Self::$variant(op) => <crate::kinds::$module::Value as DataType>::may_be_idle(op)),*
                 }
@@ -243,6 +277,18 @@ macro_rules! registry {
                 (Op::$variant(op), None) =>
                     <crate::kinds::$module::Value as Default>::default().query(op, ctx),)*
                 _ => Reply::Error(ErrorReply::wrong_type()),
+            }
+        }
+
+        fn query_left_of(value: &Value, op: &Op, ctx: &Ctx) -> Reply {
+            match (op, value) {
+                $((Op::$variant(of), Value::$variant(held)) => {
+                    match <crate::kinds::$module::Value as DataType>::PARTS {
+                        Some(parts) => (parts.query_left)(held, of, ctx),
+                        None => held.query(of, ctx),
+                    }
+                })*
+                _ => query_value(Some(value), op, ctx),
             }
         }
 
@@ -411,6 +457,30 @@ impl Record {
         self.expiry.map(|at| at.get() - 1)
     }
 
+    /// The first moment at which a part of the value expires, of those after `after_ms` if that is given; in
+    /// milliseconds since 1970.
+    #[inline]
+    pub fn next_part_expiry_ms(&self, after_ms: Option<u64>) -> Option<u64> {
+        self.value.next_part_expiry_ms(after_ms)
+    }
+
+    /// The record without the parts that have expired at a moment, in milliseconds since 1970; `None` if
+    /// nothing is left.
+    pub fn left_at(mut self, now_ms: u64) -> Option<Self> {
+        self.value.expire_parts(now_ms, usize::MAX);
+        if self.value.is_empty() { None } else { Some(self) }
+    }
+
+    /// Whether neither the key nor a part of the value expires.
+    pub fn lasts(&self) -> bool {
+        self.expiry.is_none() && self.next_part_expiry_ms(None).is_none()
+    }
+
+    /// Whether the key is there at a moment, in milliseconds since 1970.
+    pub fn is_live(&self, now_ms: u64) -> bool {
+        self.expire_at_ms().is_none_or(|at| at > now_ms) && self.value.outlives(now_ms)
+    }
+
     /// Sets when the key ceases to exist, in milliseconds since 1970; [`EXPIRE_AT_MS_MAX`] at the latest.
     #[inline]
     pub fn set_expiry(&mut self, at_ms: Option<u64>) {
@@ -449,6 +519,15 @@ pub fn query(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
     }
 }
 
+/// [`query`] from what is left at the time of the context, by which the record, or parts of its value, may
+/// have expired that the log has not removed yet.
+pub fn query_left(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
+    match record.filter(|record| record.is_live(ctx.now_ms)) {
+        Some(record) if !matches!(op, Op::Key(_)) => query_left_of(&record.value, op, ctx),
+        record => query(record, op, ctx),
+    }
+}
+
 /// Carries out an operation on the record under a key, and answers it. A read changes nothing.
 pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
     carry_out(slot, op, ctx).0
@@ -478,7 +557,7 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 }
 
 /// Whether a write may be carried out on a copy of the record under a key ahead of the log: see
-/// [`DataType::FORESIGHT`]. Nothing is foreseen of a record that expires.
+/// [`DataType::FORESIGHT`]. Nothing is foreseen of a record that expires, or of which a part does.
 pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
     let is_cheap = matches!(op, Op::Key(_)) || record.is_none_or(costs_little);
     is_cheap && stays_foreseeable(record, op)
@@ -486,8 +565,7 @@ pub fn is_foreseeable(record: Option<&Record>, op: &Op) -> bool {
 
 /// [`is_foreseeable`] for a copy that was made before, however large it is.
 pub fn stays_foreseeable(record: Option<&Record>, op: &Op) -> bool {
-    let lasts = record.is_none_or(|record| record.expire_at_ms().is_none());
-    lasts && follows_by_type(op).is_some_and(|(follows, _)| follows)
+    record.is_none_or(Record::lasts) && follows_by_type(op).is_some_and(|(follows, _)| follows)
 }
 
 /// Whether the effect and the reply of a write follow from the record and the time, so that it can be carried
@@ -511,10 +589,10 @@ pub fn costs_little(record: &Record) -> bool {
     copy_cost(record).is_some_and(|cost| cost <= COPY_COST_SMALL)
 }
 
-/// Whether a copy of a record costs little, and a read of it gives the same at any time: it does not
-/// expire, and its type knows what a copy costs (see [`DataType::FORESIGHT`]).
+/// Whether a copy of a record costs little, and a read of it gives the same at any time: neither it nor a
+/// part of it expires, and its type knows what a copy costs (see [`DataType::FORESIGHT`]).
 pub fn is_small(record: &Record) -> bool {
-    record.expire_at_ms().is_none() && costs_little(record)
+    record.lasts() && costs_little(record)
 }
 
 /// The quantity that a record is: see [`DataType::QUANTITY`]. A record that expires is none.

@@ -75,6 +75,21 @@ pub struct Foresight<V, O> {
     pub cost: fn(&V) -> usize,
 }
 
+/// Parts of a value that expire, each at a moment of its own: as a key does, a part stays until the log says
+/// that it has expired. All moments are in milliseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct MortalParts<V, O> {
+    /// The first moment at which a part expires, of those after a moment if that is given.
+    pub next_expiry_ms: fn(&V, Option<u64>) -> Option<u64>,
+    /// Whether something is left at a moment, if the parts that have expired by then are removed.
+    pub outlives: fn(&V, u64) -> bool,
+    /// Removes up to a number of parts that have expired at a moment, the longest overdue first. Returns how
+    /// many.
+    pub expire: fn(&mut V, u64, usize) -> usize,
+    /// Answers a read from what is left at the time of the context.
+    pub query_left: fn(&V, &O, &Ctx) -> Reply,
+}
+
 /// Inputs of an operation besides the state. The leader chooses them and they travel in the log, so
 /// that every replica computes the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +235,9 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
 
     /// Which writes may be carried out on a copy of a value ahead of the log, if any may.
     const FORESIGHT: Option<Foresight<Self, Self::Op>> = None;
+
+    /// Parts of the value that expire by themselves, if the type has any.
+    const PARTS: Option<MortalParts<Self, Self::Op>> = None;
 
     /// Elements that `SORT` takes, if the type has any.
     const ELEMENTS: Option<ElementsOf<Self>> = None;

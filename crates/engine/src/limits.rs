@@ -197,6 +197,9 @@ pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
 pub const EXECUTED_REPLIES_MAX: usize = 1_024;
 /// Expired keys that a shard removes in one turn at most, so that a turn stays short.
 pub const REAP_PER_TURN_MAX: usize = 200;
+/// Expired parts of values (fields of hashes) that a shard removes in one turn at most, unless a request asks
+/// for the value.
+pub const REAP_PARTS_PER_TURN_MAX: usize = 4_000;
 /// Lock queues that a shard includes in its statistics.
 pub const QUEUES_SHOWN: usize = 16;
 /// Keys whose contention is counted, per shard.

@@ -138,6 +138,15 @@ impl<V: Part, B: Default> Compact<V, B> {
         }
     }
 
+    /// Knowledge of the owner, if the collection has the large form.
+    #[inline]
+    pub fn beside(&self) -> Option<&B> {
+        match &self.0 {
+            Form::Packed(_) => None,
+            Form::Large(large) => Some(&large.beside),
+        }
+    }
+
     /// The large form, if the collection has it.
     #[inline]
     pub fn as_large(&mut self) -> Option<&mut Large<V, B>> {

@@ -5,20 +5,30 @@
 //! ends of the range), and removals; a change and a read conflict unless the state makes the change
 //! invisible to the read. All rules concern single fields, so they are stable for any number of
 //! holders. Semantics, replies and errors follow the Redis documentation of the `H...` commands.
+//!
+//! A field can expire (`HEXPIRE`). It is there until the log says that it has expired, as a key is, so no
+//! rule depends on time; a change of when it expires shows in its value only if the moment may have passed.
 
+mod commuting;
+mod deadlines;
+mod entries;
+mod reads;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::collections::Compact;
 use crate::command::scan::ScanArgs;
-use crate::number::{add_float, far_from_overflow, int_blob};
-use crate::random;
+use crate::key::{ExpireIf, TtlForm, When};
+use crate::number::{add_float, int_blob};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
-    ValueSource, load_count, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, MortalParts, Reply,
+    ValueSink, ValueSource, load_count, parse_float, parse_int,
 };
+use commuting::{changes, tells};
+use entries::{DEADLINE_MS_MAX, Entries, Seen};
 use smallvec::SmallVec;
+
+pub use deadlines::{FieldsIf, Life};
 
 /// Fields named by one operation; one is the usual number.
 pub type Fields = SmallVec<[Blob; 1]>;
@@ -29,7 +39,7 @@ pub type Pairs = SmallVec<[(Blob, Blob); 1]>;
 /// The state: fields in order of insertion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
-    fields: Compact<Blob>,
+    entries: Entries,
 }
 
 /// Operations on a hash.
@@ -68,148 +78,63 @@ pub enum Op {
     /// Arbitrary fields: one; or up to a number of them (negative: that many with repetitions), and
     /// whether to answer their values too.
     Random(Option<(i64, bool)>),
-    /// One step of an iteration.
-    Scan(ScanArgs),
+    /// One step of an iteration, and whether to answer the values too.
+    Scan(ScanArgs, bool),
+    /// Sets when fields expire, on a condition; answers for each what came of it.
+    Expire(Fields, When, ExpireIf),
+    /// `HPERSIST`: lets fields stay for ever; answers for each what came of it.
+    Persist(Fields),
+    /// When each field expires.
+    Ttl(Fields, TtlForm),
+    /// `HGETEX`: answers the value or nil for each field, and sets when they expire, or lets them stay for
+    /// ever.
+    GetUntil(Fields, Option<When>),
+    /// `HSETEX`: sets fields, on a condition, and when they expire; answers 1 if it did.
+    SetUntil {
+        /// The fields, in a box so that all operations stay small.
+        pairs: Box<Pairs>,
+        /// The condition.
+        only: FieldsIf,
+        /// How long they stay.
+        life: Life,
+    },
 }
 
-/// Effect of a write on one field.
-#[derive(Clone, Copy, PartialEq)]
-enum Change<'a> {
-    Set(&'a Blob),
-    SetIfAbsent(&'a Blob),
-    Remove,
-    Incr(i64),
-    IncrFloat,
+/// Whether an operation is one that changes when fields expire. It may set them as well.
+fn is_timed(op: &Op) -> bool {
+    matches!(op, Op::Expire(..) | Op::Persist(_) | Op::GetUntil(..) | Op::SetUntil { .. })
 }
 
-/// Part of a hash that a read depends on.
-enum Look<'a> {
-    /// The values of these fields.
-    Values(&'a [Blob]),
-    /// Whether this field exists.
-    Presence(&'a Blob),
-    /// The names of all fields.
-    Names,
-    /// Everything.
-    All,
-}
-
-fn look(op: &Op) -> Look<'_> {
-    match op {
-        Op::Get(field) | Op::ValueLen(field) => Look::Values(std::slice::from_ref(field)),
-        Op::GetEach(fields) => Look::Values(fields),
-        Op::Contains(field) => Look::Presence(field),
-        Op::Len | Op::Fields => Look::Names,
-        _ => Look::All,
-    }
-}
-
-fn changes(op: &Op) -> SmallVec<[(&Blob, Change<'_>); 1]> {
-    match op {
-        Op::Set(pairs) | Op::Put(pairs) => pairs.iter().map(|(f, v)| (f, Change::Set(v))).collect(),
-        Op::SetIfAbsent(f, v) => [(f, Change::SetIfAbsent(v))].into_iter().collect(),
-        Op::Remove(fields) | Op::Take(fields) => {
-            fields.iter().map(|f| (f, Change::Remove)).collect()
-        }
-        Op::Incr(f, delta) => [(f, Change::Incr(*delta))].into_iter().collect(),
-        Op::IncrFloat(f, _) => [(f, Change::IncrFloat)].into_iter().collect(),
-        _ => SmallVec::new(),
-    }
-}
-
-/// Whether the write's reply reveals something about the state.
-fn tells(access: Access<'_, Op>) -> bool {
-    access.observed && !matches!(access.op, Op::Put(_))
-}
-
-impl Change<'_> {
-    /// Whether the change leaves a field with this value, or an absent field, as it is.
-    fn is_void(self, old: Option<&Blob>) -> bool {
-        match (self, old) {
-            (Self::Set(new), old) => old == Some(new),
-            (Self::SetIfAbsent(_), old) => old.is_some(),
-            (Self::Remove, old) => old.is_none(),
-            (Self::Incr(delta), Some(old)) => {
-                // A value that is not an integer is refused.
-                parse_int(old).map_or(true, |_| delta == 0)
-            }
-            (Self::IncrFloat, Some(old)) => parse_float(old).is_err(),
-            (Self::Incr(_) | Self::IncrFloat, None) => false,
-        }
-    }
-
-    /// Whether the change leaves the presence of a field as it is.
-    fn keeps_presence(self, present: bool) -> bool {
-        present != (self == Self::Remove)
-    }
-}
-
-/// Whether two changes of one field commute. `blind`: neither reply depends on the field.
-fn changes_commute(a: Change<'_>, b: Change<'_>, blind: bool, old: Option<&Blob>) -> bool {
-    if a.is_void(old) && b.is_void(old) {
-        return true;
-    }
-    let keeps = |c: Change<'_>| c.keeps_presence(true);
-    match (a, b) {
-        (Change::Set(v), Change::Set(w)) => v == w && (blind || old.is_some()),
-        (Change::SetIfAbsent(v), Change::SetIfAbsent(w)) => v == w && blind,
-        (Change::SetIfAbsent(_), other) | (other, Change::SetIfAbsent(_)) => {
-            old.is_some() && keeps(other)
-        }
-        (Change::Remove, Change::Remove) => blind,
-        (Change::Incr(d), Change::Incr(e)) => {
-            let value = old.map_or(Ok(0), |old| parse_int(old));
-            let safe = value.is_ok_and(|n| far_from_overflow(n, d) && far_from_overflow(n, e));
-            blind && safe
-        }
-        _ => false,
-    }
-}
-
-fn pair((field, value): (Blob, Blob)) -> (Reply, Reply) {
-    (Reply::Bulk(field), Reply::Bulk(value))
+/// Whether an operation compares moments with its time.
+fn depends_on_time(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Expire(..) | Op::GetUntil(_, Some(_)) | Op::SetUntil { life: Life::Until(_), .. }
+    )
 }
 
 impl Value {
-    fn unseen(&self, write: &Op, read: &Op) -> bool {
-        let look = look(read);
-        changes(write).into_iter().all(|(field, change)| {
-            let old = self.fields.get(field);
-            let old = old.as_ref();
-            match look {
-                Look::Values(fields) => !fields.contains(field) || change.is_void(old),
-                Look::Presence(f) => f != field || change.keeps_presence(old.is_some()),
-                Look::Names => change.keeps_presence(old.is_some()),
-                Look::All => change.is_void(old),
-            }
-        })
-    }
-
-    fn get(&self, field: &Blob) -> Reply {
-        self.fields.get(field).map_or(Reply::Nil, Reply::Bulk)
-    }
-
     fn set(&mut self, pairs: &Pairs) -> i64 {
         let mut new = 0;
         for (field, value) in pairs {
-            new += i64::from(self.fields.insert(field, value.clone()));
+            new += i64::from(self.entries.set(field, value.clone()));
         }
         new
     }
 
     fn incr(&mut self, field: &Blob, delta: i64) -> Reply {
-        let Ok(value) = self.fields.get(field).map_or(Ok(0), |v| parse_int(&v)) else {
+        let Ok(value) = self.entries.get(field).map_or(Ok(0), |v| parse_int(&v)) else {
             return Reply::err("hash value is not an integer");
         };
         let Some(sum) = value.checked_add(delta) else {
             return Reply::err("increment or decrement would overflow");
         };
-        self.fields.insert(field, int_blob(sum));
+        self.entries.change(field, int_blob(sum));
         Reply::Int(sum)
     }
 
     fn incr_float(&mut self, field: &Blob, delta: &Blob) -> Reply {
-        let current = self.fields.get(field).unwrap_or_else(|| Blob::new(b"0"));
+        let current = self.entries.get(field).unwrap_or_else(|| Blob::new(b"0"));
         if parse_float(&current).is_err() {
             return Reply::err("hash value is not a float");
         }
@@ -217,33 +142,8 @@ impl Value {
             return Reply::err("increment would produce NaN or Infinity");
         };
         let sum = Blob::from(sum);
-        self.fields.insert(field, sum.clone());
+        self.entries.change(field, sum.clone());
         Reply::Bulk(sum)
-    }
-
-    fn random(&self, count: Option<(i64, bool)>, seed: u64) -> Reply {
-        let Some((count, values)) = count else {
-            let chosen = random::choose(self.fields.len(), 1, seed);
-            let field = chosen.first().and_then(|&i| self.fields.at(i));
-            return field.map_or(Reply::Nil, |(field, _)| Reply::Bulk(field));
-        };
-        let chosen = random::choose(self.fields.len(), count, seed).into_iter();
-        let chosen = chosen.filter_map(|position| self.fields.at(position));
-        if values {
-            Reply::Pairs(chosen.collect())
-        } else {
-            Reply::Array(chosen.map(|(field, _)| Reply::Bulk(field)).collect())
-        }
-    }
-
-    fn scan(&self, scan: &ScanArgs) -> Reply {
-        scan.run(self.fields.len(), |position, found| {
-            if let Some((field, value)) = self.fields.at(position)
-                && scan.passes(&field)
-            {
-                found.extend([Reply::Bulk(field), Reply::Bulk(value)]);
-            }
-        })
     }
 }
 
@@ -251,9 +151,15 @@ impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "hash";
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
-        follows: |_| true,
+        follows: |op| !depends_on_time(op),
         follows_in_time: |_| true,
-        cost: |value| value.fields.len(),
+        cost: |value| value.entries.len(),
+    });
+    const PARTS: Option<MortalParts<Self, Op>> = Some(MortalParts {
+        next_expiry_ms: |value, after_ms| value.entries.next_deadline(after_ms),
+        outlives: |value, now_ms| value.entries.outlives(now_ms),
+        expire: |value, now_ms, most| value.entries.expire(now_ms, most),
+        query_left: |value, op, ctx| reads::answer(Seen::at(&value.entries, ctx.now_ms), op, ctx),
     });
 
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
@@ -270,61 +176,56 @@ impl DataType for Value {
                 | Op::Take(_)
                 | Op::Incr(..)
                 | Op::IncrFloat(..)
-        )
+        ) || is_timed(op)
     }
 
     fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.entries.is_empty()
     }
 
     fn creates(op: &Op) -> bool {
-        Self::is_write(op) && !matches!(op, Op::Remove(_) | Op::Take(_))
+        let changes_what_is_there =
+            matches!(op, Op::Expire(..) | Op::Persist(_) | Op::GetUntil(..));
+        Self::is_write(op) && !changes_what_is_there && !matches!(op, Op::Remove(_) | Op::Take(_))
     }
 
     fn preserves_key(op: &Op) -> bool {
-        !matches!(op, Op::Remove(_) | Op::Take(_))
+        changes(op).into_iter().all(|(_, change)| !change.may_remove())
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
-        match op {
-            Op::Get(field) => self.get(field),
-            Op::GetEach(fields) => Reply::Array(fields.iter().map(|f| self.get(f)).collect()),
-            Op::Contains(field) => Reply::Int(i64::from(self.fields.contains(field))),
-            Op::ValueLen(field) => Reply::Int(self.fields.get(field).map_or(0, |v| v.len() as i64)),
-            Op::Len => Reply::Int(self.fields.len() as i64),
-            Op::All => Reply::Map(self.fields.iter().map(pair).collect()),
-            Op::Fields => Reply::Array(self.fields.iter().map(|(f, _)| Reply::Bulk(f)).collect()),
-            Op::Values => Reply::Array(self.fields.iter().map(|(_, v)| Reply::Bulk(v)).collect()),
-            Op::Random(count) => self.random(*count, ctx.seed),
-            Op::Scan(scan) => self.scan(scan),
-            _ => Reply::err("a write cannot be answered without being applied"),
-        }
+        reads::answer(Seen::all(&self.entries), op, ctx)
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
-        let before = self.fields.len();
+        let before = self.entries.len();
         let reply = match op {
+            op if is_timed(op) => {
+                let (reply, changed) = self.change_deadlines(op, ctx.now_ms);
+                meta.untouched = !changed;
+                return reply;
+            }
             Op::Set(pairs) => Reply::Int(self.set(pairs)),
             Op::Put(pairs) => {
                 self.set(pairs);
                 Reply::Ok
             }
             Op::SetIfAbsent(field, value) => {
-                let absent = !self.fields.contains(field);
+                let absent = !self.entries.contains(field);
                 if absent {
-                    self.fields.insert(field, value.clone());
+                    self.entries.set(field, value.clone());
                 }
                 Reply::Int(i64::from(absent))
             }
             Op::Remove(fields) => {
-                let gone = fields.iter().filter(|f| self.fields.remove(f));
+                let gone = fields.iter().filter(|f| self.entries.remove(f));
                 Reply::Int(gone.count() as i64)
             }
             Op::Take(fields) => {
-                let take = |field| {
-                    let value = self.get(field);
-                    self.fields.remove(field);
-                    value
+                let take = |field: &Blob| {
+                    let value = self.entries.get(field);
+                    self.entries.remove(field);
+                    value.map_or(Reply::Nil, Reply::Bulk)
                 };
                 Reply::Array(fields.iter().map(take).collect())
             }
@@ -333,40 +234,25 @@ impl DataType for Value {
             read => self.query(read, ctx),
         };
         let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_) | Op::Take(_));
-        meta.untouched = shows_in_len && self.fields.len() == before;
+        meta.untouched = shows_in_len && self.entries.len() == before;
         reply
     }
 
     fn may_be_idle(op: &Op) -> bool {
-        matches!(op, Op::SetIfAbsent(..) | Op::Remove(_) | Op::Take(_))
+        matches!(op, Op::SetIfAbsent(..) | Op::Remove(_) | Op::Take(_)) || is_timed(op)
     }
 
-    fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
-        let idle =
-            |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field).as_ref());
-        let reply = || match op {
-            Op::Take(fields) => Reply::Array(vec![Reply::Nil; fields.len()]),
-            _ => Reply::Int(0),
-        };
-        changes(op).into_iter().all(idle).then(reply)
+    fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
+        match op {
+            _ if is_timed(op) => self.idle_deadlines(op, now_ms),
+            _ if !self.is_void(op) => None,
+            Op::Take(fields) => Some(Reply::Array(vec![Reply::Nil; fields.len()])),
+            _ => Some(Reply::Int(0)),
+        }
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
-        match (Self::is_write(a.op), Self::is_write(b.op)) {
-            (false, false) => true,
-            (true, false) => self.unseen(a.op, b.op),
-            (false, true) => self.unseen(b.op, a.op),
-            (true, true) => {
-                let blind = !tells(a) && !tells(b);
-                let others = changes(b.op);
-                changes(a.op).into_iter().all(|(field, x)| {
-                    let old = self.fields.get(field);
-                    let old = old.as_ref();
-                    let same = others.iter().filter(|(f, _)| *f == field);
-                    same.into_iter().all(|(_, y)| changes_commute(x, *y, blind, old))
-                })
-            }
-        }
+        self.accesses_commute(a, b)
     }
 
     fn mode(access: Access<'_, Op>) -> u8 {
@@ -398,23 +284,49 @@ impl DataType for Value {
         table::encode(op, key, out);
     }
 
+    /// The number of fields and the fields with their values. If some expire, the complement of the number
+    /// stands in its place, and behind the fields the number of those that expire and these with the moments,
+    /// the first to expire first.
     fn save(&self, sink: &mut dyn ValueSink) {
-        sink.number(self.fields.len() as u64);
-        for (field, value) in self.fields.iter() {
+        let expiring = self.entries.expiring().count() as u64;
+        let len = self.entries.len() as u64;
+        sink.number(if expiring > 0 { !len } else { len });
+        for (field, value) in self.entries.iter() {
             sink.bytes(&field);
             sink.bytes(&value);
+        }
+        if expiring > 0 {
+            sink.number(expiring);
+        }
+        for (at, field) in self.entries.expiring() {
+            sink.bytes(field);
+            sink.number(at);
         }
     }
 
     fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
-        let count = load_count(source, 2)?;
-        let mut value = Self::default();
-        for _ in 0..count {
+        let number = source.number()?;
+        let some_expire = number > u64::MAX / 2;
+        let len = if some_expire { !number } else { number };
+        if len > (source.remaining() / 2) as u64 {
+            return Err(Corrupt);
+        }
+        let mut entries = Entries::default();
+        for _ in 0..len {
             let field = Blob::new(source.bytes()?);
-            if !value.fields.insert(&field, Blob::new(source.bytes()?)) {
+            if !entries.change(&field, Blob::new(source.bytes()?)) {
                 return Err(Corrupt);
             }
         }
-        Ok(value)
+        let expiring = if some_expire { load_count(source, 2)? } else { 0 };
+        for _ in 0..expiring {
+            let field = Blob::new(source.bytes()?);
+            let at = source.number()?;
+            let fits = at <= DEADLINE_MS_MAX && entries.contains(&field);
+            if !fits || entries.set_deadline(&field, Some(at)) {
+                return Err(Corrupt);
+            }
+        }
+        Ok(Self { entries })
     }
 }

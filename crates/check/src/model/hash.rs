@@ -1,7 +1,8 @@
-//! Hashes: a list of fields with values.
+//! Hashes: a list of fields with values. Expiry is not modelled: commands that set a time are not known, and
+//! no field has one.
 
 use super::{Done, Held, Model, Reply, count, error, maybe, texts, truth, wrong_arity};
-use super::{int, parse, sum};
+use super::{int, lower, parse, sum};
 use crate::history::Word;
 
 type Hash = Vec<(Word, Word)>;
@@ -60,6 +61,33 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
         ("hvals", []) => with(model, key, |hash| Ok(texts(hash.iter().map(|(_, value)| value)))),
         ("hlen", []) => with(model, key, |hash| Ok(count(hash.len()))),
         ("hexists", [field]) => with(model, key, |hash| Ok(truth(find(hash, field).is_some()))),
+        ("hgetex" | "httl" | "hpttl" | "hexpiretime" | "hpexpiretime" | "hpersist", words) => {
+            let fields = behind_fields(words, 1)?;
+            with(model, key, |hash| {
+                let answer = |field: &Word| match find(hash, field) {
+                    value if name == "hgetex" => maybe(value),
+                    value => Reply::Int(if value.is_some() { -1 } else { -2 }),
+                };
+                Ok(Reply::List(fields.iter().map(answer).collect()))
+            })
+        }
+        ("hsetex", words) => {
+            let condition =
+                words.first().map(|word| lower(word)).filter(|word| word == "fnx" || word == "fxx");
+            let pairs = behind_fields(&words[usize::from(condition.is_some())..], 2)?;
+            with(model, key, |hash| {
+                let there = |pair: &[Word]| find(hash, &pair[0]).is_some();
+                let sets = match condition.as_deref() {
+                    Some("fnx") => !pairs.chunks(2).any(there),
+                    Some(_) => pairs.chunks(2).all(there),
+                    None => true,
+                };
+                for pair in pairs.chunks(2).filter(|_| sets) {
+                    put(hash, &pair[0], &pair[1]);
+                }
+                Ok(truth(sets))
+            })
+        }
         (
             "hset" | "hmset" | "hsetnx" | "hget" | "hmget" | "hdel" | "hincrby" | "hgetall"
             | "hkeys" | "hvals" | "hlen" | "hexists",
@@ -67,6 +95,14 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
         ) => Err(wrong_arity(name)),
         _ => return None,
     })
+}
+
+/// The words behind `FIELDS` and their number, of which there are so many for each field.
+fn behind_fields(words: &[Word], each: usize) -> Option<&[Word]> {
+    let [mark, number, fields @ ..] = words else { return None };
+    let number = usize::try_from(parse(number)?).ok()?;
+    let whole = lower(mark) == "fields" && number > 0 && fields.len() == each * number;
+    whole.then_some(fields)
 }
 
 fn increase(model: &mut Model, key: &Word, field: &Word, delta: &Word) -> Done {

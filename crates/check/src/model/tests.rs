@@ -65,8 +65,18 @@ fn hashes() {
          p0 : hincrby h f 4 -> 7 | hincrby h new 1 -> 1 | hexists h f -> 1 | hexists h no -> 0
          p0 : hgetall h -> {new 1 f 7 g 2} | hkeys h -> [f g new] | hmget h g no -> [2 nil]
          p0 : hset h s abc -> 1 | hincrby h s 1 -> !ERR | hsetnx h f 1 -> 0 | hset h f -> !ERR
-         p0 : hdel h f g f no -> 2 | hdel h new s -> 2 | exists h -> 0 | hgetall h -> {}",
+         p0 : hdel h f g f no -> 2 | hdel h new s -> 2 | exists h -> 0 | hgetall h -> {}
+         p0 : hsetex h fxx fields 1 f 1 -> 0 | hsetex h fnx fields 2 f 1 g 2 -> 1
+         p0 : hsetex h fnx fields 2 g 3 i 3 -> 0 | hsetex h fxx fields 1 g 3 -> 1
+         p0 : hgetex h fields 3 f g no -> [1 3 nil] | httl h fields 2 f no -> [-1 -2]
+         p0 : hsetex h fields 1 i 4 -> 1 | hpersist h fields 1 i -> [-1] | hlen h -> 3",
     );
+    let mut model = Model::default();
+    for line in ["hexpire h 1 fields 1 f", "hgetex h ex 1 fields 1 f", "hsetex h ex 1 fields 1 f v"]
+    {
+        let words: Vec<Word> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        assert_eq!(model.try_apply(&words), None, "{line}");
+    }
 }
 
 #[test]

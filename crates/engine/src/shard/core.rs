@@ -93,6 +93,11 @@ impl ShardCore {
         self.delayed.until_applied(self.tail.newest(), request);
     }
 
+    /// Delays a read until everything in the log is applied, which has the removal of what had expired.
+    pub fn delay_reaped(&mut self, request: Request) {
+        self.delayed.until_reaped(self.tail.newest(), request);
+    }
+
     pub fn move_clock(&mut self, to: Timestamp) {
         self.clock = self.clock.max(to);
     }

@@ -169,11 +169,13 @@ impl Desk {
 
     /// Lets requests go on whose log entries are applied.
     fn resume_delayed(&mut self, now: Now) {
-        while let Some(request) = self.core.delayed.next_applied(self.core.tail.applied()) {
+        while let Some((request, reaped)) = self.core.delayed.next_applied(self.core.tail.applied())
+        {
+            let reader = Reads { reaped, ..self.reader() };
             match request.body {
-                Body::Read { .. } => self.reader().read(now, unfenced(request)),
-                Body::Snapshot { .. } => self.reader().read_at_once(now, unfenced(request)),
-                Body::Version { .. } => self.reader().version(now, request),
+                Body::Read { .. } => reader.read(now, unfenced(request)),
+                Body::Snapshot { .. } => reader.read_at_once(now, unfenced(request)),
+                Body::Version { .. } => reader.version(now, request),
                 Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
                 Body::Coordinate(_) => self.service.resume(&mut self.core, now, request),
                 _ => self.carry_out(now, request),
@@ -184,7 +186,7 @@ impl Desk {
     /// The parts that reads work with.
     fn reader(&mut self) -> Reads<'_> {
         let Self { core, expiry, locking, .. } = self;
-        Reads { core, expiry, locking }
+        Reads { core, expiry, locking, reaped: false }
     }
 
     /// Admits all requests that can go after the changes of this call.

@@ -23,16 +23,21 @@ pub(in crate::shard) struct Reads<'s> {
     pub core: &'s mut ShardCore,
     pub expiry: &'s mut Expiry,
     pub locking: &'s mut LockManager,
+    /// The read has waited for the removal of what had expired when it came.
+    pub reaped: bool,
 }
 
 impl Reads<'_> {
     /// Answers one read outside of transactions from the applied state, unless the session must see its
     /// own writes first or a transaction that may have been answered already is open on the record.
     pub fn read(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Read { ref key, ref op, fenced } = request.body else { return };
-        if fenced && core.tail.has_unapplied() || expiry.reap_all(core, now, std::iter::once(key)) {
+        if fenced && core.tail.has_unapplied() {
             return core.delay(request);
+        }
+        if !reaped && expiry.reap_all(core, now, std::iter::once(key)) {
+            return core.delay_reaped(request);
         }
         if core.bars_passing(key, op) {
             let claims = claims_of(&request.body);
@@ -53,14 +58,14 @@ impl Reads<'_> {
         if !dated {
             return self.read_together(now, request);
         }
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         // The parts of a bundle have timestamps of their own: all of them are seen, or none.
         if fenced && core.tail.has_unapplied() || core.tail.has_bundles() {
             return core.delay(request);
         }
         core.track(now);
-        if expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
-            return core.delay(request);
+        if !reaped && expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
+            return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
             let claims = claims_of(&request.body);
@@ -127,12 +132,13 @@ impl Reads<'_> {
 
     /// Answers reads at one instant whose time is not asked for.
     fn read_together(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Snapshot { ref ops, fenced, .. } = request.body else { return };
-        if fenced && core.tail.has_unapplied()
-            || expiry.reap_all(core, now, ops.iter().map(|(key, _)| key))
-        {
+        if fenced && core.tail.has_unapplied() {
             return core.delay(request);
+        }
+        if !reaped && expiry.reap_all(core, now, ops.iter().map(|(key, _)| key)) {
+            return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
             let claims = claims_of(&request.body);
@@ -149,18 +155,15 @@ impl Reads<'_> {
         core.answer(request.gateway, request.token, replies);
     }
 
-    /// Answers reads that are a part of a bundle: now, and not when an expired key is removed.
+    /// Answers reads that are a part of a bundle: now, and not when what has expired is removed.
     pub fn read_part(self, now: Now, request: &Request) {
         let core = self.core;
         let Body::Snapshot { ref ops, .. } = request.body else { return };
         let mut ctx = core.ctx(now);
         let mut room = Room::default();
         let replies = ops.iter().map(|(key, op)| {
-            let expired = |at_ms: u64| at_ms <= now.wall_ms();
-            let record = core.state.get(key);
-            let record = record.filter(|record| !record.expire_at_ms().is_some_and(expired));
             ctx.seed = mix(ctx.seed);
-            room.query(record, op, &ctx)
+            room.query_left(core.state.get(key), op, &ctx)
         });
         let replies = replies.collect();
         core.answer(request.gateway, request.token, Answer::Replies(replies));
@@ -168,12 +171,14 @@ impl Reads<'_> {
 
     /// Answers which version of a record a guard may ask for.
     pub fn version(self, now: Now, request: Request) {
-        let Self { core, expiry, locking } = self;
+        let Self { core, expiry, locking, reaped } = self;
         let Body::Version { ref key } = request.body else { return };
-        expiry.reap_all(core, now, std::iter::once(key));
+        if !reaped {
+            expiry.reap_all(core, now, std::iter::once(key));
+        }
         // Records on their way settle first: the session's own writes are not to count as changes by others.
         if core.tail.has_unapplied() {
-            return core.delay(request);
+            return core.delay_reaped(request);
         }
         if core.bars_passing(key, &Op::Key(KeyOp::Fetch)) {
             let claims = claims_of(&request.body);

@@ -3,11 +3,13 @@
 use crate::collections::Map;
 use crate::command::commands;
 use crate::command::scan::ScanArgs;
+use crate::key::TtlForm;
+use crate::kinds::hash::deadlines::{self, parse_expire, parse_ttl};
 use crate::kinds::hash::{Fields, Op, Pairs};
 use crate::random::REPEATED_MAX;
 use crate::{ArgBuf, Args, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
-fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
+pub(super) fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
     Ok(Command::Single(args.blob(1)?, AnyOp::Hash(op)))
 }
 
@@ -15,18 +17,21 @@ fn fields(args: &Args<'_>) -> Fields {
     args.iter_from(2).map(Blob::new).collect()
 }
 
-/// Fields and values from word 2 on. Of a repeated field the last value counts; Redis' `HSET`
-/// answers accordingly, since only the first occurrence can be new.
-fn pairs(args: &Args<'_>, command: &str) -> Result<Pairs, ErrorReply> {
+fn set(args: &Args<'_>, command: &str, op: fn(Pairs) -> Op) -> Result<Command, ErrorReply> {
     if args.len() % 2 == 1 {
-        let text = format!("wrong number of arguments for '{command}' command");
-        return Err(ErrorReply::err(text));
+        return Err(ErrorReply::arity(command));
     }
-    if args.len() == 4 {
-        return Ok([(args.blob(2)?, args.blob(3)?)].into_iter().collect());
+    one(args, op(pairs(args, 2)?))
+}
+
+/// Fields and values from a word on. Of a repeated field the last value counts; Redis' `HSET`
+/// answers accordingly, since only the first occurrence can be new.
+pub(super) fn pairs(args: &Args<'_>, first: usize) -> Result<Pairs, ErrorReply> {
+    if args.len() == first + 2 {
+        return Ok([(args.blob(first)?, args.blob(first + 1)?)].into_iter().collect());
     }
     let mut map = Map::default();
-    for i in (2..args.len()).step_by(2) {
+    for i in (first..args.len()).step_by(2) {
         map.insert(args.blob(i)?, args.blob(i + 1)?);
     }
     Ok(map.into_iter().collect())
@@ -37,19 +42,6 @@ fn parse_incr_float(args: &Args<'_>) -> Result<Command, ErrorReply> {
         return Err(ErrorReply::err("value is NaN or Infinity"));
     }
     one(args, Op::IncrFloat(args.blob(2)?, args.blob(3)?))
-}
-
-fn parse_take(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    if !args.is(2, "FIELDS") {
-        let text = "Mandatory argument FIELDS is missing or not at the right position";
-        return Err(ErrorReply::err(text));
-    }
-    let count = args.at_least(3, 1, "Number of fields must be a positive integer")?;
-    if count != args.len() as u64 - 4 {
-        let text = "The `numfields` parameter must match the number of arguments";
-        return Err(ErrorReply::err(text));
-    }
-    one(args, Op::Take(args.iter_from(4).map(Blob::new).collect()))
 }
 
 fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -66,6 +58,16 @@ fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Op::Random(Some((count, values))))
 }
 
+fn parse_scan(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let is_option = |i: &usize| args.is(*i, "NOVALUES") && !args.is(i - 1, "MATCH");
+    let Some(at) = (3..args.len()).find(is_option) else {
+        return one(args, Op::Scan(ScanArgs::parse(args, 2)?, true));
+    };
+    let others = args.iter_from(0).enumerate().filter(|(i, _)| *i != at);
+    let others = ArgBuf::of(others.map(|(_, word)| word));
+    one(args, Op::Scan(ScanArgs::parse(&others.args(), 2)?, false))
+}
+
 /// Writes the words that the parsers above read back as the same operation.
 pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
     let name = match op {
@@ -73,7 +75,6 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::Put(_) => "hmset",
         Op::SetIfAbsent(..) => "hsetnx",
         Op::Remove(_) => "hdel",
-        Op::Take(_) => "hgetdel",
         Op::Incr(..) => "hincrby",
         Op::IncrFloat(..) => "hincrbyfloat",
         Op::Get(_) => "hget",
@@ -85,7 +86,14 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::Fields => "hkeys",
         Op::Values => "hvals",
         Op::Random(_) => "hrandfield",
-        Op::Scan(_) => "hscan",
+        Op::Scan(..) => "hscan",
+        // Their words lie behind `FIELDS`.
+        Op::Take(_)
+        | Op::Expire(..)
+        | Op::Persist(_)
+        | Op::Ttl(..)
+        | Op::GetUntil(..)
+        | Op::SetUntil { .. } => return deadlines::encode(op, key, out),
     };
     out.push(name).push(key);
     match op {
@@ -100,12 +108,6 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push(field);
             }
         }
-        Op::Take(fields) => {
-            out.push("fields").push_int(fields.len() as i64);
-            for field in fields {
-                out.push(field);
-            }
-        }
         Op::Incr(field, delta) => _ = out.push(field).push_int(*delta),
         Op::IncrFloat(field, delta) => _ = out.push(field).push(delta),
         Op::Get(field) | Op::Contains(field) | Op::ValueLen(field) => _ = out.push(field),
@@ -115,8 +117,13 @@ pub(in crate::kinds::hash) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push("withvalues");
             }
         }
-        Op::Scan(scan) => scan.encode(out),
-        Op::Random(None) | Op::Len | Op::All | Op::Fields | Op::Values => {}
+        Op::Scan(scan, values) => {
+            scan.encode(out);
+            if !values {
+                out.push("novalues");
+            }
+        }
+        _ => {}
     }
 }
 
@@ -129,10 +136,10 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
     ("hset", -4, GROWS, Keys::ONE,
         "Sets fields; returns how many are new.", "key field value [field value ...]",
         "O(1) per field") =>
-        |a| one(a, Op::Set(pairs(a, "hset")?));
+        |a| set(a, "hset", Op::Set);
     ("hmset", -4, GROWS, Keys::ONE,
         "Sets fields.", "key field value [field value ...]", "O(1) per field") =>
-        |a| one(a, Op::Put(pairs(a, "hmset")?));
+        |a| set(a, "hmset", Op::Put);
     ("hsetnx", 4, GROWS, Keys::ONE,
         "Sets a field that does not exist.", "key field value", "O(1)") =>
         |a| one(a, Op::SetIfAbsent(a.blob(2)?, a.blob(3)?));
@@ -161,7 +168,7 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
     ("hgetdel", -5, FAST_WRITE, Keys::ONE,
         "Returns the values of fields and removes the fields.",
         "key FIELDS numfields field [field ...]", "O(1) per field") =>
-        parse_take;
+        deadlines::parse_take;
     ("hincrby", 4, GROWS, Keys::ONE,
         "Adds to an integer field.", "key field increment", "O(1)") =>
         |a| one(a, Op::Incr(a.blob(2)?, a.int(3)?));
@@ -175,10 +182,58 @@ pub(in crate::kinds::hash) const COMMANDS: &[CommandSpec] = commands! { "hash";
         "Returns all values.", "key", "O(n)") =>
         |a| one(a, Op::Values);
     ("hscan", -3, READ, Keys::ONE,
-        "Iterates over fields and values.", "key cursor [MATCH pattern] [COUNT count]",
+        "Iterates over fields and values.", "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
         "O(1) per step") =>
-        |a| one(a, Op::Scan(ScanArgs::parse(a, 2)?));
+        parse_scan;
     ("hrandfield", -2, READ, Keys::ONE,
         "Returns arbitrary fields.", "key [count [WITHVALUES]]", "O(n)") =>
         parse_random;
+    ("hexpire", -6, GROWS, Keys::ONE,
+        "Sets fields to expire after a number of seconds.",
+        "key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]", "O(log(n)) per field") =>
+        |a| parse_expire(a, (1000, false));
+    ("hpexpire", -6, GROWS, Keys::ONE,
+        "Sets fields to expire after a number of milliseconds.",
+        "key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]", "O(log(n)) per field") =>
+        |a| parse_expire(a, (1, false));
+    ("hexpireat", -6, GROWS, Keys::ONE,
+        "Sets fields to expire at a time in seconds since 1970.",
+        "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        "O(log(n)) per field") =>
+        |a| parse_expire(a, (1000, true));
+    ("hpexpireat", -6, GROWS, Keys::ONE,
+        "Sets fields to expire at a time in milliseconds since 1970.",
+        "key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        "O(log(n)) per field") =>
+        |a| parse_expire(a, (1, true));
+    ("hpersist", -5, FAST_WRITE, Keys::ONE,
+        "Removes the expiry of fields.", "key FIELDS numfields field [field ...]", "O(log(n)) per field") =>
+        deadlines::parse_persist;
+    ("httl", -5, FAST_READ, Keys::ONE,
+        "Returns the seconds until fields expire.",
+        "key FIELDS numfields field [field ...]", "O(1) per field") =>
+        |a| parse_ttl(a, TtlForm::Seconds);
+    ("hpttl", -5, FAST_READ, Keys::ONE,
+        "Returns the milliseconds until fields expire.",
+        "key FIELDS numfields field [field ...]", "O(1) per field") =>
+        |a| parse_ttl(a, TtlForm::Millis);
+    ("hexpiretime", -5, FAST_READ, Keys::ONE,
+        "Returns the times in seconds since 1970 at which fields expire.",
+        "key FIELDS numfields field [field ...]", "O(1) per field") =>
+        |a| parse_ttl(a, TtlForm::AtSeconds);
+    ("hpexpiretime", -5, FAST_READ, Keys::ONE,
+        "Returns the times in milliseconds since 1970 at which fields expire.",
+        "key FIELDS numfields field [field ...]", "O(1) per field") =>
+        |a| parse_ttl(a, TtlForm::AtMillis);
+    ("hgetex", -5, FAST_WRITE, Keys::ONE,
+        "Returns the values of fields and changes when they expire.",
+        "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | \
+         PERSIST] FIELDS numfields field [field ...]", "O(log(n)) per field") =>
+        deadlines::parse_get_until;
+    ("hsetex", -6, GROWS, Keys::ONE,
+        "Sets fields and when they expire, if none of them is there or all are.",
+        "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+         PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+        "O(log(n)) per field") =>
+        deadlines::parse_set_until;
 };

@@ -1,5 +1,7 @@
 //! Tests of the hash type.
 
+mod expiry;
+
 use crate::kinds::hash::*;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{ErrorReply, Op as AnyOp};
@@ -32,7 +34,8 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::Values,
         Op::Random(None),
         Op::Random(Some((-3, true))),
-        Op::Scan(ScanArgs { cursor: 0, pattern: Some("a*".into()), count: 5 }),
+        Op::Scan(ScanArgs { cursor: 0, pattern: Some("a*".into()), count: 5 }, true),
+        Op::Scan(ScanArgs { cursor: 0, pattern: None, count: 5 }, false),
     ]
 }
 
@@ -102,6 +105,9 @@ fn scan_and_random_give_fields_with_values() {
     dialogue(&[
         ("hset k aa 1 ab 2 b 3", Reply::Int(3)),
         ("hscan k 0 match a* count 100", step),
+        ("hscan k 0 novalues", Reply::Array(vec![Reply::bulk("0"), bulks(&["b", "ab", "aa"])])),
+        ("hscan k 0 novalues match a*", Reply::Array(vec![Reply::bulk("0"), bulks(&["ab", "aa"])])),
+        ("hscan k 0 count 9 novalues novalues", Reply::err("syntax error")),
         ("hscan k x", Reply::err("invalid cursor")),
         ("hrandfield k 0 withvalues", Reply::Pairs(vec![])),
         ("hrandfield k 1 values", Reply::err("syntax error")),

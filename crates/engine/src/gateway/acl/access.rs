@@ -22,14 +22,20 @@ const WRITE: KeyAccess = KeyAccess { read: false, write: true };
 const BOTH: KeyAccess = KeyAccess { read: true, write: true };
 
 /// Writers that show nothing of what was stored.
-const BLIND: [&str; 39] = [
+const BLIND: [&str; 45] = [
     "append",
     "del",
     "expire",
     "expireat",
     "hdel",
+    "hexpire",
+    "hexpireat",
     "hmset",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
     "hset",
+    "hsetex",
     "hsetnx",
     "linsert",
     "lpush",

@@ -414,7 +414,7 @@ mod tests {
         }
         for expected in [
             "# Server",
-            "redis_version:7.2.0",
+            "redis_version:7.4.0",
             "claret_version:0.1.0",
             "redis_mode:standalone",
             "connected_clients:6",

@@ -367,8 +367,8 @@ impl LockTable {
 
     /// [`LockTable::foreseen`] if a claim may be answered from it.
     pub fn foreseen_for(&self, key: &[u8], claim: &Claim) -> Option<&Option<Record>> {
-        let expires = |record: &Record| record.expire_at_ms().is_some();
-        let fits = |record: &&Option<Record>| claim.timed || !record.as_ref().is_some_and(expires);
+        let lasts = |record: &&Option<Record>| record.as_ref().is_none_or(Record::lasts);
+        let fits = |record: &&Option<Record>| claim.timed || lasts(record);
         self.foreseen(key).filter(|_| claim.ahead).filter(fits)
     }
 

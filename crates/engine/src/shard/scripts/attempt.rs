@@ -291,12 +291,31 @@ impl<'s> Attempt<'s> {
         self.touched.push(Touched { key: key.clone(), copy: None });
         let at = self.touched.len() - 1;
         self.rests |= self.core.locks.is_in_flight(key);
-        let expiry = self.record(at).and_then(Record::expire_at_ms);
-        if let Some(expire_at_ms) = expiry.filter(|expiry| *expiry <= self.ctx.now_ms) {
+        let is_due = |moment: &u64| *moment <= self.ctx.now_ms;
+        let record = self.record(at);
+        let expiry = record.and_then(Record::expire_at_ms).filter(is_due);
+        let part = record.and_then(|record| record.next_part_expiry_ms(None)).filter(is_due);
+        if let Some(expire_at_ms) = expiry {
             self.expiry.reap_foreseen(self.core, key, (expire_at_ms, self.ctx.now_ms));
+            self.rests = true;
+        } else if part.is_some() {
+            self.remove_expired_parts(at)?;
             self.rests = true;
         }
         Ok(at)
+    }
+
+    /// Removes the expired parts of a record that the run has not written yet.
+    fn remove_expired_parts(&mut self, at: usize) -> Result<(), Stop> {
+        let record = self.copy(at)?.ok_or(Stop::NotHere)?;
+        let (key, now_ms) = (self.touched[at].key.clone(), self.ctx.now_ms);
+        let until_us = match record::costs_little(&record) {
+            true => 0,
+            false => self.now.mono_us + SCRIPT_COPY_US,
+        };
+        let left = record.left_at(now_ms);
+        self.expiry.reap_parts_foreseen(self.core, &key, (left, until_us), now_ms);
+        Ok(())
     }
 
     /// Makes sure that a record that the client has not declared is of this shard, and free.

@@ -12,12 +12,31 @@ use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use std::collections::BTreeSet;
 
+/// Moments at which a record, and the first part of its value, expire, in milliseconds since 1970.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Moments {
+    expiry: Option<u64>,
+    part: Option<u64>,
+}
+
+impl Moments {
+    #[inline]
+    fn of(record: Option<&Record>) -> Self {
+        record.map_or(Self::default(), |record| Self {
+            expiry: record.expire_at_ms(),
+            part: record.next_part_expiry_ms(None),
+        })
+    }
+}
+
 /// The records of a shard.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Never `None` at rest: the option lets an operation take the record away in place.
     map: Dense<Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
+    /// Keys of which parts of the value expire, by the moment of the first one.
+    parting: BTreeSet<(u64, Blob)>,
     removed: Timestamp,
     tally: Tally,
 }
@@ -76,9 +95,19 @@ impl Records {
         self.expirations.iter().map(|(at, key)| (*at, key)).take_while(move |(at, _)| *at <= now_ms)
     }
 
-    /// When the next key expires, in milliseconds since 1970.
+    /// Keys of which parts of the value are due to expire at `now_ms`, the longest overdue first.
+    pub fn parting(&self, now_ms: u64) -> impl Iterator<Item = (u64, &Blob)> {
+        self.parting.iter().map(|(at, key)| (*at, key)).take_while(move |(at, _)| *at <= now_ms)
+    }
+
+    /// When the next key, or part of a value, expires, in milliseconds since 1970.
+    #[inline]
     pub fn next_expiry_ms(&self) -> Option<u64> {
-        self.expirations.first().map(|(at, _)| *at)
+        let first = self.expirations.first().map(|(at, _)| *at);
+        match self.parting.first() {
+            Some((at, _)) => Some(first.map_or(*at, |first| first.min(*at))),
+            None => first,
+        }
     }
 
     /// Number of keys with an expiry.
@@ -138,19 +167,17 @@ impl Records {
             let mut slot = None;
             let reply = record::apply(&mut slot, op, ctx);
             if let Some(record) = slot {
-                if let Some(at) = record.expire_at_ms() {
-                    self.expire(at, key.clone());
-                }
+                self.moved(key, Moments::default(), Moments::of(Some(&record)));
                 self.tally.came(key);
                 self.map.push(key.clone(), Some(record));
             }
             return reply;
         };
         let slot = self.map.at_mut(position).expect("the position was found");
-        let before = slot.as_ref().and_then(Record::expire_at_ms);
+        let before = Moments::of(slot.as_ref());
         let written = slot.as_ref().map(|r| r.modified);
         let (reply, changed) = record::carry_out(slot, op, ctx);
-        let after = slot.as_ref().and_then(Record::expire_at_ms);
+        let after = Moments::of(slot.as_ref());
         if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
             && record.modified != written
         {
@@ -163,14 +190,29 @@ impl Records {
             ahead.removed(|| hash(key));
         }
         if before != after {
-            if let Some(at) = before {
+            self.moved(key, before, after);
+        }
+        reply
+    }
+
+    /// Notes that a record comes, goes or changes in the moments at which it, or a part of it, expires.
+    fn moved(&mut self, key: &Blob, before: Moments, after: Moments) {
+        if before.expiry != after.expiry {
+            if let Some(at) = before.expiry {
                 self.keep(at, key);
             }
-            if let Some(at) = after {
+            if let Some(at) = after.expiry {
                 self.expire(at, key.clone());
             }
         }
-        reply
+        if before.part != after.part {
+            if let Some(at) = before.part {
+                self.parting.remove(&(at, key.clone()));
+            }
+            if let Some(at) = after.part {
+                self.parting.insert((at, key.clone()));
+            }
+        }
     }
 
     fn expire(&mut self, at: u64, key: Blob) {
@@ -200,15 +242,13 @@ impl Records {
         ahead.emptied(count, keys, |key| hash(key));
         // Few records that stay are put into a new map; few that go are taken out of the old one.
         if (self.map.len() - count) * 8 <= count {
-            let (old, expirations) =
-                (std::mem::take(&mut self.map), std::mem::take(&mut self.expirations));
+            let old = std::mem::take(&mut self.map);
+            (self.expirations, self.parting) = Default::default();
             self.tally = Tally::default();
             for (key, slot) in old.iter().filter(|(key, _)| !goes(key)) {
+                self.moved(key, Moments::default(), Moments::of(slot.as_ref()));
                 self.tally.came(key);
                 self.map.push(key.clone(), slot.clone());
-            }
-            for (at, key) in expirations.into_iter().filter(|(_, key)| !goes(key)) {
-                self.expire(at, key);
             }
         } else {
             let keys = self.map.iter().map(|(key, _)| key).filter(|key| goes(key));
@@ -234,17 +274,13 @@ impl Records {
     pub(in crate::shard) fn take(&mut self, key: &Blob) -> Option<Record> {
         let record = self.map.remove(key)??;
         self.tally.went(key);
-        if let Some(at) = record.expire_at_ms() {
-            self.keep(at, key);
-        }
+        self.moved(key, Moments::of(Some(&record)), Moments::default());
         Some(record)
     }
 
     /// Puts a record of a snapshot in its place.
     pub fn restore(&mut self, key: Blob, record: Record) {
-        if let Some(at) = record.expire_at_ms() {
-            self.expire(at, key.clone());
-        }
+        self.moved(&key, Moments::default(), Moments::of(Some(&record)));
         let of = key.clone();
         if self.map.insert(key, Some(record)).is_none() {
             self.tally.came(&of);

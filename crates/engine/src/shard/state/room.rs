@@ -23,6 +23,16 @@ impl Room {
     /// Answers a read if there is room left.
     #[inline]
     pub fn query(&mut self, record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
+        self.counted(|| record::query(record, op, ctx))
+    }
+
+    /// [`Room::query`] from what is left at the time of the context; see [`record::query_left`].
+    pub fn query_left(&mut self, record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
+        self.counted(|| record::query_left(record, op, ctx))
+    }
+
+    #[inline]
+    fn counted(&mut self, answer: impl FnOnce() -> Reply) -> Reply {
         if self.left == 0 {
             let text = format!(
                 "the replies to this request take more than {REPLY_BYTES_MAX} bytes of memory: ask for \
@@ -30,7 +40,7 @@ impl Room {
             );
             return ErrorReply::err(text).into();
         }
-        let reply = record::query(record, op, ctx);
+        let reply = answer();
         self.left = self.left.saturating_sub(taken(&reply));
         reply
     }

@@ -5,7 +5,7 @@ use crate::shard::ahead::AheadOfLog;
 use adt::command::database::name_in;
 use adt::command::glob;
 use adt::command::scan::ScanArgs;
-use adt::{Blob, Ctx, Record, Reply, Whole};
+use adt::{Blob, Ctx, Reply, Whole};
 
 impl Records {
     /// Carries out what is about all keys.
@@ -58,7 +58,7 @@ impl Records {
         if self.visible_in(database) == 0 {
             return Reply::Array(Vec::new());
         }
-        let live = self.iter().filter(|(_, record)| is_live(record, now_ms));
+        let live = self.iter().filter(|(_, record)| record.is_live(now_ms));
         let names = live.filter_map(|(key, _)| name_in(database, key));
         Reply::Array(names.filter(|name| glob::matches(pattern, name)).map(Reply::bulk).collect())
     }
@@ -81,7 +81,7 @@ impl Records {
             let Some(name) = name_in(database, key) else { return };
             let type_of = record.value.type_name().as_bytes();
             let of_type = type_name.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_of));
-            if is_live(record, now_ms) && of_type && scan.passes(name) {
+            if record.is_live(now_ms) && of_type && scan.passes(name) {
                 found.push(Reply::bulk(name));
             }
         });
@@ -90,8 +90,4 @@ impl Records {
         }
         reply
     }
-}
-
-fn is_live(record: &Record, now_ms: u64) -> bool {
-    record.expire_at_ms().is_none_or(|at| at > now_ms)
 }

@@ -1,5 +1,6 @@
 //! Stories about one shard: requests that wait, requests that go ahead, and their answers.
 
+mod mortal;
 mod pipelines;
 mod records;
 mod scripts;

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Version of Redis whose behaviour clients may expect. Clients compare it to choose features, so all
 /// commands of that version exist here.
-pub const REDIS_VERSION: &str = "7.2.0";
+pub const REDIS_VERSION: &str = "7.4.0";
 /// Longest name or library attribute of a client, in bytes.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 

@@ -98,3 +98,19 @@ fn a_read_of_a_bundle_does_not_wait_for_the_removal_of_an_expired_key() {
     let asked = part(&mut story, reads("s", false), None);
     assert_eq!(story.seen(), [format!("{asked} done 0")]);
 }
+
+#[test]
+fn a_read_of_a_bundle_does_not_see_an_expired_field() {
+    let mut story = Story::new();
+    for line in ["hset h a 1 b 1", "hpexpire h 1 fields 1 a"] {
+        story.ask(one("h", waiting::turns::operation(line).1));
+    }
+    story.sync();
+    story.seen();
+    story.now.wall_us += 5_000;
+    let ops = ["hlen h", "hexists h a", "hexists h b"].map(waiting::turns::operation).to_vec();
+    let at = Timestamp::ZERO;
+    let body = Body::Snapshot { ops, at, fenced: false, dated: false, as_of: None };
+    let asked = part(&mut story, body, None);
+    assert_eq!(story.seen(), [format!("{asked} done 1,0,1")]);
+}

@@ -115,6 +115,48 @@ fn a_record_ends_for_runs_though_its_write_is_not_durable() {
 }
 
 #[test]
+fn an_expired_field_is_gone_for_the_runs_behind_its_end() {
+    let mut story = story();
+    story.ask(run(&["k"], "HSET k a 1 b 1\nHPEXPIRE k 10 FIELDS 1 a"));
+    story.ask(run(&["k"], "HLEN k"));
+    story.sync();
+    story.now.wall_us += 11_000;
+    story.ask(run(&["k"], "HLEN k"));
+    story.ask(run(&["k"], "HINCRBY k a 5\nHSETEX k PX 10 FIELDS 1 b 2\nHDEL k a"));
+    story.sync();
+    assert_eq!(
+        told(&mut story),
+        ["1 = Array([Int(1)])", "2 = 2", "3 = 1", "4 = 1"],
+        "an increment made the field anew"
+    );
+    story.now.wall_us += 11_000;
+    story.ask(run(&["k"], "EXISTS k"));
+    story.sync();
+    assert_eq!(told(&mut story), ["5 = 0"], "its last field has expired");
+}
+
+#[test]
+fn fields_of_a_large_record_expire_before_a_run_writes_it() {
+    let mut story = story();
+    let pairs: Vec<String> = (0..200).map(|n| format!("f{n} {n}")).collect();
+    story.ask(run(&["k"], &format!("HSET k {}", pairs.join(" "))));
+    story.ask(run(&["k"], "HPEXPIRE k 10 FIELDS 2 f0 f1"));
+    story.ask(run(&["k"], "HPEXPIRE k 20 FIELDS 1 f2"));
+    story.sync();
+    for left in [198, 197] {
+        story.now.wall_us += 11_000;
+        let asked = story.ask(run(&["k"], "HSET k f199 x\nHLEN k"));
+        story.ask(run(&["k"], "HLEN k"));
+        story.sync();
+        let seen = told(&mut story);
+        let expected = [format!("{asked} = {left}"), format!("{} = {left}", asked + 1)];
+        assert_eq!(seen[seen.len() - 2..], expected);
+    }
+    story.pass(SCRIPT_COPY_US);
+    assert_eq!(story.shard.desk.core.locks.kept_foreseen(), 0);
+}
+
+#[test]
 fn a_run_names_further_keys_of_the_slots_that_it_has_declared() {
     let mut story = story();
     story.ask(run(&["{q}a"], "RPUSH {q}a 1\nRPOPLPUSH {q}a {q}b\nLLEN {q}b"));
