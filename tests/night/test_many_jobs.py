@@ -17,6 +17,8 @@ from three_machines import ClaretCluster
 
 JOBS = int(os.environ.get("CLARET_JOBS", "20000"))
 KILLED_EACH_S = 3
+# A worker of Celery waits for two seconds before it connects again.
+CELERY_KILLED_EACH_S = 5
 CELERY = pathlib.Path(__file__).with_name("python") / "many_jobs.py"
 # What redis-server has lost never comes.
 PATIENCE_REDIS_S = 15
@@ -34,10 +36,10 @@ def keeps(server):
     return not isinstance(server, Redis)
 
 
-def with_kills(server, library, run, patience_s):
+def with_kills(server, library, run, patience_s, each_s=KILLED_EACH_S):
     """Runs a program, given a patience, under kills: how many of its jobs were not done; and the kills."""
     begun = time.monotonic()
-    with server.killed_each(KILLED_EACH_S) as kills:
+    with server.killed_each(each_s) as kills:
         said = run(patience_s if keeps(server) else PATIENCE_REDIS_S)
     done = int(said[-1].removeprefix("done "))
     took = time.monotonic() - begun
@@ -87,5 +89,9 @@ def test_a_kill_costs_celery_at_most_the_job_that_is_on_its_way(celery, server):
     on every server, since nobody but the worker may have it. A worker takes one job at a time, so a kill costs
     one job at most.
     """
-    lost, kills = with_kills(server, "Celery", lambda wait: celery("both", JOBS, wait), 60)
+
+    def run(patience_s):
+        return celery("both", JOBS, patience_s)
+
+    lost, kills = with_kills(server, "Celery", run, 60, CELERY_KILLED_EACH_S)
     assert lost <= kills or not keeps(server)

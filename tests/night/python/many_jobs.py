@@ -12,6 +12,8 @@ import sys
 import time
 
 from celery import Celery
+from kombu.exceptions import KombuError
+from redis.exceptions import RedisError
 
 BROKER = os.environ["BROKER"]
 DONE = pathlib.Path(os.environ["DONE"])
@@ -43,9 +45,9 @@ def enqueue(jobs):
     for number in range(jobs):
         while True:
             try:
-                count.apply_async((number,), task_id=f"job-{number}", retry=False)
+                count.apply_async((number,), task_id=f"job-{number}")
                 break
-            except (OSError, *app.connection().connection_errors, app.OperationalError):
+            except (OSError, KombuError, RedisError):
                 again += 1
                 time.sleep(0.1)
     print("enqueued", jobs, "again", again, flush=True)
@@ -54,7 +56,9 @@ def enqueue(jobs):
 class Worker:
     """A worker, started again if it should end."""
 
-    WORDS = ["-m", "celery", "-A", "many_jobs", "worker", "--pool", "threads", "--concurrency", "10"]
+    # Without what a worker says to others at each new connection, for whose answers it waits.
+    WORDS = ["-m", "celery", "-A", "many_jobs", "worker", "--without-mingle", "--without-gossip"]
+    WORDS += ["--pool", "threads", "--concurrency", "10"]
 
     def __init__(self):
         self.started = 0
