@@ -36,14 +36,19 @@ def keeps(server):
     return not isinstance(server, Redis)
 
 
+def tell(server, library, begun, kills, said):
+    """Prints a row of the table in the guide."""
+    took = time.monotonic() - begun
+    print(f"\n{library} on {server.name}: {JOBS} jobs in {took:.0f} s, {len(kills)} kills: {', '.join(said)}")
+
+
 def with_kills(server, library, run, patience_s, each_s=KILLED_EACH_S):
     """Runs a program, given a patience, under kills: how many of its jobs were not done; and the kills."""
     begun = time.monotonic()
     with server.killed_each(each_s) as kills:
         said = run(patience_s if keeps(server) else PATIENCE_REDIS_S)
     done = int(said[-1].removeprefix("done "))
-    took = time.monotonic() - begun
-    print(f"\n{library} on {server.name}: {JOBS} jobs in {took:.0f} s, {len(kills)} kills, {done} done: {said}")
+    tell(server, library, begun, kills, said)
     assert kills
     return JOBS - done, len(kills)
 
@@ -75,8 +80,7 @@ def test_no_job_that_celery_has_enqueued_is_lost(celery, server):
     with server.killed_each(KILLED_EACH_S) as kills:
         said = celery("enqueue", JOBS, 0)
     said += celery("work", JOBS, 60 if keeps(server) else PATIENCE_REDIS_S)
-    took = time.monotonic() - begun
-    print(f"\nCelery, enqueuing, on {server.name}: {JOBS} jobs in {took:.0f} s, {len(kills)} kills: {said}")
+    tell(server, "Celery, killed while enqueuing,", begun, kills, said)
     assert kills
     assert said[-1] == f"done {JOBS}" or not keeps(server)
 
@@ -85,9 +89,9 @@ def test_a_kill_costs_celery_at_most_the_job_that_is_on_its_way(celery, server):
     """The server is killed while jobs are carried out.
 
     A worker takes a job with `BRPOP`, and notes in a second command that it has it (kombu, `_brpop_read` and
-    `QoS.append`). If the server is killed when the job is out of the list and not yet noted, the job is lost
-    on every server, since nobody but the worker may have it. A worker takes one job at a time, so a kill costs
-    one job at most.
+    `QoS.append`). If the server is killed when the job is out of the list and not yet noted, the job is
+    lost on every server, since nobody but the worker may have it. A worker takes one job at a time, so a
+    kill costs one job at most.
     """
 
     def run(patience_s):

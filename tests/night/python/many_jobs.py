@@ -1,8 +1,8 @@
 """Celery: so many jobs, while the server is killed again and again. Prints how many were done.
 
-The environment says where the server is (`BROKER`) and which file the jobs write to (`DONE`). The words say
-what to do (`enqueue`, `work` or `both`), how many jobs there are, and for how many seconds nothing may be done
-before the program gives up.
+The environment says where the server is (`BROKER`) and which file the jobs write to (`DONE`). The words
+say what to do (`enqueue`, `work` or `both`), how many jobs there are, and for how many seconds nothing may
+be done before the program gives up.
 """
 
 import os
@@ -54,7 +54,11 @@ def enqueue(jobs):
 
 
 class Worker:
-    """A worker, started again if it should end."""
+    """A worker, started again when it ends.
+
+    It takes some errors of a broken connection for a reason to end, and with three machines the error
+    `INDEFINITE` too.
+    """
 
     # Without what a worker says to others at each new connection, for whose answers it waits.
     WORDS = ["-m", "celery", "-A", "many_jobs", "worker", "--without-mingle", "--without-gossip"]
