@@ -7,18 +7,10 @@ import shutil
 import subprocess
 
 import pytest
+from running import lines_of
 
 SOURCES = pathlib.Path(__file__).parent
 TARGET = SOURCES.parents[1] / "target"
-RUN_S_MAX = 3600
-
-
-def lines_of(words, **options):
-    """What a program says, which must succeed."""
-    words = [str(word) for word in words]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S_MAX, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from beside import Claret, Redis, RedisByDefault
-from conftest import lines_of
+from running import lines_of
 from three_machines import ClaretCluster
 
 JOBS = int(os.environ.get("CLARET_JOBS", "20000"))
