@@ -61,17 +61,53 @@ class Connection:
         return kind, [(self.reply(), self.reply()) for _ in range(size)]
 
 
-class Redis:
+class Mortal:
+    """A server that can be killed while clients work; `kill_and_restart` does it once."""
+
+    @contextlib.contextmanager
+    def killed_each(self, seconds):
+        """Kills and restarts the server again and again within the block; lists when."""
+        stop, kills, errors = threading.Event(), [], []
+
+        def kill():
+            try:
+                while not stop.wait(seconds):
+                    self.kill_and_restart()
+                    kills.append(time.monotonic())
+            except BaseException as error:
+                errors.append(error)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            yield kills
+        finally:
+            stop.set()
+            killer.join()
+        if errors:
+            raise errors[0]
+
+
+class Redis(Mortal):
     """A redis-server without a disk."""
 
     name = "redis-server"
+    settings = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
 
     def __init__(self, folder, *flags):
         folder.mkdir()
         self.port = free_port()
-        words = ["redis-server", "--port", str(self.port), "--dir", str(folder)]
-        words += ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *flags]
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        self.words = ["redis-server", "--port", str(self.port), "--dir", str(folder)]
+        self.words += [*self.settings, *flags]
+        self.start()
+        with Connection(self.port) as asked:
+            lines = asked.ask(["INFO", "server"])[1].splitlines()
+        told = dict(line.split(":", 1) for line in lines if ":" in line)
+        self.version = tuple(int(part) for part in told["redis_version"].split(".")[:2])
+
+    def start(self):
+        """Starts the server and waits until it listens."""
+        self.process = subprocess.Popen(self.words, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -80,10 +116,12 @@ class Redis:
             except OSError:
                 assert time.monotonic() < deadline, "redis-server does not start"
                 time.sleep(0.05)
-        with Connection(self.port) as asked:
-            lines = asked.ask(["INFO", "server"])[1].splitlines()
-        told = dict(line.split(":", 1) for line in lines if ":" in line)
-        self.version = tuple(int(part) for part in told["redis_version"].split(".")[:2])
+
+    def kill_and_restart(self):
+        """Ends the server as a crash would, and starts it again with what it has on disk."""
+        self.process.kill()
+        self.process.wait()
+        self.start()
 
     def close(self):
         """Ends the server."""
@@ -91,7 +129,13 @@ class Redis:
         self.process.wait(30)
 
 
-class Claret:
+class RedisByDefault(Redis):
+    """A redis-server as it is without any configuration: it writes snapshots now and then."""
+
+    settings = ()
+
+
+class Claret(Mortal):
     """A Claret of several shards."""
 
     name = "claret"
@@ -101,28 +145,14 @@ class Claret:
         self.server = Server(folder, shards=4, workers=2).start()
         self.port = self.server.port
 
+    def kill_and_restart(self):
+        """Ends the server as a crash would, and starts it again."""
+        self.server.restart()
+
     def close(self):
         """Ends the server, which must not have ended by itself."""
         assert self.server.alive(), self.server.said()[-4000:]
         self.server.kill()
-
-    @contextlib.contextmanager
-    def killed_each(self, seconds):
-        """Kills and restarts the server again and again within the block; counts the kills."""
-        stop, kills = threading.Event(), []
-
-        def kill():
-            while not stop.wait(seconds):
-                self.server.restart()
-                kills.append(time.monotonic())
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        try:
-            yield kills
-        finally:
-            stop.set()
-            killer.join()
 
 
 def same_on_both(run, folder, kinds=(Redis, Claret)):

@@ -1,9 +1,10 @@
 """Clusters of three machines, of redis-server and of Claret, to compare."""
 
+import random
 import subprocess
 
 import redis
-from beside import Redis
+from beside import Mortal, Redis
 from clusters import Cluster
 from harness import free_port, until
 
@@ -29,14 +30,20 @@ class RedisCluster:
             server.close()
 
 
-class ClaretCluster:
+class ClaretCluster(Mortal):
     """Three machines of Claret."""
+
+    name = "claret, three machines"
 
     def __init__(self, folder):
         folder.mkdir()
         self.cluster = Cluster(folder).start()
         self.ports = [node.port for node in self.cluster.nodes]
         self.port = self.ports[0]
+
+    def kill_and_restart(self):
+        """Kills any one of the machines, which is back after a moment."""
+        self.cluster.kill_and_restart(random.choice(self.cluster.nodes), 1)
 
     def close(self):
         """Ends the servers, which must not have ended by themselves."""

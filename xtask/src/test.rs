@@ -19,7 +19,7 @@ const TEST_SECONDS: u64 = 900;
 const BLACK_BOX_SECONDS: u64 = 1200;
 
 /// Limit on the tests of libraries of other languages, in seconds.
-const LIBRARIES_SECONDS: u64 = 3600;
+const LIBRARIES_SECONDS: u64 = 7200;
 
 /// Black-box tests that run side by side on each core: they wait most of the time.
 const BLACK_BOX_PER_CORE: usize = 3;

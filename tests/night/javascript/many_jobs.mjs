@@ -1,7 +1,8 @@
-// BullMQ: so many jobs, while the server is killed again and again. Prints how many were done.
+// BullMQ: so many jobs, while the server is killed again and again. Prints how many were done. The program
+// ends when all are done, or when nothing was done for so many seconds as its third argument says.
 import { Queue, Worker } from "bullmq";
 
-const [port, wanted] = process.argv.slice(2).map(Number);
+const [port, wanted, patience] = process.argv.slice(2).map(Number);
 const connection = {
   host: "127.0.0.1",
   port,
@@ -36,7 +37,7 @@ while (added < wanted) {
 console.log("added", added);
 let before = -1;
 let since = Date.now();
-while (done.size < wanted && Date.now() - since < 60000) {
+while (done.size < wanted && Date.now() - since < patience * 1000) {
   if (done.size !== before) [before, since] = [done.size, Date.now()];
   await new Promise((go) => setTimeout(go, 100));
 }

@@ -1,4 +1,5 @@
-// Asynq: so many tasks, while the server is killed again and again. Prints how many were done.
+// Asynq: so many tasks, while the server is killed again and again. Prints how many were done. The program
+// ends when all are done, or when nothing was done for so many seconds as its third argument says.
 package main
 
 import (
@@ -15,12 +16,9 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// How long nothing may be done. A task that was given to a worker just when the server was killed, before the
-// worker knew of it, is recovered by asynq within two minutes; and this may happen to it once more.
-const patience = 5 * time.Minute
-
 func main() {
 	wanted := story.Of(strconv.Atoi(os.Args[2]))
+	patience := time.Duration(story.Of(strconv.Atoi(os.Args[3]))) * time.Second
 	options := asynq.RedisClientOpt{Addr: story.Address()}
 	var mutex sync.Mutex
 	done := map[string]bool{}
