@@ -79,7 +79,6 @@ def make_apart(tmp_path):
 def db(server, request):
     """A stock client of an empty server, once with each version of the protocol."""
     with server.client(protocol=request.param) as client:
-        client.flushall()
         yield client
 
 
@@ -87,5 +86,4 @@ def db(server, request):
 def store(server):
     """Our client of an empty server."""
     with server.client(claret.Claret) as client:
-        client.flushall()
         yield client

@@ -12,10 +12,8 @@ MISSING, LASTS, REFUSED, DONE, REMOVED = -2, -1, 0, 1, 2
 @pytest.fixture
 def client(server):
     """A client of an empty server with two shards."""
-    client = server.client()
-    client.flushall()
-    yield client
-    client.close()
+    with server.client() as client:
+        yield client
 
 
 def about(time_left):

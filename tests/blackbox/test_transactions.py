@@ -586,12 +586,8 @@ def test_transactions_that_begin_together_ask_for_the_commands_once(server):
 
     watcher = server.client()
     before = asked(watcher)
-    threads_share = server.client(claret.Claret)
-    together = [threading.Thread(target=threads_share.run, args=[set_x]) for _ in range(8)]
-    for thread in together:
-        thread.start()
-    for thread in together:
-        thread.join()
+    shared = server.client(claret.Claret)
+    work_in_threads(lambda _: shared.run(set_x), 8)
     assert asked(watcher) == before + 1
 
     async def story():

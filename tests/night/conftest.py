@@ -29,7 +29,11 @@ def programs():
     folder.mkdir(parents=True, exist_ok=True)
     for words in (["vet", "./..."], ["build", "-o", f"{folder}/", "./..."]):
         subprocess.run([go, *words], cwd=sources, check=True, timeout=600, env=environment)
-    return lambda program, *words: lines_of([folder / program, *words])
+
+    def run(program, *words, timeout_s=1200):
+        return lines_of([folder / program, *words], timeout_s)
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -41,4 +45,8 @@ def node():
     for source in (SOURCES / "javascript").iterdir():
         shutil.copy(source, folder)
     subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=folder, check=True, timeout=600)
-    return lambda program, *words: lines_of(["node", program, *words], cwd=folder)
+
+    def run(program, *words, timeout_s=900):
+        return lines_of(["node", program, *words], timeout_s, cwd=folder)
+
+    return run

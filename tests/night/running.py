@@ -2,12 +2,10 @@
 
 import subprocess
 
-RUN_S_MAX = 3600
 
-
-def lines_of(words, **options):
-    """What a program says, which must succeed."""
+def lines_of(words, timeout_s, **options):
+    """What a program says, which must succeed within a time."""
     words = [str(word) for word in words]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S_MAX, **options)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 import three_machines
 from beside import same_on_both
+from running import lines_of
 
 PROJECT = pathlib.Path(__file__).with_name("java") / "pom.xml"
 FOLDER = pathlib.Path(__file__).parents[2] / "target" / "java"
@@ -46,10 +47,7 @@ def java():
     path = re.search(rf"{re.escape(str(FOLDER))}/classes:\S+", done.stdout).group()
 
     def run(program, *words):
-        words = ["java", "-Xmx512m", "-cp", path, program, *map(str, words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=STORY_S)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
-        return done.stdout.splitlines()
+        return lines_of(["java", "-Xmx512m", "-cp", path, program, *words], STORY_S)
 
     return run
 

@@ -22,6 +22,7 @@ CELERY_KILLED_EACH_S = 5
 CELERY = pathlib.Path(__file__).with_name("python") / "many_jobs.py"
 # What redis-server has lost never comes.
 PATIENCE_REDIS_S = 15
+RUN_S_MAX = 3600
 
 
 @pytest.fixture(params=[Claret, ClaretCluster, RedisByDefault], ids=lambda kind: kind.__name__)
@@ -54,14 +55,20 @@ def with_kills(server, library, run, patience_s, each_s=KILLED_EACH_S):
 
 
 def test_no_job_of_bullmq_is_lost_under_kills(node, server):
-    lost, _ = with_kills(server, "BullMQ", lambda wait: node("many_jobs.mjs", server.port, JOBS, wait), 60)
+    def run(patience_s):
+        return node("many_jobs.mjs", server.port, JOBS, patience_s, timeout_s=RUN_S_MAX)
+
+    lost, _ = with_kills(server, "BullMQ", run, 60)
     assert lost == 0 or not keeps(server)
 
 
 def test_no_task_of_asynq_is_lost_under_kills(programs, server):
+    def run(patience_s):
+        return programs("many_jobs", server.port, JOBS, patience_s, timeout_s=RUN_S_MAX)
+
     # A task that was given to a worker just when the server was killed, before the worker knew of it, is
     # recovered by asynq within two minutes; and this may happen to it once more.
-    lost, _ = with_kills(server, "asynq", lambda wait: programs("many_jobs", server.port, JOBS, wait), 300)
+    lost, _ = with_kills(server, "asynq", run, 300)
     assert lost == 0 or not keeps(server)
 
 
@@ -71,7 +78,7 @@ def celery(server, tmp_path):
     ports = getattr(server, "ports", [server.port])
     broker = ";".join(f"redis://127.0.0.1:{port}/0" for port in ports)
     environment = {**os.environ, "BROKER": broker, "DONE": str(tmp_path / "done")}
-    return lambda *words: lines_of([sys.executable, CELERY, *words], env=environment)
+    return lambda *words: lines_of([sys.executable, CELERY, *words], RUN_S_MAX, env=environment)
 
 
 def test_no_job_that_celery_has_enqueued_is_lost(celery, server):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from beside import Claret, same_on_both
+from running import lines_of
 
 SOURCES = pathlib.Path(__file__).with_name("ruby")
 JOBS = 20_000
@@ -25,10 +26,7 @@ def sidekiq():
 
 def test_sidekiq_says_the_same_on_both(tmp_path):
     def run(port):
-        words = ["ruby", SOURCES / "sidekiq.rb", str(port)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.splitlines()
+        return lines_of(["ruby", SOURCES / "sidekiq.rb", port], WAIT_S)
 
     assert len(same_on_both(run, tmp_path)) > 10
 

@@ -32,7 +32,7 @@ pub use reply::{ErrorReply, Reply};
 pub use types::escrow;
 pub use types::{
     Access, CameOf, Corrupt, Ctx, DataType, Foresight, Meta, MortalParts, NUMBER_MAX, OtherType,
-    Timestamp, ValueSink, ValueSource, load_count,
+    Timestamp, ValueSink, ValueSource, bounded_count, load_count,
 };
 pub use waiter::{Waiter, in_the_way, naming};
 pub use whole::Whole;

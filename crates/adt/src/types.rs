@@ -315,6 +315,11 @@ impl From<Corrupt> for ErrorReply {
 /// A count read from a [`ValueSource`], bounded by what can still follow at `parts` parts each.
 pub fn load_count(source: &mut dyn ValueSource, parts: usize) -> Result<usize, Corrupt> {
     let count = source.number()?;
+    bounded_count(source, count, parts)
+}
+
+/// [`load_count`] of a count that was read in another form.
+pub fn bounded_count(source: &dyn ValueSource, count: u64, parts: usize) -> Result<usize, Corrupt> {
     let limit = source.remaining() / parts.max(1);
     if count <= limit as u64 { Ok(count as usize) } else { Err(Corrupt) }
 }

@@ -22,9 +22,9 @@ use crate::key::{ExpireIf, TtlForm, When};
 use crate::number::{add_float, int_blob};
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, MortalParts, Reply,
-    ValueSink, ValueSource, load_count, parse_float, parse_int,
+    ValueSink, ValueSource, bounded_count, load_count, parse_float, parse_int,
 };
-use commuting::{changes, tells};
+use commuting::{is_ahead, tells};
 use entries::{DEADLINE_MS_MAX, Entries, Seen};
 use smallvec::SmallVec;
 
@@ -190,7 +190,13 @@ impl DataType for Value {
     }
 
     fn preserves_key(op: &Op) -> bool {
-        changes(op).into_iter().all(|(_, change)| !change.may_remove())
+        match op {
+            Op::Remove(_) | Op::Take(_) => false,
+            Op::Expire(_, at, _)
+            | Op::GetUntil(_, Some(at))
+            | Op::SetUntil { life: Life::Until(at), .. } => is_ahead(*at),
+            _ => true,
+        }
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
@@ -308,9 +314,7 @@ impl DataType for Value {
         let number = source.number()?;
         let some_expire = number > u64::MAX / 2;
         let len = if some_expire { !number } else { number };
-        if len > (source.remaining() / 2) as u64 {
-            return Err(Corrupt);
-        }
+        let len = bounded_count(source, len, 2)?;
         let mut entries = Entries::default();
         for _ in 0..len {
             let field = Blob::new(source.bytes()?);

@@ -89,7 +89,7 @@ pub(super) fn tells(access: Access<'_, Op>) -> bool {
 
 impl Change<'_> {
     /// Whether the change may remove the field although it is there.
-    pub(super) fn may_remove(self) -> bool {
+    fn may_remove(self) -> bool {
         match self {
             Self::Remove => true,
             Self::Expire(at, _) | Self::SetUntil(Life::Until(at)) => !is_ahead(at),
@@ -138,8 +138,8 @@ impl Change<'_> {
     }
 }
 
-/// Whether a moment certainly lies behind the time of the operation that names it.
-fn is_ahead(at: When) -> bool {
+/// Whether a moment is certainly later than the time of the operation that names it.
+pub(super) fn is_ahead(at: When) -> bool {
     matches!(at, When::In(ms) if ms > 0)
 }
 

@@ -31,8 +31,8 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         "del" | "delex" | "delifeq" | "unlink" => REMOVE,
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"
         | "touch" | "type" | "watch" | "xlen" | "zcard" => LOOK,
-        "hexpire" | "hexpireat" | "hpersist" | "hpexpire" | "hpexpireat" | "hsetex" => WRITE,
-        "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
+        "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire"
+        | "hpexpireat" | "hset" | "hsetex" | "lset" | "persist" | "pexpire" | "pexpireat"
         | "setrange" | "xack" | "xadd" | "xclaim" | "xsetid" | "zadd" => WRITE,
         "hdel" | "lrem" | "ltrim" | "srem" | "xackdel" | "xautoclaim" | "xdel" | "xdelex"
         | "xtrim" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,

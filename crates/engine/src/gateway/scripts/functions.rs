@@ -27,14 +27,13 @@ enum Policy {
 }
 
 /// A library of the store.
-#[derive(Clone)]
 struct Owned {
     text: Blob,
     functions: Vec<LibraryFunction>,
 }
 
 /// All libraries of the store.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Libraries {
     by_name: BTreeMap<Blob, Owned>,
     /// The library of each function.
@@ -116,19 +115,19 @@ impl Libraries {
     }
 
     /// Writes that add libraries: all of them, or an error.
-    fn adding(&self, new: &[(Library, Blob)], policy: Policy) -> Result<Vec<KeyedOp>, ErrorReply> {
+    fn adding(self, new: &[(Library, Blob)], policy: Policy) -> Result<Vec<KeyedOp>, ErrorReply> {
         // Of the new ones, none replaces another.
         let mut alone = Self::default();
         for (library, text) in new {
             alone.lacks(library)?;
             alone.add(library, text)?;
         }
-        let mut after = self.clone();
+        let mut after = self;
         let mut names = new.iter().map(|(library, _)| &library.name);
         let mut writes = Vec::new();
         match policy {
             Policy::Append => {
-                if let Some(name) = names.find(|name| self.by_name.contains_key(*name)) {
+                if let Some(name) = names.find(|name| after.by_name.contains_key(*name)) {
                     let name = String::from_utf8_lossy(name);
                     return Err(ErrorReply::err(format!("Library {name} already exists")));
                 }
@@ -207,10 +206,10 @@ impl Libraries {
 
 /// A step that looks at all libraries, and then writes and replies.
 fn changing(
-    change: impl Fn(&Libraries) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
+    change: impl Fn(Libraries) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
 ) -> ProgramStep {
     let plan = move |replies: &[Reply]| {
-        let changed = Libraries::read(replies.first()).and_then(|all| change(&all));
+        let changed = Libraries::read(replies.first()).and_then(&change);
         let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
         Plan { writes, reply }
     };
@@ -302,8 +301,8 @@ pub(super) fn step(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
         () if args.is(1, "DELETE") => {
             let library = args.blob(2)?;
             let not_found = || ErrorReply::err("Library not found");
-            Ok(changing(move |all| {
-                let removal = all.clone().remove(&library).ok_or_else(not_found)?;
+            Ok(changing(move |mut all| {
+                let removal = all.remove(&library).ok_or_else(not_found)?;
                 Ok((vec![removal], Reply::Ok))
             }))
         }

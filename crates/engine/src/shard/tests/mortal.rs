@@ -4,10 +4,6 @@ use super::*;
 use crate::limits::REAP_PARTS_PER_TURN_MAX;
 use adt::{Ctx, record};
 
-fn operation_of(line: &str) -> (Blob, Op) {
-    waiting::turns::operation(line)
-}
-
 fn op(line: &str) -> Op {
     waiting::turns::operation(line).1
 }
@@ -21,6 +17,19 @@ fn story() -> Story {
     story.sync();
     story.seen();
     story.now.wall_us += 11_000;
+    story
+}
+
+/// A hash `h` with one due field more than are removed in a turn, whose names begin with `f`, and with
+/// others that stay.
+fn many(others: &str) -> Story {
+    let mut story = Story::new();
+    let count = REAP_PARTS_PER_TURN_MAX + 1;
+    let fields = |value: &str| -> String { (0..count).map(|n| format!(" f{n}{value}")).collect() };
+    story.ask(one("h", op(&format!("hset h{others}{}", fields(" 1")))));
+    story.ask(one("h", op(&format!("hpexpire h 10 fields {count}{}", fields("")))));
+    story.sync();
+    story.answers();
     story
 }
 
@@ -54,7 +63,7 @@ fn a_read_is_answered_although_fields_go_on_expiring() {
     story.sync();
     story.answers();
     story.now.wall_us += 10_000;
-    let ops = vec![operation_of("hlen h")];
+    let ops = vec![waiting::turns::operation("hlen h")];
     let at = Timestamp::ZERO;
     let several =
         |dated| Body::Snapshot { ops: ops.clone(), at, fenced: false, dated, as_of: None };
@@ -111,13 +120,7 @@ fn a_field_that_is_due_stays_while_a_transaction_holds_its_hash() {
 
 #[test]
 fn fields_that_nobody_asks_for_are_removed_a_bounded_number_at_a_time() {
-    let mut story = Story::new();
-    let count = REAP_PARTS_PER_TURN_MAX + 1;
-    let fields = |value: &str| -> String { (0..count).map(|n| format!(" f{n}{value}")).collect() };
-    story.ask(one("h", op(&format!("hset h{}", fields(" 1")))));
-    story.ask(one("h", op(&format!("hpexpire h 10 fields {count}{}", fields("")))));
-    story.sync();
-    story.answers();
+    let mut story = many("");
     assert!(story.shard.next_timeout(story.now).is_some_and(|at| at <= story.now.mono_us + 10_000));
     story.now.wall_us += 11_000;
     for left in [1, 0] {
@@ -136,13 +139,7 @@ fn fields_that_nobody_asks_for_are_removed_a_bounded_number_at_a_time() {
 
 #[test]
 fn a_request_has_all_due_fields_removed_although_some_are_on_their_way() {
-    let mut story = Story::new();
-    let count = REAP_PARTS_PER_TURN_MAX + 1;
-    let fields = |value: &str| -> String { (0..count).map(|n| format!(" f{n}{value}")).collect() };
-    story.ask(one("h", op(&format!("hset h last 1{}", fields(" 1")))));
-    story.ask(one("h", op(&format!("hpexpire h 10 fields {count}{}", fields("")))));
-    story.sync();
-    story.answers();
+    let mut story = many(" last 1");
     story.now.wall_us += 11_000;
     story.pass(1_000);
     story.ask(one("h", op("hsetnx h f0 x")));
