@@ -415,9 +415,32 @@ pub fn cpu_us(process: &str) -> u64 {
     stat(process).map_or(0, |stat| stat.own_us)
 }
 
+/// Readings of a tree of processes until two agree. One that starts or ends processes all the time is
+/// charged by the last reading, which may lack a process or count it twice.
+const READINGS: usize = 10;
+
 /// Processor time of these processes and of all below them, in microseconds: a server may have a
 /// process for each connection. Those that have ended are in the account of their parents.
 pub fn trees_cpu_us(roots: &[u32]) -> u64 {
+    let mut last = tree(roots);
+    for _ in 0..READINGS {
+        // A process that ends meanwhile moves its time to its parent, which may have been read before
+        // (then the time is lost) or is read afterwards (then it counts twice).
+        let before = std::mem::replace(&mut last, tree(roots));
+        if before.iter().map(settled).eq(last.iter().map(settled)) {
+            break;
+        }
+    }
+    last.iter().map(|(_, stat)| stat.own_us + stat.ended_us).sum()
+}
+
+/// Number of a process, and the time of its children, which changes only when a process ends.
+fn settled((number, stat): &(u32, Stat)) -> (u32, u64) {
+    (*number, stat.ended_us)
+}
+
+/// Processes called `roots` and all below them, each after its parent.
+fn tree(roots: &[u32]) -> Vec<(u32, Stat)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut below: BTreeMap<u32, Vec<(u32, Stat)>> = BTreeMap::new();
@@ -428,15 +451,14 @@ pub fn trees_cpu_us(roots: &[u32]) -> u64 {
             below.entry(parent).or_default().push((number, stat));
         }
     }
-    let is_root = |(number, _): &(u32, Stat)| roots.contains(number);
-    let mut open: Vec<(u32, Stat)> = below.remove(&0).unwrap_or_default();
-    open.retain(is_root);
-    let mut sum_us = 0;
-    while let Some((number, stat)) = open.pop() {
-        sum_us += stat.own_us + stat.ended_us;
-        open.extend(below.remove(&number).unwrap_or_default());
+    let mut tree = below.remove(&0).unwrap_or_default();
+    tree.retain(|(number, _)| roots.contains(number));
+    let mut next = 0;
+    while let Some((number, _)) = tree.get(next) {
+        tree.extend(below.remove(number).unwrap_or_default());
+        next += 1;
     }
-    sum_us
+    tree
 }
 
 /// Line of a process in `/proc`.
