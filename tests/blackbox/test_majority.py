@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import binary, free_port, page, until
-from redis.exceptions import ClusterDownError, ResponseError
+from redis.exceptions import ClusterDownError, ConnectionError, ResponseError
 
 WAIT_S = 2
 CONFIG = f"leader_wait_ms = {WAIT_S * 1000}\n"
@@ -66,6 +66,26 @@ def test_without_a_majority_requests_are_refused_and_not_held(make_cluster):
     with survivor.client() as client:
         assert client.get("counter") is None, "what was refused had no effect"
         assert client.incr("counter") == 1
+
+
+def test_clients_are_disconnected_instead_if_that_is_configured(make_cluster):
+    cluster = make_cluster(config=CONFIG + "close_on_lost_leader = true\n")
+    survivor, lost, port = cluster.nodes[0], cluster.nodes[1:], free_port()
+    survivor.flags += ["--metrics-port", str(port)]
+    cluster.start()
+    with survivor.client() as client:
+        assert client.incr("counter") == 1
+        for node in lost:
+            node.kill()
+        for _ in range(3):
+            with pytest.raises(ConnectionError), client.pipeline(transaction=False) as pipe:
+                pipe.echo("before").incr("counter").echo("behind").execute()
+        assert client.ping(), "what needs no shard is answered"
+        assert "claret_connections_lost_leader_total 3" in page(port, "/metrics")[1]
+        for node in lost:
+            node.start()
+        cluster.wait()
+        assert int(client.get("counter")) < 5 and client.incr("counter") < 6
 
 
 def test_without_a_majority_a_pipeline_is_refused_in_order_and_in_bounded_time(make_cluster):

@@ -222,6 +222,11 @@ impl Apply {
         unconditional && !self.ops.iter().any(|(_, op)| op.opens_section())
     }
 
+    /// Keys of its operations and of its guards.
+    pub fn keys(&self) -> impl Iterator<Item = &Blob> {
+        self.ops.iter().map(|(key, _)| key).chain(self.guards.iter().map(|guard| &guard.key))
+    }
+
     /// Whether it may change a record.
     pub fn writes(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.is_write())

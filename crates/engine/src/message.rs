@@ -13,7 +13,7 @@ use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
 use crate::script::ScriptRun;
-use adt::{Attempt, Blob, Op, Reply, Timestamp};
+use adt::{Attempt, Blob, ErrorReply, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -37,19 +37,46 @@ pub struct Remembered {
     pub replies: Vec<Reply>,
 }
 
-/// Condition on a record: it has not changed since it was read.
+/// Condition on a record. Operations with a guard that does not hold have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
     /// The key.
     pub key: Blob,
-    /// Version that was read.
-    pub version: Version,
+    /// Condition on its record.
+    pub condition: Condition,
+}
+
+/// Condition on the record under a key, or on its absence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// No change since the record was read at this version (`WATCH`).
+    Unchanged(Version),
+    /// A read with a certain reply, or with another one (`EXEC IFEQ`).
+    Replies {
+        /// The read.
+        read: Op,
+        /// The string or the number that it is to reply.
+        reply: Blob,
+        /// Whether it must reply that, or must not.
+        equal: bool,
+    },
 }
 
 impl Guard {
-    /// Whether the condition is that there is no record.
+    /// Whether the condition is that there is still no record, as at an earlier read.
     pub fn is_absence(&self) -> bool {
-        matches!(self.version, Version::Absent { .. })
+        matches!(self.condition, Condition::Unchanged(Version::Absent { .. }))
+    }
+}
+
+impl Condition {
+    /// Whether a reply of the read is the one that is named. Nil is none.
+    pub fn is_reply(named: &[u8], reply: &Reply) -> bool {
+        match reply {
+            Reply::Bulk(text) => **text == *named,
+            Reply::Int(number) => number.to_string().as_bytes() == named,
+            _ => false,
+        }
     }
 }
 
@@ -501,8 +528,8 @@ pub enum Answer {
     Voided,
     /// The outcome under this request number has been forgotten. The request has no effect now.
     Forgotten,
-    /// A guard did not hold: nothing took effect.
-    GuardFailed,
+    /// A guard did not hold: nothing took effect. With the error where its read is impossible.
+    GuardFailed(Option<ErrorReply>),
     /// A larger fencing token was seen: nothing took effect.
     Fenced,
     /// Values that were valid together on this shard from `since` to `until`, both included.
@@ -583,7 +610,7 @@ impl Answer {
             }
             Self::Voided
             | Self::Forgotten
-            | Self::GuardFailed
+            | Self::GuardFailed(_)
             | Self::Fenced
             | Self::Prepared { .. }
             | Self::Refused(_)

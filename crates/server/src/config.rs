@@ -207,6 +207,8 @@ pub struct Settings {
     pub log_level: Option<String>,
     /// Time for which a request waits for its shard to have a leader, in milliseconds.
     pub leader_wait_ms: Option<u64>,
+    /// Whether a client whose request met the loss of a leader is disconnected instead of answered.
+    pub close_on_lost_leader: Option<bool>,
     /// Cluster that the server belongs to.
     pub cluster: ClusterSettings,
 }
@@ -278,6 +280,7 @@ impl Settings {
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             log_level: self.log_level.or(below.log_level),
             leader_wait_ms: self.leader_wait_ms.or(below.leader_wait_ms),
+            close_on_lost_leader: self.close_on_lost_leader.or(below.close_on_lost_leader),
             cluster: self.cluster.over(below.cluster),
         }
     }
@@ -347,6 +350,8 @@ pub struct Options {
     pub log_level: String,
     /// Time for which a request waits for its shard to have a leader, in milliseconds.
     pub leader_wait_ms: u64,
+    /// Whether a client whose request met the loss of a leader is disconnected instead of answered.
+    pub close_on_lost_leader: bool,
     /// Cluster that the server belongs to; none for a single machine.
     pub cluster: Option<ClusterOptions>,
     /// Returns the number of allocated bytes, if the program can tell better than the system.
@@ -455,6 +460,7 @@ impl Options {
             snapshot_log_bytes,
             log_level,
             leader_wait_ms,
+            close_on_lost_leader: settings.close_on_lost_leader.unwrap_or(false),
             cluster,
             allocated_bytes: None,
             record: None,

@@ -18,7 +18,7 @@ use engine::cluster::level::Level;
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
 use engine::limits::ENTRY_RECORDS_MAX;
-use engine::message::{Fence, Guard, Remembered, Version};
+use engine::message::{Condition, Fence, Guard, Remembered, Version};
 use engine::pipeline::{Group, UnitPlace};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -315,7 +315,7 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
         words.form.put_count(apply.guards.len(), out);
         for guard in &apply.guards {
             words.form.put_word(&guard.key, out);
-            put_record_version(guard.version, out);
+            put_condition(&guard.condition, words, out);
         }
     }
     if !apply.fences.is_empty() {
@@ -330,6 +330,11 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
         put_op(key, op, words, out);
     }
 }
+
+/// First byte of a condition on the reply of a read. A version begins with 0 or 1.
+const REPLIES: u8 = 2;
+/// First byte of a condition that the reply is another one.
+const REPLIES_OTHER: u8 = 3;
 
 pub(crate) fn put_record_version(version: Version, out: &mut Vec<u8>) {
     match version {
@@ -349,9 +354,33 @@ pub(crate) fn read_record_version(reader: &mut Reader<'_>) -> Result<Version, Co
     })
 }
 
-fn read_guard(reader: &mut Reader<'_>) -> Result<Guard, Corrupt> {
+fn put_condition(condition: &Condition, words: &mut Words, out: &mut Vec<u8>) {
+    match condition {
+        Condition::Unchanged(version) => put_record_version(*version, out),
+        Condition::Replies { read, reply, equal } => {
+            out.push(if *equal { REPLIES } else { REPLIES_OTHER });
+            words.form.put_word(reply, out);
+            // The key is there already.
+            put_op(b"", read, words, out);
+        }
+    }
+}
+
+fn read_guard(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Guard, Corrupt> {
     let key = reader.word()?.into();
-    Ok(Guard { key, version: read_record_version(reader)? })
+    let condition = match reader.rest().first() {
+        Some(&tag @ (REPLIES | REPLIES_OTHER)) => {
+            reader.u8()?;
+            let reply = reader.word()?.into();
+            let (_, read) = read_op(reader, spans)?;
+            if read.is_write() {
+                return Err(Corrupt);
+            }
+            Condition::Replies { read, reply, equal: tag == REPLIES }
+        }
+        _ => Condition::Unchanged(read_record_version(reader)?),
+    };
+    Ok(Guard { key, condition })
 }
 
 pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
@@ -365,7 +394,7 @@ pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<A
     }
     if flags & HAS_GUARDS != 0 {
         for _ in 0..reader.count(5)? {
-            apply.guards.push(read_guard(reader)?);
+            apply.guards.push(read_guard(reader, spans)?);
         }
     }
     if flags & HAS_FENCES != 0 {

@@ -21,7 +21,7 @@ use engine::entry::{
     SnapshotCodec, SnapshotPart, TookEffect,
 };
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, StreamId, TxnId};
-use engine::message::{Fence, Guard, Remembered, Version};
+use engine::message::{Condition, Fence, Guard, Remembered, Version};
 use engine::pipeline::Unit;
 use hex::unhex;
 use proptest::prelude::*;
@@ -42,6 +42,10 @@ fn txn(began: u64) -> TxnId {
 
 fn request() -> RequestId {
     RequestId { client: Blob::from("client-1"), number: 42 }
+}
+
+fn unchanged(key: &str, version: Version) -> Guard {
+    Guard { key: Blob::from(key), condition: Condition::Unchanged(version) }
 }
 
 fn prepare() -> Prepare {
@@ -65,11 +69,8 @@ fn entry() -> Entry {
             LogRecord::Apply(Apply {
                 ops: smallvec![op("exists a"), op("del a"), op("ttl a")],
                 guards: vec![
-                    Guard { key: Blob::from("a"), version: Version::Changed(Timestamp(5)) },
-                    Guard {
-                        key: Blob::from("b"),
-                        version: Version::Absent { term: 3, removals: 8 },
-                    },
+                    unchanged("a", Version::Changed(Timestamp(5))),
+                    unchanged("b", Version::Absent { term: 3, removals: 8 }),
                 ],
                 request: Some(request()),
                 ..Apply::default()
@@ -412,6 +413,27 @@ fn the_removal_of_the_records_of_a_database_reads_back() {
 #[test]
 fn streams_that_were_outlived_are_in_logs() {
     reads_back([LogRecord::Outlive(vec![stream::stream()])]);
+}
+
+#[test]
+fn conditions_on_replies_are_in_logs() {
+    for (line, equal) in [("get", true), ("get", false), ("exists", true), ("llen", false)] {
+        let (key, read) = op(&format!("{line} key"));
+        let reply = Blob::from("a reply that does not fit into the blob itself");
+        let guards = vec![Guard { key, condition: Condition::Replies { read, reply, equal } }];
+        reads_back([LogRecord::Apply(Apply {
+            ops: smallvec![op("set a 1")],
+            guards,
+            request: None,
+            fences: Vec::new(),
+        })]);
+    }
+    let (key, read) = op("del key");
+    let condition = Condition::Replies { read, reply: Blob::from("1"), equal: true };
+    let guards = vec![Guard { key, condition }];
+    let apply = LogRecord::Apply(Apply { guards, ..Apply::default() });
+    let bytes = encoded(&Entry { records: vec![apply], ..entry() });
+    assert_eq!(EntryFormat.decode(&bytes), Err(Corrupt), "a write is no condition");
 }
 
 #[test]

@@ -19,7 +19,9 @@ use engine::coordination::{
 use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{Answer, Body, Early, Fence, Notice, Refusal, Remembered, Request, Response};
+use engine::message::{
+    Answer, Body, Condition, Early, Fence, Guard, Notice, Refusal, Remembered, Request, Response,
+};
 use engine::node::Parcel;
 use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
 use engine::stats::ShardStats;
@@ -193,8 +195,13 @@ fn about_requests() -> Vec<Parcel> {
     let remembered = Remembered { request, replies: replies() };
     let answer = |whole| Answer::TookEffect { ts: adt::Timestamp(9), replies: replies(), whole };
     let refused = Answer::Refused(Refusal::UnderWay);
-    let answers = [answer(true), answer(false), refused].map(answered);
-    [asked(Body::Remember(Box::new(remembered)))].into_iter().chain(answers).collect()
+    let impossible = Answer::GuardFailed(Some(ErrorReply::wrong_type()));
+    let answers = [answer(true), answer(false), refused, impossible].map(answered);
+    let (key, read) = op("get key");
+    let condition = Condition::Replies { read, reply: Blob::from("value"), equal: false };
+    let apply = Apply { guards: vec![Guard { key, condition }], ..Apply::default() };
+    let bodies = [Body::Remember(Box::new(remembered)), Body::Apply(apply)].map(asked);
+    bodies.into_iter().chain(answers).collect()
 }
 
 /// Parcels about scripts that a shard runs.

@@ -6,6 +6,7 @@
 //! passed on.
 
 pub(crate) mod args;
+pub mod condition;
 pub mod database;
 pub mod glob;
 pub mod scan;
@@ -155,6 +156,8 @@ pub enum Keys {
         /// The first number that it can have.
         from: i16,
     },
+    /// Keys of the conditions of `EXEC`, which are all its arguments.
+    Conditions,
 }
 
 impl Keys {
@@ -212,6 +215,9 @@ impl Keys {
                 let at = (from as usize..len).find(|i| args.is(*i, word));
                 let first = at.ok_or_else(ErrorReply::syntax)? + 1;
                 Ok((first..first + (len - first) / 2).collect())
+            }
+            Self::Conditions => {
+                Ok(condition::conditions(args)?.into_iter().map(|c| c.key).collect())
             }
         }
     }

@@ -91,6 +91,9 @@ pub struct Config {
     pub members: Option<ClusterConfig>,
     /// Longest time for which a request waits for a leader of its shard, in microseconds.
     pub leader_wait_us: u64,
+    /// Whether the connection of a client is closed whose request met the loss of a leader, instead of the
+    /// answer `INDEFINITE` or `CLUSTERDOWN`.
+    pub close_on_lost_leader: bool,
     /// Parts of the concurrency control that are on.
     pub concurrency: Concurrency,
     /// Order of pipelines across shards.
@@ -632,6 +635,8 @@ pub struct GatewayStats {
     pub interactive: u64,
     /// Clients let in to locks that this server keeps (`LOCK.ACQUIRE ... NEAR`). Not sent to other machines.
     pub near_stays: u64,
+    /// Connections closed because a request met the loss of a leader. Not sent to other machines.
+    pub closed_on_lost_leader: u64,
     /// Counters of each command, by its position in the table of all commands. Not sent to other machines.
     pub by_command: Vec<CommandCount>,
 }
@@ -664,6 +669,7 @@ impl GatewayStats {
             *sum += number;
         }
         self.near_stays += other.near_stays;
+        self.closed_on_lost_leader += other.closed_on_lost_leader;
         for (position, count) in other.by_command.iter().enumerate() {
             let sum = self.of_command(position);
             sum.calls += count.calls;

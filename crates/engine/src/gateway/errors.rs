@@ -156,6 +156,16 @@ pub(in crate::gateway) fn indefinite() -> ErrorReply {
     ErrorReply::new("INDEFINITE", text)
 }
 
+/// Whether an error says that the request met the loss of a leader: it had no effect, or that is unknown.
+pub(in crate::gateway) fn says_lost_leader(error: &ErrorReply) -> bool {
+    error.code() == "CLUSTERDOWN" || *error == indefinite() || *error == answer_unread()
+}
+
+/// Reply of a transaction whose guard did not hold, with the error where its read is impossible.
+pub(in crate::gateway) fn guard_failed(failure: Option<ErrorReply>) -> Reply {
+    failure.map_or(Reply::NilArray, Reply::from)
+}
+
 /// The error for a request that did not get through.
 pub(in crate::gateway) fn request_unread() -> ErrorReply {
     ErrorReply::err(

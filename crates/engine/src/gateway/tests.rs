@@ -76,6 +76,7 @@ impl Story {
             gateways: 1,
             members,
             leader_wait_us: 5_000_000,
+            close_on_lost_leader: false,
             bundles: false,
             shards: 2,
             concurrency: Concurrency::FULL,
@@ -313,7 +314,7 @@ fn a_guard_that_does_not_hold_aborts_everywhere() {
     };
     assert_eq!(sent.iter().map(|(_, _, body)| guards(body)).sum::<usize>(), 1);
     story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
-    story.answer(sent[1].1, Answer::GuardFailed);
+    story.answer(sent[1].1, Answer::GuardFailed(None));
     let (sent, replies) = story.out();
     assert_eq!(replies, [Reply::NilArray, Reply::status("PONG")]);
     assert_eq!(sent.len(), 2);

@@ -4,7 +4,7 @@
 
 use crate::entry::{Apply, LogRecord};
 use crate::ids::{GatewayId, KeyedOp, Token};
-use crate::message::{Answer, Body, Guard, Notice, Request, Version};
+use crate::message::{Answer, Body, Condition, Guard, Notice, Request, Version};
 use crate::now::Now;
 use crate::shard::ahead::AheadOfLog;
 use crate::shard::config::{Rule, ShardConfig};
@@ -221,7 +221,7 @@ impl ShardCore {
         for guard in guards {
             self.state.records().renew_guard(guard, &self.ahead);
             if absence && !self.state.records().stayed_absent(guard, &self.ahead) {
-                guard.version = Version::NONE;
+                guard.condition = Condition::Unchanged(Version::NONE);
             }
         }
     }
@@ -237,9 +237,9 @@ impl ShardCore {
         match outcome {
             ApplyOutcome::Done(replies) if commits => Answer::Committed { replies, ts },
             ApplyOutcome::Done(replies) => Answer::Replies(replies),
-            ApplyOutcome::GuardFailed => {
+            ApplyOutcome::GuardFailed(error) => {
                 self.stats.guard_failures += 1;
-                Answer::GuardFailed
+                Answer::GuardFailed(error)
             }
             ApplyOutcome::Fenced => {
                 self.stats.guard_failures += 1;

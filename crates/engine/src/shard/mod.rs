@@ -124,7 +124,7 @@ impl Desk {
         self.core.stats.requests += 1;
         self.core.state.tell_time(now.mono_us);
         if let Body::Apply(apply) = &request.body {
-            self.expiry.reap_all(&mut self.core, now, apply.ops.iter().map(|(key, _)| key));
+            self.expiry.reap_all(&mut self.core, now, apply.keys());
             if let Some(part) = part {
                 self.core.tail.expect_part(part);
             }

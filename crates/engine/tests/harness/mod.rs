@@ -79,6 +79,7 @@ impl World {
                 gateways: shape.gateways,
                 members: None,
                 leader_wait_us: 5_000_000,
+                close_on_lost_leader: false,
                 bundles: false,
                 shards: shape.shards,
                 concurrency: shape.concurrency,

@@ -71,6 +71,7 @@ fn the_file_to_start_from_names_every_setting() {
         snapshot_log_bytes,
         log_level,
         leader_wait_ms,
+        close_on_lost_leader,
         cluster,
     } = file(&everything_in_the_file_to_start_from()).unwrap();
     assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
@@ -84,7 +85,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
     assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());
-    assert!(log_level.is_some() && leader_wait_ms.is_some());
+    assert!(log_level.is_some() && leader_wait_ms.is_some() && close_on_lost_leader.is_some());
     let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
     assert!(zookeeper_port.is_some() && client_ca.is_some());
     let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;

@@ -232,7 +232,9 @@ impl Sheet {
         }
         self.scripts(status)?;
         let help = "Clients admitted to locks that this server keeps (LOCK.ACQUIRE ... NEAR)";
-        self.value("lock_near_stays_total", help, sum.near_stays)
+        self.value("lock_near_stays_total", help, sum.near_stays)?;
+        let help = "Connections closed because a request met the loss of a leader";
+        self.value("connections_lost_leader_total", help, sum.closed_on_lost_leader)
     }
 
     /// Scripts and functions, of all texts together.

@@ -262,10 +262,13 @@ impl Client {
         let at_once = !waits_for_replies(running.script.form);
         let alone = matches!(running.script.form, Form::Single | Form::Pipeline | Form::Eval);
         let mut actions = Vec::new();
-        while let Some(command) = running.unsent.pop_front() {
+        while let Some(mut command) = running.unsent.pop_front() {
             let name = command[0].as_str();
             let ends = name == "exec" || (name == "txn" && command[1] == "commit");
             running.committing |= ends || alone;
+            if name == "exec" && running.script.form == Form::Watch {
+                command.extend(conditions(self.id, running));
+            }
             actions.push(Action::Send(command));
             if !at_once {
                 break;
@@ -493,6 +496,27 @@ fn drops_reply(client: u64, at: usize, op: &[String]) -> bool {
     writes && (client + at as u64).is_multiple_of(2)
 }
 
+/// Whether `EXEC` compares what a read has told, instead of `WATCH` watching its key: in every other client.
+fn compares(client: u64, op: &[String]) -> bool {
+    !client.is_multiple_of(2) && op[0] == "get"
+}
+
+/// Conditions under which reads would reply the same once more.
+fn conditions(client: u64, running: &Running) -> impl Iterator<Item = String> {
+    let reads = running.script.ops.iter().filter(|op| is_read(op));
+    let told = reads.zip(running.replies.iter().skip(1));
+    told.filter(move |(op, _)| compares(client, op)).flat_map(|(op, reply)| {
+        let key = op[1].clone();
+        match reply {
+            Reply::Bulk(text) => {
+                vec!["ifeq".to_owned(), key, String::from_utf8_lossy(text).into_owned()]
+            }
+            Reply::Nil => vec!["nx".to_owned(), key],
+            _ => Vec::new(),
+        }
+    })
+}
+
 /// Commands that execute a script.
 fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> {
     let word = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -528,8 +552,9 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
         }
         Form::Watch => {
             let mut watch = vec!["watch".to_owned()];
-            watch.extend(script.ops.iter().map(|op| op[1].clone()));
-            commands.push_back(watch);
+            let watched = script.ops.iter().filter(|op| !compares(client, op));
+            watch.extend(watched.map(|op| op[1].clone()));
+            commands.push_back(if watch.len() > 1 { watch } else { word("unwatch") });
             // The reads come first in these scripts: the values they return must still be valid at
             // the EXEC.
             commands.extend(ops.clone().filter(|op| is_read(op)));

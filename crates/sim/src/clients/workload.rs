@@ -25,7 +25,7 @@ pub enum Form {
     Multi,
     /// `EVAL` of a script that runs the operations.
     Eval,
-    /// `WATCH`, the reads, then the writes in `MULTI` ... `EXEC`.
+    /// `WATCH`, the reads, then the writes in `MULTI` ... `EXEC`, which may compare what was read.
     Watch,
     /// `TXN BEGIN`, one command after the other, `TXN COMMIT`.
     Interactive,

@@ -312,9 +312,8 @@ pub fn start(
             node.bundles().share_order(order.clone());
         }
         let (sessions, clients, generations, inbox, marks) = Default::default();
-        let mailbox = VecDeque::new();
+        let (mailbox, visits) = (VecDeque::new(), Visits::default());
         let (workers, snapshotting, format) = (shape.workers, None, PeerFormat::default());
-        let visits = Visits::default();
         Worker {
             id,
             gateway,
@@ -384,6 +383,7 @@ fn gateway_config(
         shards: shape.shards,
         members: shape.members(id.machine, map),
         leader_wait_us: LEADER_WAIT_US,
+        close_on_lost_leader: false,
         bundles: shape.order == Order::Constant && !shape.is_cluster(),
         concurrency: shape.concurrency,
         order: shape.order,

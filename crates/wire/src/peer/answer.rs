@@ -10,7 +10,7 @@ use crate::entry::{
     read_shards, read_txn,
 };
 use crate::saved::{put_replies, put_reply, read_replies, read_reply};
-use adt::{Corrupt, Timestamp};
+use adt::{Corrupt, Reply, Timestamp};
 use engine::ids::ShardId;
 use engine::message::{Answer, Fate, Notice, Refusal};
 
@@ -39,6 +39,8 @@ const UNREAD: u8 = 22;
 const TOOK_EFFECT: u8 = 23;
 /// Counters of a shard that has records of databases other than 0.
 const STATS_OF_DATABASES: u8 = 24;
+/// A guard did not hold, with the error of its read.
+const GUARD_IMPOSSIBLE: u8 = 25;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -72,7 +74,8 @@ fn kind(answer: &Answer) -> u8 {
         Answer::TookEffect { .. } => TOOK_EFFECT,
         Answer::Voided => VOIDED,
         Answer::Forgotten => FORGOTTEN,
-        Answer::GuardFailed => GUARD_FAILED,
+        Answer::GuardFailed(None) => GUARD_FAILED,
+        Answer::GuardFailed(Some(_)) => GUARD_IMPOSSIBLE,
         Answer::Fenced => FENCED,
         Answer::Snapshot { .. } => SNAPSHOT,
         Answer::Locked { .. } => LOCKED,
@@ -101,6 +104,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
     out.push(kind(answer));
     match answer {
         Answer::Reply(reply) => put_reply(reply, out),
+        Answer::GuardFailed(Some(error)) => put_reply(&Reply::Error(error.clone()), out),
         Answer::Replies(replies) | Answer::Repeated(replies) => put_replies(replies, out),
         Answer::Committed { replies, ts } => {
             put_u64(ts.0, out);
@@ -150,7 +154,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Notice(notice) => put_notice(notice, out),
         Answer::Voided
         | Answer::Forgotten
-        | Answer::GuardFailed
+        | Answer::GuardFailed(None)
         | Answer::Fenced
         | Answer::CarriedOut
         | Answer::Unknown
@@ -173,7 +177,11 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         }
         VOIDED => Answer::Voided,
         FORGOTTEN => Answer::Forgotten,
-        GUARD_FAILED => Answer::GuardFailed,
+        GUARD_FAILED => Answer::GuardFailed(None),
+        GUARD_IMPOSSIBLE => match read_reply(reader, 0)? {
+            Reply::Error(error) => Answer::GuardFailed(Some(error)),
+            _ => return Err(Corrupt),
+        },
         FENCED => Answer::Fenced,
         SNAPSHOT => {
             let (since, until) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));

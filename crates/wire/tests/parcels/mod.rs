@@ -10,7 +10,8 @@ use engine::entry::{Apply, Prepare};
 use engine::gateway::{Broadcast, Published};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
 use engine::message::{
-    Answer, Body, CutStep, Early, Fate, Guard, Notice, Refusal, Request, Response, Version,
+    Answer, Body, Condition, CutStep, Early, Fate, Guard, Notice, Refusal, Request, Response,
+    Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::StreamMessage;
@@ -47,12 +48,16 @@ fn request() -> RequestId {
     RequestId { client: Blob::from("client-1"), number: 42 }
 }
 
+fn unchanged(key: &str, version: Version) -> Guard {
+    Guard { key: Blob::from(key), condition: Condition::Unchanged(version) }
+}
+
 fn apply() -> Apply {
     Apply {
         ops: smallvec![op("exists a"), op("sadd a x y"), op("ttl a")],
         guards: vec![
-            Guard { key: Blob::from("a"), version: Version::Changed(Timestamp(5)) },
-            Guard { key: Blob::from("b"), version: Version::Absent { term: 3, removals: 8 } },
+            unchanged("a", Version::Changed(Timestamp(5))),
+            unchanged("b", Version::Absent { term: 3, removals: 8 }),
         ],
         request: Some(request()),
         ..Apply::default()
@@ -184,7 +189,7 @@ fn answers() -> Vec<Answer> {
         Answer::Repeated(replies()),
         Answer::Voided,
         Answer::Forgotten,
-        Answer::GuardFailed,
+        Answer::GuardFailed(None),
         Answer::Snapshot {
             replies: vec![Reply::Ok, Reply::Double(0.5)],
             since: Timestamp(5),

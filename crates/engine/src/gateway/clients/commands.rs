@@ -72,7 +72,7 @@ impl Gateway {
         }
         match spec.name {
             _ if is_of_scripts(spec) => self.run_script(id, spec, args),
-            "exec" => self.parts.exec(id),
+            "exec" => self.parts.exec(id, args),
             "watch" => multi::watch(&mut self.parts.core, &mut self.parts.sessions, id, args),
             "txn" => {
                 let Parts { core, sessions, transactions, .. } = &mut self.parts;

@@ -245,6 +245,12 @@ impl Parts {
         if let Some(position) = session.and_then(|session| session.counted.take()) {
             self.core.mail.stats.of_command(usize::from(position)).rejected += 1;
         }
+        if let Some(session) = self.sessions.get_mut(id.0)
+            && matches!((session.command, &session.mode), ("exec", SessionMode::Multi(_)))
+        {
+            let reply = multi::give_up(session, &error);
+            return self.sessions.reply(&mut self.core, id, reply);
+        }
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
             Some(SessionMode::Multi(multi)) => multi.failed = true,
             Some(&mut SessionMode::Interactive(txn)) => {

@@ -120,8 +120,9 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
 
     "transactions":
     ("discard", 1, TRANSACTION, Keys::None, "Discards a MULTI transaction.", "", "O(1)");
-    ("exec", 1, Flags::TRANSACTION, Keys::None,
-        "Executes a MULTI transaction, over any keys of any shards.", "",
+    ("exec", -1, Flags::TRANSACTION, Keys::Conditions,
+        "Executes a MULTI transaction, over any keys of any shards, if all conditions hold.",
+        "[IFEQ key value ...] [IFNE key value ...] [XX key ...] [NX key ...]",
         "The sum of its commands");
     ("multi", 1, TRANSACTION.and(ALONE), Keys::None, "Begins a MULTI transaction.", "", "O(1)");
     ("txn", -2, TRANSACTION.and(ALONE), Keys::None,

@@ -5,6 +5,7 @@ use super::session::{BlockedBy, Held, Session, SessionMode, Slot, SlotState};
 use crate::gateway::acl::Users;
 use crate::gateway::api::{Opening, Output, SessionId};
 use crate::gateway::core::Core;
+use crate::gateway::errors::says_lost_leader;
 use crate::gateway::operators::slow::{Answered, Slow};
 use crate::gateway::operators::words::NOT_KEPT;
 use crate::gateway::slab::Slab;
@@ -346,6 +347,10 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
         else {
             return;
         };
+        let closes = match &reply {
+            Reply::Error(error) => core.config.close_on_lost_leader && says_lost_leader(error),
+            _ => false,
+        };
         let mail = &mut core.mail;
         session.base += 1;
         let failed = reply.is_error();
@@ -363,6 +368,16 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
         match session.queue.front() {
             None => session.kept.clear(),
             Some(next) => session.kept.forget_before(next.words),
+        }
+        if closes && !session.cut_off {
+            session.cut_off = true;
+            session.closing = true;
+            session.held.clear();
+            mail.stats.closed_on_lost_leader += 1;
+            mail.outputs.push_back(Output::Close { session: id });
+        }
+        if session.cut_off {
+            continue;
         }
         if !silent {
             let protocol = session.protocol;

@@ -105,6 +105,7 @@ fn keys(keys: Keys) -> String {
         }
         Keys::Behind { word, .. } => format!("the first half of the arguments behind {word}"),
         Keys::Declared { at } => format!("as many after argument {at} as it says, perhaps none"),
+        Keys::Conditions => "those of the conditions".to_owned(),
         Keys::Sort => "argument 1, and the one behind STORE".to_owned(),
         Keys::Pairs { at } => format!("as many pairs after argument {at} as it says, every 2."),
         Keys::Counted { at, also } => {

@@ -130,6 +130,9 @@ fn get_keys(args: &Args<'_>) -> Result<Reply, ErrorReply> {
         .keys
         .positions(&call)
         .map_err(|_| ErrorReply::err("Invalid arguments specified for command"))?;
+    if positions.is_empty() && spec.keys == Keys::Conditions {
+        return Err(ErrorReply::err("The command has no key arguments"));
+    }
     Ok(Reply::Array(positions.into_iter().filter_map(|i| call.get(i)).map(Reply::bulk).collect()))
 }
 
@@ -204,7 +207,7 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
     ];
     let mut set: Vec<_> =
         names.iter().filter(|(_, flag)| spec.flags.has(*flag)).map(|(name, _)| *name).collect();
-    if !matches!(spec.keys, Keys::None | Keys::Range { .. }) {
+    if !matches!(told_keys(spec), Keys::None | Keys::Range { .. }) {
         set.push("movablekeys");
     }
     set
@@ -214,6 +217,8 @@ fn flag_names(spec: &CommandSpec) -> Vec<&'static str> {
 fn told_keys(spec: &CommandSpec) -> Keys {
     match spec.name {
         "spublish" => Keys::ONE,
+        // Clients of Redis know of none.
+        "exec" => Keys::None,
         "ssubscribe" | "sunsubscribe" => Keys::Range { first: 1, last: -1, step: 1 },
         _ => spec.keys,
     }
@@ -229,7 +234,8 @@ fn key_range(keys: Keys) -> (i64, i64, i64) {
         | Keys::Counted { .. }
         | Keys::Declared { .. }
         | Keys::Pairs { .. }
-        | Keys::Behind { .. } => (0, 0, 0),
+        | Keys::Behind { .. }
+        | Keys::Conditions => (0, 0, 0),
     }
 }
 
@@ -257,7 +263,7 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
         specification(flags, first, "range", how)
     };
     match told_keys(spec) {
-        Keys::None => Vec::new(),
+        Keys::None | Keys::Conditions => Vec::new(),
         Keys::Range { first, last, step } => match others {
             None => vec![range(flags, first, last, step)],
             Some(others) => {

@@ -30,13 +30,14 @@ impl Reach {
 }
 
 /// Words of a command in a database, with stored keys in the place of names; `None` if they are the same.
-/// Keys that are declared for a script stay names, as the client has given them.
+/// Keys that are declared for a script stay names, as the client has given them, and so do those of the
+/// conditions of a transaction, which may have selected another database by then.
 pub(in crate::gateway) fn stored(
     spec: &CommandSpec,
     database: u8,
     args: &Args<'_>,
 ) -> Result<Option<ArgBuf>, ErrorReply> {
-    let stays = matches!(spec.keys, Keys::None | Keys::Declared { .. });
+    let stays = matches!(spec.keys, Keys::None | Keys::Declared { .. } | Keys::Conditions);
     if stays || Reach::of(spec, database) == Reach::In(0) {
         return Ok(None);
     }

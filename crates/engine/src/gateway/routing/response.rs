@@ -4,7 +4,9 @@ use super::leads::take_back;
 use super::unread::Unread;
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
-use crate::gateway::errors::{answer_unread, indefinite, request_unread, single_reply, unexpected};
+use crate::gateway::errors::{
+    answer_unread, guard_failed, indefinite, request_unread, single_reply, unexpected,
+};
 use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
@@ -16,7 +18,6 @@ use crate::ids::ShardId;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
 use crate::pipeline::bundles::Disturbance;
-use adt::Reply;
 
 impl Gateway {
     /// Handles an answer or a notice of a shard.
@@ -197,9 +198,9 @@ impl Parts {
             Answer::TookEffect { ts, replies, whole: true } => {
                 answer_again(&mut self.core, target, *finish, ts, replies);
             }
-            Answer::GuardFailed => {
+            Answer::GuardFailed(failure) => {
                 self.core.mail.stats.guard_failures += 1;
-                self.finish(target, Reply::NilArray);
+                self.finish(target, guard_failed(failure));
             }
             other => self.finish(target, unexpected(&other)),
         }

@@ -87,6 +87,48 @@ fn what_a_lost_leader_had_is_in_doubt_and_reads_are_not() {
     assert_eq!(codes(&replies), ["CLUSTERDOWN", "INDEFINITE"]);
 }
 
+/// Outputs of a gateway that closes connections instead of answering with such an error: replies as their
+/// session and text, and closed sessions.
+fn closing(story: &mut Story) -> Vec<String> {
+    let mut outputs = Vec::new();
+    while let Some(output) = story.gateway.poll() {
+        match output {
+            Output::Reply { session, reply, .. } => {
+                outputs.push(format!("{} {reply:?}", session.0))
+            }
+            Output::Close { session } => outputs.push(format!("{} closed", session.0)),
+            Output::Shard { .. } => {}
+            other => panic!("not in these stories: {other:?}"),
+        }
+    }
+    outputs
+}
+
+#[test]
+fn a_connection_is_closed_instead_if_that_is_configured() {
+    let mut story = Story::clustered();
+    story.gateway.parts.core.config.close_on_lost_leader = true;
+    story.leads(2);
+    let [writer, reader] = [story.client, story.gateway.open(story.now, Opening::default())];
+    story.says("PING");
+    story.says("SET a 1");
+    story.says("ECHO later");
+    story.says_as(reader, "ECHO before");
+    story.says_as(reader, "GET a");
+    closing(&mut story);
+    story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
+    story.passes(WAIT_US);
+    let mut outputs = closing(&mut story);
+    outputs.sort();
+    let mut expected = [format!("{} closed", reader.0), format!("{} closed", writer.0)];
+    expected.sort();
+    assert_eq!(outputs, expected, "one for each, and no reply");
+    assert_eq!(story.gateway.parts.core.mail.stats.closed_on_lost_leader, 2);
+    // What else is sent is not carried out.
+    story.says("SET a 2");
+    assert_eq!(closing(&mut story), [""; 0]);
+}
+
 #[test]
 fn a_transaction_that_lacks_a_shard_is_aborted_at_the_others() {
     let mut story = Story::clustered();

@@ -1,6 +1,7 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
 //! them, over any keys of any shards. The state between the commands is in the session (`multi`).
 
+use super::multi::give_up;
 use super::transaction::repeated::keep_replies;
 use super::work::{Form, Keep, Program, ProgramStep};
 use crate::gateway::Gateway;
@@ -14,10 +15,14 @@ use crate::gateway::clients::session_commands;
 use crate::gateway::errors::discarded;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::Reach;
-use crate::gateway::routing::route::{route_of, unusable_key_of};
+use crate::gateway::routing::route::{route_of, unusable_key, unusable_key_of};
 use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
+use crate::limits::WATCHED_KEYS_MAX;
+use crate::message::{self, Guard};
+use adt::command::condition::{Condition, conditions};
+use adt::command::database::named_in;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
 /// Answer that is kept for a command behind a transaction whose client was gone by then.
@@ -31,6 +36,19 @@ fn without_client(begun: bool) -> ErrorReply {
 
 /// Commands that are carried out at once although `EXEC` has not come.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+
+/// Guards that the words of `EXEC` ask for, of a transaction that was begun in a database.
+fn conditions_in(database: u8, args: &Args<'_>) -> Result<Vec<Guard>, ErrorReply> {
+    let guard = |condition: Condition| {
+        let key = named_in(database, args.get(condition.key).unwrap_or_default())?;
+        if let Some(error) = unusable_key(Reach::In(database), &key) {
+            return Err(error);
+        }
+        let Condition { read, reply, equal, .. } = condition;
+        Ok(Guard { key, condition: message::Condition::Replies { read, reply, equal } })
+    };
+    conditions(args)?.into_iter().map(guard).collect()
+}
 
 impl Gateway {
     /// Queues a command between `MULTI` and `EXEC`, or carries it out if it is one of the few for which that
@@ -134,7 +152,7 @@ impl Parts {
     }
 
     /// `EXEC`: carries out the queued commands, or holds itself back until that is possible.
-    pub(in crate::gateway) fn exec(&mut self, id: SessionId) -> Handled {
+    pub(in crate::gateway) fn exec(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if session.watching.is_some() {
             return Handled::Hold;
@@ -150,7 +168,18 @@ impl Parts {
             session.leave_multi();
             return discarded().into();
         }
-        let guards = std::mem::take(&mut session.watched);
+        let mut guards = std::mem::take(&mut session.watched);
+        let watched = guards.len();
+        match conditions_in(database, args) {
+            Ok(conditions) if watched + conditions.len() > WATCHED_KEYS_MAX => {
+                let text = format!(
+                    "a transaction has at most {WATCHED_KEYS_MAX} watched keys and conditions"
+                );
+                return give_up(session, &ErrorReply::err(text)).into();
+            }
+            Ok(conditions) => guards.extend(conditions),
+            Err(error) => return give_up(session, &error).into(),
+        }
         let target = Target { session: id, seq: 0, item: WHOLE };
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
         let begun_in = database;
@@ -168,6 +197,8 @@ impl Parts {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
             session.watched = program.guards;
+            // The conditions are in the words, which are looked at again.
+            session.watched.truncate(watched);
             let (steps, fences, request) = (program.steps, program.fences, program.request);
             let (failed, database) = (false, begun_in);
             let queued =

@@ -15,7 +15,7 @@ use crate::gateway::waiting::section;
 use crate::limits::{
     FENCES_PER_REQUEST_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX,
 };
-use crate::message::{Answer, Body, Fence, Guard, Version};
+use crate::message::{Answer, Body, Condition, Fence, Guard, Version};
 use adt::{Args, Blob, ErrorReply, Reply};
 
 /// `MULTI`.
@@ -152,7 +152,9 @@ impl Session {
         // Other shards may answer after one of them has refused, when the next `WATCH` is under way.
         let watching = self.watching.as_mut().filter(|watching| watching.seq == seq)?;
         match version {
-            Ok(version) => watching.guards.push(Guard { key, version }),
+            Ok(version) => {
+                watching.guards.push(Guard { key, condition: Condition::Unchanged(version) });
+            }
             Err(error) => {
                 // Keys of earlier commands stay watched: the client may go on to `EXEC`.
                 self.watching = None;

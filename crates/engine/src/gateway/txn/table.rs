@@ -176,7 +176,7 @@ impl Transactions {
         let mut txn = Txn::new(new_name(core), target.session, role);
         (txn.form, txn.work.outcomes) = (form, outcomes);
         (txn.request, txn.home) = (Some(request), Some(home));
-        (txn.asks, txn.whole_there) = (Some(Box::new(forgotten())), true);
+        (txn.asks, txn.whole_there) = (Some(Box::new(forgotten().into())), true);
         let job = self.add(txn);
         self.with(core, job, Txn::commit);
     }

@@ -58,8 +58,8 @@ pub(in crate::gateway) fn first_of_multi(
 /// Whether a transaction can be a section.
 pub(in crate::gateway) fn check(program: &Program) -> Result<(), ErrorReply> {
     if !program.guards.is_empty() {
-        let text = "WATCH and LOCK.SECTION do not go together: whoever takes the lock changes nothing \
-                    that a section is about";
+        let text = "LOCK.SECTION goes together neither with WATCH nor with conditions of EXEC: the holder of \
+                    the lock is the only one that changes what a section is about";
         return Err(ErrorReply::err(text));
     }
     of_the_locks_slot(&program.steps)

@@ -3,7 +3,7 @@
 use super::locks::{Claim, Class};
 use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, TxnId};
-use crate::message::{Body, Early, Guard, Request};
+use crate::message::{Body, Condition, Early, Guard, Request};
 use crate::now::Now;
 use crate::shard::streams::claim_class;
 use adt::key::KeyOp;
@@ -20,7 +20,11 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
         let guard = move |guard: &Guard| {
             // Whether a key stayed absent is judged here and now, behind the operations on their way.
             let class = if guard.is_absence() { early } else { class };
-            (guard.key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class))
+            let read = match &guard.condition {
+                Condition::Unchanged(_) => Op::Key(KeyOp::Fetch),
+                Condition::Replies { read, .. } => read.clone(),
+            };
+            (guard.key.clone(), Claim::new(read, class))
         };
         apply.guards.iter().map(guard).collect::<Claims>()
     };

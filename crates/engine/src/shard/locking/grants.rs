@@ -4,7 +4,7 @@ use super::claims::Claims;
 use super::manager::LockManager;
 use crate::entry::{Apply, LogRecord};
 use crate::ids::TxnId;
-use crate::message::{Answer, Body, Early, Guard, Refusal, Request};
+use crate::message::{Answer, Body, Condition, Early, Guard, Refusal, Request};
 use crate::now::Now;
 use crate::shard::core::ShardCore;
 use crate::shard::state::requests::Known;
@@ -106,9 +106,11 @@ impl LockManager {
         let guards = &prepare.apply.guards;
         let stayed =
             guards.iter().all(|guard| core.state.records().stayed_absent(guard, &core.ahead));
-        if !stayed || !core.state.records().guards_hold(&prepare.apply) {
+        let ctx = core.ctx(now);
+        let held = core.state.records().guards_hold(&prepare.apply, &ctx);
+        if !stayed || held != Ok(true) {
             core.stats.guard_failures += 1;
-            core.answer(gateway, token, Answer::GuardFailed);
+            core.answer(gateway, token, Answer::GuardFailed(held.err()));
             self.end(core, txn);
             return None;
         }
@@ -138,11 +140,13 @@ impl LockManager {
             for key in &entry.keys {
                 // What its program was told of a record must hold until the commit under the next leader
                 // as well, which knows only of locks that follow from this record.
-                if core.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key) {
-                    guards.push(Guard {
-                        key: key.clone(),
-                        version: core.state.records().version(key, &core.ahead),
-                    });
+                let keeps = |guard: &Guard| {
+                    guard.key == *key && matches!(guard.condition, Condition::Unchanged(_))
+                };
+                if core.locks.is_told(key, txn) && !guards.iter().any(keeps) {
+                    let version = core.state.records().version(key, &core.ahead);
+                    guards
+                        .push(Guard { key: key.clone(), condition: Condition::Unchanged(version) });
                 }
             }
             core.log(LogRecord::Prepare(prepare), target);

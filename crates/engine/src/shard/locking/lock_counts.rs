@@ -26,7 +26,7 @@ impl LockStats {
                 let came_of = apply.ops.iter().zip(replies).map(|((_, op), r)| op.came_of(r, ctx));
                 came_of.flatten().for_each(|one| self.count(one));
             }
-            ApplyOutcome::GuardFailed
+            ApplyOutcome::GuardFailed(_)
             | ApplyOutcome::Repeated(_)
             | ApplyOutcome::Voided
             | ApplyOutcome::Forgotten => {}

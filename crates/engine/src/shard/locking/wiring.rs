@@ -27,7 +27,7 @@ impl Desk {
     /// Admits operations whose only participant is this shard.
     pub(in crate::shard) fn admit_apply(&mut self, now: Now, request: Request) {
         let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };
-        self.expiry.reap_all(&mut self.core, now, apply.ops.iter().map(|(key, _)| key));
+        self.expiry.reap_all(&mut self.core, now, apply.keys());
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if self.may_apply(now, &request) && !judged_now {
             self.put_alone(now, request);

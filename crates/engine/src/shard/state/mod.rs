@@ -25,7 +25,7 @@ use crate::shard::ahead::AheadOfLog;
 use crate::shard::streams::KeptStreams;
 use adt::random::mix;
 use adt::record;
-use adt::{Ctx, Record, Reply, Timestamp};
+use adt::{Ctx, ErrorReply, Record, Reply, Timestamp};
 use fates::Fates;
 use fences::Fences;
 use order::PreparedTxns;
@@ -45,7 +45,7 @@ pub enum ApplyOutcome {
     /// The operations took effect.
     Done(OpReplies),
     /// A guard did not hold: nothing took effect.
-    GuardFailed,
+    GuardFailed(Option<ErrorReply>),
     /// A larger fencing token was seen: nothing took effect.
     Fenced,
     /// An earlier copy of the request took effect; these were its replies.
@@ -183,8 +183,10 @@ impl State {
             Some(Known::Forgotten) => return ApplyOutcome::Forgotten,
             None => {}
         }
-        if !self.records.guards_hold(apply) {
-            return ApplyOutcome::GuardFailed;
+        match self.records.guards_hold(apply, ctx) {
+            Ok(true) => {}
+            Ok(false) => return ApplyOutcome::GuardFailed(None),
+            Err(error) => return ApplyOutcome::GuardFailed(Some(error)),
         }
         let mut fences: SmallVec<[Fence; 1]> = apply.fences.iter().cloned().collect();
         match self.enter(apply, ctx) {

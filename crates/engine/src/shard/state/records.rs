@@ -3,13 +3,13 @@
 use super::room::Room;
 use super::tally::Tally;
 use crate::entry::Apply;
-use crate::message::{Guard, Version};
+use crate::message::{Condition, Guard, Version};
 use crate::script::keys::is_script;
 use crate::shard::ahead::AheadOfLog;
 use adt::collections::{Dense, hash};
 use adt::command::database::database_of;
 use adt::record;
-use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
+use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, Timestamp};
 use std::collections::BTreeSet;
 
 /// Moments at which a record, and the first part of its value, expire, in milliseconds since 1970.
@@ -115,13 +115,26 @@ impl Records {
         self.expirations.len()
     }
 
-    /// Whether nothing that the guards name has changed.
-    pub fn guards_hold(&self, apply: &Apply) -> bool {
-        apply.guards.iter().all(|guard| match (self.get(&guard.key), guard.version) {
-            (Some(record), Version::Changed(ts)) => record.modified == ts,
-            (record, Version::Absent { .. }) => record.is_none(),
-            (None, Version::Changed(_)) => false,
-        })
+    /// Whether all guards hold; the error of one whose read is impossible.
+    pub fn guards_hold(&self, apply: &Apply, ctx: &Ctx) -> Result<bool, ErrorReply> {
+        for guard in &apply.guards {
+            let record = self.get(&guard.key);
+            let holds = match (&guard.condition, record) {
+                (Condition::Unchanged(Version::Changed(ts)), Some(r)) => r.modified == *ts,
+                (Condition::Unchanged(Version::Changed(_)), None) => false,
+                (Condition::Unchanged(Version::Absent { .. }), record) => record.is_none(),
+                (Condition::Replies { read, reply, equal }, record) => {
+                    match record::query(record, read, ctx) {
+                        Reply::Error(error) => return Err(error),
+                        is => Condition::is_reply(reply, &is) == *equal,
+                    }
+                }
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Version that a guard may ask of a record. At the leader, with nothing on its way that changes it.
@@ -132,17 +145,17 @@ impl Records {
     /// Whether a key that was absent at a look was certainly not removed since, as far as the
     /// leader knows. Nothing may be on its way that changes it.
     pub(in crate::shard) fn stayed_absent(&self, guard: &Guard, ahead: &AheadOfLog) -> bool {
-        ahead.stayed_absent(|| hash(&guard.key), guard.version)
+        let Condition::Unchanged(version) = guard.condition else { return true };
+        ahead.stayed_absent(|| hash(&guard.key), version)
     }
 
     /// A guard that names an earlier write names the last one, if nothing has changed in between. At
     /// the leader, before the guard goes into the log.
     pub(in crate::shard) fn renew_guard(&self, guard: &mut Guard, ahead: &AheadOfLog) {
-        let (Version::Changed(seen), Some(record)) = (guard.version, self.get(&guard.key)) else {
-            return;
-        };
+        let Condition::Unchanged(Version::Changed(seen)) = guard.condition else { return };
+        let Some(record) = self.get(&guard.key) else { return };
         if ahead.unchanged_since(&guard.key, seen, record.modified) {
-            guard.version = Version::Changed(record.modified);
+            guard.condition = Condition::Unchanged(Version::Changed(record.modified));
         }
     }
 

@@ -12,7 +12,7 @@ use super::*;
 use crate::entry::{Apply, Prepare, SnapshotPart};
 use crate::ids::{Age, MachineId, RequestId, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
-use crate::message::{Concurrency, Early, Guard, Notice, Version};
+use crate::message::{Concurrency, Condition, Early, Guard, Notice, Version};
 use crate::shard::tail::TRACKING_US;
 use adt::key::KeyOp;
 use adt::kinds::set;
@@ -146,7 +146,8 @@ fn short(answer: &Answer) -> String {
         Answer::Locked { reply: Reply::Int(n), .. } => format!("locked {n}"),
         Answer::Locked { reply, .. } => format!("locked {reply:?}"),
         Answer::Prepared { .. } => "prepared".into(),
-        Answer::GuardFailed => "guard failed".into(),
+        Answer::GuardFailed(None) => "guard failed".into(),
+        Answer::GuardFailed(Some(error)) => format!("guard failed: {}", error.text()),
         Answer::Refused(refusal) => format!("refused {refusal:?}"),
         Answer::Notice(Notice::Blocked { .. }) => "blocked".into(),
         Answer::Notice(Notice::Wound { txn, .. }) => format!("wound {}", txn.age.began.0),
@@ -479,7 +480,7 @@ fn a_guard_fails_if_the_record_has_changed() {
     story.ask(one("s", add("b")));
     story.sync();
     story.seen();
-    let guards = vec![Guard { key: Blob::from("s"), version }];
+    let guards = vec![Guard { key: Blob::from("s"), condition: Condition::Unchanged(version) }];
     story.ask(Body::Apply(Apply { guards, ..apply(&[("t", add("x"))]) }));
     story.sync();
     assert_eq!(story.seen(), ["3 guard failed"]);
@@ -544,8 +545,10 @@ fn a_request_whose_guard_fails_is_open_no_more() {
     let id = RequestId { client: Blob::from("c"), number: 1 };
     let Body::Prepare { mut prepare, floor } = prepare(1, &[("s", add("a"))]) else { return };
     prepare.apply.request = Some(id.clone());
-    prepare.apply.guards =
-        vec![Guard { key: Blob::from("s"), version: Version::Changed(Timestamp(1)) }];
+    prepare.apply.guards = vec![Guard {
+        key: Blob::from("s"),
+        condition: Condition::Unchanged(Version::Changed(Timestamp(1))),
+    }];
     story.ask(Body::Prepare { prepare, floor });
     story.ask(Body::Resolve(id));
     story.sync();

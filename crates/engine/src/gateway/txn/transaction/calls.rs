@@ -213,7 +213,7 @@ impl Txn {
             | Answer::TookEffect { .. }
             | Answer::Voided
             | Answer::Forgotten
-            | Answer::GuardFailed
+            | Answer::GuardFailed(_)
             | Answer::Fenced
             | Answer::Snapshot { .. }
             | Answer::Units(_)

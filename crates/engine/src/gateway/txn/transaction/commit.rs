@@ -5,12 +5,12 @@ use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
 use crate::gateway::api::Broadcast;
-use crate::gateway::errors::{Cause, forgotten, indefinite, single_reply, voided};
+use crate::gateway::errors::{Cause, forgotten, guard_failed, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
-use crate::message::{Answer, Body, Fate, Guard, Refusal, Version};
+use crate::message::{Answer, Body, Condition, Fate, Guard, Refusal, Version};
 use adt::{Blob, ErrorReply, Reply, Timestamp, Whole};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Ap
     if let (Some(_), Some(request)) = (&txn.asks, &txn.request) {
         let home = home_key(txn, request);
         // Shards look for requests before they look at guards, and this guard holds for no record.
-        let never = Guard { key: home.clone(), version: Version::Changed(Timestamp::ZERO) };
+        let condition = Condition::Unchanged(Version::NONE);
+        let never = Guard { key: home.clone(), condition };
         let (guards, request) = (vec![never], Some(request.clone()));
         parts.insert(shard_of(home), Apply { guards, request, ..Apply::default() });
         return parts;
@@ -146,11 +147,17 @@ impl Txn {
             Answer::TookEffect { ts, replies, whole } => self.repeats(cx, ts, replies, whole),
             Answer::Voided => self.end_without_effect(cx, voided().into()),
             Answer::Forgotten => self.end_without_effect(cx, forgotten().into()),
-            Answer::GuardFailed => match self.asks.take() {
-                Some(error) => self.end_without_effect(cx, (*error).into()),
+            Answer::GuardFailed(failure) => match self.asks.take() {
+                Some(reply) => self.end_without_effect(cx, *reply),
                 None => {
                     cx.core.mail.stats.guard_failures += 1;
-                    self.end_without_effect(cx, Reply::NilArray);
+                    let reply = guard_failed(failure);
+                    // A single participant has looked for the request number before.
+                    if self.touched.iter().filter(|t| t.prepared).count() > 1 {
+                        self.end_undone(cx, reply);
+                    } else {
+                        self.end_without_effect(cx, reply);
+                    }
                 }
             },
             Answer::Refused(Refusal::UnderWay) => self.found_under_way(cx),

@@ -163,7 +163,7 @@ impl Txn {
             _ => None,
         });
         match error {
-            Some(error) => self.end_undone(cx, undone(&error)),
+            Some(error) => self.end_undone(cx, undone(&error).into()),
             None => self.commit(cx),
         }
     }

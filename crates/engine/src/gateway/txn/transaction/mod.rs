@@ -20,7 +20,7 @@ use crate::gateway::mail::{Mail, Target};
 use crate::gateway::slab::Slab;
 use crate::ids::{KeyedOp, RequestId, ShardId, TxnId};
 use crate::message::{Body, Guard};
-use adt::{Blob, Blocking, Compound, ErrorReply, Merge, NextFn, Reply, Timestamp};
+use adt::{Blob, Blocking, Compound, Merge, NextFn, Reply, Timestamp};
 use intents::EarlyReads;
 use script::{Running, Sought};
 use smallvec::SmallVec;
@@ -49,7 +49,7 @@ pub(super) struct Txn {
     under_way: u32,
     /// Reply of a transaction that may not take effect any more, unless the request that it repeats has
     /// taken effect: that is asked.
-    pub(super) asks: Option<Box<ErrorReply>>,
+    pub(super) asks: Option<Box<Reply>>,
     /// Whether the transaction had locks when it came to its commit: then it has read something, and may do
     /// something else when it is repeated.
     looked: Option<bool>,

@@ -144,7 +144,7 @@ impl Txn {
         if whole || direct && !later {
             return self.repeat_answered(cx, ts, replies, whole);
         }
-        self.asks.get_or_insert_with(|| Box::new(forgotten()));
+        self.asks.get_or_insert_with(|| Box::new(forgotten().into()));
         self.asked_again += 1;
         let asked = self.asked_again;
         if asked <= REPEATS_ASKED_MAX {
@@ -165,7 +165,7 @@ impl Txn {
         if !again || self.is_interactive() && self.looked == Some(true) {
             // The locks that it rests on end with this attempt.
             let aborted = || of_this_try(&Cause::Refused(Refusal::Conflict).error());
-            self.asks.get_or_insert_with(|| Box::new(aborted()));
+            self.asks.get_or_insert_with(|| Box::new(aborted().into()));
         }
         self.under_way += 1;
         let tried = self.under_way;
@@ -175,13 +175,13 @@ impl Txn {
         self.end_without_effect(cx, under_way().into());
     }
 
-    /// Ends a strict transaction that cannot take effect with the present values of its keys. If it has a
-    /// request number, it may have taken effect before they had these values: that is asked first.
-    pub(super) fn end_undone(&mut self, cx: &mut TxnContext<'_>, error: ErrorReply) {
+    /// Ends a transaction that cannot take effect with the present values of its keys. If it has a request
+    /// number, it may have taken effect before they had these values: that is asked first.
+    pub(super) fn end_undone(&mut self, cx: &mut TxnContext<'_>, reply: Reply) {
         if self.request.is_none() {
-            return self.end_without_effect(cx, error.into());
+            return self.end_without_effect(cx, reply);
         }
-        self.asks = Some(Box::new(error));
+        self.asks = Some(Box::new(reply));
         self.rest(cx, None);
     }
 

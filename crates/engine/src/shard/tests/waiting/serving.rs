@@ -116,7 +116,7 @@ fn a_move_to_what_is_no_list_fails_and_the_next_is_served() {
 fn a_push_that_may_have_no_effect_serves_when_it_has_had_it() {
     let mut story = story(&[waits("blpop l 0")]);
     let (l, push) = operation("rpush l x");
-    let guard = Guard { key: key("g"), version: Version::NONE };
+    let guard = Guard { key: key("g"), condition: Condition::Unchanged(Version::NONE) };
     let ops = SmallVec::from_iter([(l, push)]);
     story.ask(Body::Apply(Apply { ops, guards: vec![guard], ..Apply::default() }));
     story.sync();

@@ -199,7 +199,7 @@ fn nobody_is_told_early_while_another_machine_may_lead_or_something_else_is_on_i
         let key = Blob::from("other");
         match doubt {
             0 => apply.fences.push(Fence { lock: key, token: 1 }),
-            1 => apply.guards.push(Guard { key, version: Version::NONE }),
+            1 => apply.guards.push(Guard { key, condition: Condition::Unchanged(Version::NONE) }),
             _ => apply.ops.insert(0, operation("lock.pass other")),
         }
         story.ask_only_leader(Body::Apply(apply));

@@ -8,7 +8,7 @@ fn persist() -> Op {
 }
 
 fn guarded(version: Version) -> Body {
-    let guards = vec![Guard { key: Blob::from("s"), version }];
+    let guards = vec![Guard { key: Blob::from("s"), condition: Condition::Unchanged(version) }];
     Body::Apply(Apply { guards, ..apply(&[("t", add("x"))]) })
 }
 
@@ -73,7 +73,8 @@ fn a_part_of_a_larger_transaction_holds_as_well() {
     let version = story.version(b"s");
     logged(&mut story, persist());
     let Body::Prepare { mut prepare, floor } = prepare(1, &[("t", add("x"))]) else { return };
-    prepare.apply.guards = vec![Guard { key: Blob::from("s"), version }];
+    prepare.apply.guards =
+        vec![Guard { key: Blob::from("s"), condition: Condition::Unchanged(version) }];
     story.ask(Body::Prepare { prepare, floor });
     story.sync();
     assert_eq!(story.seen(), ["4 prepared"]);

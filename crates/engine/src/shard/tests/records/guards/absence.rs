@@ -7,7 +7,7 @@ fn remove() -> Op {
 }
 
 fn guarded(version: Version) -> Apply {
-    let guards = vec![Guard { key: Blob::from("k"), version }];
+    let guards = vec![Guard { key: Blob::from("k"), condition: Condition::Unchanged(version) }];
     Apply { guards, ..apply(&[("t", add("x"))]) }
 }
 
