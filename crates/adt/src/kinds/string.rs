@@ -7,6 +7,7 @@
 //! `DELIFEQ`.
 
 mod bitfield;
+mod bitop;
 mod digest;
 mod increx;
 mod lcs;

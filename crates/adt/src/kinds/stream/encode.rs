@@ -22,6 +22,17 @@ fn trim(out: &mut ArgBuf, trim: Trim) {
     if trim.roughly {
         number(out.push("limit"), trim.limit);
     }
+    if trim.references != References::Keep {
+        out.push(word(trim.references));
+    }
+}
+
+fn word(references: References) -> &'static str {
+    match references {
+        References::Keep => "keepref",
+        References::Delete => "delref",
+        References::Acknowledged => "acked",
+    }
 }
 
 fn claim(out: &mut ArgBuf, how: &Claim) {
@@ -121,11 +132,7 @@ pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
         Task::Delete(ids) => ids.iter().for_each(|one| id(out, *one)),
         Task::Forget { group, references, ids } => {
             group.iter().for_each(|group| _ = out.push(group));
-            out.push(match references {
-                References::Keep => "keepref",
-                References::Delete => "delref",
-                References::Acknowledged => "acked",
-            });
+            out.push(word(*references));
             number(out.push("ids"), ids.len() as u64);
             ids.iter().for_each(|one| id(out, *one));
         }

@@ -1,7 +1,7 @@
 //! Groups of consumers: deliveries that are pending, and the changes of them.
 
 use super::id::Id;
-use super::{Claim, Delivered, References, Value, load_id, no_group, reply_of};
+use super::{Bound, Claim, Delivered, References, Value, load_id, no_group, reply_of};
 use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource, load_count};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,6 +175,37 @@ impl Value {
             REMOVED
         };
         ids.iter().map(forget).collect()
+    }
+
+    /// Ends the deliveries of the first entries, in all groups.
+    pub(super) fn settle_first(&mut self, count: usize) {
+        let mut first = self.entries.range(Id::MIN, Id::MAX).take(count);
+        let Some(last) = first.by_ref().last().map(|entry| entry.id) else { return };
+        for group in self.groups.values_mut() {
+            let pending = group.pending.range(..=last).map(|(id, _)| *id);
+            let pending: Vec<Id> = pending.filter(|id| self.entries.contains(*id)).collect();
+            group.acknowledge(&pending);
+        }
+    }
+
+    /// Removes the oldest entries within a bound that all groups have got and acknowledged, and `most` of them
+    /// at most; gives their number.
+    pub(super) fn cut_acknowledged(&mut self, bound: Bound, most: usize) -> usize {
+        // Behind this there is a group that has not got the entries.
+        let got = self.groups.values().map(|group| group.last).min().unwrap_or(Id::MAX);
+        let end = match bound {
+            Bound::Len(_) => got,
+            Bound::From(id) => id.previous().map_or(Id::MIN, |before| before.min(got)),
+        };
+        let pending = |id: &Id| self.groups.values().any(|group| group.pending.contains_key(id));
+        let ids = self.entries.range(Id::MIN, end).map(|entry| entry.id);
+        let ids: Vec<Id> = ids.filter(|id| !pending(id)).take(most).collect();
+        let Some(last) = ids.last() else { return 0 };
+        if self.entries.before(*last) + 1 == ids.len() {
+            self.entries.cut(ids.len());
+            return ids.len();
+        }
+        self.delete(&ids)
     }
 
     pub(super) fn create_group(&mut self, name: &Blob, id: Option<Id>, read: Option<u64>) -> Reply {

@@ -138,6 +138,13 @@ impl Value {
             // What is left is shorter than a hundred, if all is to go.
             surplus = if surplus == len { len } else { surplus / BLOCK_ENTRIES * BLOCK_ENTRIES };
         }
+        match trim.references {
+            References::Acknowledged if !self.groups.is_empty() => {
+                return self.cut_acknowledged(trim.to, surplus);
+            }
+            References::Delete => self.settle_first(surplus),
+            References::Keep | References::Acknowledged => {}
+        }
         self.entries.cut(surplus);
         surplus
     }

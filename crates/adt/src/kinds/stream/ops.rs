@@ -23,6 +23,8 @@ pub struct Trim {
     pub roughly: bool,
     /// Most entries to remove; 0 means any number.
     pub limit: u64,
+    /// Treatment of deliveries that are pending.
+    pub references: References,
 }
 
 /// Entries that a trimmed stream keeps.

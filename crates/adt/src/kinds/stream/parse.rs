@@ -103,7 +103,18 @@ struct Trimming {
     to: Option<Bound>,
     roughly: bool,
     limit: Option<u64>,
+    references: Option<References>,
     no_stream: bool,
+}
+
+/// Option at `at` about deliveries that are pending, if it is one.
+fn references(args: &Args<'_>, at: usize) -> Option<References> {
+    match () {
+        () if args.is(at, "KEEPREF") => Some(References::Keep),
+        () if args.is(at, "DELREF") => Some(References::Delete),
+        () if args.is(at, "ACKED") => Some(References::Acknowledged),
+        () => None,
+    }
 }
 
 impl Trimming {
@@ -143,6 +154,12 @@ impl Trimming {
             self.limit = Some(u64::try_from(limit).map_err(|_| error())?);
             return Ok(Some(at + 2));
         }
+        if let Some(option) = references(args, at) {
+            if self.references.replace(option).is_some() {
+                return Err(ErrorReply::syntax());
+            }
+            return Ok(Some(at + 1));
+        }
         if adds && args.is(at, "NOMKSTREAM") {
             self.no_stream = true;
             return Ok(Some(at + 1));
@@ -162,7 +179,8 @@ impl Trimming {
             ));
         }
         let limit = self.limit.unwrap_or(if self.roughly { LIMIT_DEFAULT } else { 0 });
-        Ok(self.to.map(|to| Trim { to, roughly: self.roughly, limit }))
+        let references = self.references.unwrap_or_default();
+        Ok(self.to.map(|to| Trim { to, roughly: self.roughly, limit, references }))
     }
 }
 
@@ -217,15 +235,10 @@ pub(super) fn delete(args: &Args<'_>) -> Result<Command, ErrorReply> {
 pub(super) fn forget(args: &Args<'_>, grouped: bool) -> Result<Command, ErrorReply> {
     let group = if grouped { Some(args.blob(2)?) } else { None };
     let mut at = if grouped { 3 } else { 2 };
-    let mut references = None;
+    let mut chosen = None;
     while !args.is(at, "IDS") {
-        let option = match () {
-            () if args.is(at, "KEEPREF") => References::Keep,
-            () if args.is(at, "DELREF") => References::Delete,
-            () if args.is(at, "ACKED") => References::Acknowledged,
-            () => return Err(ErrorReply::syntax()),
-        };
-        if references.replace(option).is_some() {
+        let option = references(args, at).ok_or_else(ErrorReply::syntax)?;
+        if chosen.replace(option).is_some() {
             return Err(ErrorReply::syntax());
         }
         at += 1;
@@ -236,7 +249,7 @@ pub(super) fn forget(args: &Args<'_>, grouped: bool) -> Result<Command, ErrorRep
         let text = "The `numids` parameter must match the number of arguments";
         return Err(ErrorReply::err(text));
     }
-    one(args, Task::Forget { group, references: references.unwrap_or_default(), ids })
+    one(args, Task::Forget { group, references: chosen.unwrap_or_default(), ids })
 }
 
 pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {

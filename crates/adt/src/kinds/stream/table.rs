@@ -23,9 +23,9 @@ pub(super) const INFO: &str = "CONSUMERS key group | GROUPS key | STREAM key [FU
 pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
     ("xadd", -5, FAST_GROWS, Keys::ONE,
         "Adds an entry; returns its id.",
-        "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value \
-        [field value ...]",
-        "O(1), and O(n) in the entries trimmed") =>
+        "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] \
+        <* | id> field value [field value ...]",
+        "O(1), and O(n) in the entries trimmed; with ACKED also in the pending ones that stay") =>
         parse::add;
     ("xlen", 2, FAST_READ, Keys::ONE,
         "Counts the entries.", "key", "O(1)") =>
@@ -57,7 +57,8 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
         |a| parse::forget(a, true);
     ("xtrim", -4, WRITE, Keys::ONE,
         "Removes the oldest entries; returns how many.",
-        "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]", "O(n) in the entries removed") =>
+        "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
+        "O(n) in the entries removed; with ACKED also in the pending ones that stay") =>
         parse::trim;
     ("xsetid", -3, FAST_GROWS, Keys::ONE,
         "Sets the last id of a stream.",

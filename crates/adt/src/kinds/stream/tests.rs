@@ -32,6 +32,7 @@ fn laws_hold_for_entries() {
         "xdelex k acked ids 1 1-1",
         "xtrim k maxlen 1",
         "xtrim k minid ~ 5 limit 0",
+        "xtrim k maxlen = 1 acked",
         "xsetid k 7-7",
         "stream.read k 0-1 1",
         "stream.read k $ 0",
@@ -61,6 +62,9 @@ fn laws_hold_for_groups() {
         "xackdel k g ids 2 1-1 0-1",
         "xackdel k h acked ids 1 1-1",
         "xdelex k delref ids 1 1-1",
+        "xadd k delref maxlen 1 * a 1",
+        "xtrim k minid ~ 2-0 delref",
+        "xtrim k maxlen 0 acked",
         "stream.pending k g",
         "stream.pending k g idle 5 - + 10 ann",
         "stream.claim k g ben 0 1-1 force",
@@ -236,6 +240,62 @@ fn entries_are_removed_with_their_deliveries_or_once_all_groups_have_them() {
     assert_eq!(reply("xackdel k none ids 1 1-1"), states(&[-1]));
 }
 
+/// A stream with the entries 1-1 to 1-6. The group g has got five of them and acknowledged 1-1, 1-3 and 1-4,
+/// the group h has got and acknowledged the first four.
+fn shared() -> Value {
+    let mut value = Value::default();
+    for seq in 1..=6 {
+        run(&mut value, 9000, &format!("xadd k 1-{seq} a {seq}"));
+    }
+    for line in [
+        "xgroup create k g 0",
+        "xgroup create k h 0",
+        "stream.deliver k g ann > 5",
+        "stream.deliver k h ben > 4",
+        "xack k g 1-1 1-3 1-4",
+        "xack k h 1-1 1-2 1-3 1-4",
+    ] {
+        run(&mut value, 9000, line);
+    }
+    value
+}
+
+#[test]
+fn trimming_treats_pending_deliveries_as_it_is_told() {
+    for (line, removed, left, pending) in [
+        ("xtrim k maxlen 3", 3, "1-4 1-5 1-6", "1-2 1-5"),
+        ("xtrim k maxlen 3 keepref", 3, "1-4 1-5 1-6", "1-2 1-5"),
+        ("xtrim k maxlen 3 delref", 3, "1-4 1-5 1-6", "1-5"),
+        ("xtrim k minid 1-6 delref", 5, "1-6", ""),
+        // Not 1-2, which is pending, nor 1-5 and 1-6, which h has not got.
+        ("xtrim k maxlen 3 acked", 3, "1-2 1-5 1-6", "1-2 1-5"),
+        ("xtrim k maxlen 0 acked", 3, "1-2 1-5 1-6", "1-2 1-5"),
+        ("xtrim k maxlen 5 acked", 1, "1-2 1-3 1-4 1-5 1-6", "1-2 1-5"),
+        ("xtrim k acked minid 1-4", 2, "1-2 1-4 1-5 1-6", "1-2 1-5"),
+        ("xtrim k minid 0 acked", 0, "1-1 1-2 1-3 1-4 1-5 1-6", "1-2 1-5"),
+        ("xtrim k maxlen 9 delref", 0, "1-1 1-2 1-3 1-4 1-5 1-6", "1-2 1-5"),
+    ] {
+        let mut value = shared();
+        assert_eq!(run(&mut value, 9000, line), Reply::Int(removed), "{line}");
+        let ids = |ids: Vec<Id>| {
+            let ids = ids.iter().map(|id| String::from_utf8_lossy(&id.blob()).into_owned());
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ids(value.entries.iter().map(|entry| entry.id).collect()), left, "{line}");
+        let of_g = value.groups[&Blob::from("g")].pending().keys().copied().collect();
+        assert_eq!(ids(of_g), pending, "{line}");
+    }
+    // A new entry is not removed by the trimming that comes with it, since no group has got it.
+    let mut value = shared();
+    run(&mut value, 9000, "xadd k acked maxlen 0 1-7 a 7");
+    assert_eq!(run(&mut value, 9000, "xlen k"), Reply::Int(4));
+    // Without groups all is acknowledged.
+    for group in ["g", "h"] {
+        run(&mut value, 9000, &format!("xgroup destroy k {group}"));
+    }
+    assert_eq!(run(&mut value, 9000, "xtrim k maxlen 0 acked"), Reply::Int(4));
+}
+
 #[test]
 fn an_entry_that_stays_is_untouched_unless_it_was_acknowledged() {
     let mut value = Value::default();
@@ -266,9 +326,12 @@ fn lists_of_ids_are_as_long_as_they_say() {
     for line in ["xdelex k ids 0 1-1", "xdelex k ids -1 1-1", "xackdel k g ids x 1-1"] {
         assert_eq!(error(line), "Number of IDs must be a positive integer");
     }
-    for line in
-        ["xdelex k acked delref ids 1 1-1", "xdelex k 1-1 1-2 1-3", "xdelex k keepref acked ids"]
-    {
+    for line in [
+        "xtrim k maxlen 1 acked keepref",
+        "xdelex k acked delref ids 1 1-1",
+        "xdelex k 1-1 1-2 1-3",
+        "xdelex k keepref acked ids",
+    ] {
         assert_eq!(error(line), "syntax error");
     }
 }

@@ -5,7 +5,7 @@ use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
 use crate::kinds::string::{
     BitRange, Compared, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long,
 };
-use crate::kinds::string::{bitfield, increx, lcs};
+use crate::kinds::string::{bitfield, bitop, increx, lcs};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
     Op as AnyOp, Plan, Reply,
@@ -261,20 +261,10 @@ fn parse_bitfield(args: &Args<'_>, only_reads: bool) -> Result<Command, ErrorRep
 
 /// `BITOP`: the result is as long as the longest source; what is missing of the others is zero.
 fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let join: fn(u8, u8) -> u8 = match () {
-        () if args.is(1, "AND") => |a, b| a & b,
-        () if args.is(1, "OR") => |a, b| a | b,
-        () if args.is(1, "XOR") => |a, b| a ^ b,
-        () if args.is(1, "NOT") => |a, _| !a,
-        () => return Err(ErrorReply::syntax()),
-    };
-    if args.is(1, "NOT") && args.len() != 4 {
-        return Err(ErrorReply::err("BITOP NOT must be called with a single source key."));
-    }
+    let join = bitop::parse(args)?;
     let target = args.blob(2)?;
     let sources = args.iter_from(3).map(|key| (Blob::new(key), AnyOp::String(Op::Get)));
     let reads: Vec<_> = sources.collect();
-    let alone = reads.len() == 1;
     let plan = move |replies: &[Reply]| {
         if let Some(error) = replies.iter().find(|reply| reply.is_error()) {
             return Plan { writes: Vec::new(), reply: error.clone() };
@@ -287,11 +277,7 @@ fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
         let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
         let byte = |source: &Blob, at: usize| source.get(at).copied().unwrap_or(0);
         let joined = |at: usize| {
-            let first = byte(&sources[0], at);
-            if alone {
-                return join(first, first);
-            }
-            sources[1..].iter().fold(first, |joined, source| join(joined, byte(source, at)))
+            join(byte(&sources[0], at), &mut sources[1..].iter().map(|source| byte(source, at)))
         };
         let result: Vec<u8> = (0..len).map(joined).collect();
         let write = match len {
@@ -505,7 +491,7 @@ pub(in crate::kinds::string) const COMMANDS: &[CommandSpec] = commands! { "strin
         |a| parse_bitfield(a, true);
     ("bitop", -4, GROWS, Keys::Range { first: 2, last: -1, step: 1 },
         "Combines strings bit by bit and stores the result.",
-        "AND | OR | XOR | NOT destination key [key ...]", "O(n)") =>
+        "AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destination key [key ...]", "O(n)") =>
         parse_bitop;
     ("lcs", -3, READ, Keys::TWO,
         "Returns the longest common subsequence of two strings.",
