@@ -105,3 +105,13 @@ def test_no_version_is_promised_whose_commands_are_absent(server):
         assert client.info("server")["shards"] == client.info("everything")["shards"] > 0
         with pytest.raises(redis.ResponseError, match="is not built"):
             client.execute_command("VADD", "v", "VALUES", 1, 1, "e")
+
+
+def test_bits_of_some_strings_and_not_of_others(db):
+    db.mset({"a": b"\xf0\x01", "b": b"\xcc", "c": b"\xaa\x01"})
+    wanted = {"DIFF": b"\x10\x00", "DIFF1": b"\x0e\x00", "ANDOR": b"\xe0\x01", "ONE": b"\x16\x00"}
+    for name, bits in wanted.items():
+        assert db.bitop(name, "target", "a", "b", "c") == 2
+        assert [db.getbit("target", at) for at in range(16)] == [bits[at // 8] >> (7 - at % 8) & 1 for at in range(16)]
+    with pytest.raises(redis.ResponseError, match="BITOP DIFF must be called with at least two"):
+        db.bitop("DIFF", "target", "a")

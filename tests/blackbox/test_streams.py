@@ -212,3 +212,23 @@ def test_entries_are_removed_when_all_groups_have_acknowledged_them(make_server)
         assert [entry[0] for entry in client.xrange("jobs")] == [ids[1], ids[3]]
         assert client.xpending("jobs", "mail")["pending"] == 1
         assert client.xack("jobs", "mail", ids[3]) == 1
+
+
+def test_trimming_leaves_what_a_group_has_not_acknowledged(make_server):
+    server = make_server()
+    server.start()
+    with server.client() as client:
+        ids = [client.xadd("jobs", {"n": n}) for n in range(5)]
+        client.xgroup_create("jobs", "mail", "0")
+        client.xreadgroup("mail", "ann", {"jobs": ">"}, count=4)
+        client.xack("jobs", "mail", ids[0], ids[2])
+        assert client.xtrim("jobs", maxlen=0, approximate=False, ref_policy="ACKED") == 2
+        last = client.xadd("jobs", {"n": 5}, maxlen=3, approximate=False, ref_policy="ACKED")
+        assert client.xpending("jobs", "mail")["pending"] == 2
+        server.kill()
+        server.start()
+        assert [entry[0] for entry in client.xrange("jobs")] == [ids[1], *ids[3:], last]
+        assert client.xtrim("jobs", minid=ids[3], approximate=False, ref_policy="DELREF") == 1
+        assert client.xpending("jobs", "mail")["pending"] == 1
+        assert client.xtrim("jobs", maxlen=0, approximate=False) == 3
+        assert client.xpending("jobs", "mail")["pending"] == 1, "deliveries stay without an option"
