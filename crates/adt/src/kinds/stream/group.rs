@@ -188,8 +188,8 @@ impl Value {
         }
     }
 
-    /// Removes the oldest entries within a bound that all groups have got and acknowledged, and `most` of them
-    /// at most; gives their number.
+    /// Removes the oldest entries within a bound that all groups have got and acknowledged, at most `most` of
+    /// them; gives their number.
     pub(super) fn cut_acknowledged(&mut self, bound: Bound, most: usize) -> usize {
         // Behind this there is a group that has not got the entries.
         let got = self.groups.values().map(|group| group.last).min().unwrap_or(Id::MAX);
