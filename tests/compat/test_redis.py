@@ -77,6 +77,8 @@ TOLD_OTHERWISE = {
     # A rank comes with the score from 7.2 on.
     ("zrank", "arity"),
     ("zrevrank", "arity"),
+    # It may have conditions, as in Valkey 9.2.
+    ("exec", "arity"),
     # Redis tells the keys of the subcommands, which have but one here.
     ("memory", "flags"),
     ("memory", "range"),

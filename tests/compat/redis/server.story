@@ -4,14 +4,17 @@ EXEC
 -> -ERR EXEC without MULTI
 DISCARD
 -> -ERR DISCARD without MULTI
+# With words EXEC has conditions, as in Valkey 9.2.
 EXEC x
 -> -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command
+here -> -ERR EXEC without MULTI
 MULTI x
 -> -ERR wrong number of arguments for 'multi' command
 MULTI
 -> +OK
 EXEC x
 -> -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command
+here -> -EXECABORT Transaction discarded because of: syntax error in a condition: known are IFEQ key value, IFNE key value, XX key and NX key
 SET k v
 -> +OK
 EXEC
