@@ -49,7 +49,7 @@ def alone(path, folder, shards=None):
 
 def fill(client):
     """Writes something of every kind; gives how to see it again."""
-    client.set("string", "\0 bytes", ex=1000)
+    client.set("string", "\0 bytes", ex=100_000)
     client.incrby("number", 41)
     client.rpush("list", *range(100))
     client.sadd("set", *range(100))
@@ -68,7 +68,7 @@ def fill(client):
 def check(client):
     """Whether what `fill` wrote is there."""
     assert client.get("string") == "\0 bytes"
-    assert 900 < client.ttl("string") <= 1000 and client.ttl("number") == -1
+    assert 99_000 < client.ttl("string") <= 100_000 and client.ttl("number") == -1
     assert client.get("number") == "41"
     assert client.lrange("list", 0, -1) == [str(n) for n in range(100)]
     assert client.smembers("set") == {str(n) for n in range(100)}
