@@ -119,6 +119,10 @@ def test_conditions_are_about_the_database_before_the_transaction(ask):
     assert run(ask, *writes, conditions=("IFEQ", "k", "of 3")) == ["OK", "OK"]
     assert ask("GET", "k") == "of 5"
     assert run(ask, ("SELECT", 3), ("GET", "k"), conditions=("IFEQ", "k", "of 5")) == ["OK", "of 3"]
+    for refused in (["nonsense"], ["XX", "k"] * 10_001):
+        with pytest.raises(redis.exceptions.ExecAbortError):
+            run(ask, ("SELECT", 5), conditions=refused)
+        assert ask("GET", "k") == "of 3", "a transaction that is refused selects nothing"
 
 
 def test_a_repeated_request_is_answered_whatever_holds_by_then(ask):

@@ -338,7 +338,7 @@ def test_hostile_scripts_harm_only_themselves(make_server):
     assert unharmed == []
     # Between two pieces of a script others go ahead. The machine of this test may be busy besides.
     usual = max(before, delays(1))
-    assert late < 0.1 + 3 * usual, f"{late:.3f} s at the 99th percentile; {usual:.3f} s without scripts"
+    assert late < 0.1 + usual, f"{late:.3f} s at the 99th percentile; {usual:.3f} s without scripts"
     assert server.rss_bytes() < memory + (256 << 20)
     assert client.get("k") == "v"
 

@@ -117,21 +117,6 @@ def clean(servers, root):
         session.close()
 
 
-def level(servers):
-    """Brings the roots of both sides to the same number of changes of their children.
-
-    A client that had to try again, in an earlier test, may have made more of them at one.
-    """
-    sessions = [jute.Raw(server.port).connect() for server in servers]
-    counts = [session.do("exists", path="/")["stat"]["cversion"] for session in sessions]
-    for session, count in zip(sessions, counts):
-        for _ in range((max(counts) - count) // 2):
-            session.do("create", path="/level")
-            session.do("delete", path="/level")
-        session.do("closeSession")
-        session.close()
-
-
 def clear(session, path):
     for name in session.do("getChildren", path=path).get("names", []):
         clear(session, f"{path}/{name}")

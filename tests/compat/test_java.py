@@ -1,5 +1,7 @@
 """Java's programs, the same against both servers: Curator's recipes and ZooKeeper's own shell."""
 
+import contextlib
+import functools
 import pathlib
 import re
 import shutil
@@ -8,7 +10,7 @@ import subprocess
 import pytest
 from certificates import Authority
 from harness import Server, free_port
-from zookeeper import JARS, SCRIPTS, environment, jars
+from zookeeper import JARS, SCRIPTS, Claret, Zookeeper, environment, jars
 
 PROJECT = pathlib.Path(__file__).parent / "curator" / "pom.xml"
 WAIT_S = 300
@@ -175,14 +177,23 @@ def maven(port, *more):
     return subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["ZooKeeper", "Claret"])
-def test_curators_recipes_keep_their_promises(both, which, tmp_path):
+# Servers of its own: a test that goes to one of `both` alone would leave them different for the next tests.
+SERVERS = {
+    "ZooKeeper": Zookeeper,
+    "one-shard": functools.partial(Claret, over=1),
+    "two-shards": functools.partial(Claret, over=2),
+}
+
+
+@pytest.mark.parametrize("start", SERVERS.values(), ids=SERVERS.keys())
+def test_curators_recipes_keep_their_promises(start, tmp_path):
     for program in ["java", "mvn"]:
         if not shutil.which(program):
             pytest.skip(f"there is no {program}")
     folder = f"-Dbuild.folder={tmp_path}"
-    done = maven(both[which].port, folder, "-o")
-    if done.returncode and "AssertionError" not in done.stdout + done.stderr:
-        # Curator's jars are not on this machine yet.
-        done = maven(both[which].port, folder)
+    with contextlib.closing(start(tmp_path / "server")) as server:
+        done = maven(server.port, folder, "-o")
+        if done.returncode and "AssertionError" not in done.stdout + done.stderr:
+            # Curator's jars are not on this machine yet.
+            done = maven(server.port, folder)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

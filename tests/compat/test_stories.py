@@ -6,7 +6,7 @@ import random
 
 import jute
 import pytest
-from side import clean, clear, level, same
+from side import clean, clear, same
 
 STORIES = []
 
@@ -539,7 +539,6 @@ OF_ONE_SHARD = (paths_that_can_and_cannot_be,)
 def test_a_story_goes_the_same_way(both, told):
     if told in OF_ONE_SHARD and both[1].over > 1:
         pytest.skip("differs on purpose where the tree is spread")
-    level(both)
     try:
         same(both, told)
     finally:

@@ -110,7 +110,7 @@ pub const PIPELINE_REQUESTS_MAX: usize = 10_000;
 pub const TRANSACTION_COMMANDS_MAX: usize = 100_000;
 /// Most bytes of commands buffered by one transaction.
 pub const TRANSACTION_BYTES_MAX: usize = 12 << 20;
-/// Most keys watched by one connection.
+/// Most keys watched by one connection, with the conditions of its `EXEC`.
 pub const WATCHED_KEYS_MAX: usize = 10_000;
 /// Most channels and patterns one connection subscribes to.
 pub const SUBSCRIPTIONS_MAX: usize = 10_000;

@@ -13,6 +13,7 @@ use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
 use crate::script::ScriptRun;
+use adt::command::condition::Expected;
 use adt::{Attempt, Blob, ErrorReply, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
@@ -52,31 +53,13 @@ pub enum Condition {
     /// No change since the record was read at this version (`WATCH`).
     Unchanged(Version),
     /// A read with a certain reply, or with another one (`EXEC IFEQ`).
-    Replies {
-        /// The read.
-        read: Op,
-        /// The string or the number that it is to reply.
-        reply: Blob,
-        /// Whether it must reply that, or must not.
-        equal: bool,
-    },
+    Replies(Expected),
 }
 
 impl Guard {
     /// Whether the condition is that there is still no record, as at an earlier read.
     pub fn is_absence(&self) -> bool {
         matches!(self.condition, Condition::Unchanged(Version::Absent { .. }))
-    }
-}
-
-impl Condition {
-    /// Whether a reply of the read is the one that is named. Nil is none.
-    pub fn is_reply(named: &[u8], reply: &Reply) -> bool {
-        match reply {
-            Reply::Bulk(text) => **text == *named,
-            Reply::Int(number) => number.to_string().as_bytes() == named,
-            _ => false,
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::stream::{
     put_group, put_link, put_links, put_places, put_stream, read_group, read_link, read_links,
     read_stream,
 };
+use adt::command::condition::Expected;
 use adt::command::database::DATABASES;
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::cluster::level::Level;
@@ -357,7 +358,7 @@ pub(crate) fn read_record_version(reader: &mut Reader<'_>) -> Result<Version, Co
 fn put_condition(condition: &Condition, words: &mut Words, out: &mut Vec<u8>) {
     match condition {
         Condition::Unchanged(version) => put_record_version(*version, out),
-        Condition::Replies { read, reply, equal } => {
+        Condition::Replies(Expected { read, reply, equal }) => {
             out.push(if *equal { REPLIES } else { REPLIES_OTHER });
             words.form.put_word(reply, out);
             // The key is there already.
@@ -376,7 +377,7 @@ fn read_guard(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Guard, Corru
             if read.is_write() {
                 return Err(Corrupt);
             }
-            Condition::Replies { read, reply, equal: tag == REPLIES }
+            Condition::Replies(Expected { read, reply, equal: tag == REPLIES })
         }
         _ => Condition::Unchanged(read_record_version(reader)?),
     };

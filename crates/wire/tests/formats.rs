@@ -4,6 +4,7 @@
 mod hex;
 mod stream;
 
+use adt::command::condition::Expected;
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::cluster::level::Level;
 use engine::cluster::members::Members;
@@ -420,16 +421,13 @@ fn conditions_on_replies_are_in_logs() {
     for (line, equal) in [("get", true), ("get", false), ("exists", true), ("llen", false)] {
         let (key, read) = op(&format!("{line} key"));
         let reply = Blob::from("a reply that does not fit into the blob itself");
-        let guards = vec![Guard { key, condition: Condition::Replies { read, reply, equal } }];
-        reads_back([LogRecord::Apply(Apply {
-            ops: smallvec![op("set a 1")],
-            guards,
-            request: None,
-            fences: Vec::new(),
-        })]);
+        let guards =
+            vec![Guard { key, condition: Condition::Replies(Expected { read, reply, equal }) }];
+        let ops = smallvec![op("set a 1")];
+        reads_back([LogRecord::Apply(Apply { ops, guards, ..Apply::default() })]);
     }
     let (key, read) = op("del key");
-    let condition = Condition::Replies { read, reply: Blob::from("1"), equal: true };
+    let condition = Condition::Replies(Expected { read, reply: Blob::from("1"), equal: true });
     let guards = vec![Guard { key, condition }];
     let apply = LogRecord::Apply(Apply { guards, ..Apply::default() });
     let bytes = encoded(&Entry { records: vec![apply], ..entry() });

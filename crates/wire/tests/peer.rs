@@ -5,6 +5,7 @@ mod hex;
 mod parcels;
 mod stream;
 
+use adt::command::condition::Expected;
 use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::cluster::level::Level;
@@ -198,7 +199,7 @@ fn about_requests() -> Vec<Parcel> {
     let impossible = Answer::GuardFailed(Some(ErrorReply::wrong_type()));
     let answers = [answer(true), answer(false), refused, impossible].map(answered);
     let (key, read) = op("get key");
-    let condition = Condition::Replies { read, reply: Blob::from("value"), equal: false };
+    let condition = Condition::Replies(Expected { read, reply: Blob::from("value"), equal: false });
     let apply = Apply { guards: vec![Guard { key, condition }], ..Apply::default() };
     let bodies = [Body::Remember(Box::new(remembered)), Body::Apply(apply)].map(asked);
     bodies.into_iter().chain(answers).collect()

@@ -1,25 +1,37 @@
-//! Conditions of a transaction: arguments of `EXEC`, as in Valkey 9.2.
+//! Conditions of a transaction: arguments of `EXEC`, in the syntax of Valkey 9.2.
 
 use crate::key::KeyOp;
 use crate::kinds::string;
-use crate::{Args, Blob, ErrorReply, Op};
+use crate::{Args, Blob, ErrorReply, Op, Reply};
 
-/// Condition on the record under a key.
+/// Reply that a read of a record must have, or must not have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
-    /// Position of the key in the words.
-    pub key: usize,
-    /// Read that decides.
+pub struct Expected {
+    /// The read.
     pub read: Op,
-    /// String or number that the read is to reply.
+    /// The string, or the digits of the number.
     pub reply: Blob,
-    /// Whether it must reply that, or must not.
+    /// Whether the read must reply that, or must not.
     pub equal: bool,
 }
 
+impl Expected {
+    /// Whether this reply of the read is as expected. Nil is unequal to everything; an error is the result.
+    pub fn is_met(&self, reply: Reply) -> Result<bool, ErrorReply> {
+        let number = || std::str::from_utf8(&self.reply).ok()?.parse::<i64>().ok();
+        let equal = match reply {
+            Reply::Error(error) => return Err(error),
+            Reply::Bulk(text) => text == self.reply,
+            Reply::Int(is) => number() == Some(is),
+            _ => false,
+        };
+        Ok(equal == self.equal)
+    }
+}
+
 /// Conditions in the words of a command that has no others: `IFEQ key value`, `IFNE key value`, `XX key`,
-/// `NX key`, any number of them.
-pub fn conditions(args: &Args<'_>) -> Result<Vec<Condition>, ErrorReply> {
+/// `NX key`. Each with the position of its key.
+pub fn conditions(args: &Args<'_>) -> Result<Vec<(usize, Expected)>, ErrorReply> {
     let mut conditions = Vec::new();
     let mut at = 1;
     while at < args.len() {
@@ -39,7 +51,7 @@ pub fn conditions(args: &Args<'_>) -> Result<Vec<Condition>, ErrorReply> {
         } else {
             (Op::Key(KeyOp::Exists), Blob::from("1"))
         };
-        conditions.push(Condition { key: at + 1, read, reply, equal });
+        conditions.push((at + 1, Expected { read, reply, equal }));
         at = next;
     }
     Ok(conditions)
@@ -56,7 +68,7 @@ mod tests {
     use super::*;
     use crate::ArgBuf;
 
-    fn read(line: &str) -> Result<Vec<Condition>, ErrorReply> {
+    fn read(line: &str) -> Result<Vec<(usize, Expected)>, ErrorReply> {
         conditions(&ArgBuf::of(line.split_whitespace()).args())
     }
 
@@ -64,12 +76,33 @@ mod tests {
     fn each_condition_is_a_read_and_its_reply() {
         assert_eq!(read("exec"), Ok(Vec::new()));
         let found = read("exec ifeq a 1 XX nx IFNE nx 2 nx ifeq").unwrap();
-        let keys: Vec<usize> = found.iter().map(|c| c.key).collect();
+        let keys: Vec<usize> = found.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [2, 5, 7, 10]);
-        assert_eq!(found.iter().map(|c| c.equal).collect::<Vec<_>>(), [true, true, false, false]);
-        assert_eq!(found[2].reply, Blob::from("2"));
+        let equal: Vec<bool> = found.iter().map(|(_, expected)| expected.equal).collect();
+        assert_eq!(equal, [true, true, false, false]);
+        assert_eq!(found[2].1.reply, Blob::from("2"));
         for wrong in ["exec a", "exec ifeq", "exec ifeq a", "exec xx", "exec ifeq a 1 2"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn strings_and_numbers_are_compared_and_nil_is_neither() {
+        let is = |reply: &str, equal, seen| {
+            let read = Op::Key(KeyOp::Exists);
+            Expected { read, reply: Blob::from(reply), equal }.is_met(seen)
+        };
+        for (seen, equal) in [
+            (Reply::bulk("1"), true),
+            (Reply::bulk("2"), false),
+            (Reply::Int(1), true),
+            (Reply::Int(0), false),
+            (Reply::Nil, false),
+        ] {
+            assert_eq!(is("1", true, seen.clone()), Ok(equal), "{seen:?}");
+            assert_eq!(is("1", false, seen.clone()), Ok(!equal), "{seen:?}");
+        }
+        let error = ErrorReply::wrong_type();
+        assert_eq!(is("1", false, Reply::Error(error.clone())), Err(error));
     }
 }

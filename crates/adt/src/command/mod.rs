@@ -217,7 +217,7 @@ impl Keys {
                 Ok((first..first + (len - first) / 2).collect())
             }
             Self::Conditions => {
-                Ok(condition::conditions(args)?.into_iter().map(|c| c.key).collect())
+                Ok(condition::conditions(args)?.into_iter().map(|(key, _)| key).collect())
             }
         }
     }

@@ -158,7 +158,12 @@ pub(in crate::gateway) fn indefinite() -> ErrorReply {
 
 /// Whether an error says that the request met the loss of a leader: it had no effect, or that is unknown.
 pub(in crate::gateway) fn says_lost_leader(error: &ErrorReply) -> bool {
-    error.code() == "CLUSTERDOWN" || *error == indefinite() || *error == answer_unread()
+    match error.code() {
+        "CLUSTERDOWN" => true,
+        // Not those that are about the number of a request.
+        "INDEFINITE" => *error == indefinite() || *error == answer_unread(),
+        _ => false,
+    }
 }
 
 /// Reply of a transaction whose guard did not hold, with the error where its read is impossible.

@@ -18,7 +18,7 @@ use crate::shard::tail::{LogTail, Recipient, RecipientKind};
 use crate::shard::transfer::snapshot::Writers;
 use crate::stats::ShardStats;
 use adt::random::mix;
-use adt::{Blob, Ctx, Reply, Timestamp};
+use adt::{Blob, Ctx, ErrorReply, Reply, Timestamp};
 use smallvec::SmallVec;
 
 /// State and outputs that all parts of a shard work with.
@@ -224,6 +224,19 @@ impl ShardCore {
                 guard.condition = Condition::Unchanged(Version::NONE);
             }
         }
+    }
+
+    /// Fails if a guard does not hold as far as the leader knows, with an error where its read is impossible.
+    pub fn check_guards(&mut self, now: Now, apply: &Apply) -> Result<(), Option<ErrorReply>> {
+        if apply.guards.is_empty() {
+            return Ok(());
+        }
+        let ctx = self.ctx(now);
+        let records = self.state.records();
+        if !apply.guards.iter().all(|guard| records.stayed_absent(guard, &self.ahead)) {
+            return Err(None);
+        }
+        records.check_guards(apply, &ctx)
     }
 
     /// Answer that an outcome of operations gives, and the counters about it.

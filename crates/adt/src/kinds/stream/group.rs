@@ -179,8 +179,8 @@ impl Value {
 
     /// Ends the deliveries of the first entries, in all groups.
     pub(super) fn settle_first(&mut self, count: usize) {
-        let mut first = self.entries.range(Id::MIN, Id::MAX).take(count);
-        let Some(last) = first.by_ref().last().map(|entry| entry.id) else { return };
+        let first = self.entries.range(Id::MIN, Id::MAX).take(count);
+        let Some(last) = first.last().map(|entry| entry.id) else { return };
         for group in self.groups.values_mut() {
             let pending = group.pending.range(..=last).map(|(id, _)| *id);
             let pending: Vec<Id> = pending.filter(|id| self.entries.contains(*id)).collect();

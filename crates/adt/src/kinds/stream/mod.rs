@@ -139,11 +139,10 @@ impl Value {
             surplus = if surplus == len { len } else { surplus / BLOCK_ENTRIES * BLOCK_ENTRIES };
         }
         match trim.references {
-            References::Acknowledged if !self.groups.is_empty() => {
-                return self.cut_acknowledged(trim.to, surplus);
-            }
+            _ if self.groups.is_empty() => {}
+            References::Keep => {}
             References::Delete => self.settle_first(surplus),
-            References::Keep | References::Acknowledged => {}
+            References::Acknowledged => return self.cut_acknowledged(trim.to, surplus),
         }
         self.entries.cut(surplus);
         surplus

@@ -5,7 +5,7 @@ use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
 use crate::kinds::string::{
     BitRange, Compared, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long,
 };
-use crate::kinds::string::{bitfield, bitop, increx, lcs};
+use crate::kinds::string::{bitfield, bitop::Bitop, increx, lcs};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
     Op as AnyOp, Plan, Reply,
@@ -259,9 +259,8 @@ fn parse_bitfield(args: &Args<'_>, only_reads: bool) -> Result<Command, ErrorRep
     one(args, Op::BitField(bitfield::parse(args, only_reads)?.into()))
 }
 
-/// `BITOP`: the result is as long as the longest source; what is missing of the others is zero.
 fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let join = bitop::parse(args)?;
+    let bitop = Bitop::parse(args)?;
     let target = args.blob(2)?;
     let sources = args.iter_from(3).map(|key| (Blob::new(key), AnyOp::String(Op::Get)));
     let reads: Vec<_> = sources.collect();
@@ -274,12 +273,8 @@ fn parse_bitop(args: &Args<'_>) -> Result<Command, ErrorReply> {
             _ => Blob::default(),
         };
         let sources: Vec<Blob> = replies.iter().map(bytes).collect();
-        let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
-        let byte = |source: &Blob, at: usize| source.get(at).copied().unwrap_or(0);
-        let joined = |at: usize| {
-            join(byte(&sources[0], at), &mut sources[1..].iter().map(|source| byte(source, at)))
-        };
-        let result: Vec<u8> = (0..len).map(joined).collect();
+        let result = bitop.run(&sources);
+        let len = result.len();
         let write = match len {
             0 => AnyOp::Key(KeyOp::Del),
             _ => AnyOp::String(plain_set(Blob::from(result))),

@@ -97,12 +97,6 @@ impl Gateway {
     fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
-            Err(error) if args.is(0, "EXEC") => {
-                let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
-                let reply = multi::give_up(session, &error);
-                self.parts.sessions.reply(&mut self.parts.core, id, reply);
-                return true;
-            }
             Err(error) => {
                 let position = session_commands::position(args.get(0).unwrap_or_default());
                 if let Some(session) = self.parts.sessions.get_mut(id.0) {

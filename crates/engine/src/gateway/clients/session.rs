@@ -41,8 +41,6 @@ pub(in crate::gateway) struct Session {
     pub reach: Reach,
     /// Whether no more is read from the connection.
     pub closing: bool,
-    /// Whether the connection is being closed without the replies that are left.
-    pub cut_off: bool,
     /// Reply that must be known before the next command is carried out.
     pub barrier: Option<u64>,
     /// Commands that wait for the barrier, or for all earlier replies.
@@ -258,7 +256,6 @@ impl Session {
             database: 0,
             reach: Reach::In(0),
             closing: false,
-            cut_off: false,
             barrier: None,
             held: VecDeque::new(),
             held_bytes: 0,

@@ -348,7 +348,9 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
             return;
         };
         let closes = match &reply {
-            Reply::Error(error) => core.config.close_on_lost_leader && says_lost_leader(error),
+            Reply::Error(error) if !silent && core.config.close_on_lost_leader => {
+                says_lost_leader(error)
+            }
             _ => false,
         };
         let mail = &mut core.mail;
@@ -369,17 +371,14 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
             None => session.kept.clear(),
             Some(next) => session.kept.forget_before(next.words),
         }
-        if closes && !session.cut_off {
-            session.cut_off = true;
-            session.closing = true;
-            session.held.clear();
+        if closes {
             mail.stats.closed_on_lost_leader += 1;
             mail.outputs.push_back(Output::Close { session: id });
-        }
-        if session.cut_off {
-            continue;
-        }
-        if !silent {
+            session.closing = true;
+            session.held.clear();
+            // Replies to later commands are not sent.
+            session.queue.iter_mut().for_each(|slot| (slot.silent, slot.last) = (true, false));
+        } else if !silent {
             let protocol = session.protocol;
             let noted = match &reply {
                 Reply::Ok => true,
@@ -390,7 +389,7 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
                 && matches!(session.mode, SessionMode::Multi(_) | SessionMode::Interactive(_));
             mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });
         }
-        if last {
+        if last && !closes {
             mail.outputs.push_back(Output::Close { session: id });
         }
     }

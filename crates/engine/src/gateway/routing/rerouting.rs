@@ -221,8 +221,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.extend(ops.iter().map(|(key, _)| mail.shard_of(key)));
         }
         Body::Apply(apply) | Body::Await { apply, .. } => {
-            shards.extend(apply.ops.iter().map(|(key, _)| mail.shard_of(key)));
-            shards.extend(apply.guards.iter().map(|g| mail.shard_of(&g.key)));
+            shards.extend(apply.keys().map(|key| mail.shard_of(key)));
         }
         Body::Run(run) => shards.extend(run.keys().map(|key| mail.shard_of(&key))),
         // The shard that was split knows whether its units have taken effect there, and refuses them if they

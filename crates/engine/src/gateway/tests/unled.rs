@@ -115,7 +115,11 @@ fn a_connection_is_closed_instead_if_that_is_configured() {
     story.says("ECHO later");
     story.says_as(reader, "ECHO before");
     story.says_as(reader, "GET a");
-    closing(&mut story);
+    let before = [
+        format!("{} {:?}", writer.0, Reply::status("PONG")),
+        format!("{} {:?}", reader.0, Reply::bulk("before")),
+    ];
+    assert_eq!(closing(&mut story), before, "replies to earlier commands are sent");
     story.gateway.cluster_changed(story.now, ClusterChange::Lost(MachineId(2)));
     story.passes(WAIT_US);
     let mut outputs = closing(&mut story);

@@ -20,8 +20,8 @@ use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use crate::limits::WATCHED_KEYS_MAX;
-use crate::message::{self, Guard};
-use adt::command::condition::{Condition, conditions};
+use crate::message::{Condition, Guard};
+use adt::command::condition::{Expected, conditions};
 use adt::command::database::named_in;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
@@ -37,17 +37,23 @@ fn without_client(begun: bool) -> ErrorReply {
 /// Commands that are carried out at once although `EXEC` has not come.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 
-/// Guards that the words of `EXEC` ask for, of a transaction that was begun in a database.
-fn conditions_in(database: u8, args: &Args<'_>) -> Result<Vec<Guard>, ErrorReply> {
-    let guard = |condition: Condition| {
-        let key = named_in(database, args.get(condition.key).unwrap_or_default())?;
-        if let Some(error) = unusable_key(Reach::In(database), &key) {
-            return Err(error);
+/// Guards that the words of `EXEC` ask for, of a transaction that was begun in a database and has so many
+/// others.
+fn guards_of(args: &Args<'_>, database: u8, others: usize) -> Result<Vec<Guard>, ErrorReply> {
+    let conditions = conditions(args)?;
+    if others + conditions.len() > WATCHED_KEYS_MAX {
+        let text =
+            format!("a transaction has at most {WATCHED_KEYS_MAX} watched keys and conditions");
+        return Err(ErrorReply::err(text));
+    }
+    let guard = |(at, expected): (usize, Expected)| {
+        let key = named_in(database, args.get(at).unwrap_or_default())?;
+        match unusable_key(Reach::In(database), &key) {
+            Some(error) => Err(error),
+            None => Ok(Guard { key, condition: Condition::Replies(expected) }),
         }
-        let Condition { read, reply, equal, .. } = condition;
-        Ok(Guard { key, condition: message::Condition::Replies { read, reply, equal } })
     };
-    conditions(args)?.into_iter().map(guard).collect()
+    conditions.into_iter().map(guard).collect()
 }
 
 impl Gateway {
@@ -160,6 +166,11 @@ impl Parts {
         let SessionMode::Multi(multi) = &mut session.mode else {
             return ErrorReply::err("EXEC without MULTI").into();
         };
+        let watched = session.watched.len();
+        let conditions = match guards_of(args, multi.database, watched) {
+            Err(error) if !multi.failed => return give_up(session, &error).into(),
+            found => found.unwrap_or_default(),
+        };
         let multi = std::mem::take(&mut **multi);
         // What the transaction selects is selected when it takes effect.
         let mut database = multi.database;
@@ -169,17 +180,7 @@ impl Parts {
             return discarded().into();
         }
         let mut guards = std::mem::take(&mut session.watched);
-        let watched = guards.len();
-        match conditions_in(database, args) {
-            Ok(conditions) if watched + conditions.len() > WATCHED_KEYS_MAX => {
-                let text = format!(
-                    "a transaction has at most {WATCHED_KEYS_MAX} watched keys and conditions"
-                );
-                return give_up(session, &ErrorReply::err(text)).into();
-            }
-            Ok(conditions) => guards.extend(conditions),
-            Err(error) => return give_up(session, &error).into(),
-        }
+        guards.extend(conditions);
         let target = Target { session: id, seq: 0, item: WHOLE };
         let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
         let begun_in = database;

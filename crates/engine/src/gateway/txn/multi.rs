@@ -44,11 +44,9 @@ pub(in crate::gateway) fn unwatch(session: &mut Session) -> CommandEffect {
     Reply::Ok.into()
 }
 
-/// Ends a transaction whose `EXEC` has words that it does not take, and returns the reply.
+/// Ends a transaction whose `EXEC` is refused, and returns the reply.
 pub(in crate::gateway) fn give_up(session: &mut Session, error: &ErrorReply) -> Reply {
-    if matches!(session.mode, SessionMode::Multi(_)) {
-        session.end_multi();
-    }
+    session.end_multi();
     let text = format!("Transaction discarded because of: {}", error.text());
     ErrorReply::new("EXECABORT", text).into()
 }

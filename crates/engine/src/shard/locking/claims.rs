@@ -22,7 +22,7 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             let class = if guard.is_absence() { early } else { class };
             let read = match &guard.condition {
                 Condition::Unchanged(_) => Op::Key(KeyOp::Fetch),
-                Condition::Replies { read, .. } => read.clone(),
+                Condition::Replies(expected) => expected.read.clone(),
             };
             (guard.key.clone(), Claim::new(read, class))
         };

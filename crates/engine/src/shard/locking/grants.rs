@@ -103,14 +103,9 @@ impl LockManager {
                 entry.request = Some(id.clone());
             }
         }
-        let guards = &prepare.apply.guards;
-        let stayed =
-            guards.iter().all(|guard| core.state.records().stayed_absent(guard, &core.ahead));
-        let ctx = core.ctx(now);
-        let held = core.state.records().guards_hold(&prepare.apply, &ctx);
-        if !stayed || held != Ok(true) {
+        if let Err(failure) = core.check_guards(now, &prepare.apply) {
             core.stats.guard_failures += 1;
-            core.answer(gateway, token, Answer::GuardFailed(held.err()));
+            core.answer(gateway, token, Answer::GuardFailed(failure));
             self.end(core, txn);
             return None;
         }

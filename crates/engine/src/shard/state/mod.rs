@@ -183,10 +183,8 @@ impl State {
             Some(Known::Forgotten) => return ApplyOutcome::Forgotten,
             None => {}
         }
-        match self.records.guards_hold(apply, ctx) {
-            Ok(true) => {}
-            Ok(false) => return ApplyOutcome::GuardFailed(None),
-            Err(error) => return ApplyOutcome::GuardFailed(Some(error)),
+        if let Err(failure) = self.records.check_guards(apply, ctx) {
+            return ApplyOutcome::GuardFailed(failure);
         }
         let mut fences: SmallVec<[Fence; 1]> = apply.fences.iter().cloned().collect();
         match self.enter(apply, ctx) {

@@ -115,26 +115,23 @@ impl Records {
         self.expirations.len()
     }
 
-    /// Whether all guards hold; the error of one whose read is impossible.
-    pub fn guards_hold(&self, apply: &Apply, ctx: &Ctx) -> Result<bool, ErrorReply> {
+    /// Fails if a guard does not hold, with an error where its read is impossible.
+    pub fn check_guards(&self, apply: &Apply, ctx: &Ctx) -> Result<(), Option<ErrorReply>> {
         for guard in &apply.guards {
             let record = self.get(&guard.key);
             let holds = match (&guard.condition, record) {
                 (Condition::Unchanged(Version::Changed(ts)), Some(r)) => r.modified == *ts,
                 (Condition::Unchanged(Version::Changed(_)), None) => false,
                 (Condition::Unchanged(Version::Absent { .. }), record) => record.is_none(),
-                (Condition::Replies { read, reply, equal }, record) => {
-                    match record::query(record, read, ctx) {
-                        Reply::Error(error) => return Err(error),
-                        is => Condition::is_reply(reply, &is) == *equal,
-                    }
+                (Condition::Replies(expected), record) => {
+                    expected.is_met(record::query(record, &expected.read, ctx))?
                 }
             };
             if !holds {
-                return Ok(false);
+                return Err(None);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Version that a guard may ask of a record. At the leader, with nothing on its way that changes it.

@@ -30,9 +30,7 @@ pub struct Born {
 
 /// Whether a request concerns a key that `is` says yes to.
 fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
-    let apply = |apply: &crate::entry::Apply| {
-        apply.ops.iter().any(|(key, _)| is(key)) || apply.guards.iter().any(|g| is(&g.key))
-    };
+    let apply = |apply: &crate::entry::Apply| apply.keys().any(&is);
     match body {
         Body::Read { key, .. }
         | Body::Lock { key, .. }

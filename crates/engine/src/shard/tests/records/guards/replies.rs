@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::shard::tests::waiting::turns::operation;
+use adt::command::condition::Expected;
 
 /// Operations that take effect if a read, of words without a key, has a reply; or has another one.
 fn guarded((read, equal, reply): (&str, bool, &str)) -> Apply {
     let read = operation(&format!("{read} k")).1;
-    let condition = Condition::Replies { read, reply: Blob::from(reply), equal };
-    let guards = vec![Guard { key: Blob::from("k"), condition }];
+    let expected = Expected { read, reply: Blob::from(reply), equal };
+    let guards = vec![Guard { key: Blob::from("k"), condition: Condition::Replies(expected) }];
     Apply { guards, ..apply(&[("t", add("x"))]) }
 }
 
@@ -15,6 +16,15 @@ fn prepared(id: u64, condition: (&str, bool, &str)) -> Body {
     let Body::Prepare { mut prepare, floor } = prepare(id, &[]) else { unreachable!() };
     prepare.apply = guarded(condition);
     Body::Prepare { prepare, floor }
+}
+
+/// A shard where `k` was written.
+fn written(op: Op) -> Story {
+    let mut story = Story::new();
+    story.ask(one("k", op));
+    story.sync();
+    story.seen();
+    story
 }
 
 const IS_2: (&str, bool, &str) = ("get", true, "2");
@@ -38,12 +48,7 @@ fn operations_take_effect_if_a_read_has_the_reply() {
         for (value, outcome) in values.iter().zip(outcomes) {
             // On one shard, and as one of two participants.
             for several in [false, true] {
-                let mut story = Story::new();
-                if let Some(op) = value {
-                    story.ask(one("k", op.clone()));
-                    story.sync();
-                    story.seen();
-                }
+                let mut story = value.clone().map_or_else(Story::new, written);
                 let body =
                     if several { prepared(1, condition) } else { Body::Apply(guarded(condition)) };
                 story.ask(body);
@@ -76,9 +81,7 @@ fn the_reply_is_that_at_its_place_in_the_log() {
 #[test]
 fn what_a_participant_has_asked_stays_so_until_the_decision() {
     for next_leader in [false, true] {
-        let mut story = Story::new();
-        story.ask(one("k", put("2")));
-        story.sync();
+        let mut story = written(put("2"));
         story.ask(prepared(1, IS_2));
         story.sync();
         story.seen();
@@ -99,9 +102,7 @@ fn what_a_participant_has_asked_stays_so_until_the_decision() {
 
 #[test]
 fn writes_that_keep_a_key_do_not_wait_for_a_question_whether_it_exists() {
-    let mut story = Story::new();
-    story.ask(one("k", add("a")));
-    story.sync();
+    let mut story = written(add("a"));
     story.ask(prepared(1, EXISTS));
     story.sync();
     story.seen();
@@ -113,14 +114,23 @@ fn writes_that_keep_a_key_do_not_wait_for_a_question_whether_it_exists() {
 #[test]
 fn a_key_that_is_due_to_expire_does_not_exist() {
     for (condition, outcome) in [(EXISTS, "2 guard failed"), (IS_ABSENT, "2 done 1")] {
-        let mut story = Story::new();
-        story.ask(one("k", operation("set k 2 px 5").1));
-        story.sync();
-        story.seen();
+        let mut story = written(operation("set k 2 px 5").1);
         story.now.wall_us += 10_000;
         story.now.mono_us += 10_000;
         story.ask(Body::Apply(guarded(condition)));
         story.sync();
         assert_eq!(story.seen(), [outcome]);
     }
+}
+
+#[test]
+fn a_watched_key_that_is_due_to_expire_has_changed() {
+    let mut story = written(operation("set k 2 px 5").1);
+    let condition = Condition::Unchanged(story.version(b"k"));
+    story.now.wall_us += 10_000;
+    story.now.mono_us += 10_000;
+    let guards = vec![Guard { key: Blob::from("k"), condition }];
+    story.ask(Body::Apply(Apply { guards, ..apply(&[("t", add("x"))]) }));
+    story.sync();
+    assert_eq!(story.seen(), ["2 guard failed"]);
 }
