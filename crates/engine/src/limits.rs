@@ -471,6 +471,13 @@ pub const SCRIPTS_SHARED_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of such scripts that a gateway gives to the store per second, in the long run.
 pub const SCRIPTS_SHARED_BYTES_PER_S: u64 = 256;
 
+/// Most bytes of the names and rules of all users in the store together.
+pub const STORED_USERS_BYTES_MAX: usize = 4 << 20;
+/// Most passwords of a user in the store.
+pub const PASSWORDS_MAX: usize = 32;
+/// How often a gateway looks whether the users of its sessions have changed unnoticed, in microseconds.
+pub const USERS_LOOK_US: u64 = 10_000_000;
+
 const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(ARGUMENT_BYTES_MAX < SKIPPED_BYTES_MAX && SKIPPED_BYTES_MAX < 1 << 31);
 const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);

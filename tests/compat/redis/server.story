@@ -187,8 +187,10 @@ CLIENT KILL NOSUCH x
 -> -ERR syntax error
 CLIENT KILL TYPE nosuch
 -> -ERR Unknown client type 'nosuch'
+# Users are in the store; whether there is one is not looked up.
 CLIENT KILL USER nosuch
 -> -ERR No such user 'nosuch'
+here -> :0
 CLIENT KILL SKIPME nosuch
 -> -ERR syntax error
 CLIENT LIST TYPE nosuch

@@ -1,5 +1,6 @@
 //! Inputs and outputs of a gateway, besides the messages of shards.
 
+use super::acl::UserChange;
 use super::operators::questions::{LocalKnowledge, LocalQuestion};
 use crate::cluster::map::ShardMap;
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
@@ -485,6 +486,10 @@ pub enum Broadcast {
     Publish(Published),
     /// Forget the texts of scripts that were read.
     ForgetScripts,
+    /// Give sessions the new rights of users that have changed.
+    Users(UserChange),
+    /// Look at the users of all sessions, which may have changed.
+    LookAtUsers,
 }
 
 /// Answer of one gateway to another.

@@ -166,6 +166,7 @@ impl Gateway {
                     self.parts.near_locks.overdue(&mut self.parts.core, visit)
                 }
                 Timer::Near { job } => self.parts.near_locks.due(&mut self.parts.core, job),
+                Timer::Users => self.users.look_again(&mut self.parts),
                 Timer::Pause => self.parts.pause_due(),
                 Timer::Cut { job } => self.parts.backups.overdue(&mut self.parts.core, job),
                 Timer::Dispatch { session } => {

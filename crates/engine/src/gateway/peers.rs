@@ -53,6 +53,14 @@ impl Gateway {
                 self.parts.core.scripts.forget_all();
                 0
             }
+            Broadcast::Users(change) => {
+                self.users.follow(&mut self.parts, &self.pubsub, change);
+                0
+            }
+            Broadcast::LookAtUsers => {
+                self.users.look(&mut self.parts);
+                0
+            }
         }
     }
 

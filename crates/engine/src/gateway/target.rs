@@ -19,5 +19,14 @@ pub(super) const ATTEMPT: u32 = u32::MAX - 1;
 /// Reply of a command that the script in the place of this target has called.
 pub(super) const CALLED: u32 = u32::MAX - 2;
 
+/// Rules of the user as which the session authenticates.
+pub(super) const LOGIN: u32 = u32::MAX - 3;
+
+/// Change of users that the session has made.
+pub(super) const USERS: u32 = u32::MAX - 4;
+
 /// No place: the reply is dropped.
 pub(super) const NOWHERE: Target = Target { session: SessionId(u64::MAX), seq: 0, item: WHOLE };
+
+/// Rules of the users of all sessions.
+pub(super) const LOOK: Target = Target { session: SessionId(u64::MAX), seq: 1, item: USERS };

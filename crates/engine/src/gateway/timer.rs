@@ -19,6 +19,8 @@ pub(super) enum Timer {
     Cut { job: u64 },
     /// Next dispatch of a session's failed commands.
     Dispatch { session: u64 },
+    /// Next look at the users of all sessions.
+    Users,
     /// End of a pause of the commands of all clients.
     Pause,
     /// Next step of a `multi` over several shards of a tree.

@@ -3,7 +3,8 @@
 //! no command about all keys shows it or removes it.
 
 use super::ScriptName;
-use adt::Blob;
+use adt::key::KeyOp;
+use adt::{ArgBuf, Blob, Op};
 
 /// First bytes of the keys of scripts, which are reserved ([`adt::command::database`]).
 const SCRIPT: &[u8] = b"\x00\xc1script:";
@@ -18,6 +19,20 @@ pub fn script_key(name: &ScriptName) -> Blob {
 /// Key of the libraries of functions.
 pub fn functions_key() -> Blob {
     Blob::from(&b"\x00\xc1functions"[..])
+}
+
+/// Key of the users that are not in the configuration file.
+pub fn users_key() -> Blob {
+    Blob::from(&b"\x00\xc1users"[..])
+}
+
+/// Operation of a command on a record of the store's own. `words` are those of the command without the key.
+pub fn on_own(key: Blob, words: &[&[u8]]) -> (Blob, Op) {
+    let mut all = ArgBuf::new();
+    all.push(words[0]).push(&key);
+    words[1..].iter().for_each(|word| _ = all.push(word));
+    // The words are those of a command that exists.
+    adt::record::decode(&all.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
 }
 
 /// Whether a key is that of a script.

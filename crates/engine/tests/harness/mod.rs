@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use adt::{ArgBuf, Reply};
+use engine::gateway::acl::{DIGESTS, fits_digest};
 use engine::gateway::{
     Config, Gateway, NearWord, Opening, Output, PeerMessage, ServerReply, SessionId, UserConfig,
 };
@@ -190,7 +191,12 @@ impl World {
                         self.near.entry(way).or_default().push_back(word);
                     }
                     Output::Verify { session, password, verifier, .. } => {
-                        let ok = !verifier.is_empty() && password.as_slice() == verifier.as_bytes();
+                        let ok = match verifier.strip_prefix(DIGESTS) {
+                            Some(digests) => fits_digest(&password, digests),
+                            None => {
+                                !verifier.is_empty() && password.as_slice() == verifier.as_bytes()
+                            }
+                        };
                         self.verdicts.push_back(((g, session), ok));
                     }
                     Output::Admin { session, .. } => {
@@ -300,6 +306,13 @@ impl World {
         }
         self.collect();
         true
+    }
+
+    /// Loses all messages between gateways that are under way. Returns whether there were any.
+    pub fn forget_news(&mut self) -> bool {
+        let any = self.peers.values().any(|queue| !queue.is_empty());
+        self.peers.clear();
+        any
     }
 
     /// Runs all events that need no time.

@@ -1,14 +1,16 @@
 //! Storage of passwords, and a thread that checks them.
 //!
-//! A password is stored as an Argon2id string (RFC 9106, with the parameters that OWASP recommends,
-//! in the format of the Password Hashing Competition). Checking it costs some 20 ms and 19 MiB: too
-//! much for an event loop. A wrong password is answered half a second later, so that guessing is
+//! A password of the configuration file is stored as an Argon2id string (RFC 9106, with the parameters that
+//! OWASP recommends, in the format of the Password Hashing Competition). Checking it costs some 20 ms and 19
+//! MiB: too much for an event loop. A wrong password is answered half a second later, so that guessing is
 //! slow; other clients are not delayed by that. A correct one is remembered under a key that only
-//! this process has, so that a client with many connections does not pay for each.
+//! this process has, so that a client with many connections does not pay for each. Passwords of users in the
+//! store have SHA-256 digests instead ([`engine::gateway::acl::fits_digest`]).
 
 use crate::data::datadir::random;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+use engine::gateway::acl::{DIGESTS, fits_digest};
 use ring::hmac;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -70,7 +72,7 @@ pub struct Attempt<T> {
     pub origin: T,
     /// Password that the client sent.
     pub password: Vec<u8>,
-    /// Argon2id string of the right password; empty if no password is right.
+    /// Argon2id string of the right password, or [`DIGESTS`] and digests; empty if no password is right.
     pub verifier: String,
 }
 
@@ -148,10 +150,12 @@ impl Checker {
             };
             match next {
                 Ok(attempt) => {
+                    // However long the check takes: the time does not tell of whom there is a verifier.
+                    let due = Instant::now() + WRONG_PASSWORD_DELAY;
                     if self.fits(&attempt.password, &attempt.verifier) {
                         answer(attempt.origin, true);
                     } else {
-                        refused.push_back((Instant::now() + WRONG_PASSWORD_DELAY, attempt.origin));
+                        refused.push_back((due, attempt.origin));
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -161,6 +165,9 @@ impl Checker {
     }
 
     fn fits(&mut self, password: &[u8], verifier: &str) -> bool {
+        if let Some(digests) = verifier.strip_prefix(DIGESTS) {
+            return fits_digest(password, digests);
+        }
         let known = self.known.get(verifier);
         if known.is_some_and(|tag| hmac::verify(&self.key, password, tag.as_ref()).is_ok()) {
             return true;
@@ -195,6 +202,16 @@ mod tests {
             assert!(!checker.fits(b"", &verifier));
         }
         assert!(!checker.fits(b"nobody has this password", ""));
+    }
+
+    #[test]
+    fn a_password_fits_one_of_several_digests() {
+        let digest = engine::gateway::acl::digest_of;
+        let verifier = format!("{DIGESTS}{},{}", digest(b"old"), digest(b"new"));
+        let mut checker = Checker::new();
+        assert!(checker.fits(b"old", &verifier) && checker.fits(b"new", &verifier));
+        assert!(!checker.fits(b"", &verifier) && !checker.fits(verifier.as_bytes(), &verifier));
+        assert!(!checker.fits(b"", DIGESTS));
     }
 
     #[test]

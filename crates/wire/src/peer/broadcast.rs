@@ -1,12 +1,17 @@
 //! Tasks for all gateways of another machine.
 
-use crate::bytes::{Reader, put_word};
-use adt::Corrupt;
+use crate::bytes::{Reader, put_count, put_optional_word, put_u64, put_word};
+use adt::{Blob, Corrupt};
+use engine::gateway::acl::UserChange;
 use engine::gateway::{Broadcast, Published};
 
 const PUBLISH: u8 = 1;
 const PUBLISH_SHARDED: u8 = 2;
 const FORGET_SCRIPTS: u8 = 3;
+const USERS: u8 = 4;
+const LOOK_AT_USERS: u8 = 5;
+/// Fewest bytes of a user: the length of its name, and the flag for its rules.
+const USER_BYTES_MIN: usize = 5;
 
 pub(super) fn put_broadcast(broadcast: &Broadcast, out: &mut Vec<u8>) {
     match broadcast {
@@ -16,6 +21,16 @@ pub(super) fn put_broadcast(broadcast: &Broadcast, out: &mut Vec<u8>) {
             put_word(payload, out);
         }
         Broadcast::ForgetScripts => out.push(FORGET_SCRIPTS),
+        Broadcast::Users(UserChange { version, lines }) => {
+            out.push(USERS);
+            put_u64(*version, out);
+            put_count(lines.len(), out);
+            for (name, line) in lines {
+                put_word(name, out);
+                put_optional_word(line.as_ref().map(|line| line.as_slice()), out);
+            }
+        }
+        Broadcast::LookAtUsers => out.push(LOOK_AT_USERS),
     }
 }
 
@@ -26,6 +41,16 @@ pub(super) fn read_broadcast(reader: &mut Reader<'_>) -> Result<Broadcast, Corru
             Broadcast::Publish(Published { sharded, channel, payload: reader.word()?.into() })
         }
         FORGET_SCRIPTS => Broadcast::ForgetScripts,
+        USERS => {
+            let version = reader.u64()?;
+            let mut lines = Vec::new();
+            for _ in 0..reader.count(USER_BYTES_MIN)? {
+                let name = reader.word()?.into();
+                lines.push((name, reader.optional_word()?.map(Blob::new)));
+            }
+            Broadcast::Users(UserChange { version, lines })
+        }
+        LOOK_AT_USERS => Broadcast::LookAtUsers,
         _ => return Err(Corrupt),
     })
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use engine::cluster::map::ShardMap;
 use engine::cluster::members::Members;
 use engine::entry::{Apply, Prepare};
+use engine::gateway::acl::UserChange;
 use engine::gateway::{Broadcast, Published};
 use engine::ids::{Age, GatewayId, KeyedOp, MachineId, RequestId, ShardId, Token, TxnId};
 use engine::message::{
@@ -253,8 +254,15 @@ fn broadcasts() -> Vec<Parcel> {
     let (channel, payload) = (Blob::from("news"), Blob::from("hello"));
     let published = Published { sharded: false, channel, payload };
     let sharded = Published { sharded: true, ..published.clone() };
-    let tasks =
-        [Broadcast::Publish(published), Broadcast::Publish(sharded), Broadcast::ForgetScripts];
+    let lines = vec![("ann".into(), Some("on\0+@read".into())), ("bob".into(), None)];
+    let users = Broadcast::Users(UserChange { version: 7, lines });
+    let tasks = [
+        Broadcast::Publish(published),
+        Broadcast::Publish(sharded),
+        Broadcast::ForgetScripts,
+        users,
+        Broadcast::LookAtUsers,
+    ];
     tasks.into_iter().map(Parcel::Broadcast).collect()
 }
 

@@ -1,14 +1,16 @@
-//! Authentication: the words of `HELLO` and `AUTH`, and the verdicts on passwords.
+//! Authentication: the words of `HELLO` and `AUTH`, the rules of users in the store, and the verdicts on
+//! passwords.
 
 use super::denials::Denied;
-use super::{DEFAULT_USER, Login, User, Users, wrong_password};
+use super::{DEFAULT_USER, Login, User, Users, stored, wrong_password};
 use crate::gateway::api::{Config, Output, SessionId};
 use crate::gateway::clients::connection::hello::{self, Credentials, Hello};
 use crate::gateway::clients::effect::Handled;
-use crate::gateway::clients::session::{Session, Verdict};
-use crate::gateway::clients::sessions::Sessions;
-use crate::gateway::core::Core;
-use adt::{Args, ErrorReply, Reply};
+use crate::gateway::clients::session::{LoginAttempt, Session};
+use crate::gateway::parts::Parts;
+use crate::gateway::target::{LOGIN, Target};
+use crate::gateway::txn::work::ProgramStep;
+use adt::{Args, Blob, ErrorReply, Reply};
 use std::sync::Arc;
 
 impl Users {
@@ -19,9 +21,8 @@ impl Users {
 
     /// Carries out `HELLO` or `AUTH`.
     pub(in crate::gateway) fn authenticate(
-        &self,
-        core: &mut Core,
-        sessions: &mut Sessions,
+        &mut self,
+        parts: &mut Parts,
         id: SessionId,
         args: &Args<'_>,
     ) -> Handled {
@@ -29,48 +30,95 @@ impl Users {
             Ok(parsed) => parsed,
             Err(error) => return error.into(),
         };
-        if !sessions.is_idle(id) {
+        if !parts.sessions.is_idle(id) {
             return Handled::Hold;
         }
-        let version = core.config.version;
-        let Some(session) = sessions.get_mut(id.0) else { return Handled::Later };
+        let version = parts.core.config.version;
+        let Some(session) = parts.sessions.get_mut(id.0) else { return Handled::Later };
         let Some(credentials) = credentials else {
             return match hello.filter(|_| session.user.is_some()) {
                 Some(hello) => session.greet(hello, version).into(),
                 None => hello::unauthenticated().into(),
             };
         };
-        match self.login(&credentials.user) {
-            Login::Accept(user) => session.log_in(user, hello, version).into(),
-            Login::Verify { verifier } => {
-                let target = sessions.place(id, None);
-                sessions.bar(target);
-                let user = String::from_utf8_lossy(&credentials.user).into_owned();
-                if let Some(session) = sessions.get_mut(id.0) {
-                    let user = user.clone();
-                    session.about.verdict = Some(Verdict { user, hello, target });
-                }
-                let password = credentials.password.0;
-                let verify = Output::Verify { session: id, user, password, verifier };
-                core.mail.outputs.push_back(verify);
-                Handled::Later
-            }
+        let login = self.login(&credentials.user);
+        if let Some(Login::Accept(user)) = login {
+            return session.log_in(user, hello, version).into();
+        }
+        let name = credentials.user.clone();
+        let target = parts.sessions.place(id, None);
+        parts.sessions.bar(target);
+        if let Some(session) = parts.sessions.get_mut(id.0) {
+            session.about.attempt = Some(LoginAttempt { credentials, hello, target, found: None });
+        }
+        match login {
+            Some(Login::Verify { verifier }) => verify(parts, id, verifier),
+            _ => find(parts, id, &name),
+        }
+        Handled::Later
+    }
+
+    /// Takes the rules of the user as which a session authenticates.
+    pub(in crate::gateway) fn found(&mut self, parts: &mut Parts, of: Target, reply: &Reply) {
+        let id = of.session;
+        let Some(session) = parts.sessions.get_mut(id.0) else { return };
+        let Some(mut attempt) = session.about.attempt.take() else { return };
+        let name = attempt.credentials.user.clone();
+        let users = match stored::users_of(std::slice::from_ref(&name), reply) {
+            Ok(users) => users,
+            Err(error) => return parts.core.finish(attempt.target, error.into()),
+        };
+        let is_outdated = users.version < self.newest;
+        // Rules that this build does not know give no rights.
+        attempt.found = users.first().map(Arc::new);
+        let login = Login::of(attempt.found.as_ref());
+        if let (Login::Accept(user), false) = (&login, is_outdated) {
+            return self.enter(parts, id, attempt, user.clone());
+        }
+        session.about.attempt = Some(attempt);
+        match login {
+            Login::Verify { verifier } if !is_outdated => verify(parts, id, verifier),
+            _ => find(parts, id, &name),
         }
     }
 
     /// Takes the verdict on the password that a session has given.
-    pub(in crate::gateway) fn verified(&self, core: &mut Core, session: &mut Session, ok: bool) {
-        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
-        let reply = match self.user(&user).filter(|user| ok && user.enabled()) {
-            Some(user) => session.log_in(user.clone(), hello, core.config.version),
-            None => {
-                core.mail.stats.auth_failures += 1;
-                let command = if hello.is_some() { "HELLO" } else { "AUTH" };
-                session.denied_as(core, &user, &Denied::Login(command));
-                wrong_password().into()
+    pub(in crate::gateway) fn verified(&mut self, parts: &mut Parts, id: SessionId, ok: bool) {
+        let Some(session) = parts.sessions.get_mut(id.0) else { return };
+        let Some(attempt) = session.about.attempt.take() else { return };
+        let name = attempt.credentials.user.clone();
+        let user = attempt.found.clone().or_else(|| self.user_named(&name).cloned());
+        match user.filter(|user| ok && user.enabled()) {
+            Some(user) if user.version.is_some_and(|version| version < self.newest) => {
+                // Users have changed meanwhile, perhaps this one.
+                session.about.attempt = Some(attempt);
+                find(parts, id, &name);
             }
-        };
-        core.finish(target, reply);
+            Some(user) => self.enter(parts, id, attempt, user),
+            None => {
+                parts.core.mail.stats.auth_failures += 1;
+                let command = if attempt.hello.is_some() { "HELLO" } else { "AUTH" };
+                let name = String::from_utf8_lossy(&name);
+                session.denied_as(&mut parts.core, &name, &Denied::Login(command));
+                parts.core.finish(attempt.target, wrong_password().into());
+            }
+        }
+    }
+
+    /// Lets a session go on as a user.
+    fn enter(&mut self, parts: &mut Parts, id: SessionId, attempt: LoginAttempt, user: Arc<User>) {
+        let version = parts.core.config.version;
+        let Some(session) = parts.sessions.get_mut(id.0) else { return };
+        let is_stored = user.version.is_some();
+        let reply = session.log_in(user, attempt.hello, version);
+        parts.core.finish(attempt.target, reply);
+        if is_stored {
+            self.keep_looking(parts);
+        }
+    }
+
+    fn user_named(&self, name: &[u8]) -> Option<&Arc<User>> {
+        std::str::from_utf8(name).ok().and_then(|name| self.users.get(name))
     }
 
     /// Parses the words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or
@@ -82,7 +130,7 @@ impl Users {
         }
         let credentials = Credentials::parse(args)?;
         if args.len() == 2
-            && let Login::Accept(_) = self.login(DEFAULT_USER.as_bytes())
+            && let Some(Login::Accept(_)) = self.login(DEFAULT_USER.as_bytes())
         {
             let text = "AUTH <password> called without any password configured for the default \
                         user. Are you sure your configuration is correct?";
@@ -90,6 +138,23 @@ impl Users {
         }
         Ok((Some(credentials), None))
     }
+}
+
+/// Reads the rules of the user as which a session authenticates.
+fn find(parts: &mut Parts, id: SessionId, name: &Blob) {
+    let op = stored::read(std::slice::from_ref(name));
+    let target = Target { session: id, seq: 0, item: LOGIN };
+    parts.carry_out_own(target, ProgramStep::Ops(vec![op], None));
+}
+
+/// Lets the password be checked that a session has given.
+fn verify(parts: &mut Parts, id: SessionId, verifier: String) {
+    let session = parts.sessions.get_mut(id.0);
+    let Some(attempt) = session.and_then(|session| session.about.attempt.as_ref()) else { return };
+    let user = String::from_utf8_lossy(&attempt.credentials.user).into_owned();
+    let password = attempt.credentials.password.0.clone();
+    let verify = Output::Verify { session: id, user, password, verifier };
+    parts.core.mail.outputs.push_back(verify);
 }
 
 impl Session {

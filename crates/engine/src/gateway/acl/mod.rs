@@ -4,24 +4,35 @@
 //! to right. Decisions come from the command table that also parses and executes, and a test checks for
 //! every data command that its operations touch no key that was not checked.
 
+//!
+//! Users of the configuration file, the user `default` among them, stay as they are there. All others are in
+//! the store (`stored`), and can be changed at run time.
+
 mod access;
+mod change;
 pub mod denials;
+mod follow;
 mod login;
 mod noted;
+mod passwords;
 mod permissions;
 mod replies;
+mod stored;
 
 pub use access::{KeyAccess, key_access, looks_up};
+pub use change::UserChange;
 use denials::Denied;
+pub use passwords::{DIGESTS, digest_of, fits_digest};
 pub use permissions::{Permission, Permissions, permissions};
-pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
+pub use replies::{cat, dry_run, get_user, list, tell, user_names, who_am_i};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
+use crate::limits::PASSWORDS_MAX;
 use adt::command::glob;
 use adt::known::{self, Known};
 use adt::{Args, Blob, CommandSpec, ErrorReply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Name of the user that a connection has before it authenticates.
@@ -38,10 +49,31 @@ fn wrong_password() -> ErrorReply {
     ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
 }
 
-/// Users of a server.
+/// Checks the name of a user.
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.bytes().any(|b| b <= b' ' || b == 0x7f) {
+        return Err(format!(
+            "the user name {name:?} must have at least one character and no spaces or control characters"
+        ));
+    }
+    Ok(())
+}
+
+/// A rule as errors show it: a word that was meant as a password must not be printed.
+fn shown(rule: &str) -> String {
+    let secret = rule.starts_with(['>', '<', '#', '!']);
+    if secret { rule[..1].to_owned() } else { rule.escape_debug().to_string() }
+}
+
+/// Users of a server: those of the configuration file, and what a gateway knows of those in the store.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
-    users: BTreeMap<String, Arc<User>>,
+    /// Users of the configuration file.
+    users: Arc<BTreeMap<String, Arc<User>>>,
+    /// Latest version of the users in the store that the gateway has been told.
+    newest: u64,
+    /// Whether the gateway looks at the users of its sessions from time to time.
+    looks: bool,
 }
 
 /// Next step of an authentication.
@@ -65,27 +97,19 @@ impl Users {
         let mut users = BTreeMap::new();
         for config in configs {
             let name = &config.name;
-            if name.is_empty() || name.bytes().any(|b| b <= b' ' || b == 0x7f) {
-                return Err(format!(
-                    "the user name {name:?} must have at least one character and no spaces or \
-                     control characters"
-                ));
-            }
+            check_name(name)?;
             let mut user = User::new(name);
             user.verifier.clone_from(&config.verifier);
             for rule in &config.rules {
                 user.apply(rule).map_err(|why| {
-                    // A word that was meant as a password must not be printed.
-                    let secret = rule.starts_with(['>', '<', '#', '!']);
-                    let shown = if secret { &rule[..1] } else { rule };
-                    format!("user '{name}': error in the rule '{}': {why}", shown.escape_debug())
+                    format!("user '{name}': error in the rule '{}': {why}", shown(rule))
                 })?;
             }
             if users.insert(name.clone(), Arc::new(user)).is_some() {
                 return Err(format!("the user '{name}' is there twice"));
             }
         }
-        Ok(Self { users })
+        Ok(Self { users: Arc::new(users), ..Self::default() })
     }
 
     /// Only user of a server without authentication, with all rights and without a password.
@@ -94,7 +118,8 @@ impl Users {
         for rule in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
             user.apply(rule).expect("a known rule");
         }
-        Self { users: BTreeMap::from([(DEFAULT_USER.to_owned(), Arc::new(user))]) }
+        let users = Arc::new(BTreeMap::from([(DEFAULT_USER.to_owned(), Arc::new(user))]));
+        Self { users, ..Self::default() }
     }
 
     /// User called `name`.
@@ -113,14 +138,26 @@ impl Users {
         self.users.get(DEFAULT_USER).filter(|user| user.enabled && user.nopass)
     }
 
-    /// Begins the authentication as `name`. A user that does not exist, is switched off or has no
-    /// password looks like a wrong password, and takes as long.
-    pub fn login(&self, name: &[u8]) -> Login {
-        let user = std::str::from_utf8(name).ok().and_then(|name| self.users.get(name));
+    /// Begins the authentication as `name`, if no user of that name can be in the store. A user that does not
+    /// exist, is switched off or has no password looks like a wrong password, and takes as long.
+    pub fn login(&self, name: &[u8]) -> Option<Login> {
+        match std::str::from_utf8(name) {
+            Ok(name) if self.users.contains_key(name) || check_name(name).is_err() => {
+                Some(Login::of(self.users.get(name)))
+            }
+            Ok(_) => None,
+            Err(_) => Some(Login::of(None)),
+        }
+    }
+}
+
+impl Login {
+    /// Next step of an authentication as a user, or as one that does not exist.
+    fn of(user: Option<&Arc<User>>) -> Self {
         match user.filter(|user| user.enabled) {
-            Some(user) if user.nopass => Login::Accept(user.clone()),
-            Some(user) => Login::Verify { verifier: user.verifier.clone().unwrap_or_default() },
-            None => Login::Verify { verifier: String::new() },
+            Some(user) if user.nopass => Self::Accept(user.clone()),
+            Some(user) => Self::Verify { verifier: user.verifier() },
+            None => Self::Verify { verifier: String::new() },
         }
     }
 }
@@ -139,7 +176,13 @@ pub struct User {
     name: String,
     enabled: bool,
     nopass: bool,
+    /// Verifier of the password, of a user of the configuration file.
     verifier: Option<String>,
+    /// Digests of the passwords, of a user in the store.
+    digests: BTreeSet<String>,
+    /// Version of the users in the store that these rights are of, or none for a user of the configuration
+    /// file.
+    version: Option<u64>,
     /// One bit per permission.
     allowed: Vec<u64>,
     /// Command rules that led to `allowed`, for display.
@@ -165,6 +208,8 @@ impl User {
             enabled: false,
             nopass: false,
             verifier: None,
+            digests: BTreeSet::new(),
+            version: None,
             allowed: vec![0; permissions().all.len().div_ceil(64)],
             commands: vec!["-@all".to_owned()],
             keys: Vec::new(),
@@ -191,6 +236,52 @@ impl User {
         self.everything
     }
 
+    /// Verifier of the passwords, empty if there is none.
+    fn verifier(&self) -> String {
+        match &self.verifier {
+            Some(verifier) => verifier.clone(),
+            None if self.digests.is_empty() => String::new(),
+            None => {
+                let digests: Vec<&str> = self.digests.iter().map(String::as_str).collect();
+                format!("{DIGESTS}{}", digests.join(","))
+            }
+        }
+    }
+
+    /// Whether the user may do all that another may.
+    fn includes(&self, other: &Self) -> bool {
+        let mut allowed = self.allowed.iter().zip(&other.allowed);
+        let keys = || !other.all_keys && other.keys.iter().all(|rule| self.keys.contains(rule));
+        let channels =
+            || !other.all_channels && other.channels.iter().all(|c| self.channels.contains(c));
+        allowed.all(|(own, others)| others & !own == 0)
+            && (self.all_keys || keys())
+            && (self.all_channels || channels())
+    }
+
+    /// Applies a rule, or changes the passwords of a user in the store.
+    fn change(&mut self, rule: &str) -> Result<(), String> {
+        match rule.as_bytes().first() {
+            Some(b'#') => {
+                let digest = passwords::digest_in(&rule[1..])?;
+                if self.digests.len() >= PASSWORDS_MAX && !self.digests.contains(&digest) {
+                    return Err(format!("a user has at most {PASSWORDS_MAX} passwords"));
+                }
+                self.digests.insert(digest);
+                self.nopass = false;
+            }
+            Some(b'!') => {
+                if !self.digests.remove(&passwords::digest_in(&rule[1..])?) {
+                    return Err(
+                        "the user does not have the password that is to be removed".to_owned()
+                    );
+                }
+            }
+            _ => self.apply(rule)?,
+        }
+        Ok(())
+    }
+
     /// Applies a rule. A wrong rule changes nothing; the error is the reason.
     pub fn apply(&mut self, rule: &str) -> Result<(), String> {
         if rule.len() > RULE_BYTES_MAX {
@@ -202,12 +293,14 @@ impl User {
             "nopass" => {
                 self.nopass = true;
                 self.verifier = None;
+                self.digests.clear();
             }
             "resetpass" => {
                 self.nopass = false;
                 self.verifier = None;
+                self.digests.clear();
             }
-            "reset" => *self = Self::new(&self.name),
+            "reset" => *self = Self { version: self.version, ..Self::new(&self.name) },
             "sanitize-payload" | "skip-sanitize-payload" => {}
             "allkeys" => self.apply_key("~*")?,
             "resetkeys" => {
@@ -234,7 +327,8 @@ impl User {
                 _ => {
                     return Err("syntax error; known are on, off, nopass, resetpass, reset, \
                                 +command, -command, +@category, -@category, ~keys, %R~keys, \
-                                %W~keys, resetkeys, &channels, resetchannels"
+                                %W~keys, resetkeys, &channels, resetchannels, and with \
+                                ACL SETUSER >password, <password, #digest, !digest"
                         .to_owned());
                 }
             },
@@ -255,13 +349,13 @@ impl User {
             "%W" => (false, true),
             _ => return Err("a key rule is ~pattern, %R~pattern or %W~pattern".to_owned()),
         };
-        if self.all_keys {
-            return Err("all keys are allowed already; 'resetkeys' starts anew".to_owned());
-        }
         if pattern == "*" && read && write {
             self.keys.clear();
             self.all_keys = true;
             return Ok(());
+        }
+        if self.all_keys {
+            return Err("all keys are allowed already; 'resetkeys' starts anew".to_owned());
         }
         let rule = KeyRule { pattern: pattern.into(), read, write };
         if !self.keys.contains(&rule) {
@@ -274,12 +368,11 @@ impl User {
     }
 
     fn apply_channel(&mut self, pattern: &str) -> Result<(), String> {
-        if self.all_channels {
-            return Err("all channels are allowed already; 'resetchannels' starts anew".to_owned());
-        }
         if pattern == "*" {
             self.channels.clear();
             self.all_channels = true;
+        } else if self.all_channels {
+            return Err("all channels are allowed already; 'resetchannels' starts anew".to_owned());
         } else if !self.channels.iter().any(|c| c.as_slice() == pattern.as_bytes()) {
             if self.channels.len() >= PATTERNS_MAX {
                 return Err(format!("a user has at most {PATTERNS_MAX} patterns"));
@@ -410,6 +503,11 @@ impl User {
     /// Whether the user may publish and subscribe to `channel`.
     pub fn may_use_channel(&self, channel: &[u8]) -> bool {
         self.all_channels || self.channels.iter().any(|rule| glob::matches(rule, channel))
+    }
+
+    /// Whether the user may go on to listen to a channel or a pattern.
+    fn may_listen(&self, is_pattern: bool, name: &[u8]) -> bool {
+        if is_pattern { self.may_use_pattern(name) } else { self.may_use_channel(name) }
     }
 
     /// Whether the user may subscribe to `pattern`: it must be one of the user's own, since

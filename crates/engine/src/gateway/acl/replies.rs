@@ -1,5 +1,6 @@
-//! Replies of the `ACL` command. Verifiers never leave the server: a salted hash can still be
-//! guessed at leisure.
+//! Replies of the `ACL` command. Verifiers of the configuration file never leave the server: a salted hash
+//! can still be guessed at leisure. Digests of users in the store are shown, since tools of Redis compare
+//! them.
 
 use super::{User, Users, permissions};
 use crate::gateway::clients::session_commands::lookup;
@@ -17,6 +18,17 @@ pub fn cat(category: Option<&[u8]>) -> Reply {
     };
     let members = permissions.all.iter().filter(|permission| permission.is_in(number));
     Reply::Array(members.map(|permission| Reply::bulk(permission.full_name())).collect())
+}
+
+/// Reply of `ACL LIST`, `USERS`, `GETUSER` or `DRYRUN`; none for other calls.
+pub fn tell(users: &Users, args: &Args<'_>) -> Option<Reply> {
+    match args.len() {
+        2 if args.is(1, "LIST") => Some(list(users)),
+        2 if args.is(1, "USERS") => Some(user_names(users)),
+        3 if args.is(1, "GETUSER") => Some(get_user(users, args.get(2).unwrap_or_default())),
+        _ if args.is(1, "DRYRUN") => Some(dry_run(users, args).unwrap_or_else(Reply::from)),
+        _ => None,
+    }
 }
 
 /// `ACL WHOAMI`.
@@ -37,6 +49,7 @@ pub fn list(users: &Users) -> Reply {
 fn line(user: &User) -> String {
     let mut words = vec!["user".to_owned(), user.name.clone()];
     words.extend(flags(user).into_iter().map(str::to_owned));
+    words.extend(user.digests.iter().map(|digest| format!("#{digest}")));
     words.extend([keys(user), channels(user), user.commands.join(" ")]);
     words.retain(|word| !word.is_empty());
     words.join(" ")
@@ -73,18 +86,19 @@ fn channels(user: &User) -> String {
     if names.is_empty() { "resetchannels".to_owned() } else { names.join(" ") }
 }
 
-/// `ACL GETUSER name`: a map in the shape of Redis 7, or nil. `passwords` says only whether there
-/// is one.
+/// `ACL GETUSER name`: a map in the shape of Redis 7, or nil. Of the password of a user of the configuration
+/// file it says only that there is one.
 pub fn get_user(users: &Users, name: &[u8]) -> Reply {
     let user = std::str::from_utf8(name).ok().and_then(|name| users.user(name));
     let Some(user) = user else { return Reply::Nil };
     let set = |words: Vec<&'static str>| Reply::Set(words.into_iter().map(Reply::bulk).collect());
-    let password = user.verifier.is_some().then(|| Reply::bulk("(hidden)"));
+    let hidden = user.verifier.is_some().then(|| Reply::bulk("(hidden)"));
+    let passwords = user.digests.iter().map(Reply::bulk).chain(hidden).collect();
     let channels =
         if user.channels.is_empty() && !user.all_channels { String::new() } else { channels(user) };
     Reply::Map(vec![
         (Reply::bulk("flags"), set(flags(user))),
-        (Reply::bulk("passwords"), Reply::Array(password.into_iter().collect())),
+        (Reply::bulk("passwords"), Reply::Array(passwords)),
         (Reply::bulk("commands"), Reply::bulk(user.commands.join(" "))),
         (Reply::bulk("keys"), Reply::bulk(keys(user))),
         (Reply::bulk("channels"), Reply::bulk(channels)),

@@ -140,7 +140,8 @@ fn patterns_are_bounded() {
 }
 
 fn acl(user: &User) -> Users {
-    Users { users: BTreeMap::from([(user.name.clone(), Arc::new(user.clone()))]) }
+    let users = BTreeMap::from([(user.name.clone(), Arc::new(user.clone()))]);
+    Users { users: Arc::new(users), ..Users::default() }
 }
 
 fn config(name: &str, rules: &[&str], verifier: Option<&str>) -> UserConfig {
@@ -159,10 +160,13 @@ fn a_configuration_is_read_or_refused() {
         config("default", &["on", "nopass"], None),
     ])
     .unwrap();
-    assert!(matches!(acl.login(b"ann"), Login::Verify { verifier } if verifier == "hash"));
-    assert!(matches!(acl.login(b"bob"), Login::Verify { verifier } if verifier.is_empty()));
-    assert!(matches!(acl.login(b"eve\xff"), Login::Verify { verifier } if verifier.is_empty()));
-    assert!(matches!(acl.login(b"default"), Login::Accept(user) if user.name() == "default"));
+    assert!(matches!(acl.login(b"ann"), Some(Login::Verify { verifier }) if verifier == "hash"));
+    assert!(matches!(acl.login(b"bob"), Some(Login::Verify { verifier }) if verifier.is_empty()));
+    assert!(
+        matches!(acl.login(b"eve\xff"), Some(Login::Verify { verifier }) if verifier.is_empty())
+    );
+    assert!(matches!(acl.login(b"default"), Some(Login::Accept(user)) if user.name() == "default"));
+    assert!(acl.login(b"in the store").is_some() && acl.login(b"in_the_store").is_none());
     assert!(acl.unauthenticated().is_some());
     assert!(Users::open().unauthenticated().unwrap().everything());
     for wrong in [config("a b", &[], None), config("", &[], None), config("a", &["?"], None)] {

@@ -128,6 +128,7 @@ impl Gathers {
             _ if error.is_some() => error.unwrap_or(Reply::Nil),
             Combine::Sum => Reply::Int(count()),
             Combine::Ok => Reply::Ok,
+            Combine::Known(reply) => reply,
             Combine::One | Combine::Written => replies.into_iter().next().unwrap_or_else(no_answer),
             Combine::Unblocked => Reply::Int(count().min(1)),
             Combine::KilledOne if count() > 0 => Reply::Ok,

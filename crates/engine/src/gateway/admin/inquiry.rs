@@ -9,7 +9,7 @@ use crate::gateway::operators::questions::LocalQuestion;
 use crate::ids::ShardId;
 use crate::limits::SCAN_SHARDS_AT_ONCE;
 use crate::message::Body;
-use adt::Blob;
+use adt::{Blob, Reply};
 
 /// Question, its addressees, and the way in which the answers make a reply.
 pub(in crate::gateway) struct Inquiry {
@@ -75,6 +75,8 @@ pub(in crate::gateway) enum Combine {
     Any,
     /// `FLUSHALL`: `OK`.
     Ok,
+    /// `ACL SETUSER`, `ACL DELUSER`: this reply, once all gateways know.
+    Known(Reply),
     /// `FAILOVER`: the answer of the only shard that was asked.
     One,
     /// `SHARDMAP SET`: whether the map is written.

@@ -70,6 +70,11 @@ impl Gateway {
                 Err(error) => return error.into(),
             }
         }
+        if spec.name == "acl"
+            && let Some(handled) = self.users.command(&mut self.parts, id, args)
+        {
+            return handled;
+        }
         match spec.name {
             _ if is_of_scripts(spec) => self.run_script(id, spec, args),
             "exec" => self.parts.exec(id, args),
@@ -84,10 +89,7 @@ impl Gateway {
                 let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
                 self.pubsub.command(core, sessions, id, (spec.name, args))
             }
-            "hello" | "auth" => {
-                let (core, sessions) = (&mut self.parts.core, &mut self.parts.sessions);
-                self.users.authenticate(core, sessions, id, args)
-            }
+            "hello" | "auth" => self.users.authenticate(&mut self.parts, id, args),
             "monitor" => self.parts.monitor(id),
             "quit" => {
                 self.parts.sessions.reply(&mut self.parts.core, id, Reply::Ok);
@@ -130,13 +132,12 @@ impl Gateway {
     /// Takes the server's reply to an output.
     pub fn server_replied(&mut self, now: Now, id: SessionId, reply: ServerReply) {
         self.parts.core.now = now;
-        if let Some(session) = self.parts.sessions.get_mut(id.0) {
-            match reply {
-                ServerReply::Verified(ok) => self.users.verified(&mut self.parts.core, session, ok),
-                ServerReply::Admin(reply) => {
-                    if let Some(target) = session.about.admin.take() {
-                        self.parts.core.finish(target, reply);
-                    }
+        match reply {
+            ServerReply::Verified(ok) => self.users.verified(&mut self.parts, id, ok),
+            ServerReply::Admin(reply) => {
+                let session = self.parts.sessions.get_mut(id.0);
+                if let Some(target) = session.and_then(|session| session.about.admin.take()) {
+                    self.parts.core.finish(target, reply);
                 }
             }
         }
@@ -331,22 +332,12 @@ fn acl_command(users: &Users, session: &Session, args: &Args<'_>) -> CommandEffe
     }
     let reply = match args.len() {
         2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
-        2 if args.is(1, "LIST") => acl::list(users),
-        2 if args.is(1, "USERS") => acl::user_names(users),
         2 if args.is(1, "WHOAMI") => {
             let user = session.user.as_ref();
             user.map_or(Reply::Nil, |user| acl::who_am_i(user))
         }
-        3 if args.is(1, "GETUSER") => acl::get_user(users, args.get(2).unwrap_or_default()),
-        _ if args.is(1, "DRYRUN") => match acl::dry_run(users, args) {
-            Ok(reply) => reply,
-            Err(error) => error.into(),
-        },
-        _ if ["SETUSER", "DELUSER", "LOAD", "SAVE"].iter().any(|word| args.is(1, word)) => {
-            operators::users_are_configured().into()
-        }
         _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
-        _ => unknown_subcommand(args).into(),
+        _ => acl::tell(users, args).unwrap_or_else(|| unknown_subcommand(args).into()),
     };
     reply.into()
 }

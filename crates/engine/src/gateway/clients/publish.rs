@@ -36,17 +36,17 @@ impl Parts {
 /// Inquiry that publishes a message. The reply is the number of receivers at this machine, as in a Redis
 /// cluster.
 pub(in crate::gateway) fn publication(core: &mut Core, args: &Args<'_>) -> Inquiry {
-    broadcast(core, Broadcast::Publish(Published::of(args)))
+    told(core, Broadcast::Publish(Published::of(args)), Combine::Sum)
 }
 
 /// Inquiry that lets all gateways of this machine carry something out. Those of the other machines, which do
 /// not answer, are told at once.
-pub(in crate::gateway) fn broadcast(core: &mut Core, broadcast: Broadcast) -> Inquiry {
+pub(in crate::gateway) fn told(core: &mut Core, broadcast: Broadcast, combine: Combine) -> Inquiry {
     core.mail.stats.published += u64::from(matches!(broadcast, Broadcast::Publish(_)));
     if !core.topology.is_alone() {
         core.mail.outputs.push_back(Output::Broadcast(broadcast.clone()));
     }
-    Inquiry::of_gateways(Combine::Sum, Question::Broadcast(broadcast))
+    Inquiry::of_gateways(combine, Question::Broadcast(broadcast))
 }
 
 impl PubSub {

@@ -202,6 +202,15 @@ impl PubSub {
         sent
     }
 
+    /// Whether something holds of all names that a session listens to; told is whether a name is a pattern.
+    pub fn all_of(&self, session: SessionId, holds: impl Fn(bool, &[u8]) -> bool) -> bool {
+        let kinds = [Kind::Channel, Kind::Pattern, Kind::Sharded];
+        let names = |own: &Subscriptions, kind: Kind| {
+            own.0[kind as usize].iter().all(|name| holds(kind == Kind::Pattern, name))
+        };
+        self.sessions.get(&session).is_none_or(|own| kinds.iter().all(|kind| names(own, *kind)))
+    }
+
     /// Numbers of names that a session listens to.
     pub fn counts(&self, session: SessionId) -> Subscribed {
         self.sessions.get(&session).map_or(Subscribed::default(), Subscriptions::counts)

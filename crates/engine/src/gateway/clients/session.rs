@@ -1,6 +1,6 @@
 //! State of a connection at its gateway: the replies that it waits for, its held commands, and its mode.
 
-use super::connection::hello::Hello;
+use super::connection::hello::{Credentials, Hello};
 use super::pubsub::Subscribed;
 use super::session_commands::subscribes;
 use crate::gateway::acl::User;
@@ -94,8 +94,10 @@ pub(in crate::gateway) struct About {
     pub no_touch: bool,
     /// Whether the client has sent `READONLY`.
     pub asks_replicas: bool,
-    /// Authentication that waits for its verdict.
-    pub verdict: Option<Verdict>,
+    /// Authentication that waits for the rules of its user, or for its verdict.
+    pub attempt: Option<LoginAttempt>,
+    /// Target of the reply to a change of users.
+    pub changes_users: Option<Target>,
     /// Target of the reply to a command that the server carries out.
     pub admin: Option<Target>,
     /// Monotonic time at which the present wait began, in microseconds.
@@ -106,11 +108,13 @@ pub(in crate::gateway) struct About {
     pub later: VecDeque<(Target, ArgBuf)>,
 }
 
-/// Authentication that waits for its verdict.
-pub(in crate::gateway) struct Verdict {
-    pub user: String,
+/// Authentication that waits for the rules of its user, or for its verdict.
+pub(in crate::gateway) struct LoginAttempt {
+    pub credentials: Credentials,
     pub hello: Option<Hello>,
     pub target: Target,
+    /// User, if one in the store was found.
+    pub found: Option<Arc<User>>,
 }
 
 /// Wait that a session is blocked by.
@@ -240,7 +244,8 @@ impl Session {
             no_evict: false,
             no_touch: false,
             asks_replicas: false,
-            verdict: None,
+            attempt: None,
+            changes_users: None,
             admin: None,
             blocked_us: 0,
             arrives: false,

@@ -67,9 +67,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
 
     "server":
     ("acl", -2, ADMIN, Keys::None,
-        "Describes users and their rights.",
-        "CAT [category] | DRYRUN username command [arg ...] | GENPASS [bits] | GETUSER username | LIST | \
-         LOG [count | RESET] | USERS | WHOAMI",
+        "Describes and changes users and their rights.",
+        "CAT [category] | DELUSER username [username ...] | DRYRUN username command [arg ...] | \
+         GENPASS [bits] | GETUSER username | LIST | LOAD | LOG [count | RESET] | SAVE | \
+         SETUSER username [rule ...] | USERS | WHOAMI",
         "O(n) in users or commands");
     ("bgsave", -1, ADMIN.and(ALONE), Keys::None,
         "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");

@@ -75,6 +75,11 @@ impl Sessions {
         self.table.get_mut(handle)
     }
 
+    /// All sessions with their handles, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Session)> {
+        self.table.iter_mut()
+    }
+
     /// All sessions with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Session)> {
         self.table.iter()

@@ -1,12 +1,13 @@
 //! Replies that parts have found go to their places, and sessions go on with held commands.
 
-use super::publish::broadcast;
+use super::publish::told;
 use super::session::Held;
 use super::sessions::Finished;
 use crate::gateway::Gateway;
+use crate::gateway::admin::inquiry::Combine;
 use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
-use crate::gateway::target::{NOWHERE, Target};
+use crate::gateway::target::{LOGIN, LOOK, NOWHERE, Target, USERS};
 use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Finish;
 use adt::Reply;
@@ -27,11 +28,18 @@ impl Gateway {
                 self.parts.gathers.told(&mut self.parts.core, job, own);
             }
             while let Some(task) = self.parts.core.afterwards.pop_front() {
-                let inquiry = broadcast(&mut self.parts.core, task);
+                let inquiry = told(&mut self.parts.core, task, Combine::Sum);
                 self.parts.gather(NOWHERE, inquiry);
             }
             while let Some((target, reply)) = self.parts.core.replies.pop_front() {
-                self.parts.finish(target, reply);
+                match target.item {
+                    LOGIN => self.users.found(&mut self.parts, target, &reply),
+                    USERS if target == LOOK => {
+                        self.users.looked(&mut self.parts, &self.pubsub, reply);
+                    }
+                    USERS => self.users.changed(&mut self.parts, target, reply),
+                    _ => self.parts.finish(target, reply),
+                }
             }
             while let Some((target, finish, items)) = self.parts.core.partial.pop_front() {
                 self.parts.complete_with(target, &finish, items);

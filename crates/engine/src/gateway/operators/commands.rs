@@ -126,11 +126,3 @@ pub(in crate::gateway) fn bits(args: &Args<'_>) -> Result<u16, ErrorReply> {
         _ => Err(subcommand_syntax(args)),
     }
 }
-
-/// The error for a command that would change users, or write or read a file of users.
-pub(in crate::gateway) fn users_are_configured() -> ErrorReply {
-    ErrorReply::err(
-        "users are in the configuration file: change [[users]] there, on every machine, and restart the \
-         machines one after the other",
-    )
-}

@@ -6,10 +6,9 @@
 
 use crate::ids::KeyedOp;
 use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LIBRARY_FUNCTIONS_MAX};
-use crate::script::keys::functions_key;
+use crate::script::keys::{functions_key, on_own};
 use crate::script::{Library, LibraryFunction, ScriptName};
-use adt::key::KeyOp;
-use adt::{ArgBuf, Blob, ErrorReply, Op, Reply};
+use adt::{Blob, ErrorReply, Reply};
 
 /// First byte of the fields with texts of libraries.
 pub(super) const LIBRARY: u8 = b'l';
@@ -46,12 +45,7 @@ pub(super) fn too_many() -> ErrorReply {
 
 /// Operation on the record of all libraries.
 pub(super) fn on_all(words: &[&[u8]]) -> KeyedOp {
-    let key = functions_key();
-    let mut all = ArgBuf::new();
-    all.push(words[0]).push(&key);
-    words[1..].iter().for_each(|word| _ = all.push(word));
-    // The words are those of a command that exists.
-    adt::record::decode(&all.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+    on_own(functions_key(), words)
 }
 
 /// Field of the record: a kind, and a name.

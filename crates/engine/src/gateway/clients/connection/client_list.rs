@@ -139,12 +139,8 @@ pub fn no_such_client() -> ErrorReply {
 }
 
 /// Parses `CLIENT KILL address` and `CLIENT KILL filter value [filter value ...]`, sent by client
-/// number `own`. `known_user` returns whether a user exists.
-pub fn parse_kill(
-    args: &Args<'_>,
-    own: u64,
-    known_user: impl Fn(&str) -> bool,
-) -> Result<Kill, ErrorReply> {
+/// number `own`.
+pub fn parse_kill(args: &Args<'_>, own: u64) -> Result<Kill, ErrorReply> {
     let text = |i: usize| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
     let mut filter = ClientFilter::default();
     if args.len() == 3 {
@@ -169,16 +165,7 @@ pub fn parse_kill(
             () if args.is(i, "TYPE") => {
                 filter.kind = Some(kind(args.get(value).unwrap_or_default())?);
             }
-            () if args.is(i, "USER") => {
-                let user = text(value);
-                if !known_user(&user) {
-                    return Err(ErrorReply::err(format!(
-                        "No such user '{}'",
-                        user.escape_default()
-                    )));
-                }
-                filter.user = Some(user);
-            }
+            () if args.is(i, "USER") => filter.user = Some(text(value)),
             () if args.is(i, "SKIPME") => {
                 skip_me = match () {
                     () if args.is(value, "yes") => true,
@@ -220,7 +207,7 @@ mod tests {
 
     fn kill(line: &str) -> Result<Kill, String> {
         let words = ArgBuf::of(line.split(' '));
-        parse_kill(&words.args(), 9, |user| user == "ann").map_err(|e| e.to_string())
+        parse_kill(&words.args(), 9).map_err(|e| e.to_string())
     }
 
     fn list(line: &str) -> Result<ClientFilter, String> {
@@ -280,7 +267,6 @@ mod tests {
             ("client kill ID 0", "ERR client-id should be greater than 0"),
             ("client kill ID x", "ERR client-id should be greater than 0"),
             ("client kill TYPE x", "ERR Unknown client type 'x'"),
-            ("client kill USER bob", "ERR No such user 'bob'"),
             ("client kill MAXAGE x", "ERR maxage is not an integer or out of range"),
             ("client kill MAXAGE -1", "ERR maxage should be greater than 0"),
         ] {

@@ -45,8 +45,7 @@ fn others(view: &View<'_>, args: &Args<'_>, word: &[u8]) -> CommandEffect {
         b"list" => client_list::parse_list(args)
             .map(|filter| (Combine::Clients, Question::ClientList(filter))),
         b"kill" => {
-            let known_user = |name: &str| view.users.user(name).is_some();
-            let kill = client_list::parse_kill(args, view.session.about.client, known_user);
+            let kill = client_list::parse_kill(args, view.session.about.client);
             kill.map(|kill| {
                 let combine = if kill.by_address { Combine::KilledOne } else { Combine::Sum };
                 (combine, Question::ClientKill(kill.filter))
@@ -185,18 +184,24 @@ pub(in crate::gateway) fn kill(
     sessions: &mut Sessions,
     filter: &ClientFilter,
 ) -> usize {
-    let lines = lines(core, sessions, filter);
-    for (id, _) in &lines {
+    let ids: Vec<SessionId> = lines(core, sessions, filter).into_iter().map(|(id, _)| id).collect();
+    close(core, sessions, &ids);
+    ids.len()
+}
+
+/// Closes connections.
+pub(in crate::gateway) fn close(core: &mut Core, sessions: &mut Sessions, ids: &[SessionId]) {
+    for id in ids {
         let Some(session) = sessions.get_mut(id.0) else { continue };
         session.close_after_replies(core, *id);
         // Its only missing reply may be that of the present command.
-        let itself = session.queue.len() == 1 && ["client", "exec"].contains(&session.command);
+        let itself =
+            session.queue.len() == 1 && ["acl", "client", "exec"].contains(&session.command);
         if !session.queue.is_empty() && !itself {
             // It may wait for ever, in a blocking command for instance.
             core.mail.outputs.push_back(Output::Close { session: *id });
         }
     }
-    lines.len()
 }
 
 /// `CLIENT UNBLOCK number [TIMEOUT | ERROR]`.
