@@ -16,6 +16,7 @@ mod library;
 mod machine;
 mod msgpack;
 mod run;
+mod straight;
 mod structs;
 mod text;
 
@@ -29,6 +30,7 @@ use machine::Machine;
 use run::LuauRun;
 use std::cell::RefCell;
 use std::sync::Arc;
+use straight::StraightRun;
 
 thread_local! {
     /// Machines of this thread in which no run is.
@@ -103,6 +105,14 @@ fn library_of(text: &Blob, function: Blob) -> Result<Script, ErrorReply> {
     })
 }
 
+/// A run in a virtual machine.
+fn in_machine(script: &Arc<Script>, inputs: &ScriptInputs) -> LuauRun {
+    match machine() {
+        Ok(machine) => LuauRun::new(script.clone(), machine, inputs),
+        Err(error) => LuauRun::broken(script.clone(), &error),
+    }
+}
+
 impl Interpreter for Luau {
     fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply> {
         let (header, first) = text::header(text)?;
@@ -147,10 +157,10 @@ impl Interpreter for Luau {
     }
 
     fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {
-        Box::new(match machine() {
-            Ok(machine) => LuauRun::new(script.clone(), machine, inputs),
-            Err(error) => LuauRun::broken(script.clone(), &error),
-        })
+        match straight::plan(script) {
+            Some(plan) => Box::new(StraightRun::new(script.clone(), plan, inputs)),
+            None => Box::new(in_machine(script, inputs)),
+        }
     }
 }
 

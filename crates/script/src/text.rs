@@ -94,7 +94,7 @@ pub fn library(text: &[u8]) -> Result<(&[u8], usize), ErrorReply> {
 
 /// Kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Name,
     Number,
     Text,
@@ -103,14 +103,15 @@ enum Kind {
 
 /// A word of the text.
 #[derive(Clone, Copy, Debug)]
-struct Word<'t> {
-    kind: Kind,
-    text: &'t [u8],
-    at: usize,
+pub struct Word<'t> {
+    pub kind: Kind,
+    pub text: &'t [u8],
+    pub at: usize,
 }
 
 impl Word<'_> {
-    fn is(&self, text: &str) -> bool {
+    /// Whether this is the name, number or sign `text`.
+    pub fn is(&self, text: &str) -> bool {
         self.kind != Kind::Text && self.text == text.as_bytes()
     }
 }
@@ -144,7 +145,7 @@ fn quoted(text: &[u8]) -> usize {
 }
 
 /// Cuts the text into words; none if it has something that is not understood here.
-fn words(text: &[u8]) -> Option<Vec<Word<'_>>> {
+pub fn words(text: &[u8]) -> Option<Vec<Word<'_>>> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < text.len() {
