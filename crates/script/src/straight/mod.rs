@@ -1,10 +1,10 @@
 //! Straight scripts: texts of guards and writes that run without a virtual machine.
 //!
 //! Most scripts of lock libraries compare a record with an argument, write, and return. Such a text consists
-//! of calls of `redis.call`, comparisons, `if`, `local` and `return`, with no loops, arithmetic or other
-//! functions. It becomes a [`Plan`] (`parse`), whose runs make the same calls and end with the same replies
-//! as those of the interpreter, which stays the judge: a run that meets anything else than plain values, an
-//! error for instance, begins again in a virtual machine, which is given the same replies.
+//! of calls of `redis.call`, comparisons, sums, `tonumber`, `if`, `local` and `return`, with no loops or
+//! other functions. It becomes a [`Plan`] (`parse`), whose runs make the same calls and end with the same
+//! replies as those of the interpreter, which stays the judge: a run that meets anything else than plain
+//! values, an error for instance, begins again in a virtual machine, which is given the same replies.
 
 mod parse;
 #[cfg(test)]
@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Largest integer up to which numbers of scripts, which are floats, hold every integer.
 const WHOLE_MAX: u64 = 1 << 53;
+/// Most digits of a number in a text.
+const DIGITS_MAX: usize = 15;
 
 /// Expression without calls.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,12 @@ enum Term {
     Nil,
     /// The reply of an earlier call.
     Slot(usize),
+    /// `tonumber`.
+    Number(Box<Term>),
+    /// The first, unless it is false or nil; else the second.
+    Either(Box<Term>, Box<Term>),
+    /// The sum, or the difference.
+    Sum(Box<Term>, Box<Term>, bool),
 }
 
 /// Condition on terms.
@@ -54,6 +62,8 @@ enum Test {
 enum Step {
     /// Runs a command, and keeps its reply in a slot, or drops it.
     Call(Vec<Term>, Option<usize>),
+    /// Finds out whether a term has a value, where a script would compute it.
+    Check(Term),
     /// Goes on at a step unless one of several lists of tests holds.
     Unless(Vec<Vec<Test>>, usize),
     /// Goes on at a step.
@@ -130,6 +140,21 @@ impl<'r> Value<'r> {
             Reply::Array(_) => Self::List(reply),
             _ => return None,
         })
+    }
+
+    /// The number that a value is, or that its text is, if that is an integer.
+    fn number(self) -> Option<i64> {
+        let text = match self {
+            Self::Int(number) => return Some(number),
+            Self::Text(text) => std::str::from_utf8(text).ok()?,
+            _ => return None,
+        };
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let plain =
+            (1..=DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| plain)?;
+        // There is a negative zero.
+        (number != 0 || digits.len() == text.len()).then_some(number)
     }
 
     fn holds(self) -> bool {
@@ -218,6 +243,16 @@ impl StraightRun {
             Term::False => Value::False,
             Term::Nil => Value::Nil,
             Term::Slot(at) => Value::of(self.slots.get(*at)?)?,
+            Term::Number(term) => Value::Int(self.value(term)?.number()?),
+            Term::Either(term, other) => match self.value(term)? {
+                value if value.holds() => value,
+                _ => self.value(other)?,
+            },
+            Term::Sum(one, other, minus) => {
+                let (one, other) = (self.value(one)?.number()?, self.value(other)?.number()?);
+                let sum = if *minus { one - other } else { one + other };
+                Value::Int(Some(sum).filter(|sum| sum.unsigned_abs() <= WHOLE_MAX)?)
+            }
         })
     }
 
@@ -278,6 +313,7 @@ impl StraightRun {
                 Some(Step::Return(term)) => {
                     return Some(ScriptStep::Done(self.value(term)?.reply()?));
                 }
+                Some(Step::Check(term)) => _ = self.value(term)?,
                 Some(Step::Go(to)) => self.at = *to,
                 Some(Step::Unless(tests, to)) => {
                     if !self.any_holds(tests)? {
@@ -321,6 +357,9 @@ impl StraightRun {
             step = run.resume(input);
             while matches!(step, ScriptStep::Pause) {
                 step = run.resume(ScriptInput::Go);
+            }
+            if matches!(step, ScriptStep::Done(_) | ScriptStep::Failed(_)) {
+                break;
             }
         }
         self.luau = Some(Box::new(run));

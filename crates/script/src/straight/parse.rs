@@ -1,20 +1,22 @@
 //! From the text of a straight script to its plan. In doubt there is none.
 
-use super::{Plan, Step, Term, Test};
+use super::{DIGITS_MAX, Plan, Step, Term, Test};
 use crate::text::{Kind, Word, words};
 use adt::Blob;
 use std::cmp::Ordering;
 
 /// Longest plan, in steps.
-const STEPS_MAX: usize = 64;
+const STEPS_MAX: usize = 128;
 /// Most lists of tests of a condition, and most tests of a list.
 const TESTS_MAX: usize = 8;
 /// Most words of a command.
 const WORDS_MAX: usize = 64;
-/// Most digits of a number.
-const DIGITS_MAX: usize = 15;
+/// Most operations of an expression, one in another.
+const DEPTH_MAX: usize = 8;
+/// Most terms in a term.
+const TERMS_MAX: usize = 16;
 /// Names that a text may not give to a value of its own.
-const HOSTS: [&[u8]; 3] = [b"redis", b"KEYS", b"ARGV"];
+const HOSTS: [&[u8]; 4] = [b"redis", b"KEYS", b"ARGV", b"tonumber"];
 
 const COMPARISONS: [(&str, &[Ordering]); 4] = [
     ("<=", &[Ordering::Less, Ordering::Equal]),
@@ -27,8 +29,15 @@ impl Plan {
     /// Plan of a text without its first line.
     pub fn of(text: &[u8]) -> Option<Self> {
         let words = words(text)?;
-        let mut parser =
-            Parser { words: &words, at: 0, steps: Vec::new(), slots: 0, names: Vec::new() };
+        let mut parser = Parser {
+            words: &words,
+            at: 0,
+            steps: Vec::new(),
+            slots: 0,
+            depth: 0,
+            lazy: false,
+            names: Vec::new(),
+        };
         parser.block()?;
         let calls = parser.steps.iter().any(|step| matches!(step, Step::Call(..)));
         let ended = parser.at == words.len() && parser.steps.len() <= STEPS_MAX && calls;
@@ -41,8 +50,21 @@ struct Parser<'w, 't> {
     at: usize,
     steps: Vec<Step>,
     slots: usize,
+    /// How many expressions the present one is in.
+    depth: usize,
+    /// Whether the present expression may not be reached.
+    lazy: bool,
     /// Local names with their values, the innermost last.
     names: Vec<(&'t [u8], Term)>,
+}
+
+/// Number of terms in a term.
+fn size(term: &Term) -> usize {
+    match term {
+        Term::Number(term) => 1 + size(term),
+        Term::Either(one, other) | Term::Sum(one, other, _) => 1 + size(one) + size(other),
+        _ => 1,
+    }
 }
 
 impl<'t> Parser<'_, 't> {
@@ -116,7 +138,7 @@ impl<'t> Parser<'_, 't> {
         if self.takes("local") {
             let name = self.name().filter(|name| !HOSTS.contains(name))?;
             self.expect("=")?;
-            let term = self.value()?;
+            let term = self.either_value()?;
             self.names.push((name, term));
             return Some(());
         }
@@ -199,16 +221,19 @@ impl<'t> Parser<'_, 't> {
                 .is_some_and(|word| word.kind == Kind::Sign || word.kind == Kind::Text);
             return (!goes_on || self.next_is(")")).then_some(lists);
         }
+        // What is not judged in any case takes no steps of its own.
         let before = self.steps.len();
+        self.lazy = !std::mem::replace(first, false);
         let test = self.plain_test()?;
-        let calls = self.steps.len() > before;
-        let is_first = std::mem::replace(first, false);
-        (!calls || is_first).then(|| vec![vec![test]])
+        let steps = self.steps.len() - before;
+        let fits = steps == 0 || !std::mem::replace(&mut self.lazy, false);
+        self.lazy = false;
+        fits.then(|| vec![vec![test]])
     }
 
     fn plain_test(&mut self) -> Option<Test> {
         if self.takes("not") {
-            let term = self.value()?;
+            let term = self.operand()?;
             return self.ends_test().then_some(Test::Holds(term, false));
         }
         let one = self.value()?;
@@ -231,14 +256,56 @@ impl<'t> Parser<'_, 't> {
         ["then", "and", "or", ")"].iter().any(|word| self.next_is(word))
     }
 
-    /// A value. That of a call is in a slot, and its step is added.
+    /// A value: a sum of operands. That of a call is in a slot, and its step is added.
     fn value(&mut self) -> Option<Term> {
+        let mut value = self.operand()?;
+        for _ in 0..DEPTH_MAX {
+            let minus = match () {
+                () if self.takes("+") => false,
+                () if self.takes("-") => true,
+                () => return Some(value),
+            };
+            let other = self.operand()?;
+            value = self.computed(Term::Sum(Box::new(value), Box::new(other), minus))?;
+        }
+        None
+    }
+
+    /// A value, or another one if it is false or nil.
+    fn either_value(&mut self) -> Option<Term> {
+        let value = self.value()?;
+        if !self.takes("or") {
+            return Some(value);
+        }
+        let other = self.term()?;
+        let ends = !["or", "and", "+", "-"].iter().any(|word| self.next_is(word));
+        let either = Term::Either(Box::new(value), Box::new(other));
+        ends.then_some(()).and_then(|()| self.computed(either))
+    }
+
+    /// A term that is computed where it stands, even if what needs it is never reached.
+    fn computed(&mut self, term: Term) -> Option<Term> {
+        if !self.lazy {
+            self.steps.push(Step::Check(term.clone()));
+        }
+        (size(&term) <= TERMS_MAX).then_some(term)
+    }
+
+    fn operand(&mut self) -> Option<Term> {
         if self.next_is("redis") {
             let words = self.call()?;
             let slot = self.slots;
             self.slots += 1;
             self.steps.push(Step::Call(words, Some(slot)));
             return Some(Term::Slot(slot));
+        }
+        if self.takes("tonumber") {
+            self.depth += 1;
+            self.expect("(").filter(|()| self.depth <= DEPTH_MAX)?;
+            let term = self.either_value()?;
+            self.depth -= 1;
+            self.expect(")")?;
+            return self.computed(Term::Number(Box::new(term)));
         }
         self.term()
     }
@@ -289,10 +356,15 @@ impl<'t> Parser<'_, 't> {
     /// The words of a call of `redis.call`.
     fn call(&mut self) -> Option<Vec<Term>> {
         ["redis", ".", "call", "("].iter().try_for_each(|word| self.expect(word))?;
-        let mut words = vec![self.term()?];
-        while self.takes(",") {
-            words.push(self.term()?);
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
         }
+        let mut words = vec![self.value()?];
+        while self.takes(",") {
+            words.push(self.value()?);
+        }
+        self.depth -= 1;
         self.expect(")")?;
         (words.len() <= WORDS_MAX).then_some(words)
     }
