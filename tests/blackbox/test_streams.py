@@ -298,6 +298,24 @@ def test_producers_that_try_again_at_once_add_each_entry_once(server):
     assert {name for part in found for name in part.values()} == added
 
 
+def test_transactions_over_shards_that_are_repeated_add_each_entry_once(server):
+    found = [{} for _ in range(6)]
+
+    def add(number):
+        client = server.client(decode_responses=True)
+        for n in range(25):
+            with client.pipeline() as pipe:
+                pipe.xadd("events", {"n": n}, idmp=(f"p{number % 3}", n))
+                pipe.incr(f"tries{number}")
+                pipe.incr("tries")
+                found[number][n] = pipe.execute()[0]
+
+    work_in_threads(add, 6)
+    client = server.client(decode_responses=True)
+    assert client.xlen("events") == 75 and producers(client, "events") == [3, 75, 75, 75]
+    assert found[:3] == found[3:] and client.get("tries") == "150"
+
+
 def test_transactions_and_scripts_add_once(server):
     client = server.client(decode_responses=True, single_connection_client=True)
     with client.pipeline() as pipe:

@@ -337,11 +337,11 @@ impl Value {
         }
     }
 
-    /// Whether a group has nothing new for its consumers, and nothing that is due if that is asked for too.
-    pub(super) fn has_none_for(&self, group: &Blob, claim_ms: Option<u64>, now_ms: u64) -> bool {
+    /// Whether a group has nothing new for its consumers, and nothing that is due.
+    pub(super) fn has_none_for(&self, group: &Blob, min_idle_ms: u64, now_ms: u64) -> bool {
         self.groups.get(group).is_some_and(|group| {
             self.entries.last().is_none_or(|last| last <= group.last)
-                && !claim_ms.is_some_and(|ms| group.has_due(ms, now_ms))
+                && !group.has_due(min_idle_ms, now_ms)
         })
     }
 
@@ -356,6 +356,9 @@ impl Value {
         let reply = self.peek_group(name, consumer, after, count)?;
         let ids = ids_of(&reply);
         if after.is_none() {
+            if ids.is_empty() {
+                return Ok(Reply::Nil);
+            }
             self.hand_out(name, consumer, (&[], &ids), no_ack, ctx)?;
             return Ok(reply);
         }

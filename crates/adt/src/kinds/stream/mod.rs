@@ -340,8 +340,8 @@ impl Value {
                 meta.untouched = group.consumers().len() == before;
                 Reply::Int(pending as i64)
             }
-            Task::ReadGroup { group, after: None, claim_ms, .. }
-                if self.has_none_for(group, *claim_ms, ctx.now_ms) =>
+            Task::ReadGroup { group, claim_ms: Some(ms), .. }
+                if self.has_none_for(group, *ms, ctx.now_ms) =>
             {
                 meta.untouched = true;
                 Reply::Nil
@@ -458,12 +458,13 @@ impl DataType for Value {
     }
 
     fn may_be_idle(op: &Op) -> bool {
-        matches!(**op, Task::ReadGroup { after: None, .. })
+        matches!(**op, Task::ReadGroup { claim_ms: Some(_), .. })
     }
 
     fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
-        let Task::ReadGroup { group: name, after: None, claim_ms, .. } = &**op else { return None };
-        self.has_none_for(name, *claim_ms, now_ms).then_some(Reply::Nil)
+        // Others take their turns in the log, so that consumers get entries in the order of arrival.
+        let Task::ReadGroup { group: name, claim_ms: Some(ms), .. } = &**op else { return None };
+        self.has_none_for(name, *ms, now_ms).then_some(Reply::Nil)
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

@@ -553,8 +553,9 @@ fn a_read_of_what_is_due_that_finds_nothing_is_idle() {
     at_ms(&mut value, 200, "stream.deliver k g ann > 0");
     assert_eq!(idle(&value, read, 149), Some(Reply::Nil));
     assert_eq!(idle(&value, read, 150), None);
-    assert_eq!(idle(&value, "stream.deliver k g ben > 0", 150), Some(Reply::Nil));
-    assert_eq!(idle(&value, "stream.deliver k h ben > 0", 150), None, "there is no such group");
+    assert_eq!(idle(&value, "stream.deliver k g ben > 0", 150), None, "it takes its turn");
+    let other = "stream.deliver k h ben > 0 claim 50";
+    assert_eq!(idle(&value, other, 150), None, "there is no such group");
     // A deletion is noted, although nothing is answered.
     at_ms(&mut value, 210, "xdel k 1-1");
     assert_eq!(idle(&value, read, 150), None);
