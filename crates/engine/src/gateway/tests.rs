@@ -691,10 +691,11 @@ fn a_wait_for_what_becomes_due_looks_again_until_it_ends() {
         assert_eq!(story.gateway.next_timeout(), Some(at_us));
         story.now.mono_us = at_us;
         story.gateway.tick(story.now);
-        let sent = story.sent();
-        assert!(matches!(sent[..], [(_, _, Body::Prepare { .. })]), "{sent:?}");
+        // In front of it stands that the look before has found nothing.
+        let (_, token, body) = story.sent().pop().expect("a look");
+        assert!(matches!(body, Body::Prepare { .. }), "{body:?}");
         let replies = SmallVec::from_iter(entries.next());
-        story.answer(sent[0].1, Answer::Committed { replies, ts: Timestamp(9) });
+        story.answer(token, Answer::Committed { replies, ts: Timestamp(9) });
     }
     let (sent, replies) = story.out();
     assert!(matches!(&replies[..], [Reply::Named(streams)] if streams.len() == 1));
