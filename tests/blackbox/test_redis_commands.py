@@ -76,7 +76,7 @@ def test_the_guide_says_of_each_command_of_redis_what_there_is(server, names):
         kind = standing[name.upper().replace("|", " ")]
         assert kind.startswith(("yes", "partly")) == (name in there), (name, kind)
     # What later versions have is in the table as well.
-    for name in ("HIMPORT", "VADD", "XNACK", "JSON.GET", "CLUSTER MIGRATESLOTS", "HIMPORT SET"):
+    for name in ("HIMPORT", "VADD", "XIDMPRECORD", "JSON.GET", "CLUSTER MIGRATESLOTS", "HIMPORT SET"):
         assert not standing[name].startswith(("yes", "partly"))
 
 

@@ -74,6 +74,14 @@ pub const STALLED_US_MAX_IF_FULL: u64 = 5_000_000;
 pub const REPLIES_BYTES_MAX: usize = 256 << 20;
 /// Largest product of the lengths of two strings that `LCS` compares.
 pub const LCS_CELLS_MAX: u64 = adt::kinds::string::LCS_CELLS_MAX;
+/// Most producers of a stream that it remembers.
+pub const PRODUCERS_MAX: usize = adt::kinds::stream::PRODUCERS_MAX;
+/// Longest name of such a producer, and of an entry that it adds, in bytes.
+pub const PRODUCER_BYTES_MAX: usize = adt::kinds::stream::PRODUCER_BYTES_MAX;
+/// Largest allowed number of entries of a producer that a stream remembers.
+pub const NAMES_MAX: u64 = adt::kinds::stream::NAMES_MAX;
+/// Longest time for which a stream can remember an entry of a producer, in seconds.
+pub const REMEMBERED_S_MAX: u64 = adt::kinds::stream::REMEMBERED_S_MAX;
 /// Most elements that `SORT` sorts.
 pub const SORT_ELEMENTS_MAX: usize = adt::key::sort::SORT_ELEMENTS_MAX;
 /// Most bytes of the elements that `SORT` sorts, of the values that it sorts by, and of its result.

@@ -348,6 +348,16 @@ impl Compound {
         Self { reads, next: Arc::new(next) }
     }
 
+    /// The command whose reply goes through a function.
+    #[must_use]
+    pub fn wrapped(self, wrap: impl Fn(Reply) -> Reply + Send + Sync + Clone + 'static) -> Self {
+        let Self { reads, next } = self;
+        Self::in_steps(reads, move |replies| match next(replies) {
+            Next::Plan(Plan { writes, reply }) => Next::Plan(Plan { writes, reply: wrap(reply) }),
+            Next::Reads(further) => Next::Reads(further.wrapped(wrap.clone())),
+        })
+    }
+
     /// The end that follows from the replies, unless further reads do.
     pub fn plan(&self, replies: &[Reply]) -> Option<Plan> {
         match (self.next)(replies) {
@@ -388,6 +398,9 @@ pub struct Blocking {
     /// Reads before the first attempt, if the attempts depend on it. A transaction, which never
     /// waits, makes the attempts without it.
     pub begins: Option<Begins>,
+    /// Time after which the attempts are made again although no key has changed, in milliseconds, if what
+    /// they find depends on the time.
+    pub again_ms: Option<u64>,
     /// The reply after the time-out.
     pub on_timeout: Reply,
     /// The reply inside of a transaction, which never waits, if no key has anything to take.
@@ -402,7 +415,8 @@ impl Blocking {
         on_timeout: Reply,
         on_nothing: Reply,
     ) -> Self {
-        Self { attempts, timeout_ms, alike: false, begins: None, on_timeout, on_nothing }
+        let (begins, again_ms) = (None, None);
+        Self { attempts, timeout_ms, alike: false, begins, again_ms, on_timeout, on_nothing }
     }
 }
 

@@ -191,7 +191,7 @@ mod tests {
             };
             Some(format!("ERR {what} is not built in Claret: see docs/guide/differences.md"))
         };
-        assert_eq!(absence_of("xnack s g FAIL IDS 1 1-1"), built("XNACK"));
+        assert_eq!(absence_of("xidmprecord s p i 1-1"), built("XIDMPRECORD"));
         assert_eq!(absence_of("WAITAOF 0 0 0"), built("WAITAOF"));
         assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
         assert_eq!(absence_of("Script debug yes"), built("SCRIPT DEBUG"));

@@ -161,6 +161,10 @@ impl Gateway {
                     let effect = self.parts.blocked.timed_out(&mut self.parts.core, job);
                     self.parts.wait_goes_on(effect);
                 }
+                Timer::Look { job } => {
+                    let effect = self.parts.blocked.looks(&mut self.parts.core, job);
+                    self.parts.wait_goes_on(effect);
+                }
                 Timer::Deadlock { job } => self.parts.turns.search(&mut self.parts.core, job),
                 Timer::Visit { visit } => {
                     self.parts.near_locks.overdue(&mut self.parts.core, visit)

@@ -680,6 +680,30 @@ fn a_wait_ends_with_its_time_or_its_connection() {
 }
 
 #[test]
+fn a_wait_for_what_becomes_due_looks_again_until_it_ends() {
+    let mut story = Story::new();
+    story.says("XREADGROUP GROUP g ann BLOCK 500 CLAIM 200 STREAMS a >");
+    let sent = story.sent();
+    story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
+    assert!(matches!(story.sent()[..], [(_, _, Body::Block { .. })]));
+    let mut entries = [Reply::Nil, Reply::Array(Vec::new())].into_iter();
+    for at_us in [5_200_000, 5_400_000] {
+        assert_eq!(story.gateway.next_timeout(), Some(at_us));
+        story.now.mono_us = at_us;
+        story.gateway.tick(story.now);
+        // In front of it stands that the look before has found nothing.
+        let (_, token, body) = story.sent().pop().expect("a look");
+        assert!(matches!(body, Body::Prepare { .. }), "{body:?}");
+        let replies = SmallVec::from_iter(entries.next());
+        story.answer(token, Answer::Committed { replies, ts: Timestamp(9) });
+    }
+    let (sent, replies) = story.out();
+    assert!(matches!(&replies[..], [Reply::Named(streams)] if streams.len() == 1));
+    assert!(sent.iter().any(|(_, _, body)| matches!(body, Body::Unblock)));
+    assert_eq!((story.gateway.jobs_under_way(), story.gateway.next_timeout()), (0, None));
+}
+
+#[test]
 fn a_shard_that_serves_a_wait_or_has_no_room_for_it_ends_it() {
     let mut story = Story::new();
     let busy = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "BUSY");

@@ -9,6 +9,8 @@ pub(super) enum Timer {
     Script { job: u64 },
     /// Time-out of a blocking command.
     Deadline { job: u64 },
+    /// Next look of a blocking command at what may be there by then.
+    Look { job: u64 },
     /// Search for a deadlock cycle that a waiter may be in.
     Deadlock { job: u64 },
     /// Time-out of a client that waits for a lock that gateways of its server keep.

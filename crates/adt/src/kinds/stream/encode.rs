@@ -2,7 +2,9 @@
 //!
 //! [`table::INTERNAL`]: super::table::INTERNAL
 
-use super::{After, Bound, Claim, Delivered, Id, NewId, References, Task, Trim};
+use super::{
+    After, Bound, Claim, Delivered, Failure, Id, NewId, Once, References, Release, Task, Trim,
+};
 use crate::ArgBuf;
 
 fn number(out: &mut ArgBuf, number: u64) {
@@ -55,10 +57,34 @@ fn claim(out: &mut ArgBuf, how: &Claim) {
     }
 }
 
+fn release(out: &mut ArgBuf, ids: &[Id], how: &Release) {
+    out.push(match how.failure {
+        Failure::Silent => "silent",
+        Failure::Fail => "fail",
+        Failure::Fatal => "fatal",
+    });
+    number(out.push("ids"), ids.len() as u64);
+    ids.iter().for_each(|one| id(out, *one));
+    if let Some(count) = how.count {
+        number(out.push("retrycount"), count);
+    }
+    if how.force {
+        out.push("force");
+    }
+}
+
+fn once(out: &mut ArgBuf, once: &Once) {
+    out.push(&once.producer).push(&once.name);
+}
+
 /// The name, with the subcommand, and the key.
 fn head(op: &Task, key: &[u8], out: &mut ArgBuf) {
     let name = match op {
+        Task::Add { once: Some(_), id: NewId::Milli(_) | NewId::Exact(_), .. } => "stream.add",
         Task::Add { .. } => "xadd",
+        Task::Original(_) => "stream.original",
+        Task::Repeated => "stream.repeated",
+        Task::Configure { .. } => "xcfgset",
         Task::Next => "stream.next",
         Task::Last => "stream.last",
         Task::Len => "xlen",
@@ -77,9 +103,12 @@ fn head(op: &Task, key: &[u8], out: &mut ArgBuf) {
         Task::DeleteConsumer(..) => "stream.group delconsumer",
         Task::ReadGroup { .. } => "stream.deliver",
         Task::PeekGroup { .. } => "stream.peek",
+        Task::Due { .. } => "stream.due",
+        Task::HandOut { .. } => "stream.handout",
         Task::Ack(..) => "xack",
         Task::Pending(_) | Task::ListPending { .. } => "stream.pending",
         Task::Claim { .. } => "stream.claim",
+        Task::Release { .. } => "stream.release",
         Task::AutoClaim { .. } => "stream.autoclaim",
         Task::Info | Task::InfoFull(_) => "xinfo stream",
         Task::InfoGroups => "xinfo groups",
@@ -100,10 +129,11 @@ fn place(out: &mut ArgBuf, after: Option<Id>, count: Option<u64>) {
 pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
     head(op, key, out);
     match op {
-        Task::Add { id: new, creates, trim: to, fields } => {
+        Task::Add { id: new, creates, trim: to, once: under, fields } => {
             if !creates {
                 out.push("nomkstream");
             }
+            under.iter().for_each(|under| once(out.push("idmp"), under));
             to.iter().for_each(|to| trim(out, *to));
             match new {
                 NewId::Auto => _ = out.push("*"),
@@ -112,7 +142,16 @@ pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
             }
             fields.iter().for_each(|field| _ = out.push(field));
         }
-        Task::Next | Task::Last | Task::Len | Task::Info | Task::InfoGroups => {}
+        Task::Original(under) => once(out, under),
+        Task::Configure { remembered_s, most } => {
+            if let Some(seconds) = remembered_s {
+                number(out.push("idmp-duration"), *seconds);
+            }
+            if let Some(most) = most {
+                number(out.push("idmp-maxsize"), *most);
+            }
+        }
+        Task::Repeated | Task::Next | Task::Last | Task::Len | Task::Info | Task::InfoGroups => {}
         Task::Range { from, to, count, back } => {
             let (one, two) = if *back { (to, from) } else { (from, to) };
             id(out, *one);
@@ -166,11 +205,27 @@ pub(super) fn encode(op: &Task, key: &[u8], out: &mut ArgBuf) {
         Task::CreateConsumer(group, consumer) | Task::DeleteConsumer(group, consumer) => {
             out.push(group).push(consumer);
         }
-        Task::ReadGroup { group, consumer, after, count, no_ack } => {
+        Task::ReadGroup { group, consumer, after, count, no_ack, claim_ms } => {
             place(out.push(group).push(consumer), *after, *count);
             if *no_ack {
                 out.push("noack");
             }
+            if let Some(ms) = claim_ms {
+                number(out.push("claim"), *ms);
+            }
+        }
+        Task::Due { group, min_idle_ms, count } => {
+            number(out.push(group), *min_idle_ms);
+            number(out, count.unwrap_or(0));
+        }
+        Task::HandOut { group, consumer, pending, new, no_ack } => {
+            out.push(group).push(consumer).push(if *no_ack { "noack" } else { "ack" });
+            number(out, pending.len() as u64);
+            pending.iter().chain(new).for_each(|one| id(out, *one));
+        }
+        Task::Release { group, ids, how } => {
+            out.push(group);
+            release(out, ids, how);
         }
         Task::PeekGroup { group, consumer, after, count } => {
             place(out.push(group).push(consumer), *after, *count);

@@ -1,19 +1,46 @@
 //! Groups of consumers: deliveries that are pending, and the changes of them.
 
+use super::entries::Stored;
 use super::id::Id;
-use super::{Bound, Claim, Delivered, References, Value, load_id, no_group, reply_of};
+use super::{
+    Bound, Claim, Delivered, Failure, References, Release, Value, bounded, load_id, no_group,
+    reply_of,
+};
 use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource, load_count};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Highest number of deliveries.
+pub(super) const DELIVERIES_MAX: u64 = i64::MAX as u64;
 
 /// A delivery that is not acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// The consumer.
-    pub consumer: Blob,
-    /// When it was, in milliseconds since 1970.
+    /// The consumer; none if it has released the entry.
+    pub consumer: Option<Blob>,
+    /// When it was, in milliseconds since 1970; 0 if the entry is released.
     pub at_ms: u64,
     /// Number of deliveries.
     pub count: u64,
+}
+
+impl Delivery {
+    /// Time since it, in milliseconds.
+    pub fn idle_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.at_ms)
+    }
+
+    /// Whether it has been pending for long enough to be made to another consumer.
+    pub fn is_due(&self, min_idle_ms: u64, now_ms: u64) -> bool {
+        self.consumer.is_none() || self.idle_ms(now_ms) >= min_idle_ms
+    }
+}
+
+/// Flag of a saved group of which entries are pending for no consumer: these follow.
+const RELEASED: u64 = 2;
+
+/// A number of deliveries and one more.
+fn one_more(count: u64) -> u64 {
+    count.saturating_add(1).min(DELIVERIES_MAX)
 }
 
 /// A consumer of a group.
@@ -33,6 +60,8 @@ pub struct Group {
     /// Number of entries that count as read, if it is known.
     pub read: Option<u64>,
     pending: BTreeMap<Id, Delivery>,
+    /// Times and entries of the deliveries, the oldest first.
+    by_time: BTreeSet<(u64, Id)>,
     consumers: BTreeMap<Blob, Consumer>,
 }
 
@@ -68,7 +97,11 @@ impl Group {
     /// Removes a consumer; gives the number of entries that were pending for it.
     pub fn remove_consumer(&mut self, name: &Blob) -> usize {
         let Some(consumer) = self.consumers.remove(name) else { return 0 };
-        consumer.pending.iter().for_each(|id| drop(self.pending.remove(id)));
+        for id in &consumer.pending {
+            if let Some(delivery) = self.pending.remove(id) {
+                self.by_time.remove(&(delivery.at_ms, *id));
+            }
+        }
         consumer.pending.len()
     }
 
@@ -79,7 +112,8 @@ impl Group {
 
     fn settle(&mut self, id: Id) -> bool {
         let Some(delivery) = self.pending.remove(&id) else { return false };
-        if let Some(consumer) = self.consumers.get_mut(&delivery.consumer) {
+        self.by_time.remove(&(delivery.at_ms, id));
+        if let Some(consumer) = delivery.consumer.and_then(|name| self.consumers.get_mut(&name)) {
             consumer.pending.remove(&id);
         }
         true
@@ -88,15 +122,45 @@ impl Group {
     /// Makes an entry pending for a consumer, and no longer for another one.
     fn deliver(&mut self, id: Id, consumer: &Blob, at_ms: u64, count: u64) {
         self.settle(id);
-        let delivery = Delivery { consumer: consumer.clone(), at_ms, count };
-        self.pending.insert(id, delivery);
+        self.insert(id, Delivery { consumer: Some(consumer.clone()), at_ms, count });
         self.consumers.entry(consumer.clone()).or_default().pending.insert(id);
+    }
+
+    /// Makes an entry pending for no consumer.
+    fn release(&mut self, id: Id, count: u64) {
+        self.settle(id);
+        self.insert(id, Delivery { consumer: None, at_ms: 0, count });
+    }
+
+    fn insert(&mut self, id: Id, delivery: Delivery) {
+        self.by_time.insert((delivery.at_ms, id));
+        self.pending.insert(id, delivery);
+    }
+
+    /// Number of entries that are pending for no consumer.
+    pub fn released(&self) -> usize {
+        let oldest = self.by_time.range(..=(0, Id::MAX));
+        oldest.filter(|(_, id)| self.pending[id].consumer.is_none()).count()
+    }
+
+    /// Whether there are such entries, or deliveries of entries that are gone.
+    pub fn has_due(&self, min_idle_ms: u64, now_ms: u64) -> bool {
+        self.due(min_idle_ms, now_ms).next().is_some()
+    }
+
+    /// Entries whose deliveries are due to be made to another consumer, the oldest first.
+    fn due(&self, min_idle_ms: u64, now_ms: u64) -> impl Iterator<Item = (Id, &Delivery)> {
+        let until_ms = now_ms.saturating_sub(min_idle_ms);
+        let old =
+            self.by_time.range(..=(until_ms, Id::MAX)).map(|(_, id)| (*id, &self.pending[id]));
+        old.filter(move |(_, delivery)| delivery.is_due(min_idle_ms, now_ms))
     }
 
     pub fn save(&self, sink: &mut dyn ValueSink) {
         sink.number(self.last.ms);
         sink.number(self.last.seq);
-        sink.number(u64::from(self.read.is_some()));
+        let released = self.released();
+        sink.number(u64::from(self.read.is_some()) | if released > 0 { RELEASED } else { 0 });
         sink.number(self.read.unwrap_or(0));
         sink.number(self.consumers.len() as u64);
         for (name, consumer) in &self.consumers {
@@ -111,11 +175,21 @@ impl Group {
                 sink.number(delivery.count);
             }
         }
+        if released > 0 {
+            sink.number(released as u64);
+            let all = self.pending.iter().filter(|(_, delivery)| delivery.consumer.is_none());
+            for (id, delivery) in all {
+                sink.number(id.ms);
+                sink.number(id.seq);
+                sink.number(delivery.count);
+            }
+        }
     }
 
     pub fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
         let last = load_id(source)?;
-        let read = match (source.number()?, source.number()?) {
+        let flags = source.number()?;
+        let read = match (flags & !RELEASED, source.number()?) {
             (0, 0) => None,
             (1, read) => Some(read),
             _ => return Err(Corrupt),
@@ -127,14 +201,23 @@ impl Group {
             for _ in 0..load_count(source, 4)? {
                 let id = load_id(source)?;
                 let (at_ms, count) = (source.number()?, source.number()?);
-                let delivery = Delivery { consumer: name.clone(), at_ms, count };
-                if group.pending.insert(id, delivery).is_some() {
+                if group.pending.contains_key(&id) {
                     return Err(Corrupt);
                 }
+                group.insert(id, Delivery { consumer: Some(name.clone()), at_ms, count });
                 consumer.pending.insert(id);
             }
             if group.consumers.insert(name, consumer).is_some() {
                 return Err(Corrupt);
+            }
+        }
+        if flags & RELEASED != 0 {
+            for _ in 0..load_count(source, 3)? {
+                let id = load_id(source)?;
+                if group.pending.contains_key(&id) {
+                    return Err(Corrupt);
+                }
+                group.release(id, source.number()?);
             }
         }
         Ok(group)
@@ -254,6 +337,14 @@ impl Value {
         }
     }
 
+    /// Whether a group has nothing new for its consumers, and nothing that is due.
+    pub(super) fn has_none_for(&self, group: &Blob, min_idle_ms: u64, now_ms: u64) -> bool {
+        self.groups.get(group).is_some_and(|group| {
+            self.entries.last().is_none_or(|last| last <= group.last)
+                && !group.has_due(min_idle_ms, now_ms)
+        })
+    }
+
     pub(super) fn read_group(
         &mut self,
         name: &Blob,
@@ -264,37 +355,140 @@ impl Value {
     ) -> Result<Reply, Reply> {
         let reply = self.peek_group(name, consumer, after, count)?;
         let ids = ids_of(&reply);
-        if after.is_none() && ids.is_empty() {
-            return Ok(Reply::Nil);
-        }
-        let group = self.groups.get(name).ok_or_else(|| no_group(name))?;
-        let (mut read, mut last) = (group.read, group.last);
         if after.is_none() {
-            for id in ids.iter().filter(|id| **id > group.last) {
-                read = match read {
-                    Some(read) if !self.has_gap_behind(*id) => Some(read.saturating_add(1)),
-                    _ => self.position(*id),
-                };
-                last = *id;
+            if ids.is_empty() {
+                return Ok(Reply::Nil);
             }
+            self.hand_out(name, consumer, (&[], &ids), no_ack, ctx)?;
+            return Ok(reply);
         }
         let present: Vec<bool> = ids.iter().map(|id| self.entries.contains(*id)).collect();
         let group = self.groups.get_mut(name).ok_or_else(|| no_group(name))?;
-        (group.read, group.last) = (read, last);
         group.see(consumer, ctx.now_ms);
-        for (id, present) in ids.into_iter().zip(present) {
-            match after {
-                None if no_ack => {}
-                None => group.deliver(id, consumer, ctx.now_ms, 1),
-                Some(_) => {
-                    if let Some(delivery) = group.pending.get_mut(&id).filter(|_| present) {
-                        delivery.at_ms = ctx.now_ms;
-                        delivery.count = delivery.count.saturating_add(1);
-                    }
-                }
+        for id in ids.into_iter().zip(present).filter(|(_, present)| *present).map(|(id, _)| id) {
+            if let Some(delivery) = group.pending.get(&id) {
+                group.deliver(id, consumer, ctx.now_ms, one_more(delivery.count));
             }
         }
         Ok(reply)
+    }
+
+    /// Delivers entries that are due, then new ones, to a consumer.
+    pub(super) fn read_due(
+        &mut self,
+        name: &Blob,
+        consumer: &Blob,
+        min_idle_ms: u64,
+        (count, no_ack): (Option<u64>, bool),
+        ctx: &Ctx,
+    ) -> Result<Reply, Reply> {
+        let due = self.due(name, min_idle_ms, count, ctx.now_ms)?;
+        let (reply, gone) = (due.reply(), &due.gone);
+        let Some(given) = Given::in_reply(&reply) else {
+            if !gone.is_empty() {
+                self.hand_out(name, consumer, (gone, &[]), no_ack, ctx)?;
+            }
+            return Ok(Reply::Nil);
+        };
+        self.hand_out(name, consumer, (&given.pending, &given.new), no_ack, ctx)?;
+        Ok(given.rows)
+    }
+
+    /// Entries that are due to be delivered to another consumer, and new ones.
+    pub(super) fn due(
+        &self,
+        name: &Blob,
+        min_idle_ms: u64,
+        count: Option<u64>,
+        now_ms: u64,
+    ) -> Result<Due, Reply> {
+        let group = self.groups.get(name).ok_or_else(|| no_group(name))?;
+        let row = |entry: Stored<'_>, idle_ms: u64, count: u64| match reply_of(entry) {
+            Reply::Array(mut parts) => {
+                parts.extend([Reply::Int(idle_ms as i64), Reply::Int(count as i64)]);
+                Reply::Array(parts)
+            }
+            other => other,
+        };
+        let most = bounded(count);
+        let mut due = Due::default();
+        for (id, delivery) in group.due(min_idle_ms, now_ms) {
+            if due.pending.len() == most {
+                break;
+            }
+            match self.entries.get(id) {
+                Some(entry) => {
+                    due.pending.push(row(entry, delivery.idle_ms(now_ms), delivery.count));
+                }
+                None => due.gone.push(id),
+            }
+        }
+        let new = group.last.next().into_iter().flat_map(|from| self.entries.range(from, Id::MAX));
+        due.new.extend(new.take(most - due.pending.len()).map(|entry| row(entry, 0, 0)));
+        Ok(due)
+    }
+
+    /// Delivers entries that are pending, and new ones, to a consumer. A delivery of an entry that is gone
+    /// ends.
+    pub(super) fn hand_out(
+        &mut self,
+        name: &Blob,
+        consumer: &Blob,
+        (pending, new): (&[Id], &[Id]),
+        no_ack: bool,
+        ctx: &Ctx,
+    ) -> Result<(), Reply> {
+        let group = self.groups.get(name).ok_or_else(|| no_group(name))?;
+        let (mut read, mut last) = (group.read, group.last);
+        for id in new.iter().filter(|id| **id > group.last) {
+            read = match read {
+                Some(read) if !self.has_gap_behind(*id) => Some(read.saturating_add(1)),
+                _ => self.position(*id),
+            };
+            last = *id;
+        }
+        let Self { entries, groups, .. } = self;
+        let group = groups.get_mut(name).ok_or_else(|| no_group(name))?;
+        (group.read, group.last) = (read, last);
+        group.see(consumer, ctx.now_ms);
+        for id in pending {
+            if !entries.contains(*id) {
+                group.settle(*id);
+            } else if let Some(delivery) = group.pending.get(id) {
+                group.deliver(*id, consumer, ctx.now_ms, one_more(delivery.count));
+            }
+        }
+        if !no_ack {
+            new.iter().for_each(|id| group.deliver(*id, consumer, ctx.now_ms, 1));
+        }
+        Ok(())
+    }
+
+    /// Makes entries pending for no consumer; gives their number.
+    pub(super) fn release(
+        &mut self,
+        name: &Blob,
+        ids: &[Id],
+        how: &Release,
+    ) -> Result<usize, Reply> {
+        let Self { entries, groups, .. } = self;
+        let group = groups.get_mut(name).ok_or_else(|| no_group(name))?;
+        let mut number = 0;
+        for id in ids {
+            let before = match group.pending.get(id) {
+                Some(delivery) => delivery.count,
+                None if how.force && entries.contains(*id) => 0,
+                None => continue,
+            };
+            let count = match how.failure {
+                Failure::Silent => before.saturating_sub(1),
+                Failure::Fail => before,
+                Failure::Fatal => DELIVERIES_MAX,
+            };
+            group.release(*id, how.count.unwrap_or(count));
+            number += 1;
+        }
+        Ok(number)
     }
 
     pub(super) fn claim(
@@ -321,14 +515,14 @@ impl Value {
                 continue;
             };
             let count = match group.pending.get(id) {
-                Some(delivery) if now.saturating_sub(delivery.at_ms) < how.min_idle_ms => continue,
+                Some(delivery) if !delivery.is_due(how.min_idle_ms, now) => continue,
                 Some(delivery) => delivery.count,
                 None if how.force => 1,
                 None => continue,
             };
             let is_new = !group.pending.contains_key(id);
-            let more = u64::from(!how.just_id && !is_new);
-            let count = how.count.unwrap_or(count.saturating_add(more));
+            let counts = !how.just_id && !is_new;
+            let count = how.count.unwrap_or(if counts { one_more(count) } else { count });
             group.see(consumer, now);
             group.deliver(*id, consumer, at_ms, count);
             replies.push(if how.just_id { Reply::Bulk(id.blob()) } else { reply_of(entry) });
@@ -360,16 +554,59 @@ impl Value {
                 continue;
             };
             let delivery = &group.pending[&id];
-            if ctx.now_ms.saturating_sub(delivery.at_ms) < min_idle_ms {
+            if !delivery.is_due(min_idle_ms, ctx.now_ms) {
                 continue;
             }
-            let deliveries = delivery.count.saturating_add(u64::from(!just_id));
+            let deliveries = if just_id { delivery.count } else { one_more(delivery.count) };
             group.see(consumer, ctx.now_ms);
             group.deliver(id, consumer, ctx.now_ms, deliveries);
             replies.push(if just_id { Reply::Bulk(id.blob()) } else { reply_of(entry) });
         }
         let next = Reply::Bulk(next.unwrap_or(Id::MIN).blob());
         Ok(Reply::Array(vec![next, Reply::Array(replies), Reply::Array(gone)]))
+    }
+}
+
+/// Entries that a consumer gets with `CLAIM`.
+#[derive(Default)]
+pub(super) struct Due {
+    /// Rows of entries that are pending.
+    pub pending: Vec<Reply>,
+    /// Rows of entries that are new.
+    pub new: Vec<Reply>,
+    /// Entries that are pending, and gone.
+    pub gone: Vec<Id>,
+}
+
+impl Due {
+    /// As a reply, from which the write follows that delivers the entries; nil if there are none.
+    pub fn reply(&self) -> Reply {
+        if self.pending.is_empty() && self.new.is_empty() {
+            return Reply::Nil;
+        }
+        let gone = self.gone.iter().map(|id| Reply::Array(vec![Reply::Bulk(id.blob())])).collect();
+        let (pending, new) = (self.pending.clone(), self.new.clone());
+        Reply::Array([pending, new, gone].map(Reply::Array).to_vec())
+    }
+}
+
+/// Entries to deliver, as [`Due::reply`] names them.
+pub(super) struct Given {
+    /// Reply to the consumer.
+    pub rows: Reply,
+    /// Entries that are pending, some of them gone.
+    pub pending: Vec<Id>,
+    /// New entries.
+    pub new: Vec<Id>,
+}
+
+impl Given {
+    pub fn in_reply(reply: &Reply) -> Option<Self> {
+        let Reply::Array(parts) = reply else { return None };
+        let [Reply::Array(pending), Reply::Array(new), gone] = &parts[..] else { return None };
+        let rows = Reply::Array(pending.iter().chain(new).cloned().collect());
+        let [pending, new, gone] = [&parts[0], &parts[1], gone].map(ids_of);
+        Some(Self { rows, pending: [pending, gone].concat(), new })
     }
 }
 

@@ -28,9 +28,9 @@ impl Value {
         if self.made { Ok(()) } else { Err(Reply::err("no such key")) }
     }
 
-    fn general(&self) -> Vec<(&'static str, Reply)> {
+    fn general(&self, ctx: &Ctx) -> Vec<(&'static str, Reply)> {
         let blocks = self.entries.len().div_ceil(BLOCK_ENTRIES);
-        vec![
+        let mut facts = vec![
             ("length", int(self.entries.len())),
             ("radix-tree-keys", int(blocks)),
             ("radix-tree-nodes", int(blocks + 1)),
@@ -38,14 +38,17 @@ impl Value {
             ("max-deleted-entry-id", id(self.deleted)),
             ("entries-added", int(self.added)),
             ("recorded-first-entry-id", id(self.entries.first().unwrap_or(Id::MIN))),
-        ]
+        ];
+        let producers = self.producers.iter().flat_map(|producers| producers.facts(ctx.now_ms));
+        facts.extend(producers.map(|(name, number)| (name, int(number))));
+        facts
     }
 
-    pub(super) fn info(&self) -> Result<Reply, Reply> {
+    pub(super) fn info(&self, ctx: &Ctx) -> Result<Reply, Reply> {
         self.absent()?;
         let entry =
             |at: Option<Id>| at.and_then(|id| self.entries.get(id)).map_or(Reply::Nil, reply_of);
-        let mut facts = self.general();
+        let mut facts = self.general(ctx);
         facts.extend([
             ("groups", int(self.groups.len())),
             ("first-entry", entry(self.entries.first())),
@@ -54,10 +57,10 @@ impl Value {
         Ok(map(facts))
     }
 
-    pub(super) fn info_full(&self, count: u64) -> Result<Reply, Reply> {
+    pub(super) fn info_full(&self, count: u64, ctx: &Ctx) -> Result<Reply, Reply> {
         self.absent()?;
         let count = bounded(Some(count).filter(|count| *count > 0));
-        let mut facts = self.general();
+        let mut facts = self.general(ctx);
         let entries = self.entries.range(Id::MIN, Id::MAX).take(count);
         let entries = entries.map(reply_of).collect();
         let groups = self.groups.iter().map(|(name, group)| self.whole_group(name, group, count));
@@ -70,7 +73,7 @@ impl Value {
         let pending = group.pending().iter().take(count).map(|(at, delivery)| {
             Reply::Array(vec![
                 id(*at),
-                Reply::Bulk(delivery.consumer.clone()),
+                Reply::Bulk(delivery.consumer.clone().unwrap_or_default()),
                 int(delivery.at_ms),
                 int(delivery.count),
             ])
@@ -87,7 +90,7 @@ impl Value {
                 ("pending", Reply::Array(pending.collect())),
             ])
         });
-        map(vec![
+        let mut facts = vec![
             ("name", Reply::Bulk(name.clone())),
             ("last-delivered-id", id(group.last)),
             ("entries-read", known(group.read)),
@@ -95,7 +98,10 @@ impl Value {
             ("pel-count", int(group.pending().len())),
             ("pending", Reply::Array(pending.collect())),
             ("consumers", Reply::Array(consumers.collect())),
-        ])
+        ];
+        let released = Some(group.released()).filter(|count| *count > 0);
+        facts.extend(released.map(|count| ("nacked-count", int(count))));
+        map(facts)
     }
 
     /// Number of entries that a group has not got yet, if it is known.

@@ -4,8 +4,9 @@
 //! the order in which they are carried out, as those of a log do, and identifiers grow in commit order.
 //! This holds unless the last identifier is an explicit one (`ahead`): it may be ahead of the time, and then
 //! `*` counts on from that, as in Redis. Adds do not commute until one of them has found that time has caught
-//! up. Acknowledgements of different entries commute with each other and with adds. Everything else excludes
-//! each other. See the Redis documentation of the stream commands for semantics, replies and errors.
+//! up. Acknowledgements of different entries commute with each other and with adds. Adds under names (`IDMP`)
+//! do so as well if their producers are different ones that the stream knows. Everything else excludes each
+//! other. See the Redis documentation of the stream commands for semantics, replies and errors.
 
 mod encode;
 mod entries;
@@ -14,6 +15,7 @@ mod id;
 mod info;
 mod ops;
 mod parse;
+mod producers;
 mod reads;
 mod table;
 #[cfg(test)]
@@ -21,14 +23,16 @@ mod tests;
 
 pub use entries::Fields;
 pub use id::Id;
-pub use ops::{After, Bound, Claim, Delivered, NewId, References, Task, Trim};
+pub use ops::{After, Bound, Claim, Delivered, Failure, NewId, References, Release, Task, Trim};
+pub use producers::{NAMES_MAX, Once, PRODUCER_BYTES_MAX, PRODUCERS_MAX, REMEMBERED_S_MAX};
 
 use crate::{
     Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Foresight,
-    Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, load_count,
+    Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, bounded_count,
 };
 use entries::{BLOCK_ENTRIES, Entries, Stored};
 use group::{ABSENT, Group, STAYS};
+use producers::Producers;
 use std::collections::BTreeMap;
 pub(crate) use table::INTERNAL;
 
@@ -45,9 +49,14 @@ pub struct Value {
     /// Highest identifier of an entry removed by `XDEL`.
     deleted: Id,
     groups: BTreeMap<Blob, Group>,
+    /// Producers that add entries once, and for how long these are remembered; none if there never were any.
+    producers: Option<Box<Producers>>,
     /// Whether it exists: an empty stream differs from an absent one.
     made: bool,
 }
+
+/// Number in a saved stream in the place of that of the groups: the producers follow, then the groups.
+const WITH_PRODUCERS: u64 = u64::MAX;
 
 /// Operations on a stream: large ones, so that those of other types stay small.
 pub type Op = Box<Task>;
@@ -60,6 +69,53 @@ fn reply_of(entry: Stored<'_>) -> Reply {
 
 fn bounded(count: Option<u64>) -> usize {
     count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// The name of an entry that takes its identifier from the time, if it has one; none if it does not, or if
+/// something else follows.
+fn named_by_time(op: &Task) -> Option<Option<&Once>> {
+    match op {
+        Task::Add { id: NewId::Auto, creates: true, trim: None, once, .. } => Some(once.as_ref()),
+        _ => None,
+    }
+}
+
+/// An add whose identifier is chosen in the first of two steps.
+fn add_chosen_first(key: &Blob, op: &Op) -> Compound {
+    let once = match &**op {
+        Task::Add { once, .. } => once.clone(),
+        _ => None,
+    };
+    let (target, op) = (key.clone(), op.clone());
+    let plan = move |replies: &[Reply]| {
+        let nothing = |reply: &Reply| Plan { writes: Vec::new(), reply: reply.clone() };
+        let [next, Reply::Int(present), original @ ..] = replies else {
+            return nothing(replies.first().unwrap_or(&Reply::Nil));
+        };
+        let mut task = (*op).clone();
+        let Task::Add { id, creates, .. } = &mut task else { return nothing(&Reply::Nil) };
+        if *present == 0 && !*creates {
+            return nothing(&Reply::Nil);
+        }
+        let write = |task: Task| vec![(target.clone(), AnyOp::Stream(Box::new(task)))];
+        match (original.first(), next) {
+            (Some(original @ Reply::Bulk(_)), _) => {
+                Plan { writes: write(Task::Repeated), reply: original.clone() }
+            }
+            (Some(error @ Reply::Error(_)), _) => nothing(error),
+            (_, Reply::Bulk(text)) => {
+                let Ok(exact) = Id::parse(text, 0) else { return nothing(next) };
+                *id = NewId::Exact(exact);
+                Plan { writes: write(task), reply: next.clone() }
+            }
+            _ => nothing(next),
+        }
+    };
+    let exists = AnyOp::Key(crate::key::KeyOp::Exists);
+    let mut reads = vec![(key.clone(), AnyOp::Stream(Box::new(Task::Next))), (key.clone(), exists)];
+    let original = once.map(|once| AnyOp::Stream(Box::new(Task::Original(once))));
+    reads.extend(original.map(|read| (key.clone(), read)));
+    Compound::new(reads, plan)
 }
 
 /// Error for an absent group, of which the text is the name: see [`parse::about_group`].
@@ -109,7 +165,24 @@ impl Value {
         self.ahead = is_ahead.then_some(self.last);
     }
 
-    fn add(&mut self, id: NewId, trim: Option<Trim>, fields: &Fields, ctx: &Ctx) -> Reply {
+    fn add(
+        &mut self,
+        id: NewId,
+        once: Option<&Once>,
+        trim: Option<Trim>,
+        fields: &Fields,
+        ctx: &Ctx,
+    ) -> Reply {
+        // An identifier that was chosen before was chosen because there is no entry under the name.
+        if let Some(once) = once.filter(|_| id == NewId::Auto) {
+            let original = self.original(once, ctx);
+            if original != Reply::Nil {
+                if !original.is_error() {
+                    self.repeat();
+                }
+                return original;
+            }
+        }
         let new = match self.new_id(id, ctx) {
             Ok(new) => new,
             Err(error) => return error.into(),
@@ -118,6 +191,9 @@ impl Value {
         self.entries.insert(new, fields);
         self.added = self.added.saturating_add(1);
         self.reach(id, new, ctx);
+        if let Some(once) = once {
+            self.note_producer(once, new, ctx);
+        }
         if let Some(trim) = trim {
             self.trim(trim);
         }
@@ -196,7 +272,18 @@ impl Value {
     fn carry_out(&mut self, op: &Task, ctx: &Ctx, meta: &mut Meta) -> Result<Reply, Reply> {
         Ok(match op {
             Task::Add { creates: false, .. } if !meta.present => Reply::Nil,
-            Task::Add { id, trim, fields, .. } => self.add(*id, *trim, fields, ctx),
+            Task::Add { id, trim, once, fields, .. } => {
+                self.add(*id, once.as_ref(), *trim, fields, ctx)
+            }
+            Task::Repeated => {
+                meta.untouched = !self.repeat();
+                Reply::Ok
+            }
+            Task::Configure { .. } if !meta.present => Reply::err("no such key"),
+            Task::Configure { remembered_s, most } => {
+                meta.untouched = !self.configure(*remembered_s, *most);
+                Reply::Ok
+            }
             Task::Delete(ids) => {
                 let count = self.delete(ids);
                 meta.untouched = count == 0;
@@ -253,8 +340,26 @@ impl Value {
                 meta.untouched = group.consumers().len() == before;
                 Reply::Int(pending as i64)
             }
-            Task::ReadGroup { group, consumer, after, count, no_ack } => {
+            Task::ReadGroup { group, claim_ms: Some(ms), .. }
+                if self.has_none_for(group, *ms, ctx.now_ms) =>
+            {
+                meta.untouched = true;
+                Reply::Nil
+            }
+            Task::ReadGroup { group, consumer, count, no_ack, claim_ms: Some(ms), .. } => {
+                self.read_due(group, consumer, *ms, (*count, *no_ack), ctx)?
+            }
+            Task::ReadGroup { group, consumer, after, count, no_ack, .. } => {
                 self.read_group(group, consumer, *after, (*count, *no_ack), ctx)?
+            }
+            Task::HandOut { group, consumer, pending, new, no_ack } => {
+                self.hand_out(group, consumer, (pending, new), *no_ack, ctx)?;
+                Reply::Ok
+            }
+            Task::Release { group, ids, how } => {
+                let count = self.release(group, ids, how)?;
+                meta.untouched = count == 0;
+                Reply::Int(count as i64)
             }
             Task::Ack(group, ids) => {
                 let count = self.groups.get_mut(group).map_or(0, |group| group.acknowledge(ids));
@@ -278,21 +383,24 @@ impl DataType for Value {
     const NAME: &'static str = "stream";
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const KEPT_FOR_WAITERS: bool = false;
-    const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other"];
-    const SHARED: [u8; 8] = [0b1, 0b100, 0b10, 0, 0, 0, 0, 0];
+    const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other", "add once"];
+    const SHARED: [u8; 8] = [0b1, 0b100, 0b1_0010, 0, 0b100, 0, 0, 0];
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         // Reads of groups note the time.
         follows: |_| false,
         follows_in_time: |op| !matches!(**op, Task::Add { id: NewId::Auto, .. }),
         cost: |value| {
             let parts = |group: &Group| 1 + group.pending().len() + group.consumers().len();
-            value.entries.copy_cost() + value.groups.values().map(parts).sum::<usize>()
+            let producers = value.producers.as_ref().map_or(0, |producers| producers.copy_cost());
+            value.entries.copy_cost() + value.groups.values().map(parts).sum::<usize>() + producers
         },
     });
 
     fn is_write(op: &Op) -> bool {
         match **op {
             Task::Add { .. }
+            | Task::Repeated
+            | Task::Configure { .. }
             | Task::Delete(_)
             | Task::Forget { .. }
             | Task::Trim(_)
@@ -303,15 +411,19 @@ impl DataType for Value {
             | Task::CreateConsumer(..)
             | Task::DeleteConsumer(..)
             | Task::ReadGroup { .. }
+            | Task::HandOut { .. }
+            | Task::Release { .. }
             | Task::Ack(..)
             | Task::Claim { .. }
             | Task::AutoClaim { .. } => true,
-            Task::Next
+            Task::Original(_)
+            | Task::Next
             | Task::Last
             | Task::Len
             | Task::Range { .. }
             | Task::Read { .. }
             | Task::PeekGroup { .. }
+            | Task::Due { .. }
             | Task::Pending(_)
             | Task::ListPending { .. }
             | Task::Info
@@ -345,55 +457,59 @@ impl DataType for Value {
         reply
     }
 
+    fn may_be_idle(op: &Op) -> bool {
+        matches!(**op, Task::ReadGroup { claim_ms: Some(_), .. })
+    }
+
+    fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
+        // Others take their turns in the log, so that consumers get entries in the order of arrival.
+        let Task::ReadGroup { group: name, claim_ms: Some(ms), .. } = &**op else { return None };
+        self.has_none_for(name, *ms, now_ms).then_some(Reply::Nil)
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
-        let plain =
-            |op: &Task| matches!(op, Task::Add { id: NewId::Auto, creates: true, trim: None, .. });
         if !Self::is_write(a.op) && !Self::is_write(b.op) {
             return true;
         }
         match (&**a.op, &**b.op) {
-            (a, b) if plain(a) && plain(b) => self.ahead.is_none(),
-            (Task::Ack(..), add) | (add, Task::Ack(..)) if plain(add) => true,
             (Task::Ack(one, ids), Task::Ack(other, others)) => {
                 one != other || ids.iter().all(|id| !others.contains(id))
             }
-            _ => false,
+            (Task::Ack(..), add) | (add, Task::Ack(..)) => named_by_time(add).is_some(),
+            (a, b) => match (named_by_time(a), named_by_time(b)) {
+                (Some(Some(one)), Some(Some(other))) => {
+                    // A producer that is new may be one too many, or let others be forgotten.
+                    let known = |once: &Once| {
+                        self.producers.as_ref().is_some_and(|of| of.knows(&once.producer))
+                    };
+                    one.producer != other.producer
+                        && known(one)
+                        && known(other)
+                        && self.ahead.is_none()
+                }
+                (Some(_), Some(_)) => self.ahead.is_none(),
+                _ => false,
+            },
         }
     }
 
     fn mode(access: Access<'_, Op>) -> u8 {
         match &**access.op {
-            Task::Add { id: NewId::Auto, creates: true, trim: None, .. } => 1,
             Task::Ack(..) => 2,
-            _ if Self::is_write(access.op) => 3,
-            _ => 0,
+            op => match named_by_time(op) {
+                Some(None) => 1,
+                Some(Some(_)) => 4,
+                None if Self::is_write(access.op) => 3,
+                None => 0,
+            },
         }
     }
 
     fn chosen_first(key: &Blob, op: &Op) -> Option<Compound> {
-        let Task::Add { id: NewId::Auto, creates, trim, fields } = &**op else { return None };
-        let (target, creates, trim, fields) = (key.clone(), *creates, *trim, fields.clone());
-        let plan = move |replies: &[Reply]| {
-            let nothing = |reply: Option<&Reply>| {
-                let reply = reply.cloned().unwrap_or(Reply::Nil);
-                Plan { writes: Vec::new(), reply }
-            };
-            let (id, present) = match replies {
-                [Reply::Bulk(id), Reply::Int(present)] => (id, *present == 1),
-                _ => return nothing(replies.first()),
-            };
-            if !present && !creates {
-                return nothing(None);
-            }
-            let Ok(exact) = Id::parse(id, 0) else { return nothing(replies.first()) };
-            let fields = fields.clone();
-            let op = Task::Add { id: NewId::Exact(exact), creates, trim, fields };
-            let writes = vec![(target.clone(), AnyOp::Stream(Box::new(op)))];
-            Plan { writes, reply: Reply::Bulk(id.clone()) }
-        };
-        let exists = AnyOp::Key(crate::key::KeyOp::Exists);
-        let reads = vec![(key.clone(), AnyOp::Stream(Box::new(Task::Next))), (key.clone(), exists)];
-        Some(Compound::new(reads, plan))
+        match &**op {
+            Task::Add { id: NewId::Auto, .. } => Some(add_chosen_first(key, op)),
+            delivery => parse::reading::due_first(key, delivery),
+        }
     }
 
     fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {
@@ -412,6 +528,10 @@ impl DataType for Value {
         }
         sink.number(self.added);
         self.entries.save(sink);
+        if let Some(producers) = &self.producers {
+            sink.number(WITH_PRODUCERS);
+            producers.save(sink);
+        }
         sink.number(self.groups.len() as u64);
         for (name, group) in &self.groups {
             sink.bytes(name);
@@ -427,14 +547,20 @@ impl DataType for Value {
             return Err(Corrupt);
         }
         let ahead = (ahead != Id::MIN).then_some(ahead);
+        let mut producers = None;
+        let mut count = source.number()?;
+        if count == WITH_PRODUCERS {
+            producers = Some(Box::new(Producers::load(source)?));
+            count = source.number()?;
+        }
         let mut groups = BTreeMap::new();
-        for _ in 0..load_count(source, 5)? {
+        for _ in 0..bounded_count(source, count, 5)? {
             let name = Blob::new(source.bytes()?);
             if groups.insert(name, Group::load(source)?).is_some() {
                 return Err(Corrupt);
             }
         }
-        Ok(Self { entries, last, ahead, added, deleted, groups, made: true })
+        Ok(Self { entries, last, ahead, added, deleted, groups, producers, made: true })
     }
 }
 

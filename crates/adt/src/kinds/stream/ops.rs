@@ -1,6 +1,6 @@
 //! Operations on a stream, with their options.
 
-use super::{Fields, Id};
+use super::{Fields, Id, Once};
 use crate::Blob;
 
 /// Identifier of a new entry, as asked for.
@@ -64,6 +64,28 @@ pub struct Claim {
     pub last: Option<Id>,
 }
 
+/// Options of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Reason.
+    pub failure: Failure,
+    /// Number of deliveries to set.
+    pub count: Option<u64>,
+    /// Whether entries that are not pending become so.
+    pub force: bool,
+}
+
+/// Reason for which a consumer releases an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// None that counts: there is one delivery less.
+    Silent,
+    /// The consumer could not do it.
+    Fail,
+    /// The entry cannot be worked on: there are as many deliveries as there may be.
+    Fatal,
+}
+
 /// Time of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivered {
@@ -99,8 +121,21 @@ pub enum Task {
         creates: bool,
         /// Trimming that follows.
         trim: Option<Trim>,
+        /// Name under which it is added once.
+        once: Option<Once>,
         /// Fields and values.
         fields: Fields,
+    },
+    /// Identifier of the entry that was added under a name, or nil.
+    Original(Once),
+    /// Counts an add that has found its name.
+    Repeated,
+    /// Sets for how long names of entries are remembered, and how many.
+    Configure {
+        /// Time, in seconds.
+        remembered_s: Option<u64>,
+        /// Most names of a producer.
+        most: Option<u64>,
     },
     /// Identifier that an entry added now would get.
     Next,
@@ -187,6 +222,32 @@ pub enum Task {
         count: Option<u64>,
         /// Whether the entries count as acknowledged.
         no_ack: bool,
+        /// Time since the last delivery from which pending entries are delivered before new ones, in
+        /// milliseconds, if such are.
+        claim_ms: Option<u64>,
+    },
+    /// Entries that such a delivery with `claim_ms` would deliver: those that are pending, those that are
+    /// new, and the identifiers of those that are pending and gone. Nil if there are none to deliver.
+    Due {
+        /// The group.
+        group: Blob,
+        /// Time since the last delivery that pending ones must have, in milliseconds.
+        min_idle_ms: u64,
+        /// Most entries.
+        count: Option<u64>,
+    },
+    /// Delivers these entries of a group to a consumer.
+    HandOut {
+        /// The group.
+        group: Blob,
+        /// The consumer.
+        consumer: Blob,
+        /// Entries that are pending; the delivery of one that is gone ends.
+        pending: Vec<Id>,
+        /// Entries that are new.
+        new: Vec<Id>,
+        /// Whether the new ones count as acknowledged.
+        no_ack: bool,
     },
     /// Reply that such a delivery would have.
     PeekGroup {
@@ -228,6 +289,15 @@ pub enum Task {
         ids: Vec<Id>,
         /// Options.
         how: Claim,
+    },
+    /// Makes pending entries those of no consumer; answers how many.
+    Release {
+        /// The group.
+        group: Blob,
+        /// The entries.
+        ids: Vec<Id>,
+        /// Options.
+        how: Release,
     },
     /// Makes entries that are pending for long those of another consumer.
     AutoClaim {

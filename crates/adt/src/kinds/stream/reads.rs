@@ -14,6 +14,7 @@ impl Value {
                 let id = self.auto_id(ctx).ok_or_else(|| Reply::Error(ErrorReply::err(full)))?;
                 Reply::Bulk(id.blob())
             }
+            Task::Original(once) => self.original(once, ctx),
             Task::Last => Reply::Bulk(self.last.blob()),
             Task::Len => Reply::Int(self.entries.len() as i64),
             Task::Range { count: Some(0), .. } if self.made => Reply::NilArray,
@@ -30,27 +31,30 @@ impl Value {
             Task::PeekGroup { group, consumer, after, count } => {
                 self.peek_group(group, consumer, *after, *count)?
             }
+            Task::Due { group, min_idle_ms, count } => {
+                self.due(group, *min_idle_ms, *count, ctx.now_ms)?.reply()
+            }
             Task::Pending(group) => self.summarize(group)?,
             Task::ListPending { group, idle_ms, from, to, count, consumer } => {
                 let pending = self.groups.get(group).ok_or_else(|| no_group(group))?.pending();
-                let idle = |at_ms: u64| ctx.now_ms.saturating_sub(at_ms);
                 let pending = pending.iter().skip_while(|(id, _)| *id < from);
                 let found = pending.take_while(|(id, _)| *id <= to).filter(|(_, delivery)| {
-                    consumer.as_ref().is_none_or(|name| *name == delivery.consumer)
-                        && idle(delivery.at_ms) >= *idle_ms
+                    consumer.as_ref().is_none_or(|name| Some(name) == delivery.consumer.as_ref())
+                        && delivery.is_due(*idle_ms, ctx.now_ms)
                 });
                 let row = |(id, delivery): (&Id, &super::group::Delivery)| {
+                    let idle = delivery.consumer.as_ref().map(|_| delivery.idle_ms(ctx.now_ms));
                     Reply::Array(vec![
                         Reply::Bulk(id.blob()),
-                        Reply::Bulk(delivery.consumer.clone()),
-                        Reply::Int(idle(delivery.at_ms) as i64),
+                        Reply::Bulk(delivery.consumer.clone().unwrap_or_default()),
+                        Reply::Int(idle.map_or(-1, |ms| ms as i64)),
                         Reply::Int(delivery.count as i64),
                     ])
                 };
                 Reply::Array(found.take(bounded(Some(*count))).map(row).collect())
             }
-            Task::Info => self.info()?,
-            Task::InfoFull(count) => self.info_full(*count)?,
+            Task::Info => self.info(ctx)?,
+            Task::InfoFull(count) => self.info_full(*count, ctx)?,
             Task::InfoGroups => self.info_groups()?,
             Task::InfoConsumers(group) => self.info_consumers(group, ctx)?,
             _ => Reply::err("a write cannot be answered without being applied"),

@@ -1,6 +1,7 @@
 //! Commands of streams.
 
-use super::parse::{self, GROUP_KEYS, READ_KEYS, one, stream};
+use super::parse::reading::{self, GROUP_KEYS, READ_KEYS};
+use super::parse::{self, one, stream};
 use super::{After, Id, Task};
 use crate::command::commands;
 use crate::{Args, Command, CommandSpec, ErrorReply, Flags, Keys};
@@ -23,10 +24,14 @@ pub(super) const INFO: &str = "CONSUMERS key group | GROUPS key | STREAM key [FU
 pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
     ("xadd", -5, FAST_GROWS, Keys::ONE,
         "Adds an entry; returns its id.",
-        "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] \
-        <* | id> field value [field value ...]",
+        "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | IDMP producer-id idempotent-id] \
+        [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
         "O(1), and O(n) in the entries trimmed; with ACKED also in the pending ones that stay") =>
-        parse::add;
+        |a| parse::add(a, false);
+    ("xcfgset", -2, FAST_WRITE, Keys::ONE,
+        "Sets for how long a stream remembers entries that are added once, and how many of a producer.",
+        "key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]", "O(p) for p producers") =>
+        parse::configure;
     ("xlen", 2, FAST_READ, Keys::ONE,
         "Counts the entries.", "key", "O(1)") =>
         |a| one(a, Task::Len);
@@ -42,7 +47,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
         "Returns entries behind given ids, of several streams.",
         "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
         "O(log n + m) for m returned") =>
-        parse::read;
+        reading::read;
     ("xdel", -3, FAST_WRITE, Keys::ONE,
         "Removes entries; returns how many.", "key id [id ...]", "O(1) per entry") =>
         parse::delete;
@@ -69,13 +74,19 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "stream";
         parse::group;
     ("xreadgroup", -7, WRITE.and(Flags::BLOCKING), GROUP_KEYS,
         "Delivers entries of several streams to a consumer of a group.",
-        "[COUNT count] [BLOCK milliseconds] [NOACK] GROUP group consumer STREAMS key [key ...] id [id ...]",
+        "[COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] GROUP group consumer \
+        STREAMS key [key ...] id [id ...]",
         "O(log n) per entry") =>
-        parse::read_group;
+        reading::read_group;
     ("xack", -4, FAST_WRITE, Keys::ONE,
         "Acknowledges entries that are pending in a group; returns how many.",
         "key group id [id ...]", "O(log n) per entry") =>
         parse::acknowledge;
+    ("xnack", -7, FAST_WRITE, Keys::ONE,
+        "Makes pending entries those of no consumer, so that any other gets them; returns how many.",
+        "key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+        "O(log n) per entry") =>
+        parse::release;
     ("xpending", -3, READ, Keys::ONE,
         "Returns the entries that are pending in a group.",
         "key group [[IDLE min-idle-time] start end count [consumer]]", "O(n) in the pending entries") =>
@@ -111,7 +122,7 @@ fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
         b"+" => After::Last,
         id => After::Id(Id::parse(id, 0)?),
     };
-    one(args, Task::Read { after, count: parse::read_count(args, 3)? })
+    one(args, Task::Read { after, count: reading::read_count(args, 3)? })
 }
 
 fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
@@ -120,13 +131,36 @@ fn delivery(args: &Args<'_>, delivers: bool) -> Result<Command, ErrorReply> {
         b">" => None,
         id => Some(Id::parse(id, 0)?),
     };
-    let count = parse::read_count(args, 5)?;
+    let count = reading::read_count(args, 5)?;
     let op = if delivers {
-        Task::ReadGroup { group, consumer, after, count, no_ack: args.is(6, "NOACK") }
+        let no_ack = args.is(6, "NOACK");
+        let at = if no_ack { 7 } else { 6 };
+        let claim_ms = match args.is(at, "CLAIM") {
+            true => Some(args.at_least(at + 1, 0, "no time")?),
+            false => None,
+        };
+        Task::ReadGroup { group, consumer, after, count, no_ack, claim_ms }
     } else {
         Task::PeekGroup { group, consumer, after, count }
     };
     Ok(Command::Single(args.blob(1)?, stream(op)))
+}
+
+fn due(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (group, min_idle_ms) = (args.blob(2)?, args.at_least(3, 0, "no time")?);
+    one(args, Task::Due { group, min_idle_ms, count: reading::read_count(args, 4)? })
+}
+
+fn hand_out(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (group, consumer) = (args.blob(2)?, args.blob(3)?);
+    let no_ack = args.is(4, "NOACK");
+    let count = usize::try_from(args.at_least(5, 0, "no number")?).unwrap_or(usize::MAX);
+    let mut pending = parse::ids(args, 6)?;
+    if count > pending.len() {
+        return Err(ErrorReply::syntax());
+    }
+    let new = pending.split_off(count);
+    one(args, Task::HandOut { group, consumer, pending, new, no_ack })
 }
 
 /// Forms that only the log and other machines get; clients cannot send them.
@@ -149,6 +183,26 @@ pub(crate) const INTERNAL: &[CommandSpec] = commands! { "stream";
     ("stream.pending", -3, READ, Keys::ONE,
         "Returns pending entries.", "key group", "O(n)") =>
         |a| bare(parse::pending(a));
+    ("stream.add", -7, GROWS, Keys::ONE,
+        "Adds an entry under a name and an identifier.", "key IDMP producer name id field value", "O(1)") =>
+        |a| parse::add(a, true);
+    ("stream.original", 4, READ, Keys::ONE,
+        "Returns the id of the entry added under a name.", "key producer name", "O(log n)") =>
+        parse::original;
+    ("stream.repeated", 2, WRITE, Keys::ONE,
+        "Counts an add that has found its name.", "key", "O(1)") =>
+        |a| one(a, Task::Repeated);
+    ("stream.due", 5, READ, Keys::ONE,
+        "Returns the entries of a group that are due, and new ones.", "key group min-idle-time count",
+        "O(log n + m)") =>
+        due;
+    ("stream.handout", -6, GROWS, Keys::ONE,
+        "Delivers these entries to a consumer.", "key group consumer ACK pending [id ...]",
+        "O(log n) per entry") =>
+        hand_out;
+    ("stream.release", -7, WRITE, Keys::ONE,
+        "Releases entries.", "key group SILENT IDS numids id", "O(log n) per entry") =>
+        |a| bare(parse::release(a));
     ("stream.claim", -5, WRITE, Keys::ONE,
         "Claims entries.", "key group consumer min-idle-time [id ...]", "O(n)") =>
         |a| bare(parse::claim(a));

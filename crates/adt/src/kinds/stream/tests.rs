@@ -42,6 +42,52 @@ fn laws_hold_for_entries() {
 }
 
 #[test]
+fn laws_hold_for_entries_that_are_added_once() {
+    let lines = [
+        "xadd k * a 1",
+        "xadd k idmp ann one * a 1",
+        "xadd k idmp ann two * a 1",
+        "xadd k idmp ben one * a 1",
+        "xadd k idmpauto ben * a 1",
+        "xadd k idmp ann one maxlen = 1 * a 1",
+        "stream.add k idmp ann one 3-1 a 1",
+        "stream.repeated k",
+        "stream.original k ann one",
+        "xcfgset k idmp-duration 1",
+        "xcfgset k idmp-maxsize 1 idmp-duration 2",
+        "xadd k 7-1 a 1",
+        "xack k g 1-1",
+        "xrange k - +",
+        "xinfo stream k",
+    ];
+    laws::check_laws::<Value>(&samples(&lines), 3);
+}
+
+#[test]
+fn laws_hold_for_deliveries_that_are_due() {
+    let lines = [
+        "xadd k 1-1 a 1",
+        "xgroup create k g 0 mkstream",
+        "xdel k 1-1",
+        "stream.deliver k g ann > 1",
+        "stream.deliver k g ben > 0 claim 0",
+        "stream.deliver k g ben > 1 noack claim 1500",
+        "stream.due k g 0 0",
+        "stream.handout k g ben ack 1 1-1",
+        "stream.handout k g ben noack 1 1-1 2-1",
+        "stream.release k g silent ids 1 1-1",
+        "stream.release k g fatal ids 1 1-1 retrycount 5 force",
+        "stream.autoclaim k g ann 0 -",
+        "stream.claim k g ben 0 1-1",
+        "stream.pending k g",
+        "stream.pending k g - + 10",
+        "xack k g 1-1",
+        "xinfo stream k full",
+    ];
+    laws::check_laws::<Value>(&samples(&lines), 3);
+}
+
+#[test]
 fn laws_hold_for_groups() {
     let lines = [
         "xadd k * a 1",
@@ -202,6 +248,31 @@ fn words_are_refused_as_redis_refuses_them() {
         ),
         ("xclaim k g c x 1-1", "ERR Invalid min-idle-time argument for XCLAIM"),
         ("xclaim k g c 1 1-1 when", "ERR Unrecognized XCLAIM option 'when'"),
+        ("xadd k idmp p * f v", "ERR Invalid stream ID specified as stream command argument"),
+        ("xadd k idmp p i * f v", "one"),
+        ("xadd k idmpauto p * f v", "one"),
+        ("xadd k idmp p i 1-1 f v", "ERR IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("xadd k idmp p i idmpauto p * f v", "ERR IDMP/IDMPAUTO specified multiple times"),
+        ("xadd k idmp  i * f v", "ERR IDMP requires a non-empty producer ID"),
+        ("xadd k idmp p  * f v", "ERR IDMP requires a non-empty idempotent ID"),
+        ("xadd k idmpauto  * f v", "ERR IDMPAUTO requires a non-empty producer ID"),
+        ("xcfgset k", "ERR At least one parameter must be specified"),
+        ("xcfgset k idmp-maxsize", "ERR syntax error"),
+        ("xcfgset k idmp-maxsize x", "ERR value is not an integer or out of range"),
+        ("xcfgset k idmp-maxsize 10001", "ERR IDMP-MAXSIZE must be between 1 and 10000 entries"),
+        ("xcfgset k idmp-duration 0", "ERR IDMP-DURATION must be between 1 and 86400 seconds"),
+        ("xreadgroup group g c claim x streams k >", "ERR min-idle-time is not an integer"),
+        (
+            "xreadgroup group g c claim -1 streams k >",
+            "ERR min-idle-time must be a positive integer",
+        ),
+        ("xnack k g never ids 1 1-1", "ERR mode must be SILENT, FAIL, or FATAL"),
+        ("xnack k g fail ids 2 1-1", "ERR number of IDs doesn't match numids"),
+        ("xnack k g fail ids 0 1-1", "ERR numids must be a positive integer"),
+        ("xnack k g fail force retrycount 1", "ERR syntax error, expected IDS keyword"),
+        ("xnack k g fail ids 1 1-1 1-2", "ERR Unrecognized XNACK option '1-2'"),
+        ("xnack k g fail ids 1 1-1 retrycount -1", "ERR Invalid RETRYCOUNT value, must be >= 0"),
+        ("xnack k g fail retrycount 2 force ids 1 1-1", "several"),
     ] {
         assert_eq!(refused(line), answer, "{line}");
     }
@@ -334,4 +405,188 @@ fn lists_of_ids_are_as_long_as_they_say() {
     ] {
         assert_eq!(error(line), "syntax error");
     }
+}
+
+#[test]
+fn an_entry_is_added_once_under_its_name() {
+    let mut value = Value::default();
+    let one = run(&mut value, 5_000_000, "xadd k idmp ann 7 * a 1");
+    assert_eq!(one, Reply::bulk("5000-0"));
+    assert_eq!(run(&mut value, 6_000_000, "xadd k idmp ann 7 maxlen = 0 * b 2"), one);
+    assert_eq!(run(&mut value, 6_000_000, "xadd k idmp ben 7 * a 1"), Reply::bulk("6000-0"));
+    run(&mut value, 6_000_000, "xdel k 5000-0");
+    assert_eq!(run(&mut value, 7_000_000, "xadd k nomkstream idmp ann 7 * a 1"), one, "it is gone");
+    assert_eq!(run(&mut value, 7_000_000, "xlen k"), Reply::Int(1));
+    let facts = |value: &mut Value, at| match run(value, at, "xinfo stream k") {
+        Reply::Map(pairs) => {
+            let ours = pairs.into_iter().map(|(name, value)| (shown(&name), value));
+            let ours = ours.filter(|(name, _)| name.contains("idmp") || name.contains("ids-"));
+            ours.map(|(_, value)| value).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(facts(&mut value, 7_000_000), [100, 100, 2, 2, 2, 2].map(Reply::Int));
+    assert_eq!(run(&mut value, 104_999_000, "xadd k idmp ann 7 * a 1"), one);
+    assert_eq!(run(&mut value, 105_000_000, "xadd k idmp ann 7 * a 1"), Reply::bulk("105000-0"));
+    // The same settings change nothing, others make it forget.
+    run(&mut value, 105_000_000, "xcfgset k idmp-duration 100");
+    assert_eq!(facts(&mut value, 105_000_000), [100, 100, 2, 2, 3, 3].map(Reply::Int));
+    run(&mut value, 105_000_000, "xcfgset k idmp-maxsize 1");
+    assert_eq!(facts(&mut value, 105_000_000), [100, 1, 0, 0, 3, 3].map(Reply::Int));
+    for name in [1, 2, 1] {
+        run(&mut value, 106_000_000, &format!("xadd k idmp ann {name} * a 1"));
+    }
+    assert_eq!(facts(&mut value, 106_000_000), [100, 1, 1, 1, 6, 3].map(Reply::Int));
+    let mut none = Value::default();
+    assert_eq!(run(&mut none, 1, "xcfgset k idmp-maxsize 1"), Reply::err("no such key"));
+    assert_eq!(run(&mut none, 1, "xadd k nomkstream idmp ann 7 * a 1"), Reply::Nil);
+    assert_eq!(none, Value::default());
+}
+
+#[test]
+fn what_a_transaction_was_told_of_an_add_stays_true_however_late_it_commits() {
+    let op = &ops("xadd k idmp ann 7 * a 1")[0];
+    let compound = Value::chosen_first(&Blob::from("k"), op).expect("a choice");
+    let at = |ms: u64| Ctx { ts: Timestamp::from_micros(1000 * ms), now_ms: ms, ..Ctx::default() };
+    let mut slot = None;
+    let plan = |slot: &Option<crate::Record>, ms| {
+        let reads =
+            compound.reads.iter().map(|(_, op)| crate::record::query(slot.as_ref(), op, &at(ms)));
+        compound.plan(&reads.collect::<Vec<_>>()).expect("one step")
+    };
+    let carry_out = |slot: &mut Option<crate::Record>, plan: &Plan, ms| {
+        plan.writes.iter().for_each(|(_, op)| drop(crate::record::apply(slot, op, &at(ms))));
+    };
+    let first = plan(&slot, 1000);
+    assert_eq!(first.reply, Reply::bulk("1000-0"));
+    carry_out(&mut slot, &first, 2000);
+    // The name is remembered at 101,999, but not at the commit.
+    let again = plan(&slot, 101_999);
+    assert_eq!(again.reply, first.reply);
+    carry_out(&mut slot, &again, 102_001);
+    let length = AnyOp::Stream(Box::new(Task::Len));
+    assert_eq!(crate::record::query(slot.as_ref(), &length, &at(0)), Reply::Int(1));
+    assert_eq!(plan(&slot, 102_001).reply, Reply::bulk("102001-0"));
+}
+
+/// Numbers and texts of a saved value, in one line.
+fn saved(value: &Value) -> String {
+    #[derive(Default)]
+    struct Parts(Vec<String>);
+    impl ValueSink for Parts {
+        fn bytes(&mut self, bytes: &[u8]) {
+            self.0.push(format!("{:?}", String::from_utf8_lossy(bytes)));
+        }
+        fn number(&mut self, number: u64) {
+            self.0.push(number.to_string());
+        }
+    }
+    let mut parts = Parts::default();
+    value.save(&mut parts);
+    parts.0.join(" ")
+}
+
+#[test]
+fn a_stream_is_saved_as_ever_unless_it_has_producers_or_released_entries() {
+    let mut value = Value::default();
+    run(&mut value, 9000, "xgroup create k g 0 mkstream");
+    run(&mut value, 9000, "xadd k 1-1 a 1");
+    run(&mut value, 9000, "stream.deliver k g ann > 0");
+    let entries = saved(&value);
+    let entries = entries.split_once(" 1 \"g\"").expect("a group").0.to_owned();
+    let group = |flags: u8, more: &str| format!("1 \"g\" 1 1 {flags} 1 1 \"ann\" 9 {more}");
+    assert_eq!(saved(&value), format!("{entries} {}", group(1, "1 1 1 9 1")));
+    run(&mut value, 9000, "stream.release k g fail ids 1 1-1");
+    assert_eq!(saved(&value), format!("{entries} {}", group(3, "0 1 1 1 1")));
+    run(&mut value, 9000, "xcfgset k idmp-maxsize 7");
+    run(&mut value, 9000, "stream.repeated k");
+    let producers = format!("{} 100 7 0 1 0", u64::MAX);
+    assert_eq!(saved(&value), format!("{entries} {producers} {}", group(3, "0 1 1 1 1")));
+}
+
+/// Applies at a given millisecond; the reply in short.
+fn at_ms(value: &mut Value, ms: u64, line: &str) -> String {
+    let reply = run(value, 1000 * ms, line);
+    shown(&reply).replace("Int(", "").replace(')', "")
+}
+
+/// A stream whose group g has delivered 1-1 to ann at 100 and 1-2 at 200, and not 1-3.
+fn delivered() -> Value {
+    let mut value = Value::default();
+    for line in ["xadd k 1-1 a 1", "xadd k 1-2 a 2", "xadd k 1-3 a 3", "xgroup create k g 0"] {
+        at_ms(&mut value, 1, line);
+    }
+    at_ms(&mut value, 100, "stream.deliver k g ann > 1");
+    at_ms(&mut value, 200, "stream.deliver k g ann > 1");
+    value
+}
+
+#[test]
+fn what_is_pending_for_long_is_delivered_before_what_is_new() {
+    let value = &mut delivered();
+    let read = "stream.deliver k g ben > 0 claim 50";
+    assert_eq!(at_ms(&mut value.clone(), 149, read), "1-3 a 3 0 0");
+    assert_eq!(at_ms(&mut value.clone(), 150, read), "1-1 a 1 50 1 1-3 a 3 0 0");
+    let one = "stream.deliver k g ben > 1 claim 50";
+    assert_eq!(at_ms(value, 300, one), "1-1 a 1 200 1");
+    assert_eq!(at_ms(value, 300, one), "1-2 a 2 100 1");
+    assert_eq!(at_ms(value, 300, "stream.pending k g - + 9"), "1-1 ben 0 2 1-2 ben 0 2");
+    assert_eq!(at_ms(value, 300, one), "1-3 a 3 0 0");
+    assert_eq!(at_ms(value, 349, one), "Nil");
+    let all = "stream.deliver k g ann > 0 noack claim 50";
+    assert_eq!(at_ms(value, 350, all), "1-1 a 1 50 2 1-2 a 2 50 2 1-3 a 3 50 1");
+    assert_eq!(at_ms(value, 350, "stream.pending k g"), "3 1-1 1-3 ann 3");
+    // The longest idle one comes first; an entry that is gone is no longer pending.
+    at_ms(value, 360, "stream.claim k g ben 0 1-1");
+    at_ms(value, 370, "xdel k 1-2");
+    assert_eq!(at_ms(value, 500, read), "1-3 a 3 150 2 1-1 a 1 140 4");
+    assert_eq!(at_ms(value, 500, "stream.pending k g"), "2 1-1 1-3 ben 2");
+}
+
+#[test]
+fn a_read_of_what_is_due_that_finds_nothing_is_idle() {
+    let value = delivered();
+    let idle = |value: &Value, line: &str, ms| Value::idle(value, &ops(line)[0], ms);
+    let read = "stream.deliver k g ben > 0 claim 50";
+    assert_eq!(idle(&value, read, 149), None, "1-3 is new");
+    let mut value = value;
+    at_ms(&mut value, 200, "stream.deliver k g ann > 0");
+    assert_eq!(idle(&value, read, 149), Some(Reply::Nil));
+    assert_eq!(idle(&value, read, 150), None);
+    assert_eq!(idle(&value, "stream.deliver k g ben > 0", 150), None, "it takes its turn");
+    let other = "stream.deliver k h ben > 0 claim 50";
+    assert_eq!(idle(&value, other, 150), None, "there is no such group");
+    // A deletion is noted, although nothing is answered.
+    at_ms(&mut value, 210, "xdel k 1-1");
+    assert_eq!(idle(&value, read, 150), None);
+    assert_eq!(at_ms(&mut value, 211, "stream.deliver k g ben > 0 claim 100"), "Nil");
+    assert_eq!(at_ms(&mut value, 211, "stream.pending k g"), "2 1-2 1-3 ann 2");
+}
+
+#[test]
+fn a_released_entry_is_the_next_one_however_long_others_wait() {
+    let value = &mut delivered();
+    at_ms(value, 300, "stream.deliver k g ann > 0");
+    assert_eq!(at_ms(value, 300, "stream.release k g fail ids 3 1-3 7-7 1-1"), "2");
+    assert_eq!(at_ms(value, 300, "stream.pending k g - + 9"), "1-1  -1 1 1-2 ann 100 1 1-3  -1 1");
+    assert_eq!(at_ms(value, 300, "stream.pending k g idle 200 - + 9"), "1-1  -1 1 1-3  -1 1");
+    assert_eq!(at_ms(value, 300, "stream.pending k g"), "3 1-1 1-3 ann 1");
+    assert_eq!(at_ms(value, 300, "stream.deliver k g ann 0 0"), "1-2 a 2", "not those");
+    let read = "stream.deliver k g ben > 1 claim 9223372036854775807";
+    assert_eq!(at_ms(value, 400, read), "1-1 a 1 400 1");
+    at_ms(value, 400, "stream.release k g silent ids 1 1-1");
+    assert_eq!(at_ms(value, 400, "stream.autoclaim k g cid 9999 -"), "0-0 1-1 a 1 1-3 a 3 ");
+    assert_eq!(at_ms(value, 400, "stream.pending k g - + 9 cid"), "1-1 cid 0 2 1-3 cid 0 2");
+    at_ms(value, 400, "stream.release k g fatal ids 1 1-1");
+    at_ms(value, 400, "stream.claim k g ann 0 1-1");
+    let most = i64::MAX;
+    assert_eq!(at_ms(value, 400, "stream.pending k g - + 1"), format!("1-1 ann 0 {most}"));
+    at_ms(value, 400, "stream.release k g fatal ids 1 1-1 retrycount 0");
+    assert_eq!(at_ms(value, 400, "stream.pending k g - + 1"), "1-1  -1 0");
+    at_ms(value, 400, "stream.release k g silent ids 1 1-1");
+    assert_eq!(at_ms(value, 400, "xack k g 1-1 1-2 1-3"), "3");
+    assert_eq!(at_ms(value, 400, "stream.release k g fail ids 1 1-1"), "0");
+    assert_eq!(at_ms(value, 400, "stream.release k g fail ids 2 1-1 7-7 force"), "1");
+    assert_eq!(at_ms(value, 400, "stream.pending k g - + 9"), "1-1  -1 0");
+    assert!(run(value, 400, "stream.release k h fail ids 1 1-1").is_error());
 }

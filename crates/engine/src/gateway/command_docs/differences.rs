@@ -118,7 +118,7 @@ mod tests {
         for line in page.lines() {
             assert!(!line.starts_with('|') || line.matches('|').count() == 3, "{line}");
         }
-        assert!(page.contains("| planned: more of streams | `XCFGSET` (8.6), "));
+        assert!(page.contains("| no: for Redis' own files | `XIDMPRECORD` (8.8) |"));
         assert!(page.contains("`DELIFEQ` (Valkey 9.0)"));
         assert!(page.ends_with("|\n") && !page.contains("\n\n\n"));
     }

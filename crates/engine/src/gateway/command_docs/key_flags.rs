@@ -33,7 +33,9 @@ pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
         | "touch" | "type" | "watch" | "xlen" | "zcard" => LOOK,
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire"
         | "hpexpireat" | "hset" | "hsetex" | "lset" | "persist" | "pexpire" | "pexpireat"
-        | "setrange" | "xack" | "xadd" | "xclaim" | "xsetid" | "zadd" => WRITE,
+        | "setrange" | "xack" | "xadd" | "xcfgset" | "xclaim" | "xnack" | "xsetid" | "zadd" => {
+            WRITE
+        }
         "hdel" | "lrem" | "ltrim" | "srem" | "xackdel" | "xautoclaim" | "xdel" | "xdelex"
         | "xtrim" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => CUT,
         "mset" | "msetex" | "psetex" | "setex" => REPLACE,

@@ -42,6 +42,8 @@ struct BlockedCommand {
     /// Reply to give when that shard has ended the wait, as it was asked to, without serving the command.
     leaves: Option<Reply>,
     deadline_us: Option<u64>,
+    /// When the attempts are made again although no shard has called for them.
+    looks_us: Option<u64>,
     /// Number of shards that have not confirmed the place in their queue.
     missing: usize,
     /// Whether all shards have confirmed: then the command counts as blocked.
@@ -91,6 +93,17 @@ fn program(target: Target, compound: Compound) -> Program {
     Program { target, steps, form: Form::One, guards, fences, request }
 }
 
+impl BlockedCommand {
+    /// Sets the timer for the next look, if there are looks.
+    fn look_again(&mut self, core: &mut Core, job: u64) {
+        if let Some(ms) = self.blocking.again_ms {
+            let at_us = core.now.mono_us.saturating_add(ms.saturating_mul(1000));
+            core.timers.insert((at_us, Timer::Look { job }));
+            self.looks_us = Some(at_us);
+        }
+    }
+}
+
 impl BlockedCommands {
     /// Begins a command of a session, outside of a transaction.
     pub fn begin(
@@ -128,6 +141,7 @@ impl BlockedCommands {
             served: false,
             leaves: None,
             deadline_us,
+            looks_us: None,
             missing: 0,
             counted: false,
         }))
@@ -236,6 +250,7 @@ impl BlockedCommands {
         if let Some(at_us) = command.deadline_us {
             core.timers.insert((at_us, Timer::Deadline { job }));
         }
+        command.look_again(core, job);
     }
 
     /// Registers commands that wait at a shard with its new leader, which does not know them.
@@ -293,6 +308,20 @@ impl BlockedCommands {
             if k == key && !enough && !command.to_try.contains(&number) {
                 command.to_try.push_back(number);
             }
+        }
+        self.advance(core, job)
+    }
+
+    /// Makes the attempts again, since what they find depends on the time.
+    pub fn looks(&mut self, core: &mut Core, job: u64) -> Option<WaitEffect> {
+        let command = self.commands.get_mut(job)?;
+        command.looks_us = None;
+        command.look_again(core, job);
+        if command.over.is_some() || command.leaves.is_some() {
+            return None;
+        }
+        if command.trying.is_none() && command.to_try.is_empty() {
+            command.to_try = first_of(&command.blocking);
         }
         self.advance(core, job)
     }
@@ -367,6 +396,9 @@ impl BlockedCommands {
         }
         if let Some(at_us) = command.deadline_us {
             core.timers.remove(&(at_us, Timer::Deadline { job }));
+        }
+        if let Some(at_us) = command.looks_us {
+            core.timers.remove(&(at_us, Timer::Look { job }));
         }
         Some(command.target)
     }

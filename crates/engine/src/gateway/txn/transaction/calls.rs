@@ -143,10 +143,18 @@ impl Txn {
     pub(super) fn call_attempt(
         &mut self,
         cx: &mut TxnContext<'_>,
-        blocking: Blocking,
+        mut blocking: Blocking,
         number: usize,
         target: Option<Target>,
     ) {
+        if cx.core.config.concurrency.takes_locks()
+            && let Some((key, attempt)) = blocking.attempts.get_mut(number)
+            && let Attempt::Take { op, wrap } = attempt
+            && let Some(compound) = op.chosen_first(key)
+        {
+            let (key, wrap) = (key.clone(), *wrap);
+            *attempt = Attempt::Move(compound.wrapped(move |reply| wrap(&key, reply)));
+        }
         let then = |blocking| Then::Attempt(Box::new(blocking), number);
         match blocking.attempts.get(number).cloned() {
             None => self.conclude_step(cx, target, blocking.on_nothing, Vec::new()),

@@ -21,11 +21,13 @@ fn undone(error: &ErrorReply) -> ErrorReply {
 
 /// A read for a command that leaves the store a choice, which is not to be made again at the commit: its
 /// reply is known before.
-pub(super) fn chosen_first(ops: &[KeyedOp]) -> Option<Compound> {
-    match ops {
-        [(key, op)] => op.chosen_first(key),
-        _ => None,
-    }
+pub(super) fn chosen_first(ops: &[KeyedOp], merge: Option<&Merge>) -> Option<Compound> {
+    let [(key, op)] = ops else { return None };
+    let compound = op.chosen_first(key)?;
+    Some(match merge.cloned() {
+        Some(merge) => compound.wrapped(move |reply| merge.apply(vec![reply])),
+        None => compound,
+    })
 }
 
 impl Txn {
@@ -95,7 +97,7 @@ impl Txn {
                 self.call_locks(cx, ops, merge, target);
                 false
             }
-            _ => match chosen_first(&ops).filter(|_| cc.takes_locks()) {
+            _ => match chosen_first(&ops, merge.as_ref()).filter(|_| cc.takes_locks()) {
                 Some(compound) => {
                     let (reads, then) = Then::behind(compound);
                     self.call_observed(cx, (reads, true), Some(target), then);

@@ -321,7 +321,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
                 defer(txn, cx, ops);
                 return Next::Input(ScriptInput::Go);
             }
-            match super::interactive::chosen_first(&ops).filter(|_| cc.takes_locks()) {
+            let chosen = super::interactive::chosen_first(&ops, merge.as_ref());
+            match chosen.filter(|_| cc.takes_locks()) {
                 Some(compound) => {
                     let (reads, then) = Then::behind(compound);
                     txn.call_observed(cx, (reads, true), target, then);

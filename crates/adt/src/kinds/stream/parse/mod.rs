@@ -1,19 +1,14 @@
 //! Parsing of the words of stream commands into operations.
 
-use super::id::number;
-use super::{After, Bound, Claim, Delivered, Id, NewId, References, Task, Trim};
-use crate::command::database::{name_of, shown};
-use crate::command::syntax;
-use crate::{
-    Args, Attempt, Begins, Blob, Blocking, Command, Compound, ErrorReply, Keys, Merge, Op as AnyOp,
-    Plan, Reply,
-};
-use std::sync::Arc;
+pub(super) mod reading;
 
-/// Keys and places behind `STREAMS`, from word number 1 on.
-pub(super) const READ_KEYS: Keys = Keys::Behind { word: "STREAMS", from: 1 };
-/// Keys and places behind `STREAMS`, after the group.
-pub(super) const GROUP_KEYS: Keys = Keys::Behind { word: "STREAMS", from: 4 };
+use super::id::number;
+use super::producers::{self, NAMES_MAX, PRODUCER_BYTES_MAX, REMEMBERED_S_MAX};
+use super::{Bound, Claim, Delivered, Failure, Id, NewId, Once, References, Release, Task, Trim};
+use crate::command::database::name_of;
+use crate::command::syntax;
+use crate::{Args, Blob, Command, ErrorReply, Merge, Op as AnyOp, Reply};
+use std::sync::Arc;
 
 /// Entries that `~` removes at most without `LIMIT`, as in Redis.
 const LIMIT_DEFAULT: u64 = 10_000;
@@ -36,7 +31,7 @@ fn named(key: Blob, op: Task, name: fn(&str, &str) -> String) -> Command {
 }
 
 /// Gives the error for an absent group its text, from the names of the key and the group.
-fn about_group(key: &Blob, reply: Reply, name: fn(&str, &str) -> String) -> Reply {
+pub(super) fn about_group(key: &Blob, reply: Reply, name: fn(&str, &str) -> String) -> Reply {
     match reply {
         Reply::Error(error) if error.code() == "NOGROUP" => {
             let key = String::from_utf8_lossy(name_of(key));
@@ -54,15 +49,11 @@ fn group_of(key: Blob, op: Task) -> Command {
     named(key, op, |key, group| format!("No such consumer group '{group}' for key name '{key}'"))
 }
 
-fn in_read(key: &str, group: &str) -> String {
-    format!("No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option")
-}
-
 fn id(args: &Args<'_>, at: usize) -> Result<Id, ErrorReply> {
     Id::parse(args.get(at).ok_or_else(ErrorReply::syntax)?, 0)
 }
 
-fn ids(args: &Args<'_>, from: usize) -> Result<Vec<Id>, ErrorReply> {
+pub(super) fn ids(args: &Args<'_>, from: usize) -> Result<Vec<Id>, ErrorReply> {
     args.iter_from(from).map(|word| Id::parse(word, 0)).collect()
 }
 
@@ -105,6 +96,8 @@ struct Trimming {
     limit: Option<u64>,
     references: Option<References>,
     no_stream: bool,
+    /// The producer, and its name for the entry if it gives one.
+    once: Option<(Blob, Option<Blob>)>,
 }
 
 /// Option at `at` about deliveries that are pending, if it is one.
@@ -164,7 +157,35 @@ impl Trimming {
             self.no_stream = true;
             return Ok(Some(at + 1));
         }
+        if adds && more > 1 && args.is(at, "IDMP") {
+            let named = (args.blob(at + 1)?, Some(args.blob(at + 2)?));
+            self.adds_once(named)?;
+            return Ok(Some(at + 3));
+        }
+        if adds && more > 0 && args.is(at, "IDMPAUTO") {
+            self.adds_once((args.blob(at + 1)?, None))?;
+            return Ok(Some(at + 2));
+        }
         Ok(None)
+    }
+
+    fn adds_once(&mut self, named: (Blob, Option<Blob>)) -> Result<(), ErrorReply> {
+        let option = if named.1.is_some() { "IDMP" } else { "IDMPAUTO" };
+        if named.0.is_empty() {
+            return Err(ErrorReply::err(format!("{option} requires a non-empty producer ID")));
+        }
+        if named.1.as_ref().is_some_and(|name| name.is_empty()) {
+            return Err(ErrorReply::err(format!("{option} requires a non-empty idempotent ID")));
+        }
+        let words = std::iter::once(&named.0).chain(&named.1);
+        if words.map(|word| word.len()).any(|len| len > PRODUCER_BYTES_MAX) {
+            let text = format!("IDs of {option} have up to {PRODUCER_BYTES_MAX} bytes");
+            return Err(ErrorReply::err(text));
+        }
+        if self.once.replace(named).is_some() {
+            return Err(ErrorReply::err("IDMP/IDMPAUTO specified multiple times"));
+        }
+        Ok(())
     }
 
     fn finish(&self) -> Result<Option<Trim>, ErrorReply> {
@@ -191,7 +212,8 @@ fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
     Id::parse(word, 0).map(NewId::Exact)
 }
 
-pub(super) fn add(args: &Args<'_>) -> Result<Command, ErrorReply> {
+/// `XADD`; the form for the log adds under a name and an explicit identifier.
+pub(super) fn add(args: &Args<'_>, is_told: bool) -> Result<Command, ErrorReply> {
     let mut options = Trimming::default();
     let mut at = 2;
     let id = loop {
@@ -205,6 +227,10 @@ pub(super) fn add(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
     };
     let trim = options.finish()?;
+    if options.once.is_some() && id != NewId::Auto && !is_told {
+        let text = "IDMP/IDMPAUTO can be used only with auto-generated IDs";
+        return Err(ErrorReply::err(text));
+    }
     let fields: Vec<Blob> = args.iter_from(at + 1).map(Blob::new).collect();
     if fields.is_empty() || fields.len() % 2 == 1 {
         return Err(ErrorReply::arity("xadd"));
@@ -212,7 +238,42 @@ pub(super) fn add(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if id == NewId::Exact(Id::MIN) {
         return Err(ErrorReply::err("The ID specified in XADD must be greater than 0-0"));
     }
-    one(args, Task::Add { id, creates: !options.no_stream, trim, fields })
+    let once = options.once.map(|(producer, name)| {
+        let name = name.unwrap_or_else(|| producers::name_of(&fields));
+        Once { producer, name }
+    });
+    one(args, Task::Add { id, creates: !options.no_stream, trim, once, fields })
+}
+
+/// The name of an entry that is added once.
+pub(super) fn original(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    one(args, Task::Original(Once { producer: args.blob(2)?, name: args.blob(3)? }))
+}
+
+pub(super) fn configure(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (mut remembered_s, mut most) = (None, None);
+    if args.len() == 2 {
+        return Err(ErrorReply::err("At least one parameter must be specified"));
+    }
+    let mut at = 2;
+    while at < args.len() {
+        let (option, place, max, unit) = match () {
+            () if at + 1 == args.len() => return Err(ErrorReply::syntax()),
+            () if args.is(at, "IDMP-DURATION") => {
+                ("IDMP-DURATION", &mut remembered_s, REMEMBERED_S_MAX, "seconds")
+            }
+            () if args.is(at, "IDMP-MAXSIZE") => ("IDMP-MAXSIZE", &mut most, NAMES_MAX, "entries"),
+            () => return Err(ErrorReply::syntax()),
+        };
+        let number = u64::try_from(args.int(at + 1)?).ok();
+        *place = number.filter(|number| (1..=max).contains(number));
+        if place.is_none() {
+            let text = format!("{option} must be between 1 and {max} {unit}");
+            return Err(ErrorReply::err(text));
+        }
+        at += 2;
+    }
+    one(args, Task::Configure { remembered_s, most })
 }
 
 pub(super) fn trim(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -267,214 +328,6 @@ pub(super) fn set_id(args: &Args<'_>) -> Result<Command, ErrorReply> {
         at += 2;
     }
     one(args, Task::SetId { id: id(args, 2)?, added, deleted })
-}
-
-/// Number of entries to read; 0 and less mean all.
-pub(super) fn read_count(args: &Args<'_>, at: usize) -> Result<Option<u64>, ErrorReply> {
-    Ok(u64::try_from(args.int(at)?).ok().filter(|count| *count > 0))
-}
-
-/// Words of `XREAD` and `XREADGROUP`.
-struct Reading {
-    count: Option<u64>,
-    block_ms: Option<u64>,
-    no_ack: bool,
-    group: Option<(Blob, Blob)>,
-    streams: Vec<(Blob, Vec<u8>)>,
-}
-
-fn reading(args: &Args<'_>, grouped: bool) -> Result<Reading, ErrorReply> {
-    let streams = Vec::new();
-    let mut found = Reading { count: None, block_ms: None, no_ack: false, group: None, streams };
-    let only = |what: &str| {
-        let text =
-            format!("The {what} option is only supported by XREADGROUP. You called XREAD instead.");
-        Err(ErrorReply::err(text))
-    };
-    let mut at = 1;
-    loop {
-        let more = args.len().saturating_sub(at + 1);
-        if more > 0 && args.is(at, "BLOCK") {
-            let ms = args
-                .int(at + 1)
-                .map_err(|_| ErrorReply::err("timeout is not an integer or out of range"))?;
-            let ms = u64::try_from(ms).map_err(|_| ErrorReply::err("timeout is negative"))?;
-            found.block_ms = Some(ms);
-            at += 2;
-        } else if more > 0 && args.is(at, "COUNT") {
-            found.count = read_count(args, at + 1)?;
-            at += 2;
-        } else if more > 0 && args.is(at, "STREAMS") {
-            at += 1;
-            break;
-        } else if more > 1 && args.is(at, "GROUP") {
-            if !grouped {
-                return only("GROUP");
-            }
-            found.group = Some((args.blob(at + 1)?, args.blob(at + 2)?));
-            at += 3;
-        } else if args.is(at, "NOACK") {
-            if !grouped {
-                return only("NOACK");
-            }
-            found.no_ack = true;
-            at += 1;
-        } else {
-            return Err(ErrorReply::syntax());
-        }
-    }
-    let words = args.len() - at;
-    if words % 2 == 1 {
-        return Err(ErrorReply::err(
-            "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
-        ));
-    }
-    if grouped && found.group.is_none() {
-        return Err(ErrorReply::err("Missing GROUP option for XREADGROUP"));
-    }
-    let places = args.iter_from(at + words / 2).map(<[u8]>::to_vec);
-    found.streams = args.iter_from(at).map(Blob::new).zip(places).take(words / 2).collect();
-    Ok(found)
-}
-
-/// The entries of streams, of those that have any.
-fn by_stream(keys: &[Blob], replies: &[Reply]) -> Reply {
-    let mut found = Vec::new();
-    for (key, reply) in keys.iter().zip(replies) {
-        match reply {
-            Reply::Nil | Reply::NilArray => {}
-            Reply::Error(_) => return about_group(key, reply.clone(), in_read),
-            entries => found.push((shown(key), entries.clone())),
-        }
-    }
-    if found.is_empty() { Reply::NilArray } else { Reply::Named(found) }
-}
-
-/// The reply for one stream.
-fn of_one(key: &Blob, reply: Reply) -> Reply {
-    by_stream(std::slice::from_ref(key), &[reply])
-}
-
-type Ops = Vec<(Blob, AnyOp)>;
-
-/// Reads several streams; afterwards the write of each is due that has entries.
-fn several(reads: Ops, writes: Ops) -> Compound {
-    let keys: Vec<Blob> = reads.iter().map(|(key, _)| key.clone()).collect();
-    let plan = move |replies: &[Reply]| {
-        let reply = by_stream(&keys, replies);
-        if reply.is_error() {
-            return Plan { writes: Vec::new(), reply };
-        }
-        let due = writes.iter().zip(replies).filter(|(_, reply)| matches!(reply, Reply::Array(_)));
-        Plan { writes: due.map(|(write, _)| write.clone()).collect(), reply }
-    };
-    Compound::new(reads, plan)
-}
-
-/// Attempts to read `ops`, of which several are read together.
-fn attempts(ops: Ops, together: impl Fn(Ops) -> Compound) -> Vec<(Blob, Attempt)> {
-    if let [(key, op)] = &ops[..] {
-        return vec![(key.clone(), Attempt::Take { op: op.clone(), wrap: of_one })];
-    }
-    let compound = together(ops.clone());
-    ops.into_iter().map(|(key, _)| (key, Attempt::Move(compound.clone()))).collect()
-}
-
-fn waiting(attempts: Vec<(Blob, Attempt)>, timeout_ms: u64, begins: Option<Begins>) -> Command {
-    let blocking = Blocking::new(attempts, timeout_ms, Reply::NilArray, Reply::NilArray);
-    Command::Blocking(Blocking { alike: true, begins, ..blocking })
-}
-
-fn at_once(ops: Ops) -> Command {
-    let keys: Vec<Blob> = ops.iter().map(|(key, _)| key.clone()).collect();
-    let merge = move |replies: Vec<Reply>| by_stream(&keys, &replies);
-    Command::Multi { ops, merge: Merge::All(Arc::new(merge)) }
-}
-
-/// Whether a read begins at `$`.
-fn at_end(op: &AnyOp) -> bool {
-    match op {
-        AnyOp::Stream(task) => matches!(**task, Task::Read { after: After::End, .. }),
-        _ => false,
-    }
-}
-
-/// Finds where `$` is before anything is waited for.
-fn from_the_end(ops: &Ops) -> Option<Begins> {
-    if !ops.iter().any(|(_, op)| at_end(op)) {
-        return None;
-    }
-    let reads = ops.iter().map(|(key, _)| (key.clone(), stream(Task::Last))).collect();
-    let ops = ops.clone();
-    let settled = move |replies: &[Reply]| {
-        let mut settled = ops.clone();
-        for ((_, op), reply) in settled.iter_mut().zip(replies) {
-            if at_end(op)
-                && let AnyOp::Stream(task) = op
-                && let Task::Read { after, .. } = &mut **task
-                && let Reply::Bulk(last) = reply
-                && let Ok(last) = Id::parse(last, 0)
-            {
-                *after = After::Id(last);
-            }
-        }
-        attempts(settled, |ops| several(ops, Vec::new()))
-    };
-    Some(Begins { reads, attempts: Arc::new(settled) })
-}
-
-pub(super) fn read(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let Reading { count, block_ms, streams, .. } = reading(args, false)?;
-    let mut ops = Vec::new();
-    for (key, place) in streams {
-        let after = match place.as_slice() {
-            b"$" => After::End,
-            b"+" => After::Last,
-            b">" => {
-                return Err(ErrorReply::err(
-                    "The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
-                     <consumer> option.",
-                ));
-            }
-            id => After::Id(Id::parse(id, 0)?),
-        };
-        ops.push((key, stream(Task::Read { after, count })));
-    }
-    let Some(timeout_ms) = block_ms else { return Ok(at_once(ops)) };
-    let begins = from_the_end(&ops);
-    Ok(waiting(attempts(ops, |ops| several(ops, Vec::new())), timeout_ms, begins))
-}
-
-pub(super) fn read_group(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let Reading { count, block_ms, no_ack, group, streams } = reading(args, true)?;
-    let Some((group, consumer)) = group else { return Err(ErrorReply::syntax()) };
-    let (mut peeks, mut deliveries) = (Vec::new(), Vec::new());
-    for (key, place) in streams {
-        let after = match place.as_slice() {
-            b">" => None,
-            b"$" => {
-                return Err(ErrorReply::err(
-                    "The $ ID is meaningless in the context of XREADGROUP: you want to read the history \
-                     of this consumer by specifying a proper ID, or use the > ID to get new messages. \
-                     The $ ID would just return an empty result set.",
-                ));
-            }
-            id => Some(Id::parse(id, 0)?),
-        };
-        let (group, consumer) = (group.clone(), consumer.clone());
-        let peek =
-            Task::PeekGroup { group: group.clone(), consumer: consumer.clone(), after, count };
-        let delivery = Task::ReadGroup { group, consumer, after, count, no_ack };
-        peeks.push((key.clone(), stream(peek)));
-        deliveries.push((key, stream(delivery)));
-    }
-    // Of several streams all groups must be there before anything is delivered.
-    let together = |deliveries| several(peeks.clone(), deliveries);
-    match block_ms {
-        Some(timeout_ms) => Ok(waiting(attempts(deliveries, together), timeout_ms, None)),
-        None if deliveries.len() == 1 => Ok(at_once(deliveries)),
-        None => Ok(Command::Compound(together(deliveries))),
-    }
 }
 
 pub(super) fn acknowledge(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -572,6 +425,46 @@ pub(super) fn auto_claim(args: &Args<'_>) -> Result<Command, ErrorReply> {
     }
     let op = Task::AutoClaim { group, consumer, min_idle_ms, from, count, just_id };
     Ok(key_or_group(key, op))
+}
+
+pub(super) fn release(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (key, group) = (args.blob(1)?, args.blob(2)?);
+    let failure = match () {
+        () if args.is(3, "SILENT") => Failure::Silent,
+        () if args.is(3, "FAIL") => Failure::Fail,
+        () if args.is(3, "FATAL") => Failure::Fatal,
+        () => return Err(ErrorReply::err("mode must be SILENT, FAIL, or FATAL")),
+    };
+    let mut how = Release { failure, count: None, force: false };
+    let mut released = None;
+    let mut at = 4;
+    while at < args.len() {
+        let more = args.len() - at - 1;
+        if more > 0 && args.is(at, "IDS") {
+            let count = args.at_least(at + 1, 1, "numids must be a positive integer")?;
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count > more - 1 {
+                return Err(ErrorReply::err("number of IDs doesn't match numids"));
+            }
+            let words = args.iter_from(at + 2).take(count);
+            released = Some(words.map(|word| Id::parse(word, 0)).collect::<Result<Vec<_>, _>>()?);
+            at += 2 + count;
+        } else if more > 0 && args.is(at, "RETRYCOUNT") {
+            let error = || ErrorReply::err("Invalid RETRYCOUNT value, must be >= 0");
+            how.count = Some(u64::try_from(args.int(at + 1)?).map_err(|_| error())?);
+            at += 2;
+        } else if args.is(at, "FORCE") {
+            how.force = true;
+            at += 1;
+        } else {
+            let word = String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
+            return Err(ErrorReply::err(format!("Unrecognized XNACK option '{word}'")));
+        }
+    }
+    let Some(ids) = released else {
+        return Err(ErrorReply::err("syntax error, expected IDS keyword"));
+    };
+    Ok(key_or_group(key, Task::Release { group, ids, how }))
 }
 
 /// A subcommand with a wrong number of words.
