@@ -85,7 +85,8 @@ pub const WITHOUT_EFFECT: &[Known] = &[
     number("zset-max-listpack-value", "64", 0, LARGE),
 ];
 
-const USERS: &str = "users and passwords are in the configuration file; change that and restart";
+const USERS: &str =
+    "users are in the configuration file, read at the start, or in the store (ACL SETUSER)";
 const REPLICATION: &str = "replication is by consensus, and a majority has every write";
 
 /// Settings that can be set to the value that they have, and to no other.

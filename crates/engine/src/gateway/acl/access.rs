@@ -22,7 +22,7 @@ const WRITE: KeyAccess = KeyAccess { read: false, write: true };
 const BOTH: KeyAccess = KeyAccess { read: true, write: true };
 
 /// Writers that show nothing of what was stored.
-const BLIND: [&str; 45] = [
+const BLIND: [&str; 46] = [
     "append",
     "del",
     "expire",
@@ -64,6 +64,7 @@ const BLIND: [&str; 45] = [
     "xadd",
     "xdel",
     "xdelex",
+    "xnack",
     "zrem",
     "zremrangebylex",
     "zremrangebyrank",
