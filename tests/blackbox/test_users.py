@@ -187,3 +187,26 @@ def test_users_are_limited(make_server):
     operator.execute_command("ACL", "SETUSER", "user0", "resetkeys")
     operator.execute_command("ACL", "SETUSER", "user9", *rules[:10])
     assert time.monotonic() - begin < 5
+
+
+def test_a_login_without_a_leader_is_answered(make_cluster):
+    cluster = make_cluster().start()
+    first, second, third = cluster.nodes
+    first.client().acl_setuser("ann", enabled=True, passwords=["+p"], categories=["+all"], keys=["*"])
+    socket = first.socket()
+    lines = socket.makefile("rb")
+
+    def said(line):
+        socket.sendall(line.encode() + b"\r\n")
+        return lines.readline().decode().split()[0]
+
+    second.kill()
+    third.kill()
+    until(lambda: said("GET a") == "-CLUSTERDOWN", 30)
+    # Whatever came before on the connection: each login has its answer, and the connection goes on.
+    for line in ("PING", "AUTH ann p", "PING", "HELLO 3 AUTH ann p", "AUTH ann p", "PING"):
+        assert said(line) == ("+PONG" if line == "PING" else "-CLUSTERDOWN"), line
+    second.start()
+    third.start()
+    until(lambda: said("AUTH ann p") == "+OK", 60)
+    socket.close()

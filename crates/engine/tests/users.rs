@@ -240,6 +240,49 @@ fn listeners_that_may_not_listen_any_more_are_closed() {
 }
 
 #[test]
+fn clients_that_wait_or_monitor_are_closed_when_their_user_loses_rights() {
+    let mut world = world(8);
+    let admin = world.open(0);
+    assert_eq!(world.call(admin, "ACL SETUSER eve on nopass ~* &* +@all"), Reply::Ok);
+    let clients: Vec<Client> = ["BLPOP list 0", "MONITOR", "GET a"]
+        .iter()
+        .map(|line| {
+            let client = logged_in(&mut world, 1, "eve any");
+            world.send(client, line);
+            world.run();
+            client
+        })
+        .collect();
+    assert_eq!(world.call(admin, "ACL SETUSER eve >p"), Reply::Ok);
+    assert!(world.closed.is_empty());
+    assert_eq!(world.call(admin, "ACL SETUSER eve resetkeys"), Reply::Ok);
+    let closed: Vec<bool> = clients.iter().map(|client| world.closed.contains(client)).collect();
+    assert_eq!(closed, [true, true, false]);
+    clients[..2].iter().for_each(|client| world.close(*client));
+    world.run();
+    assert_eq!(world.call(admin, "RPUSH list a"), Reply::Int(1));
+    assert_eq!(world.call(admin, "LLEN list"), Reply::Int(1));
+}
+
+#[test]
+fn a_command_behind_a_transaction_needs_its_right_when_it_is_carried_out() {
+    let mut world = world(9);
+    let admin = world.open(0);
+    assert_eq!(world.call(admin, "ACL SETUSER eve on nopass ~* +@all"), Reply::Ok);
+    let client = logged_in(&mut world, 1, "eve any");
+    talk(
+        &mut world,
+        client,
+        "MULTI => OK
+         SET a 1 => QUEUED
+         ACL SETUSER eve -acl|users => QUEUED
+         ACL USERS => QUEUED
+         PING => QUEUED
+         EXEC => [OK OK !NOPERM User eve has no permissions to run the 'acl|users' command PONG]",
+    );
+}
+
+#[test]
 fn commands_about_users_can_be_queued() {
     let mut world = world(6);
     let client = world.open(0);

@@ -146,6 +146,10 @@ fn quoted(text: &[u8]) -> usize {
 
 /// Cuts the text into words; none if it has something that is not understood here.
 pub fn words(text: &[u8]) -> Option<Vec<Word<'_>>> {
+    // The interpreter takes a zero byte for the end of the text.
+    if text.contains(&0) {
+        return None;
+    }
     let mut words = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -159,7 +163,10 @@ pub fn words(text: &[u8]) -> Option<Vec<Word<'_>>> {
                 at += 2;
                 at += match long_bracket(&text[at..]) {
                     Some(len) => len,
-                    None => text[at..].iter().position(|b| *b == b'\n').unwrap_or(text.len() - at),
+                    None => {
+                        let end = text[at..].iter().position(|b| matches!(b, b'\n' | b'\r'));
+                        end.unwrap_or(text.len() - at)
+                    }
                 };
                 continue;
             }

@@ -10,9 +10,11 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use crate::convert::is_small;
+use crate::machine::UNLIMITED_BYTES_MAX;
 use crate::run::LuauRun;
 use adt::{ArgBuf, Blob, Reply};
-use engine::limits::{FRAME_BYTES_MAX, SCRIPTS_KNOWN_MAX};
+use engine::limits::FRAME_BYTES_MAX;
 use engine::script::{Run, Script, ScriptInput, ScriptInputs, ScriptName, ScriptStep, Use};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -87,6 +89,10 @@ struct Known {
     failed: u32,
 }
 
+/// Most texts of which a thread knows whether they have a plan.
+const PLANS_MAX: usize = 1_000;
+/// Longest text that may have a plan, in bytes.
+const TEXT_BYTES_MAX: usize = 4 << 10;
 /// Runs of a text that may begin again, until all of its runs begin in a virtual machine.
 const FAILED_MAX: u32 = 100;
 
@@ -97,14 +103,14 @@ thread_local! {
 
 /// Plan of a script, if it is a straight one.
 pub fn plan(script: &Script) -> Option<Arc<Plan>> {
-    if script.function.is_some() {
+    if script.function.is_some() || script.text.len() > TEXT_BYTES_MAX {
         return None;
     }
     PLANS.with_borrow_mut(|plans| {
         if let Some(known) = plans.get(&script.name) {
             return known.plan.clone().filter(|_| known.failed < FAILED_MAX);
         }
-        if plans.len() >= SCRIPTS_KNOWN_MAX {
+        if plans.len() >= PLANS_MAX {
             plans.clear();
         }
         let first = crate::text::header(&script.text).map_or(0, |(_, first)| first);
@@ -334,7 +340,9 @@ impl StraightRun {
     fn take(&mut self, input: &ScriptInput) -> Option<()> {
         match (input, self.awaits.take()) {
             (ScriptInput::Reply(reply), Some(slot)) => {
-                Value::of(reply)?;
+                // The interpreter has a limit of memory.
+                let small = is_small(reply, UNLIMITED_BYTES_MAX) || *reply == Reply::NilArray;
+                Value::of(reply).filter(|_| small)?;
                 self.slots[slot] = reply.clone();
             }
             (ScriptInput::Reply(reply), None) if reply.is_error() => return None,

@@ -15,6 +15,8 @@ const WORDS_MAX: usize = 64;
 const DEPTH_MAX: usize = 8;
 /// Most terms in a term.
 const TERMS_MAX: usize = 16;
+/// Most terms of a plan.
+const PLAN_TERMS_MAX: usize = 512;
 /// Names that a text may not give to a value of its own.
 const HOSTS: [&[u8]; 4] = [b"redis", b"KEYS", b"ARGV", b"tonumber"];
 
@@ -40,7 +42,9 @@ impl Plan {
         };
         parser.block()?;
         let calls = parser.steps.iter().any(|step| matches!(step, Step::Call(..)));
-        let ended = parser.at == words.len() && parser.steps.len() <= STEPS_MAX && calls;
+        let terms: usize = parser.steps.iter().map(terms).sum();
+        let small = parser.steps.len() <= STEPS_MAX && terms <= PLAN_TERMS_MAX;
+        let ended = parser.at == words.len() && small && calls;
         ended.then_some(Self { steps: parser.steps, slots: parser.slots })
     }
 }
@@ -64,6 +68,20 @@ fn size(term: &Term) -> usize {
         Term::Number(term) => 1 + size(term),
         Term::Either(one, other) | Term::Sum(one, other, _) => 1 + size(one) + size(other),
         _ => 1,
+    }
+}
+
+/// Number of terms in a step.
+fn terms(step: &Step) -> usize {
+    let of_test = |test: &Test| match test {
+        Test::Holds(term, _) => size(term),
+        Test::Equals(one, other, _) | Test::Ordered(one, other, _) => size(one) + size(other),
+    };
+    match step {
+        Step::Call(terms, _) => terms.iter().map(size).sum(),
+        Step::Check(term) | Step::Return(term) => size(term),
+        Step::Unless(lists, _) => lists.iter().flatten().map(of_test).sum(),
+        Step::Go(_) => 0,
     }
 }
 

@@ -50,7 +50,7 @@ fn compare(text: &str, replies: &[Reply], drops: bool) {
 }
 
 /// Scripts like those that libraries of locks, limits and counters use.
-const USUAL: [&str; 16] = [
+const USUAL: [&str; 17] = [
     "local n = redis.call('GET', KEYS[1]) + ARGV[1] if n < 0 or n > 100 then return 0 end\n\
      redis.call('SET', KEYS[1], n) return 1",
     "redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]) + ARGV[1])\nreturn 1",
@@ -77,6 +77,8 @@ const USUAL: [&str; 16] = [
      redis.call('expire', KEYS[1], ARGV[2]) end return c",
     "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end\nreturn 0",
     "-- a comment\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('MGET', KEYS[1], KEYS[2])",
+    "-- a note\rredis.call('del', KEYS[1]) -- another\r\nreturn redis.call('get', KEYS[1]) --[[ one\n\
+     more ]] -- and another",
     "local a, b = 1, 2 return a",
     "for i = 1, 3 do redis.call('incr', KEYS[1]) end",
 ];
@@ -86,7 +88,7 @@ fn the_scripts_of_lock_libraries_are_straight() {
     let straight: Vec<bool> =
         USUAL.iter().map(|text| Plan::of(text.as_bytes()).is_some()).collect();
     // The ninth calls in its second test, which may not be reached; the last two have other statements.
-    let others = [8, 14, 15];
+    let others = [8, 15, 16];
     for (at, is) in straight.iter().enumerate() {
         assert_eq!(*is, !others.contains(&at), "{}", USUAL[at]);
     }
@@ -138,6 +140,7 @@ fn texts_that_may_mean_something_else_have_no_plan() {
         "while redis.call('get', KEYS[1]) do end",
         "local f = redis.call return f('get', KEYS[1])",
         "KEYS[1] = 'a' return redis.call('get', KEYS[1])",
+        "redis.call('incr', KEYS[1]) -- x\0\nredis.call('set', KEYS[1], 1)",
     ] {
         assert_eq!(Plan::of(text.as_bytes()), None, "{text}");
     }
@@ -152,6 +155,29 @@ fn a_text_that_often_begins_again_is_left_to_the_machine() {
         story(StraightRun::new(script.clone(), plan, &inputs()), &map, true);
     }
     assert_eq!(super::plan(&script), None);
+}
+
+#[test]
+fn what_takes_much_memory_is_left_to_the_machine() {
+    let text = "local a = redis.call('get', KEYS[1]) return a";
+    for (reply, stays) in [
+        (Reply::bulk("x".repeat(UNLIMITED_BYTES_MAX)), true),
+        (Reply::bulk("x".repeat(UNLIMITED_BYTES_MAX + 1)), false),
+        (Reply::Array(vec![Reply::Int(1); 64]), true),
+        (Reply::Array(vec![Reply::Int(1); 65]), false),
+    ] {
+        let script = read(text);
+        let plan = Arc::new(Plan::of(text.as_bytes()).unwrap());
+        let mut run = StraightRun::new(script, plan, &inputs());
+        run.resume(ScriptInput::Go);
+        let ScriptStep::Done(_) = run.resume(ScriptInput::Reply(reply)) else { panic!("no end") };
+        assert_eq!(run.luau.is_none(), stays);
+    }
+    let long = format!("return redis.call('set', KEYS[1], '{}')", "x".repeat(TEXT_BYTES_MAX));
+    assert!(Plan::of(long.as_bytes()).is_some() && super::plan(&read(&long)).is_none());
+    let sums = "local n = 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 redis.call('a')\n".to_owned();
+    let many = sums + &"redis.call('a', n, n, n, n, n)\n".repeat(20);
+    assert_eq!(Plan::of(many.as_bytes()), None);
 }
 
 /// Replies of the kinds that commands have.

@@ -86,6 +86,7 @@ impl Users {
         let merge = move |replies: Vec<Reply>| {
             let stored = match (&name, replies.first()) {
                 (Some(name), Some(reply)) => stored::users_of(std::slice::from_ref(name), reply),
+                (_, Some(Reply::Error(error))) => Err(error.clone()),
                 (_, reply) => Ok(stored::all(reply)),
             };
             match stored {
@@ -223,8 +224,9 @@ impl Users {
         }
     }
 
-    /// Gives sessions the new rights of their users. Sessions whose users are gone, or that listen to what
-    /// their users may not hear any more, are closed.
+    /// Gives sessions the new rights of their users. Sessions are closed whose users are gone, or that listen
+    /// to what their users may not hear any more; and those that monitor, or wait in a command that may not
+    /// be allowed any more, if their users have lost rights.
     pub(in crate::gateway) fn follow(
         &mut self,
         parts: &mut Parts,
@@ -253,7 +255,8 @@ impl Users {
                 if let SessionMode::Multi(multi) = &mut session.mode {
                     multi.failed = true;
                 }
-                if !pubsub.all_of(id, |pattern, name| new.may_listen(pattern, name)) {
+                let hears = pubsub.all_of(id, |pattern, name| new.may_listen(pattern, name));
+                if !hears || session.blocked.is_some() || parts.core.monitors.has(id) {
                     closed.push(id);
                 }
             }

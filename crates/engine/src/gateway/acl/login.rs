@@ -143,7 +143,9 @@ impl Users {
 /// Reads the rules of the user as which a session authenticates.
 fn find(parts: &mut Parts, id: SessionId, name: &Blob) {
     let op = stored::read(std::slice::from_ref(name));
-    let target = Target { session: id, seq: 0, item: LOGIN };
+    let session = parts.sessions.get_mut(id.0);
+    let Some(attempt) = session.and_then(|session| session.about.attempt.as_ref()) else { return };
+    let target = Target { item: LOGIN, ..attempt.target };
     parts.carry_out_own(target, ProgramStep::Ops(vec![op], None));
 }
 

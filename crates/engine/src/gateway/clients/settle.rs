@@ -90,6 +90,10 @@ impl Gateway {
 impl Parts {
     /// Puts a reply into its place.
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
+        // Those are for the users, whom the gateway has.
+        if matches!(target.item, LOGIN | USERS) {
+            return self.core.finish(target, reply);
+        }
         match self.sessions.finish(&mut self.core, target, reply) {
             Finished::Done => {}
             Finished::Attempt(job, reply) => {

@@ -5,6 +5,7 @@ use super::multi::give_up;
 use super::transaction::repeated::keep_replies;
 use super::work::{Form, Keep, Program, ProgramStep};
 use crate::gateway::Gateway;
+use crate::gateway::acl::denials::Denied;
 use crate::gateway::admin::keyspace::{selected, with_all_keys};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::refused_early;
@@ -118,6 +119,15 @@ impl Gateway {
         let Some((target, words)) = next else { return };
         let args = &words.args();
         let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
+        // The user may have lost the right since the command was queued. Keys are in the words as they are
+        // stored, and were checked then.
+        let user = self.parts.sessions.get(id.0).and_then(|session| session.user.clone());
+        if let Some(user) = user
+            && let Ok(Some(refusal @ (Denied::Command(_) | Denied::Channel(_)))) =
+                user.judge(spec, args)
+        {
+            return self.parts.finish(target, user.error(&refusal).into());
+        }
         self.parts.sessions.give(Some(target));
         let handled = self.handle(id, spec, args, Some(target));
         self.parts.sessions.give(None);

@@ -147,11 +147,15 @@ impl Txn {
         number: usize,
         target: Option<Target>,
     ) {
+        // What is chosen before the write may depend on the time: it is announced, so that it need not be read
+        // again.
+        let mut announced = false;
         if cx.core.config.concurrency.takes_locks()
             && let Some((key, attempt)) = blocking.attempts.get_mut(number)
             && let Attempt::Take { op, wrap } = attempt
             && let Some(compound) = op.chosen_first(key)
         {
+            announced = true;
             let (key, wrap) = (key.clone(), *wrap);
             *attempt = Attempt::Move(compound.wrapped(move |reply| wrap(&key, reply)));
         }
@@ -159,7 +163,7 @@ impl Txn {
         match blocking.attempts.get(number).cloned() {
             None => self.conclude_step(cx, target, blocking.on_nothing, Vec::new()),
             Some((_, Attempt::Move(compound))) => {
-                let reads = (compound.reads, false);
+                let reads = (compound.reads, announced);
                 self.call_observed(cx, reads, target, then(blocking));
             }
             Some((key, Attempt::Take { op, .. })) => {
