@@ -147,8 +147,7 @@ impl Txn {
         number: usize,
         target: Option<Target>,
     ) {
-        // What is chosen before the write may depend on the time: it is announced, so that it need not be read
-        // again.
+        // What is chosen before the write may depend on the time. It is announced, and not read again.
         let mut announced = false;
         if cx.core.config.concurrency.takes_locks()
             && let Some((key, attempt)) = blocking.attempts.get_mut(number)
