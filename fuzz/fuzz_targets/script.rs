@@ -7,12 +7,13 @@ use engine::limits::SCRIPT_CALLS_MAX;
 use engine::script::{Interpreter, ScriptInput, ScriptInputs, ScriptStep, Use};
 use libfuzzer_sys::fuzz_target;
 use script::Luau;
+use std::sync::Arc;
 
 /// Reply of a text; none if it fails or runs on and on.
 fn run(text: &[u8]) -> Option<Reply> {
     let script = Luau.read(&Blob::new(text)).ok()?;
     let inputs = ScriptInputs { keys: vec![Blob::from("k")], args: vec![Blob::from("1")] };
-    let mut run = Luau.begin(&script, &inputs);
+    let mut run = Luau.begin(&script, &Arc::new(inputs));
     let mut input = ScriptInput::Go;
     for _ in 0..SCRIPT_CALLS_MAX {
         input = match run.resume(input) {

@@ -6,6 +6,7 @@ use adt::{Blob, Reply};
 use engine::script::{Interpreter, ScriptInput, ScriptInputs, ScriptStep};
 use libfuzzer_sys::fuzz_target;
 use script::Luau;
+use std::sync::Arc;
 
 const TEXT: &str = "
 local a, b = ARGV[1], ARGV[2]
@@ -30,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let first = parts.next().unwrap_or_else(|| Blob::from(""));
     let args = vec![first.clone(), parts.next().unwrap_or_else(|| Blob::from(""))];
     let script = Luau.read(&Blob::from(TEXT)).expect("a valid text");
-    let mut run = Luau.begin(&script, &ScriptInputs { keys: Vec::new(), args });
+    let mut run = Luau.begin(&script, &Arc::new(ScriptInputs { keys: Vec::new(), args }));
     loop {
         match run.resume(ScriptInput::Go) {
             ScriptStep::Pause => {}

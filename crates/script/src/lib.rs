@@ -124,7 +124,7 @@ impl Interpreter for Luau {
     fn read_library(&self, text: &Blob) -> Result<Library, ErrorReply> {
         let name = Blob::new(text::library(text)?.0);
         let script = Arc::new(library_of(text, Blob::default())?);
-        let inputs = ScriptInputs { keys: Vec::new(), args: Vec::new() };
+        let inputs = Arc::new(ScriptInputs { keys: Vec::new(), args: Vec::new() });
         let mut run = self.begin(&script, &inputs);
         // A library that takes longer than a few pieces would hold its worker up.
         for _ in 0..LIBRARY_PIECES_MAX {
@@ -156,7 +156,7 @@ impl Interpreter for Luau {
         Ok(Arc::new(Script { no_writes: function.no_writes(), ..script }))
     }
 
-    fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run> {
+    fn begin(&self, script: &Arc<Script>, inputs: &Arc<ScriptInputs>) -> Box<dyn Run> {
         match straight::plan(script) {
             Some(plan) => Box::new(StraightRun::new(script.clone(), plan, inputs)),
             None => Box::new(in_machine(script, inputs)),

@@ -21,7 +21,7 @@ fn run_with(
         Ok(script) => script,
         Err(error) => return (Err(error.to_string()), Vec::new()),
     };
-    let mut run = luau.begin(&script, inputs);
+    let mut run = luau.begin(&script, &Arc::new(inputs.clone()));
     let (mut input, mut called) = (ScriptInput::Go, Vec::new());
     loop {
         input = match run.resume(input) {

@@ -6,12 +6,13 @@ use engine::script::{Interpreter, ScriptInput, ScriptInputs, ScriptStep, Use};
 use proptest::prelude::*;
 use script::Luau;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Result of a text with these arguments, if every command gets the same reply.
 fn run_with(text: &str, args: &[&[u8]], reply: &Reply) -> Result<Reply, String> {
     let script = Luau.read(&Blob::from(text)).map_err(|error| error.to_string())?;
     let args = args.iter().map(|arg| Blob::new(arg)).collect();
-    let mut run = Luau.begin(&script, &ScriptInputs { keys: Vec::new(), args });
+    let mut run = Luau.begin(&script, &Arc::new(ScriptInputs { keys: Vec::new(), args }));
     let mut input = ScriptInput::Go;
     loop {
         input = match run.resume(input) {

@@ -202,7 +202,7 @@ pub trait Interpreter: fmt::Debug + Sync {
     fn read(&self, text: &Blob) -> Result<Arc<Script>, ErrorReply>;
 
     /// Begins a run.
-    fn begin(&self, script: &Arc<Script>, inputs: &ScriptInputs) -> Box<dyn Run>;
+    fn begin(&self, script: &Arc<Script>, inputs: &Arc<ScriptInputs>) -> Box<dyn Run>;
 
     /// Reads the text of a library and runs it, to learn which functions it registers.
     fn read_library(&self, _text: &Blob) -> Result<Library, ErrorReply> {

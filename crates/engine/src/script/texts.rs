@@ -102,7 +102,7 @@ impl Texts {
     pub fn begin(
         &self,
         script: &Arc<Script>,
-        inputs: &ScriptInputs,
+        inputs: &Arc<ScriptInputs>,
     ) -> Result<Box<dyn Run>, ErrorReply> {
         Ok(self.interpreter.ok_or_else(switched_off)?.begin(script, inputs))
     }

@@ -13,13 +13,13 @@ mod tests;
 use crate::convert::is_small;
 use crate::machine::UNLIMITED_BYTES_MAX;
 use crate::run::LuauRun;
+use adt::collections::Map;
 use adt::{ArgBuf, Blob, Reply};
 use engine::limits::FRAME_BYTES_MAX;
 use engine::script::{Run, Script, ScriptInput, ScriptInputs, ScriptName, ScriptStep, Use};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Largest integer up to which numbers of scripts, which are floats, hold every integer.
@@ -98,7 +98,7 @@ const FAILED_MAX: u32 = 100;
 
 thread_local! {
     /// Plans of the texts that this thread has run.
-    static PLANS: RefCell<HashMap<ScriptName, Known>> = RefCell::default();
+    static PLANS: RefCell<Map<ScriptName, Known>> = RefCell::default();
 }
 
 /// Plan of a script, if it is a straight one.
@@ -206,7 +206,7 @@ impl<'r> Value<'r> {
 pub struct StraightRun {
     script: Arc<Script>,
     plan: Arc<Plan>,
-    inputs: ScriptInputs,
+    inputs: Arc<ScriptInputs>,
     /// Next step.
     at: usize,
     /// Number of steps so far.
@@ -223,7 +223,7 @@ pub struct StraightRun {
 
 impl StraightRun {
     /// A run of a plan of this script.
-    pub fn new(script: Arc<Script>, plan: Arc<Plan>, inputs: &ScriptInputs) -> Self {
+    pub fn new(script: Arc<Script>, plan: Arc<Plan>, inputs: &Arc<ScriptInputs>) -> Self {
         let slots = SmallVec::from_elem(Reply::Nil, plan.slots);
         Self {
             script,

@@ -4,9 +4,10 @@ use super::*;
 use engine::script::Interpreter;
 use proptest::prelude::*;
 
-fn inputs() -> ScriptInputs {
+fn inputs() -> Arc<ScriptInputs> {
     let blobs = |words: &[&str]| words.iter().map(|word| Blob::from(*word)).collect();
-    ScriptInputs { keys: blobs(&["k1", "k2"]), args: blobs(&["a", "1", "x y"]) }
+    let (keys, args) = (blobs(&["k1", "k2"]), blobs(&["a", "1", "x y"]));
+    Arc::new(ScriptInputs { keys, args })
 }
 
 fn read(text: &str) -> Arc<Script> {

@@ -86,7 +86,6 @@ impl Users {
         let merge = move |replies: Vec<Reply>| {
             let stored = match (&name, replies.first()) {
                 (Some(name), Some(reply)) => stored::users_of(std::slice::from_ref(name), reply),
-                (_, Some(Reply::Error(error))) => Err(error.clone()),
                 (_, reply) => Ok(stored::all(reply)),
             };
             match stored {

@@ -87,7 +87,7 @@ impl Users {
         let Some(session) = parts.sessions.get_mut(id.0) else { return };
         let Some(attempt) = session.about.attempt.take() else { return };
         let name = attempt.credentials.user.clone();
-        let user = attempt.found.clone().or_else(|| self.user_named(&name).cloned());
+        let user = attempt.found.clone().or_else(|| self.user(&name).cloned());
         match user.filter(|user| ok && user.enabled()) {
             Some(user) if user.version.is_some_and(|version| version < self.newest) => {
                 // Users have changed meanwhile, perhaps this one.
@@ -115,10 +115,6 @@ impl Users {
         if is_stored {
             self.keep_looking(parts);
         }
-    }
-
-    fn user_named(&self, name: &[u8]) -> Option<&Arc<User>> {
-        std::str::from_utf8(name).ok().and_then(|name| self.users.get(name))
     }
 
     /// Parses the words of `HELLO [protover [AUTH username password] [SETNAME clientname]]` or

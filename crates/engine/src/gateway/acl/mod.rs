@@ -24,7 +24,7 @@ pub use change::UserChange;
 use denials::Denied;
 pub use passwords::{DIGESTS, digest_of, fits_digest};
 pub use permissions::{Permission, Permissions, permissions};
-pub use replies::{cat, dry_run, get_user, list, tell, user_names, who_am_i};
+pub use replies::{cat, tell, who_am_i};
 
 use super::UserConfig;
 use crate::gateway::clients::session_commands::position;
@@ -123,8 +123,8 @@ impl Users {
     }
 
     /// User called `name`.
-    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
-        self.users.get(name)
+    pub fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
+        std::str::from_utf8(name).ok().and_then(|name| self.users.get(name))
     }
 
     /// Users in the order of their names.

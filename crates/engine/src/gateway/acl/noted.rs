@@ -6,8 +6,9 @@ use crate::gateway::clients::session::{Session, SessionMode};
 use crate::gateway::core::Core;
 
 impl Session {
-    /// Notes that a command of the session was refused.
+    /// Notes that a command of the session was refused, and counts it.
     pub(in crate::gateway) fn denied(&self, core: &mut Core, refusal: &Denied) {
+        core.mail.stats.denied += 1;
         let user = self.user.as_ref().map_or("", |user| user.name());
         self.denied_as(core, user, refusal);
     }

@@ -37,12 +37,12 @@ pub fn who_am_i(user: &User) -> Reply {
 }
 
 /// `ACL USERS`.
-pub fn user_names(users: &Users) -> Reply {
+pub(super) fn user_names(users: &Users) -> Reply {
     Reply::Array(users.users().map(|user| Reply::bulk(user.name())).collect())
 }
 
 /// `ACL LIST`: one line of rules per user.
-pub fn list(users: &Users) -> Reply {
+pub(super) fn list(users: &Users) -> Reply {
     Reply::Array(users.users().map(|user| Reply::bulk(line(user))).collect())
 }
 
@@ -88,9 +88,8 @@ fn channels(user: &User) -> String {
 
 /// `ACL GETUSER name`: a map in the shape of Redis 7, or nil. Of the password of a user of the configuration
 /// file it says only that there is one.
-pub fn get_user(users: &Users, name: &[u8]) -> Reply {
-    let user = std::str::from_utf8(name).ok().and_then(|name| users.user(name));
-    let Some(user) = user else { return Reply::Nil };
+pub(super) fn get_user(users: &Users, name: &[u8]) -> Reply {
+    let Some(user) = users.user(name) else { return Reply::Nil };
     let set = |words: Vec<&'static str>| Reply::Set(words.into_iter().map(Reply::bulk).collect());
     let hidden = user.verifier.is_some().then(|| Reply::bulk("(hidden)"));
     let passwords = user.digests.iter().map(Reply::bulk).chain(hidden).collect();
@@ -108,12 +107,12 @@ pub fn get_user(users: &Users, name: &[u8]) -> Reply {
 
 /// `ACL DRYRUN username command [arg ...]`: whether the user might make a call. `args` are all
 /// words of the `ACL` command.
-pub fn dry_run(users: &Users, args: &Args<'_>) -> Result<Reply, ErrorReply> {
+pub(super) fn dry_run(users: &Users, args: &Args<'_>) -> Result<Reply, ErrorReply> {
     let wrong = || ErrorReply::err("wrong number of arguments for 'acl|dryrun' command");
     let name = args.get(2).ok_or_else(wrong)?;
-    let user = std::str::from_utf8(name).ok().and_then(|name| users.user(name));
-    let user =
-        user.ok_or_else(|| ErrorReply::err(format!("User '{}' not found", name.escape_ascii())))?;
+    let user = users
+        .user(name)
+        .ok_or_else(|| ErrorReply::err(format!("User '{}' not found", name.escape_ascii())))?;
     let call = args.tail(3).ok_or_else(wrong)?;
     let command = call.get(0).unwrap_or_default();
     let spec = lookup(command).ok_or_else(|| {

@@ -96,14 +96,14 @@ fn bytes_of(name: &Blob, line: Option<&Blob>) -> usize {
 
 impl Looked {
     /// Gives users these rules, or removes them. The reply names them, with `reply` for the client.
-    fn change(self, lines: Vec<(Blob, Option<Blob>)>, reply: Reply) -> Plan {
+    fn change(self, lines: Vec<(Blob, Option<Blob>)>, reply: Reply) -> Result<Plan, ErrorReply> {
         let before = self.users.lines.iter().map(|(name, line)| bytes_of(name, line.as_ref()));
         let after: usize = lines.iter().map(|(name, line)| bytes_of(name, line.as_ref())).sum();
         let bytes = (self.bytes + after).saturating_sub(before.sum());
         if after > 0 && bytes > STORED_USERS_BYTES_MAX {
             let text =
                 format!("all users together have at most {STORED_USERS_BYTES_MAX} bytes of rules");
-            return refused(ErrorReply::err(text));
+            return Err(ErrorReply::err(text));
         }
         let change = UserChange { version: self.users.version + 1, lines };
         let (version, bytes) = (change.version.to_string(), bytes.to_string());
@@ -119,79 +119,67 @@ impl Looked {
         }
         let mut writes = vec![on_users(&set)];
         writes.extend((removed.len() > 1).then(|| on_users(&removed)));
-        Plan { writes, reply: change.into_reply(reply) }
+        Ok(Plan { writes, reply: change.into_reply(reply) })
+    }
+
+    /// Tells of the users as they are, with `reply` for the client.
+    fn unchanged(self, reply: Reply) -> Result<Plan, ErrorReply> {
+        Ok(Plan { writes: Vec::new(), reply: self.users.into_reply(reply) })
     }
 }
 
-fn refused(error: ErrorReply) -> Plan {
-    Plan { writes: Vec::new(), reply: error.into() }
+/// Step that reads users, and more of the record, and goes on with what was found. The reply is that of
+/// [`UserChange::into_reply`].
+fn behind(
+    names: Vec<Blob>,
+    more: Option<KeyedOp>,
+    next: impl Fn(Looked, Option<&Reply>) -> Result<Plan, ErrorReply> + Send + Sync + 'static,
+) -> ProgramStep {
+    let reads = [Some(read(&names)), more].into_iter().flatten().collect();
+    let plan = move |replies: &[Reply]| {
+        let looked = looked(&names, replies.first().unwrap_or(&Reply::Nil));
+        let plan = looked.and_then(|looked| next(looked, replies.get(1)));
+        plan.unwrap_or_else(|error| Plan { writes: Vec::new(), reply: error.into() })
+    };
+    ProgramStep::Compound(Compound::new(reads, plan))
 }
 
-/// Step that applies rules to a user, whom it makes if there is none: all of them, or none. The reply is
-/// that of [`UserChange::into_reply`].
+/// Step that applies rules to a user, whom it makes if there is none: all of them, or none.
 pub(super) fn setting(name: &str, rules: Vec<String>) -> ProgramStep {
-    let names = [Blob::from(name)];
-    let reads = vec![read(&names), on_users(&[b"hlen"])];
     let name = name.to_owned();
-    let plan = move |replies: &[Reply]| {
-        let change = |looked: Looked| {
-            let line = looked.users.lines.first().and_then(|(_, line)| line.as_ref());
-            // Version and bytes are fields, too.
-            let is_full =
-                matches!(replies.get(1), Some(Reply::Int(n)) if *n > USERS_MAX as i64 + 1);
-            if line.is_none() && is_full {
-                return Err(format!("there can be at most {USERS_MAX} users"));
-            }
-            let mut user =
-                User::stored(&name, looked.users.version, line.map_or(&[][..], |line| line))?;
-            for rule in &rules {
-                let told = |why| format!("Error in ACL SETUSER modifier '{}': {why}", shown(rule));
-                user.change(rule).map_err(told)?;
-            }
-            Ok(looked.change(vec![(names[0].clone(), Some(user.line()))], Reply::Ok))
+    let names = vec![Blob::from(name.as_str())];
+    behind(names, Some(on_users(&[b"hlen"])), move |looked, fields| {
+        // Version and bytes are fields, too.
+        let is_full = matches!(fields, Some(Reply::Int(n)) if *n > USERS_MAX as i64 + 1);
+        let Some((key, line)) = looked.users.lines.first().cloned() else {
+            return looked.unchanged(Reply::Ok);
         };
-        let looked = replies
-            .first()
-            .map_or(Err(ErrorReply::err("a reply is missing")), |r| looked(&names, r));
-        looked.and_then(|looked| change(looked).map_err(ErrorReply::err)).unwrap_or_else(refused)
-    };
-    ProgramStep::Compound(Compound::new(reads, plan))
+        if line.is_none() && is_full {
+            return Err(ErrorReply::err(format!("there can be at most {USERS_MAX} users")));
+        }
+        let user = User::stored(&name, looked.users.version, line.as_deref().unwrap_or_default());
+        let mut user = user.map_err(ErrorReply::err)?;
+        for rule in &rules {
+            let told = |why| format!("Error in ACL SETUSER modifier '{}': {why}", shown(rule));
+            user.change(rule).map_err(|why| ErrorReply::err(told(why)))?;
+        }
+        looked.change(vec![(key, Some(user.line()))], Reply::Ok)
+    })
 }
 
-/// Step that removes users; the reply is that of [`UserChange::into_reply`], with their number.
+/// Step that removes users; the client's reply is their number.
 pub(super) fn removing(names: Vec<Blob>) -> ProgramStep {
-    let reads = vec![read(&names)];
-    let plan = move |replies: &[Reply]| {
-        let looked = replies
-            .first()
-            .map_or(Err(ErrorReply::err("a reply is missing")), |r| looked(&names, r));
-        let remove = |looked: Looked| {
-            let there = looked.users.lines.iter().filter(|(_, line)| line.is_some());
-            let lines: Vec<_> = there.map(|(name, _)| (name.clone(), None)).collect();
-            let count = Reply::Int(lines.len() as i64);
-            match lines.is_empty() {
-                true => Plan { writes: Vec::new(), reply: looked.users.into_reply(count) },
-                false => looked.change(lines, count),
-            }
-        };
-        looked.map_or_else(refused, remove)
-    };
-    ProgramStep::Compound(Compound::new(reads, plan))
+    behind(names, None, |looked, _| {
+        let there = looked.users.lines.iter().filter(|(_, line)| line.is_some());
+        let lines: Vec<_> = there.map(|(name, _)| (name.clone(), None)).collect();
+        let count = Reply::Int(lines.len() as i64);
+        if lines.is_empty() { looked.unchanged(count) } else { looked.change(lines, count) }
+    })
 }
 
-/// Step that looks at users; the reply is that of [`UserChange::into_reply`].
+/// Step that looks at users.
 pub(super) fn looking(names: Vec<Blob>) -> ProgramStep {
-    let reads = vec![read(&names)];
-    let plan = move |replies: &[Reply]| {
-        let users = replies
-            .first()
-            .map_or(Err(ErrorReply::err("a reply is missing")), |r| users_of(&names, r));
-        users.map_or_else(refused, |users| Plan {
-            writes: Vec::new(),
-            reply: users.into_reply(Reply::Ok),
-        })
-    };
-    ProgramStep::Compound(Compound::new(reads, plan))
+    behind(names, None, |looked, _| looked.unchanged(Reply::Ok))
 }
 
 impl UserChange {
@@ -246,5 +234,52 @@ impl Users {
             }
         }
         Self { users: Arc::new(users), ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plan of a step whose reads have these replies.
+    fn plan(step: ProgramStep, line: Option<&str>, replies: [&str; 2], fields: i64) -> Plan {
+        let ProgramStep::Compound(compound) = step else { panic!("a compound") };
+        let line = line.map_or(Reply::Nil, Reply::bulk);
+        let [version, bytes] = replies.map(Reply::bulk);
+        compound.plan(&[Reply::Array(vec![version, bytes, line]), Reply::Int(fields)]).unwrap()
+    }
+
+    #[test]
+    fn the_store_has_room_for_so_many_users_and_changes_of_them() {
+        let set = || setting("ann", vec!["on".to_owned()]);
+        let all = USERS_MAX as i64 + 2;
+        assert!(!plan(set(), None, ["7", "9"], all - 1).reply.is_error());
+        let full = plan(set(), None, ["7", "9"], all);
+        assert_eq!(full.reply, Reply::err("there can be at most 10000 users"));
+        assert!(full.writes.is_empty());
+        assert!(!plan(set(), Some("off\0-@all"), ["7", "9"], all).reply.is_error());
+        let bytes = STORED_USERS_BYTES_MAX.to_string();
+        assert!(plan(set(), None, ["7", &bytes], 5).reply.is_error());
+        assert!(!plan(set(), Some("off\0-@all"), ["7", &bytes], 5).reply.is_error());
+    }
+
+    #[test]
+    fn a_change_has_the_next_version_and_what_changes_nothing_has_none() {
+        let change = |step, line| {
+            let plan = plan(step, line, ["7", "9"], 3);
+            let (change, reply) = UserChange::of_reply(plan.reply).unwrap();
+            (change.version, change.lines, reply, plan.writes.len())
+        };
+        let ann = || Blob::from("ann");
+        let line = || Some(Blob::from("on\0-@all"));
+        assert_eq!(
+            change(setting("ann", vec!["on".to_owned()]), None),
+            (8, vec![(ann(), line())], Reply::Ok, 1)
+        );
+        let removal = || removing(vec![ann()]);
+        assert_eq!(change(removal(), Some("on")), (8, vec![(ann(), None)], Reply::Int(1), 2));
+        assert_eq!(change(removal(), None), (7, vec![(ann(), None)], Reply::Int(0), 0));
+        let seen = (7, vec![(ann(), line())], Reply::Ok, 0);
+        assert_eq!(change(looking(vec![ann()]), Some("on\0-@all")), seen);
     }
 }

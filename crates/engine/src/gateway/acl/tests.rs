@@ -1,5 +1,6 @@
 //! Tests of access control.
 
+use super::replies::{dry_run, get_user, list, user_names};
 use super::*;
 use crate::gateway::clients::session_commands::{all, lookup};
 use adt::command::database::shown;

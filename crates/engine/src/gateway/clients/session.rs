@@ -374,7 +374,6 @@ impl Session {
                 if !spec.flags.has(Flags::NO_AUTH)
                     && let Some(refusal) = user.judge(spec, args)?
                 {
-                    core.mail.stats.denied += 1;
                     self.denied(core, &refusal);
                     return Err(user.error(&refusal));
                 }

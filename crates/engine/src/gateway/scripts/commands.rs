@@ -80,7 +80,7 @@ fn script_step(core: &mut Core, args: &Args<'_>) -> Result<ProgramStep, ErrorRep
         () if args.is(1, "LOAD") => {
             let script = core.scripts.read(&args.blob(2)?)?;
             let name = Reply::bulk(script.name);
-            let ops = core.scripts.keep(core.now, &script).into_iter().collect();
+            let ops = vec![core.scripts.keep(core.now, &script)];
             let merge = move |mut replies: Vec<Reply>| match replies.pop() {
                 Some(error @ Reply::Error(_)) => error,
                 _ => name.clone(),

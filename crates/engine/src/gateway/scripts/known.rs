@@ -4,6 +4,7 @@ use super::{ScriptCall, Text};
 use crate::entry::Apply;
 use crate::gateway::mail::{Mail, Pending};
 use crate::gateway::txn::work::{Program, ProgramStep};
+use crate::ids::KeyedOp;
 use crate::limits::{
     SCRIPT_LASTS_S, SCRIPTS_KNOWN_MAX, SCRIPTS_RUNNING_MAX, SCRIPTS_SHARED_BYTES_MAX,
     SCRIPTS_SHARED_BYTES_PER_S,
@@ -11,11 +12,11 @@ use crate::limits::{
 use crate::message::Body;
 use crate::now::Now;
 use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
-use crate::script::keys::script_key;
+use crate::script::keys::{on_own, script_key};
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, Library, LibraryFunction, Run, Script, ScriptInputs, ScriptName};
 use adt::collections::Map;
-use adt::{ArgBuf, Blob, ErrorReply};
+use adt::{Blob, ErrorReply};
 use smallvec::smallvec;
 use std::fmt;
 use std::sync::Arc;
@@ -56,14 +57,12 @@ impl fmt::Debug for Scripts {
 }
 
 /// Operation that keeps a text, for a while or until it is flushed.
-fn keeping(name: &ScriptName, text: &Blob, lasts_s: Option<u64>) -> Option<(Blob, adt::Op)> {
+fn keeping(name: &ScriptName, text: &Blob, lasts_s: Option<u64>) -> KeyedOp {
     let key = script_key(name);
-    let mut words = ArgBuf::new();
-    words.push("set").push(&key).push(text);
-    if let Some(s) = lasts_s {
-        words.push("NX").push("EX").push(s.to_string());
+    match lasts_s {
+        Some(s) => on_own(key, &[b"set", text, b"NX", b"EX", s.to_string().as_bytes()]),
+        None => on_own(key, &[b"set", text]),
     }
-    adt::record::decode(&words.args()).ok()
 }
 
 impl Scripts {
@@ -105,7 +104,7 @@ impl Scripts {
     pub fn begin(
         &mut self,
         script: &Arc<Script>,
-        inputs: &ScriptInputs,
+        inputs: &Arc<ScriptInputs>,
     ) -> Result<(Box<dyn Run>, Arc<RunPlace>), ErrorReply> {
         if Arc::strong_count(&self.place) > SCRIPTS_RUNNING_MAX {
             let text =
@@ -178,7 +177,7 @@ impl Scripts {
     }
 
     /// Operation that keeps a text for all machines until scripts are flushed.
-    pub fn keep(&mut self, now: Now, script: &Script) -> Option<(Blob, adt::Op)> {
+    pub fn keep(&mut self, now: Now, script: &Script) -> KeyedOp {
         self.note_shared(now, &script.name);
         keeping(&script.name, &script.text, None)
     }
@@ -206,9 +205,7 @@ impl Scripts {
         }
         self.allowance = (allowed - wanted, now.mono_us);
         self.note_shared(now, &script.name);
-        let Some((key, op)) = keeping(&script.name, &script.text, Some(SCRIPT_LASTS_S)) else {
-            return;
-        };
+        let (key, op) = keeping(&script.name, &script.text, Some(SCRIPT_LASTS_S));
         let shard = mail.shard_of(&key);
         let apply = Apply { ops: smallvec![(key, op)], ..Apply::default() };
         mail.ask(shard, Pending::Remembered, Body::Apply(apply));

@@ -121,12 +121,14 @@ impl Gateway {
         let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
         // The user may have lost the right since the command was queued. Keys are in the words as they are
         // stored, and were checked then.
-        let user = self.parts.sessions.get(id.0).and_then(|session| session.user.clone());
-        if let Some(user) = user
+        if let Some(session) = self.parts.sessions.get(id.0)
+            && let Some(user) = &session.user
             && let Ok(Some(refusal @ (Denied::Command(_) | Denied::Channel(_)))) =
                 user.judge(spec, args)
         {
-            return self.parts.finish(target, user.error(&refusal).into());
+            session.denied(&mut self.parts.core, &refusal);
+            let error = user.error(&refusal);
+            return self.parts.finish(target, error.into());
         }
         self.parts.sessions.give(Some(target));
         let handled = self.handle(id, spec, args, Some(target));

@@ -37,7 +37,7 @@ impl Interpreter for Lines {
         }))
     }
 
-    fn begin(&self, script: &Arc<Script>, _: &ScriptInputs) -> Box<dyn Run> {
+    fn begin(&self, script: &Arc<Script>, _: &Arc<ScriptInputs>) -> Box<dyn Run> {
         let lines = script.text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         Box::new(LinesRun { script: script.clone(), lines, next: 0 })
     }

@@ -9,10 +9,9 @@ use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
-use crate::script::keys::script_key;
+use crate::script::keys::{on_own, script_key};
 use crate::script::{ScriptName, time};
 use adt::command::database;
-use adt::key::KeyOp;
 use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Op, Reply};
 
 /// The error for a name that stands for no text.
@@ -22,9 +21,7 @@ pub(in crate::gateway) fn no_script() -> ErrorReply {
 
 /// A read of the text with a name.
 pub(in crate::gateway) fn read_text(name: &ScriptName) -> (Blob, Op) {
-    let key = script_key(name);
-    let words = ArgBuf::of([b"get", &key[..]]);
-    adt::record::decode(&words.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+    on_own(script_key(name), &[b"get"])
 }
 
 /// Command of a script.
