@@ -14,7 +14,8 @@ import pytest
 import redis
 from harness import Server, command, free_port, read_all, until
 
-MEMORY_BYTES_MAX = 700 << 20
+# About twice what the tests leave in the store.
+MEMORY_BYTES_MAX = 500 << 20
 IDLE = 10_000 if os.environ.get("CLARET_KILL_S") else 2_000
 
 
@@ -54,7 +55,8 @@ def neighbour(server):
     assert delays[len(delays) // 2] < 0.25, "the neighbour was slowed down"
     assert delays[-1] < 5, "the neighbour had to wait"
     assert server.alive(), server.said()
-    assert server.rss_bytes() < MEMORY_BYTES_MAX
+    # What was freed is given back to the system within ten seconds (`memory.rs`), not at once.
+    until(lambda: server.rss_bytes() < MEMORY_BYTES_MAX, 30, "giving memory back")
 
 
 @pytest.fixture(scope="module")
