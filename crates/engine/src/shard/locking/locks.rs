@@ -37,12 +37,15 @@ impl RecordLock {
         KeyView { record, in_flight, sums, tells_all, queued: false, admitted: false }
     }
 
-    /// Whether a holder may be in the way of `txn`. What is kept for a waiter is not in the way of waiters,
-    /// nor of a transaction that was here before: the waiter waits for that one.
-    fn is_against(&self, (holder, claim): (TxnId, &Claim), txn: Option<TxnId>) -> bool {
-        let passes = |txn: TxnId| txn.is_taker() || self.holders.contains_key(&txn);
-        let kept = claim.class == Class::Kept;
-        Some(holder) != txn && !(kept && txn.is_some_and(passes))
+    /// Claims that may be in the way of `txn`, each with its transaction; mostly the latest first. What is
+    /// kept for a waiter is not in the way of waiters, nor of a transaction that was here before: the waiter
+    /// waits for that one.
+    fn against(&self, txn: Option<TxnId>) -> impl Iterator<Item = (TxnId, &Claim)> {
+        let passes = txn.is_some_and(|txn| txn.is_taker() || self.holders.contains_key(&txn));
+        // A transaction may hold thousands of claims, which are not looked at one by one.
+        let others = self.holders.iter().rev().filter(move |(holder, _)| Some(**holder) != txn);
+        let claims = others.flat_map(|(holder, claims)| claims.iter().map(move |c| (*holder, c)));
+        claims.filter(move |(_, claim)| !(passes && claim.class == Class::Kept))
     }
 
     /// Whether `txn` has been told already what a change of a quantity at its commit answers: then there
@@ -181,9 +184,7 @@ impl LockTable {
         if !lock.held.iter().any(|(held, _)| may_bar(*held)) {
             return None;
         }
-        let mut against = lock
-            .claims()
-            .filter(|(holder, held)| may_bar(held.kind()) && lock.is_against((*holder, held), txn));
+        let mut against = lock.against(txn).filter(|(_, held)| may_bar(held.kind()));
         let (holder, held) = against.find(|(_, held)| held.bars(claim, self.concurrency, state))?;
         if held.kind().counts
             && kind.counts
@@ -245,14 +246,12 @@ impl LockTable {
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
         let (cc, kind) = (self.concurrency, claim.kind());
         let lock = self.records.get(key).filter(|lock| lock.may_be_held(kind, cc));
-        let against = move |(lock, (holder, held)): &(&RecordLock, (TxnId, &Claim))| {
-            lock.is_against((*holder, held), txn)
-                && matter(*holder)
-                && held.bars(claim, cc, lock.state(record))
+        let bars = move |(lock, (holder, held)): &(&RecordLock, (TxnId, &Claim))| {
+            matter(*holder) && held.bars(claim, cc, lock.state(record))
         };
         lock.into_iter()
-            .flat_map(|lock| lock.claims().map(move |held| (lock, held)))
-            .filter(against)
+            .flat_map(move |lock| lock.against(txn).map(move |held| (lock, held)))
+            .filter(bars)
             .map(|(_, held)| held)
     }
 
@@ -430,16 +429,30 @@ impl LockTable {
         !self.foreseen.is_empty()
     }
 
-    /// Lets `txn` hold `key`.
-    pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
+    /// Whether `txn` holds `key` for this write, or for one that is alike behind as many of its writes as
+    /// `passed` counts; then that one is passed too. So the writes of a transaction are found in their order
+    /// without a comparison of each with all.
+    pub fn holds_next(&self, key: &[u8], txn: TxnId, op: &Op, passed: &mut usize) -> bool {
+        let held = self.records.get(key).and_then(|lock| lock.holders.get(&txn));
+        let held = held.map_or(&[][..], |claims| claims.as_slice()).iter().enumerate();
+        let is_it = |claim: &Claim| matches!(claim.class, Class::Early { .. }) && claim.op == *op;
+        let found = held.skip(*passed).find(|(_, claim)| is_it(claim)).map(|(at, _)| at + 1);
+        *passed = found.unwrap_or(*passed);
+        found.is_some()
+    }
+
+    /// Lets `txn` hold `key`. Whether it is the first claim of the transaction on the record.
+    pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) -> bool {
         if !matches!(claim.class, Class::Early { .. }) {
             // It changes the record at a moment that is not known.
             self.take_foreseen(key);
         }
         let lock = self.records.entry(key.clone()).or_default();
         self.holders -= lock.holders.len();
+        let is_first = !lock.holders.contains_key(&txn);
         lock.hold(txn, claim);
         self.holders += lock.holders.len();
+        is_first
     }
 
     /// Whether the program of `txn` may have been told what it holds `key` for.

@@ -5,7 +5,7 @@
 //! grants locks, and ends transactions. Requests that it admits are given back to the shard, which
 //! carries them out.
 
-use super::claims::{Claims, age_of, txn_of};
+use super::claims::{Claims, age_of, claims_of, txn_of};
 use super::contention::Contention;
 use super::locks::{Claim, Place, WaiterId};
 use super::whole::Whole;
@@ -188,12 +188,22 @@ impl LockManager {
         true
     }
 
+    /// Claims of a request, without those on writes of its transaction that it holds already: it names all
+    /// earlier writes on the record each time.
+    pub fn new_claims(&self, core: &ShardCore, body: &Body) -> Claims {
+        let mut claims = claims_of(body);
+        let Body::Lock { txn, key, .. } = body else { return claims };
+        let Some(asked) = claims.pop() else { return claims };
+        let mut passed = 0;
+        claims.retain(|(_, claim)| !core.locks.holds_next(key, *txn, &claim.op, &mut passed));
+        claims.push(asked);
+        claims
+    }
+
     /// Lets a transaction hold a record.
     pub fn hold(&mut self, core: &mut ShardCore, txn: TxnId, key: &Blob, claim: Claim) {
-        core.locks.hold(key, txn, claim);
-        if let Some(entry) = self.txns.get_mut(&txn)
-            && !entry.keys.contains(key)
-        {
+        let is_first = core.locks.hold(key, txn, claim);
+        if let Some(entry) = self.txns.get_mut(&txn).filter(|_| is_first) {
             entry.keys.push(key.clone());
         }
     }

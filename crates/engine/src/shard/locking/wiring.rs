@@ -121,7 +121,7 @@ impl Desk {
         if !self.locking.open(&mut self.core, now, &request) {
             return;
         }
-        let claims = claims_of(&request.body);
+        let claims = self.locking.new_claims(&self.core, &request.body);
         // A removal is in the log before this request and conflicts with it, so that the request waits for
         // it in the ordinary way.
         if !matches!(request.body, Body::Run(_)) {

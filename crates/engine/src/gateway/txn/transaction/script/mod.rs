@@ -10,7 +10,7 @@ pub(in crate::gateway) mod called;
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};
 use crate::gateway::api::{Broadcast, Output, Published};
-use crate::gateway::mail::{Pending, Target};
+use crate::gateway::mail::Target;
 use crate::gateway::routing::route::about_all;
 use crate::gateway::scripts::kept::{self, Kept};
 use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
@@ -19,13 +19,14 @@ use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
 use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
-use crate::message::{Body, Early};
+use crate::message::Early;
 use crate::script::{Run, Script, ScriptInput, ScriptStep, Use};
 use adt::command::database::{name_in, shown};
 use adt::command::glob;
 use adt::key::KeyOp;
 use adt::{ArgBuf, Blob, ErrorReply, Merge, Op, Reply, Whole};
 use called::{Called, called, may_run, no_script, read_text};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Script that is being run.
@@ -46,7 +47,10 @@ pub(super) struct Running {
     calls: u32,
     /// Bytes of the words of its writes.
     bytes: usize,
-    /// Number of deferred writes whose keys are asked whether they can be carried out.
+    /// Records with deferred writes that may be refused, and that are not asked about yet. They are asked
+    /// when the script waits for something, so that many writes on one record are one question.
+    unasked: BTreeSet<Blob>,
+    /// Number of records that are asked whether deferred writes can be carried out.
     unchecked: u32,
     /// Why a deferred write cannot be carried out.
     refused: Option<ErrorReply>,
@@ -124,6 +128,7 @@ pub(super) fn begin(
         first,
         calls: 0,
         bytes: 0,
+        unasked: BTreeSet::new(),
         unchecked: 0,
         refused: None,
         afterwards: Vec::new(),
@@ -246,6 +251,7 @@ fn take_steps(txn: &mut Txn, cx: &mut TxnContext<'_>, mut input: ScriptInput) {
             }
             ScriptStep::Pause => {
                 running.pauses = true;
+                ask(txn, cx);
                 // Later than now: other requests go first, and not the timers that are due only.
                 cx.core.set_timer(1, Timer::Script { job: cx.job });
                 Next::Wait
@@ -299,6 +305,14 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     }
     // It goes to the script, among the replies to other commands of the transaction.
     let target = running.target.map(|target| Target { item: CALLED, ..target });
+    let step = match step {
+        ProgramStep::Ops(ops, _) if may_defer(cx, &ops, used) => {
+            defer(txn, cx, ops);
+            return Next::Input(ScriptInput::Go);
+        }
+        step => step,
+    };
+    ask(txn, cx);
     match step {
         ProgramStep::Ops(ops, merge) if about_all(&ops) && txn.work.has_writes() => {
             let Some((ops, merge)) = names_behind(txn, ops, merge) else {
@@ -313,16 +327,8 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
             txn.call_observed(cx, (ops, false), target, Then::Merge(merge));
         }
         ProgramStep::Ops(ops, merge) => {
-            let cc = cx.core.config.concurrency;
-            // A write whose error is ignored is carried out now, so that it can be undone: the check of a
-            // later write would meet the error again.
-            let may_fail = used == Use::Ignored && ops.iter().any(|(_, op)| op.may_be_refused());
-            if used != Use::Seen && !may_fail && cc.takes_locks() && cc.defers_writes() {
-                defer(txn, cx, ops);
-                return Next::Input(ScriptInput::Go);
-            }
             let chosen = super::interactive::chosen_first(&ops, merge.as_ref());
-            match chosen.filter(|_| cc.takes_locks()) {
+            match chosen.filter(|_| cx.core.config.concurrency.takes_locks()) {
                 Some(compound) => {
                     let (reads, then) = Then::behind(compound);
                     txn.call_observed(cx, (reads, true), target, then);
@@ -386,25 +392,38 @@ fn look_at_all(
     }
 }
 
+/// Whether a command is deferred to the commit: writes whose replies the script drops.
+fn may_defer(cx: &TxnContext<'_>, ops: &[KeyedOp], used: Use) -> bool {
+    let cc = cx.core.config.concurrency;
+    // A write whose error is ignored is carried out now, so that it can be undone: the check of a later
+    // write would meet the error again.
+    let may_fail = used == Use::Ignored && ops.iter().any(|(_, op)| op.may_be_refused());
+    let writes = !about_all(ops) && ops.iter().any(|(_, op)| op.is_write());
+    writes && used != Use::Seen && !may_fail && cc.takes_locks() && cc.defers_writes()
+}
+
 /// Defers writes whose replies the script drops.
 fn defer(txn: &mut Txn, cx: &mut TxnContext<'_>, ops: Vec<KeyedOp>) {
     txn.upgrade_for(cx, &ops);
-    for (key, op) in ops {
-        if op.may_be_refused() {
-            let own = txn.work.own(&key);
-            let shard = cx.core.mail.shard_of(&key);
-            txn.touch(shard);
-            let (key, op) = (key.clone(), op.clone());
-            let body = Body::Lock { txn: txn.id, key, op, own, early: Early::Deferred };
-            let call = txn.new_call(None, 1, Then::Allowed);
-            let pending = Pending::Access { job: cx.job, call, index: 0, blocked: false };
-            let token = cx.core.mail.ask(shard, pending, body);
-            txn.tokens.push(token);
-            if let Some(running) = &mut txn.script {
-                running.unchecked += 1;
-            }
+    let Some(running) = &mut txn.script else { return };
+    let may_fail = ops.iter().filter(|(_, op)| op.may_be_refused());
+    running.unasked.extend(may_fail.map(|(key, _)| key.clone()));
+    txn.work.add_silent(ops);
+}
+
+/// Asks the records of deferred writes whether these can be carried out.
+fn ask(txn: &mut Txn, cx: &mut TxnContext<'_>) {
+    let Some(running) = &mut txn.script else { return };
+    for key in std::mem::take(&mut running.unasked) {
+        let own = txn.work.own(&key);
+        if own.is_empty() {
+            continue;
         }
-        txn.work.add_silent(vec![(key, op)]);
+        let call = txn.new_call(None, 1, Then::Allowed);
+        txn.check(cx, (call, 0), (key, own));
+        if let Some(running) = &mut txn.script {
+            running.unchecked += 1;
+        }
     }
 }
 
@@ -424,6 +443,7 @@ pub(super) fn checked(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: Reply) {
 
 /// Ends the script, once it is known that its deferred writes can be carried out.
 fn end(txn: &mut Txn, cx: &mut TxnContext<'_>, ended: Result<Reply, ErrorReply>) {
+    ask(txn, cx);
     let Some(running) = &mut txn.script else { return };
     if let Some((run, _)) = running.run.take() {
         cx.core.scripts.ended(&*run, ended.is_err());
