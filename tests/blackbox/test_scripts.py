@@ -1,6 +1,7 @@
 """Scripts: all or nothing over any shards, once, known everywhere, and harmless to others."""
 
 import hashlib
+import random
 import statistics
 import threading
 import time
@@ -341,6 +342,92 @@ def test_hostile_scripts_harm_only_themselves(make_server):
     assert late < 0.1 + usual, f"{late:.3f} s at the 99th percentile; {usual:.3f} s without scripts"
     assert server.rss_bytes() < memory + (256 << 20)
     assert client.get("k") == "v"
+
+
+NOTE = "redis.call('rpush', KEYS[1], ARGV[1])"
+# Where they can be run: beside the record, by the gateway only, or not beside all records that they name.
+NOTES = [
+    f"{NOTE} return ARGV[1]",
+    f"{NOTE} redis.call('publish', 'channel', ARGV[1]) return ARGV[1]",
+    f"{NOTE} redis.call('incr', 'other' .. ARGV[1] % 7) return ARGV[1]",
+    f"local n = redis.call('llen', KEYS[1]) {NOTE} return n",
+    f"{NOTE} return redis.error_reply('GONE again')",
+]
+
+
+@pytest.mark.parametrize("words", [["--shards", "1"], ["--shards", "4", "--workers", "2"]])
+def test_scripts_and_commands_of_a_pipeline_keep_their_order(make_server, words):
+    server = make_server(*words).start()
+    client = server.client()
+    texts = [(text, client.script_load(text)) for text in NOTES]
+    draw = random.Random(7)
+    for _ in range(30):
+        client.delete("log")
+        expected = []
+        pipe = client.pipeline(transaction=False)
+        for n in range(150):
+            kind = draw.randrange(8)
+            if kind < len(NOTES):
+                text, name = texts[kind]
+                draw.choice([lambda: pipe.evalsha(name, 1, "log", n), lambda: pipe.eval(text, 1, "log", n)])()
+            elif kind == 5:
+                pipe.rpush("log", n)
+            else:
+                pipe.evalsha(texts[0][1], 1, draw.choice(["log", f"log{n}"]), n)
+            key = pipe.command_stack[-1][0][3 if kind != 5 else 1]
+            if key == "log" and kind != 4:
+                expected.append(str(n))
+        replies = pipe.execute(raise_on_error=False)
+        assert len(replies) == 150
+        assert client.lrange("log", 0, -1) == expected
+
+
+def test_scripts_that_a_client_sends_ahead_share_writes_to_the_disk(make_server):
+    server = make_server().start()
+    client = server.client()
+    name = client.script_load(NOTE + " return redis.call('llen', KEYS[1])")
+    client.evalsha(name, 1, "log", 0)
+    before = client.info("persistence")["log_fsyncs"] if "log_fsyncs" in client.info("persistence") else None
+    pipe = client.pipeline(transaction=False)
+    for n in range(1, 500):
+        pipe.evalsha(name, 1, "log", n)
+    assert pipe.execute() == list(range(2, 501))
+    assert before is None or client.info("persistence")["log_fsyncs"] - before < 100
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_a_script_writes_to_one_record_as_often_as_it_likes(make_server, multi):
+    """Work per write must not grow with the number of writes: what took hours takes a moment."""
+    server = make_server().start()
+    client = server.client(socket_timeout=60)
+    for command in ("'rpush', KEYS[1], i", "'zadd', KEYS[1], i, i", "'hset', KEYS[1], i, i"):
+        client.delete("k")
+        pipe = client.pipeline(transaction=multi)
+        pipe.eval(f"for i = 1, 10000 do redis.call({command}) end return 7", 1, "k").ping()
+        began = time.monotonic()
+        assert pipe.execute() == [7, True]
+        assert time.monotonic() - began < 20
+        count = {"r": client.llen, "z": client.zcard, "h": client.hlen}[command[1]]
+        assert count("k") == 10000
+
+
+def test_many_scripts_in_one_transaction_take_a_moment(server):
+    client = server.client(socket_timeout=60)
+    client.delete("q:n", "q:z", "q:l")
+    text = """
+    local n = redis.call('incr', KEYS[1] .. ':n')
+    redis.call('zadd', KEYS[1] .. ':z', n, n)
+    redis.call('rpush', KEYS[1] .. ':l', n)
+    return n
+    """
+    name = client.script_load(text)
+    pipe = client.pipeline(transaction=True)
+    for _ in range(300):
+        pipe.evalsha(name, 1, "q")
+    began = time.monotonic()
+    assert pipe.execute() == list(range(1, 301))
+    assert time.monotonic() - began < 10
+    assert (client.zcard("q:z"), client.llen("q:l")) == (300, 300)
 
 
 def test_a_user_may_do_in_a_script_what_it_may_do_without(make_server):

@@ -151,9 +151,10 @@ pub enum Body {
         /// Never in a cluster, where the timestamps of shards are not comparable.
         as_of: Option<Timestamp>,
     },
-    /// Run of a script on records of this shard. Answer: [`Answer::Reply`], or [`Refusal::NotHere`] if the
-    /// script needs more than this shard can give; then it had no effect.
-    Run(Box<ScriptRun>),
+    /// Runs of scripts on records of this shard, one behind the other, each by itself. Answer:
+    /// [`Answer::Reply`] or [`Answer::Replies`] of those that were carried out, which may be fewer; or
+    /// [`Refusal::NotHere`] if the first one needs more than this shard can give. The others had no effect.
+    Run(Vec<ScriptRun>),
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
     Lock {

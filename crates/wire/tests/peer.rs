@@ -213,9 +213,12 @@ fn about_scripts() -> Vec<Parcel> {
         inputs: Arc::new(ScriptInputs { keys: words(&["a"]), args: words(&["1", ""]) }),
         only_reads,
         database,
+        slots: (0, 8_191),
         also: words(&["b", "c", "d"]),
     };
-    let bodies = [run(true, 0), run(false, 15)].map(|run| asked(Body::Run(Box::new(run))));
+    let together = vec![run(false, 0), run(true, 3)];
+    let bodies = [vec![run(true, 0)], vec![run(false, 15)], together];
+    let bodies = bodies.map(|runs| asked(Body::Run(runs)));
     bodies.into_iter().chain([answered(Answer::Refused(Refusal::NotHere))]).collect()
 }
 

@@ -79,6 +79,8 @@ pub struct Routes {
     shards: u16,
     /// Shard of every slot, once a split was executed; until then the slots are shared evenly.
     table: Option<Box<[ShardId]>>,
+    /// Slots of each shard, once a split was executed.
+    owned: Vec<Option<Range>>,
     /// Number of splits of each shard that are known to have been executed.
     splits: BTreeMap<ShardId, u16>,
 }
@@ -86,7 +88,7 @@ pub struct Routes {
 impl Routes {
     /// Even assignment to so many shards.
     pub fn even(shards: u16) -> Self {
-        Self { shards, table: None, splits: BTreeMap::new() }
+        Self { shards, table: None, owned: Vec::new(), splits: BTreeMap::new() }
     }
 
     /// Number of shards: every shard with slots has a smaller number.
@@ -109,6 +111,15 @@ impl Routes {
             Some(table) => table[usize::from(slot)],
             None => shard_of_slot(slot, self.shards),
         }
+    }
+
+    /// Slots of a shard, first and last.
+    pub fn slots_of(&self, shard: ShardId) -> Range {
+        if let Some(range) = self.owned.get(usize::from(shard.0)).copied().flatten() {
+            return range;
+        }
+        let first = |shard: u32| (shard * u32::from(SLOTS)).div_ceil(u32::from(self.shards)) as u16;
+        (first(shard.0.into()), first(u32::from(shard.0) + 1) - 1)
     }
 
     /// Number of splits of a shard that are known to have been executed.
@@ -160,11 +171,12 @@ impl Routes {
             return;
         }
         let mut table = vec![ShardId(0); usize::from(SLOTS)];
-        for (range, shard) in ranges.into_iter().zip(0..) {
-            let Some((first, last)) = range else { continue };
+        for (range, shard) in ranges.iter().zip(0..) {
+            let Some((first, last)) = *range else { continue };
             table[usize::from(first)..=usize::from(last)].fill(ShardId(shard));
         }
         self.table = Some(table.into());
+        self.owned = ranges;
     }
 }
 
@@ -195,6 +207,7 @@ mod tests {
                 let size = u32::from(last - first) + 1;
                 assert_eq!(size, sizes[usize::from(shard)]);
                 assert_eq!(shard_of_slot(first, shards), ShardId(shard));
+                assert_eq!(Routes::even(shards).slots_of(ShardId(shard)), (first, last));
             }
         }
     }
@@ -213,6 +226,9 @@ mod tests {
         assert_eq!(routes.shard_of_slot(100), ShardId(2));
         let rest = [((0, 99), ShardId(0)), ((100, 8191), ShardId(2)), ((8192, 16383), ShardId(1))];
         assert_eq!(routes.ranges(), rest);
+        for (range, shard) in rest {
+            assert_eq!(routes.slots_of(shard), range);
+        }
         // A gateway that has missed the report learns of the split from the map.
         let mut late = Routes::even(2);
         late.follow(&next.split_done(ShardId(2)));

@@ -91,8 +91,8 @@ pub(super) enum SentCommands {
     Single(Target),
     /// Operations of one program, with the recipe for its reply.
     Work(Target, Box<Finish>),
-    /// A script: the program that consists of it.
-    Script(Box<Program>),
+    /// Scripts, each as the program that consists of it.
+    Scripts(Vec<Program>),
     /// Commands that are carried out together.
     Batch(Vec<SentCommand>),
     /// Commands that are carried out together as a part of a bundle.
@@ -104,7 +104,7 @@ impl SentCommands {
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Single(target) | Self::Work(target, _) => Some(target.session),
-            Self::Script(program) => Some(program.target.session),
+            Self::Scripts(programs) => programs.first().map(|program| program.target.session),
             Self::Batch(parts) | Self::Part(parts) => {
                 parts.first().map(|(target, ..)| target.session)
             }
@@ -115,7 +115,7 @@ impl SentCommands {
     pub fn targets(&self) -> SmallVec<[Target; 1]> {
         match self {
             Self::Single(target) | Self::Work(target, _) => smallvec![*target],
-            Self::Script(program) => smallvec![program.target],
+            Self::Scripts(programs) => programs.iter().map(|program| program.target).collect(),
             Self::Batch(parts) | Self::Part(parts) => {
                 parts.iter().map(|(target, ..)| *target).collect()
             }

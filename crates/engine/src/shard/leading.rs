@@ -41,10 +41,15 @@ impl Desk {
                 (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_successor() => {
                     self.waits.turns.again(gateway, token, apply)
                 }
-                (_, RecipientKind::Ran) if how == GivenUp::Before => {
-                    let Some(run) = self.scripts.give_up(target) else { continue };
-                    Body::Run(run)
-                }
+                (_, RecipientKind::Ran) => match self.scripts.give_up(target) {
+                    // Another record of the same request has told it already.
+                    None => continue,
+                    Some(runs) if how == GivenUp::Before && !runs.is_empty() => Body::Run(runs),
+                    Some(_) => {
+                        self.core.answer(gateway, token, Answer::Unknown);
+                        continue;
+                    }
+                },
                 _ if how == GivenUp::After => {
                     self.core.answer(gateway, token, Answer::Unknown);
                     continue;

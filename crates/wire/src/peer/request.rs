@@ -13,7 +13,7 @@ use adt::command::database::DATABASES;
 use adt::command::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::ids::{KeyedOp, MachineId};
-use engine::limits::DEADLOCK_NAMES_MAX;
+use engine::limits::{DEADLOCK_NAMES_MAX, SCRIPTS_TOGETHER_MAX};
 use engine::message::{Body, CutStep, Early};
 use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ const REMEMBER: u8 = 32;
 const IN_DATABASE: u8 = 33;
 const FLUSH_DATABASE: u8 = 34;
 const RUN: u8 = 35;
+/// Bytes of a run without a text and words.
+const RUN_BYTES_MIN: usize = 22;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -111,7 +113,10 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_op(key, op, words, out);
         }
         Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
-        Body::Run(run) => put_run(run, out),
+        Body::Run(runs) => {
+            put_count(runs.len(), out);
+            runs.iter().for_each(|run| put_run(run, out));
+        }
         Body::Snapshot { ops, at, fenced, dated, as_of } => {
             debug_assert!(as_of.is_none(), "between machines timestamps are not comparable");
             put_u64(at.0, out);
@@ -296,7 +301,13 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
             }
             Body::Flush { database: Some(database) }
         }
-        RUN => Body::Run(Box::new(read_run(reader)?)),
+        RUN => {
+            let count = reader.count(RUN_BYTES_MIN)?;
+            if !(1..=SCRIPTS_TOGETHER_MAX).contains(&count) {
+                return Err(Corrupt);
+            }
+            Body::Run((0..count).map(|_| read_run(reader)).collect::<Result<_, _>>()?)
+        }
         RESOLVE => Body::Resolve(read_request(reader)?),
         REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,
@@ -314,6 +325,7 @@ fn read_body_of_keys(kind: u8, database: u8, reader: &mut Reader<'_>) -> Result<
 fn put_run(run: &ScriptRun, out: &mut Vec<u8>) {
     out.push(u8::from(run.only_reads));
     out.push(run.database);
+    [run.slots.0, run.slots.1].iter().for_each(|slot| out.extend(slot.to_le_bytes()));
     put_word(run.script.text(), out);
     for words in [&run.inputs.keys, &run.inputs.args, &run.also] {
         put_count(words.len(), out);
@@ -326,12 +338,13 @@ fn read_run(reader: &mut Reader<'_>) -> Result<ScriptRun, Corrupt> {
     if database >= DATABASES {
         return Err(Corrupt);
     }
+    let slots = (reader.u16()?, reader.u16()?);
     let script = ScriptOf::Text(reader.word()?.into());
     let keys = read_words(reader)?;
     let args = read_words(reader)?;
     let also = read_words(reader)?;
     let inputs = Arc::new(ScriptInputs { keys, args });
-    Ok(ScriptRun { script, inputs, only_reads, database, also })
+    Ok(ScriptRun { script, inputs, only_reads, database, slots, also })
 }
 
 fn read_words(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {

@@ -30,7 +30,7 @@ impl Gateway {
             return false;
         }
         session.active_us = now.mono_us;
-        let wait = session.barrier.is_some() || !session.held.is_empty();
+        let wait = session.is_barred(args) || !session.held.is_empty();
         let ran = !wait && self.run(id, args);
         let session = self.parts.sessions.get(id.0);
         let mut heavy = if ran {

@@ -86,18 +86,19 @@ impl Sessions {
         session.pipeline.ask(core, shard, pending, body);
     }
 
-    /// Sends a script to the shard of its keys. The program is carried out otherwise if the shard cannot.
-    pub fn send_script(
+    /// Sends scripts to the shard of their keys. They are carried out otherwise if the shard cannot.
+    pub fn send_scripts(
         &mut self,
         core: &mut Core,
         shard: ShardId,
-        (run, program): (ScriptRun, Program),
+        scripts: Vec<(ScriptRun, Program)>,
     ) {
-        let Some(session) = self.get_mut(program.target.session.0) else { return };
+        let (runs, programs): (Vec<_>, Vec<_>) = scripts.into_iter().unzip();
+        let first = programs.first().and_then(|program| self.get_mut(program.target.session.0));
+        let Some(session) = first else { return };
         session.writes_to(shard);
-        let commands = SentCommands::Script(Box::new(program));
-        let pending = Pending::of_session(commands, Some(shard));
-        session.pipeline.ask(core, shard, pending, Body::Run(Box::new(run)));
+        let pending = Pending::of_session(SentCommands::Scripts(programs), Some(shard));
+        session.pipeline.ask(core, shard, pending, Body::Run(runs));
     }
 
     /// Sends commands on one shard as one request.

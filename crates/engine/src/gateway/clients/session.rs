@@ -9,6 +9,7 @@ use crate::gateway::core::Core;
 use crate::gateway::operators::words::{KeptWords, NOT_KEPT};
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::routing::databases::Reach;
+use crate::gateway::scripts::queued::ScriptQueue;
 use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Admittance;
 use crate::gateway::txn::options::InteractiveTxn;
@@ -84,6 +85,7 @@ pub(in crate::gateway) struct Session {
 
 /// State that is seldom needed.
 pub(in crate::gateway) struct About {
+    pub scripts: ScriptQueue,
     pub client: u64,
     pub opening: Opening,
     pub opened_us: u64,
@@ -235,6 +237,7 @@ impl Session {
 
     pub fn new(opening: Opening, client: u64, user: Option<Arc<User>>) -> Self {
         let about = About {
+            scripts: ScriptQueue::default(),
             client,
             opening,
             opened_us: 0,

@@ -40,6 +40,8 @@ pub(in crate::gateway) struct Sessions {
     given: Option<Target>,
     /// Sessions with commands to be dispatched.
     dispatching: Vec<SessionId>,
+    /// Sessions whose next scripts may go ahead.
+    with_scripts: Vec<SessionId>,
 }
 
 impl Sessions {
@@ -99,6 +101,11 @@ impl Sessions {
     pub fn is_idle(&self, id: SessionId) -> bool {
         // A command that is carried out behind a transaction has its turn.
         self.given.is_some() || self.table.get(id.0).is_none_or(|session| session.queue.is_empty())
+    }
+
+    /// Whether the next command has a place behind a transaction.
+    pub fn is_given(&self) -> bool {
+        self.given.is_some()
     }
 
     /// Whether the next command of a session has a request number.
@@ -189,6 +196,9 @@ impl Sessions {
             }
             _ => slot.state = SlotState::Done(reply),
         }
+        if session.about.scripts.finished(target.seq) {
+            self.with_scripts.push(target.session);
+        }
         let passed = session.barrier == Some(target.seq);
         if passed {
             session.barrier = None;
@@ -266,7 +276,7 @@ impl Sessions {
     /// Takes the first held command of a session, unless a reply bars it.
     pub fn next_held(&mut self, id: SessionId) -> Option<Held> {
         let session = self.table.get_mut(id.0)?;
-        if session.barrier.is_some() {
+        if session.holds_next() {
             return None;
         }
         let held = session.held.pop_front()?;
@@ -318,14 +328,24 @@ impl Sessions {
         }
     }
 
+    /// Runs the next scripts of a session when the present input is processed.
+    pub fn run_scripts_soon(&mut self, id: SessionId) {
+        self.with_scripts.push(id);
+    }
+
+    /// Takes a session whose next scripts may go ahead.
+    pub fn next_with_scripts(&mut self) -> Option<SessionId> {
+        self.with_scripts.pop()
+    }
+
     /// Takes a session whose commands are to be dispatched.
     pub fn next_dispatching(&mut self) -> Option<SessionId> {
         self.dispatching.pop()
     }
 
-    /// Whether sessions have commands to be dispatched.
+    /// Whether sessions have commands to be dispatched, or scripts to be run.
     pub fn are_dispatching(&self) -> bool {
-        !self.dispatching.is_empty()
+        !self.dispatching.is_empty() || !self.with_scripts.is_empty()
     }
 }
 

@@ -46,6 +46,31 @@ pub(in crate::gateway) fn may_gather(core: &Core, program: &Program, route: Rout
         && program.steps.iter().all(direct)
 }
 
+/// The shard that may run the script which is the whole program, and the run there.
+pub(in crate::gateway) fn at_its_shard(
+    core: &mut Core,
+    program: &Program,
+) -> Option<(ShardId, ScriptRun)> {
+    let plain = program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
+    let [ProgramStep::Script(call)] = &program.steps[..] else { return None };
+    if !plain || !core.config.concurrency.reads_ahead() || !core.has_room() || call.is_limited() {
+        return None;
+    }
+    let mut route = Route::Nowhere;
+    // The slot of a key is that of its name, in all databases.
+    call.inputs.keys.iter().for_each(|key| route.add(core.mail.shard_of(key)));
+    let Route::One(shard) = route else { return None };
+    let run = ScriptRun {
+        script: ScriptOf::Read(core.scripts.for_shard(call)?),
+        inputs: call.inputs.clone(),
+        only_reads: call.only_reads,
+        database: call.database,
+        slots: core.mail.routes.slots_of(shard),
+        also: Vec::new(),
+    };
+    Some((shard, run))
+}
+
 impl Course {
     /// Course of a program, whose session may keep the order of its commands across shards.
     pub fn of_program(
@@ -88,30 +113,9 @@ impl Course {
     /// Course of a program of which not all operations are known. A shard runs a script that is the whole
     /// program if it has all its declared keys, and if nothing has to be checked that shards do not know.
     fn of_steps(core: &mut Core, program: Program) -> Self {
-        let plain =
-            program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
-        let [ProgramStep::Script(call)] = &program.steps[..] else {
-            return Self::Steps(program);
-        };
-        if !plain || !core.config.concurrency.reads_ahead() || !core.has_room() || call.is_limited()
-        {
-            return Self::Steps(program);
-        }
-        let mut route = Route::Nowhere;
-        // The slot of a key is that of its name, in all databases.
-        call.inputs.keys.iter().for_each(|key| route.add(core.mail.shard_of(key)));
-        match (route, core.scripts.for_shard(call)) {
-            (Route::One(shard), Some(script)) => {
-                let run = ScriptRun {
-                    script: ScriptOf::Read(script),
-                    inputs: call.inputs.clone(),
-                    only_reads: call.only_reads,
-                    database: call.database,
-                    also: Vec::new(),
-                };
-                Self::Script(shard, run, program)
-            }
-            _ => Self::Steps(program),
+        match at_its_shard(core, &program) {
+            Some((shard, run)) => Self::Script(shard, run, program),
+            None => Self::Steps(program),
         }
     }
 

@@ -134,7 +134,7 @@ impl Parts {
             }
             Course::Script(shard, run, program) => {
                 self.sessions.bar(target);
-                self.sessions.send_script(&mut self.core, shard, (run, program));
+                self.sessions.send_scripts(&mut self.core, shard, vec![(run, program)]);
             }
             Course::Steps(program) => {
                 self.sessions.bar(target);

@@ -19,6 +19,7 @@ use crate::gateway::target::Target;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::SLOTS;
 use crate::message::{Answer, Body, Refusal};
+use crate::script::ScriptRun;
 use adt::collections::Set;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -196,7 +197,7 @@ pub(in crate::gateway) fn take_apart(
         SentCommands::Work(target, finish) => vec![(target, ops.len() as u32, Some(finish))],
         SentCommands::Batch(parts) | SentCommands::Part(parts) => parts,
         // It is no list of operations.
-        SentCommands::Script(..) => return None,
+        SentCommands::Scripts(..) => return None,
     };
     let first = parts.first().map(|(target, ..)| *target)?;
     let mut ops = ops.into_iter();
@@ -223,7 +224,10 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
         Body::Apply(apply) | Body::Await { apply, .. } => {
             shards.extend(apply.keys().map(|key| mail.shard_of(key)));
         }
-        Body::Run(run) => shards.extend(run.keys().map(|key| mail.shard_of(&key))),
+        Body::Run(runs) => {
+            let keys = runs.iter().flat_map(ScriptRun::keys);
+            shards.extend(keys.map(|key| mail.shard_of(&key)));
+        }
         // The shard that was split knows whether its units have taken effect there, and refuses them if they
         // have not and cannot any more.
         Body::Pipeline(_) => return Destination::Here,

@@ -13,7 +13,7 @@ use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::target::Target;
 use crate::gateway::txn::multi;
 use crate::gateway::txn::transaction::repeated::answer_again;
-use crate::gateway::txn::work::{Finish, Program};
+use crate::gateway::txn::work::Finish;
 use crate::ids::ShardId;
 use crate::message::{Answer, Notice, Refusal, Request, Response};
 use crate::now::Now;
@@ -76,9 +76,11 @@ impl Parts {
                     self.sessions.answered(target, wrote);
                     self.work_answered(target, finish, wrote.is_some(), answer);
                 }
-                SentCommands::Script(program) => {
-                    self.sessions.answered(program.target, wrote);
-                    self.script_ran(*program, answer);
+                SentCommands::Scripts(programs) => {
+                    if let Some(first) = programs.first() {
+                        self.sessions.answered(first.target, wrote);
+                    }
+                    self.scripts_ran(programs, answer);
                 }
                 SentCommands::Batch(parts) => {
                     self.sessions.batch_answered(&mut self.core, parts, wrote, answer);
@@ -166,22 +168,6 @@ impl Parts {
         }
     }
 
-    /// Takes the answer of a shard that has run a script, or could not.
-    fn script_ran(&mut self, program: Program, answer: Answer) {
-        let cannot = matches!(answer, Answer::Refused(Refusal::NotHere));
-        self.core.scripts.ran(&program, !cannot);
-        match answer {
-            Answer::Reply(reply) => {
-                let reply = program.form.reply(std::iter::once(reply));
-                self.finish(program.target, reply);
-            }
-            Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread) => {
-                self.transactions.begin(&mut self.core, program, None);
-            }
-            other => self.finish(program.target, unexpected(&other)),
-        }
-    }
-
     /// Takes the answer to the operations of a program on one shard.
     fn work_answered(&mut self, target: Target, finish: Box<Finish>, wrote: bool, answer: Answer) {
         match answer {
@@ -212,6 +198,9 @@ impl Parts {
             if let Some((target, course)) = self.sessions.dispatch(&mut self.core, id) {
                 self.take(target, course);
             }
+        }
+        while let Some(id) = self.sessions.next_with_scripts() {
+            self.run_scripts(id);
         }
     }
 

@@ -134,6 +134,12 @@ impl Gateway {
         args: &Args<'_>,
     ) -> Handled {
         match self.parts.script_step(id, spec, args) {
+            Ok(ProgramStep::Script(call)) if self.parts.may_queue_scripts(id) => {
+                match self.parts.queue_script(id, call) {
+                    true => Handled::Later,
+                    false => Handled::Hold,
+                }
+            }
             Ok(step) => match self.parts.launch_in_turn(id, vec![step], Vec::new()) {
                 true => Handled::Later,
                 false => Handled::Hold,

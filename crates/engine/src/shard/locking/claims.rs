@@ -5,10 +5,12 @@ use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, TxnId};
 use crate::message::{Body, Condition, Early, Guard, Request};
 use crate::now::Now;
+use crate::script::ScriptRun;
 use crate::shard::streams::claim_class;
 use adt::key::KeyOp;
 use adt::{Blob, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeSet;
 
 /// Claims of a request, each with its record.
 pub(in crate::shard) type Claims = SmallVec<[(Blob, Claim); 1]>;
@@ -60,7 +62,10 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             own.chain([op]).map(claim).collect()
         }
         // It is not known what the script does with them.
-        Body::Run(run) => run.keys().map(|key| (key, Claim::of_script())).collect(),
+        Body::Run(runs) => {
+            let keys: BTreeSet<Blob> = runs.iter().flat_map(ScriptRun::keys).collect();
+            keys.into_iter().map(|key| (key, Claim::of_script())).collect()
+        }
         Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);
             claims.extend(guards(apply, Class::Passing));

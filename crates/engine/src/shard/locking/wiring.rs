@@ -183,7 +183,7 @@ impl Desk {
             }
             Body::Pipeline(_) => self.grant_group(now, request, claims),
             Body::Apply(_) | Body::Await { .. } => self.put_alone(now, request),
-            Body::Run(_) => self.run_script(now, request),
+            Body::Run(_) => self.run_scripts(now, request),
             Body::Read { .. } => self.reader().read(now, request),
             Body::Snapshot { .. } => self.reader().read_at_once(now, request),
             Body::Version { .. } => self.reader().version(now, request),

@@ -1,6 +1,5 @@
 //! One run of a script on copies of records.
 
-use crate::cluster::slot::slot;
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::limits::{
     KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
@@ -15,6 +14,7 @@ use crate::shard::expiry::Expiry;
 use crate::shard::foreseen::Effects;
 use crate::shard::locking::locks::Claim;
 use crate::shard::locking::manager::LockManager;
+use crate::shard::state::slots::is_in;
 use adt::command::database::{database_of, words_in};
 use adt::key::KeyOp;
 use adt::record;
@@ -323,9 +323,10 @@ impl<'s> Attempt<'s> {
         if key.len() > KEY_BYTES_MAX || database_of(key) != Some(self.run.database) {
             return Err(Stop::NotHere);
         }
-        let slot_of_key = slot(key);
-        // The shard does not know all its slots.
-        if !self.run.declared().any(|declared| slot(&declared) == slot_of_key) {
+        // A shard that was never split does not know its slots, and one that was may have fewer than the
+        // gateway believes.
+        let own = self.core.state.slots.range.unwrap_or(self.run.slots);
+        if !is_in(key, self.run.slots) || !is_in(key, own) {
             return Err(Stop::NotHere);
         }
         let (gateway, token) = self.sender;

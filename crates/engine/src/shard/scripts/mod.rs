@@ -9,6 +9,7 @@ mod attempt;
 
 use crate::entry::Apply;
 use crate::ids::{GatewayId, Token};
+use crate::limits::SCRIPTS_TOGETHER_FUEL;
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
@@ -17,17 +18,24 @@ use crate::script::{Interpreter, ScriptOf, ScriptRun};
 use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::core::ShardCore;
+use crate::shard::locking::locks::Claim;
 use crate::shard::tail::{Recipient, RecipientKind};
-use adt::Reply;
 use adt::collections::Map;
+use adt::{Blob, Reply};
 use attempt::{Attempt, Ended};
 
-/// A run whose operations are in the log and not applied.
+/// Runs of one request whose operations are in the log and not all applied.
 #[derive(Debug)]
 struct Logged {
-    reply: Reply,
-    run: Box<ScriptRun>,
-    /// Whether it has seen what is in the log and not applied.
+    /// The runs, as they were asked for; none once they are not all in the same entry.
+    runs: Vec<ScriptRun>,
+    /// Replies of those that were carried out.
+    replies: Vec<Reply>,
+    /// Number of those that are not applied.
+    left: usize,
+    /// Entry that they are in.
+    entry: u64,
+    /// Whether one of them has seen what is in the log and not applied.
     rests: bool,
 }
 
@@ -52,11 +60,46 @@ impl Runs {
         }
     }
 
-    /// Answers a run whose operations are applied.
+    /// Notes that the operations of a run are applied. Answers its request when it was the last one.
     pub fn ended(&mut self, core: &mut ShardCore, target: Recipient) {
-        if let Some(logged) = self.logged.swap_remove(&(target.gateway, target.token)) {
-            core.answer(target.gateway, target.token, Answer::Reply(logged.reply));
+        let sender = (target.gateway, target.token);
+        let Some(logged) = self.logged.get_mut(&sender) else { return };
+        logged.left -= 1;
+        if logged.left > 0 {
+            return;
         }
+        let replies = self.logged.swap_remove(&sender).map(|logged| logged.replies);
+        let mut replies = replies.unwrap_or_default();
+        let answer = match replies.pop() {
+            Some(reply) if replies.is_empty() => Answer::Reply(reply),
+            last => Answer::Replies(replies.into_iter().chain(last).collect()),
+        };
+        core.answer(target.gateway, target.token, answer);
+    }
+
+    /// Notes that a run of a request goes into this entry of the log.
+    fn log(
+        &mut self,
+        sender: (GatewayId, Token),
+        runs: &[ScriptRun],
+        (reply, rests): (Reply, bool),
+        entry: u64,
+    ) {
+        let logged = self.logged.entry(sender).or_insert_with(|| {
+            let (runs, replies) = (runs.to_vec(), Vec::with_capacity(runs.len()));
+            Logged { runs, replies, left: 0, entry, rests: false }
+        });
+        logged.left += 1;
+        logged.rests |= rests;
+        logged.replies.push(reply);
+        if logged.entry != entry {
+            self.is_split(sender);
+        }
+    }
+
+    /// Notes that the runs of a request may be in several entries.
+    fn is_split(&mut self, sender: (GatewayId, Token)) {
+        self.logged.entry(sender).and_modify(|logged| logged.runs.clear());
     }
 
     /// Whether a run has seen what is in the log and not applied.
@@ -64,10 +107,11 @@ impl Runs {
         self.logged.get(&(target.gateway, target.token)).is_none_or(|logged| logged.rests)
     }
 
-    /// Takes a run back whose operations never were in the log.
-    pub fn give_up(&mut self, target: Recipient) -> Option<Box<ScriptRun>> {
+    /// Takes the runs of a request back when one of them is given up, unless that was done. None of them may
+    /// be repeated if they are in several entries, of which some may take effect.
+    pub fn give_up(&mut self, target: Recipient) -> Option<Vec<ScriptRun>> {
         let logged = self.logged.swap_remove(&(target.gateway, target.token))?;
-        Some(logged.run)
+        Some(logged.runs)
     }
 
     /// Forgets all runs.
@@ -89,39 +133,75 @@ impl Shard {
 }
 
 impl Desk {
-    /// Runs a script whose records are free.
-    pub(in crate::shard) fn run_script(&mut self, now: Now, request: Request) {
+    /// Runs scripts whose records are free, one after the other. The gateway has those carried out otherwise, or
+    /// asks again, that come behind the last reply.
+    pub(in crate::shard) fn run_scripts(&mut self, now: Now, request: Request) {
         let Request { gateway, token, after, body } = request;
-        let Body::Run(mut run) = body else { return };
+        let Body::Run(mut runs) = body else { return };
+        let sender = (gateway, token);
+        let (mut ran, mut fuel) = (0, 0);
+        while ran < runs.len() && fuel < SCRIPTS_TOGETHER_FUEL {
+            match self.run_next(now, sender, &runs, ran) {
+                Ok(steps) => fuel += steps,
+                Err(Some(key)) if ran == 0 => {
+                    runs[0].also.push(key);
+                    let body = Body::Run(runs);
+                    return self.begin_locking(now, Request { gateway, token, after, body });
+                }
+                Err(_) => break,
+            }
+            ran += 1;
+        }
+        if ran == 0 {
+            // The gateway finds out why, and tells the client.
+            self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere));
+        }
+    }
+
+    /// Runs a script of a request behind the ones before it. Returns the number of its steps; or, if it cannot
+    /// be run here now, perhaps a record that must be free first.
+    fn run_next(
+        &mut self,
+        now: Now,
+        sender: (GatewayId, Token),
+        runs: &[ScriptRun],
+        at: usize,
+    ) -> Result<u64, Option<Blob>> {
+        let run = &runs[at];
+        if at > 0 && !self.is_free(now, sender, run) {
+            return Err(None);
+        }
         let script = match &run.script {
             ScriptOf::Read(script) => Ok(script.clone()),
             ScriptOf::Text(text) => self.scripts.texts.read(text),
         };
-        let begun = script.and_then(|script| {
-            let steps = self.scripts.texts.begin(&script, &run.inputs)?;
-            Ok((steps, run.only_reads || script.no_writes))
-        });
-        let Ok((mut steps, only_reads)) = begun else {
-            // The gateway finds out why, and tells the client.
-            return self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere));
-        };
+        let script = script.map_err(|_| None)?;
+        let mut steps = self.scripts.texts.begin(&script, &run.inputs).map_err(|_| None)?;
+        let only_reads = run.only_reads || script.no_writes;
         let (core, locking, expiry) = (&mut self.core, &self.locking, &mut self.expiry);
-        let sender = (gateway, token);
-        let attempt = Attempt::new((core, locking, expiry), now, (sender, &run), only_reads);
-        match attempt.carry_out(&mut *steps) {
-            Ended::Done { reply, ops, effects, rests } => {
-                self.scripts.ran.0 += 1;
-                self.scripts.ran.1 += u64::from(rests);
-                self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
-                self.scripts.logged.insert(sender, Logged { reply, run, rests });
-                let apply = Apply { ops, ..Apply::default() };
-                self.put_apply(now, sender, apply, (RecipientKind::Ran, Some(effects)));
-            }
-            Ended::Needs(key) => {
-                run.also.push(key);
-                self.begin_locking(now, Request { gateway, token, after, body: Body::Run(run) });
-            }
-            Ended::NotHere => self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere)),
+        let attempt = Attempt::new((core, locking, expiry), now, (sender, run), only_reads);
+        let (reply, ops, effects, rests) = match attempt.carry_out(&mut *steps) {
+            Ended::Done { reply, ops, effects, rests } => (reply, ops, effects, rests),
+            Ended::Needs(key) => return Err(Some(key)),
+            Ended::NotHere => return Err(None),
+        };
+        self.scripts.ran.0 += 1;
+        self.scripts.ran.1 += u64::from(rests);
+        self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
+        let entry = self.core.tail.coming();
+        self.scripts.log(sender, runs, (reply, rests), entry);
+        let apply = Apply { ops, ..Apply::default() };
+        self.put_apply(now, sender, apply, (RecipientKind::Ran, Some(effects)));
+        if self.core.tail.coming() != entry {
+            self.scripts.is_split(sender);
         }
+        Ok(steps.steps())
+    }
+
+    /// Whether the declared records of a run are free, behind other runs of its request.
+    fn is_free(&self, now: Now, (gateway, token): (GatewayId, Token), run: &ScriptRun) -> bool {
+        let request = Request { gateway, token, after: None, body: Body::Stats };
+        let claims = run.keys().map(|key| (key, Claim::of_script())).collect();
+        self.locking.barrier(&self.core, now, &request, &claims).is_none()
     }
 }

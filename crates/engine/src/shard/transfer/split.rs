@@ -11,6 +11,7 @@ use crate::cluster::map::Range;
 use crate::entry::LogRecord;
 use crate::ids::ShardId;
 use crate::message::Body;
+use crate::script::ScriptRun;
 use crate::shard::core::ShardCore;
 use crate::shard::state::State;
 use crate::shard::state::slots::{Slots, is_in};
@@ -38,7 +39,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Waiting { key }
         | Body::Holders { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
-        Body::Run(run) => run.keys().any(|key| is(&key)),
+        Body::Run(runs) => runs.iter().flat_map(ScriptRun::keys).any(|key| is(&key)),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         // What asks something of a tree is not about slots.

@@ -3,8 +3,10 @@
 //! a line behind `?` is caught.
 
 mod runs;
+mod together;
 
 use super::*;
+use crate::limits::{SCRIPT_FUEL_PER_PIECE, SLOTS};
 use crate::script::{
     Interpreter, Run, Script, ScriptInput, ScriptInputs, ScriptOf, ScriptRun, ScriptStep, Use,
 };
@@ -49,7 +51,8 @@ impl Run for LinesRun {
     }
 
     fn steps(&self) -> u64 {
-        self.next as u64
+        let pauses = self.lines[..self.next].iter().filter(|line| **line == *b"PAUSE");
+        self.next as u64 + pauses.count() as u64 * SCRIPT_FUEL_PER_PIECE
     }
 
     fn resume(&mut self, input: ScriptInput) -> ScriptStep {
@@ -86,11 +89,21 @@ fn story() -> Story {
 
 /// Run of a script on declared keys.
 fn run(keys: &[&str], text: &str) -> Body {
+    Body::Run(vec![run_within(keys, text, (0, SLOTS - 1))])
+}
+
+/// Runs of scripts on one record, for one request.
+fn runs(key: &str, texts: &[&str]) -> Body {
+    Body::Run(texts.iter().map(|text| run_within(&[key], text, (0, SLOTS - 1))).collect())
+}
+
+/// Run of a script on declared keys, at a shard with these slots.
+fn run_within(keys: &[&str], text: &str, slots: (u16, u16)) -> ScriptRun {
     let keys = keys.iter().map(|key| Blob::from(key.as_bytes())).collect();
     let inputs = Arc::new(ScriptInputs { keys, args: Vec::new() });
     let script = ScriptOf::Text(Blob::from(text.as_bytes()));
     let (only_reads, database, also) = (false, 0, Vec::new());
-    Body::Run(Box::new(ScriptRun { script, inputs, only_reads, database, also }))
+    ScriptRun { script, inputs, only_reads, database, slots, also }
 }
 
 /// Answers by the order of the requests.

@@ -2,6 +2,7 @@
 
 use super::super::records::updates::{announced, commit, get};
 use super::*;
+use crate::cluster::slot::slot;
 use crate::limits::SCRIPT_COPY_US;
 
 #[test]
@@ -157,12 +158,16 @@ fn fields_of_a_large_record_expire_before_a_run_writes_it() {
 }
 
 #[test]
-fn a_run_names_further_keys_of_the_slots_that_it_has_declared() {
+fn a_run_names_further_keys_of_the_slots_of_its_shard() {
     let mut story = story();
     story.ask(run(&["{q}a"], "RPUSH {q}a 1\nRPOPLPUSH {q}a {q}b\nLLEN {q}b"));
-    story.ask(run(&["{q}a"], "SET {r}c 1"));
+    let (there, elsewhere) = (slot(b"there"), slot(b"elsewhere"));
+    let slots = if there < elsewhere { (0, there) } else { (there, SLOTS - 1) };
+    for text in ["INCR there", "INCR elsewhere"] {
+        story.ask(Body::Run(vec![run_within(&["{q}a"], text, slots)]));
+    }
     story.sync();
-    assert_eq!(told(&mut story), ["1 = 1", "2 refused NotHere"]);
+    assert_eq!(told(&mut story), ["1 = 1", "2 = 1", "3 refused NotHere"]);
 }
 
 #[test]
