@@ -200,6 +200,20 @@ impl KeyOp {
 }
 
 impl KeyOp {
+    /// The reply that a write would have, if it does not depend on the value of the record under the key.
+    pub fn foretell(&self, record: Option<&Record>, now_ms: u64) -> Option<Reply> {
+        match self {
+            Self::Put(_) => Some(Reply::Ok),
+            Self::ReapParts { .. } if record.is_some() => None,
+            _ => {
+                let expiring = |r: &Record| {
+                    Record::new(Value::String(Default::default())).expiring(r.expire_at_ms())
+                };
+                Some(self.apply(&mut record.map(expiring), now_ms))
+            }
+        }
+    }
+
     /// The reply of a write that changes nothing on the record under the key.
     pub fn idle(&self, record: Option<&Record>, now_ms: u64) -> Option<Reply> {
         let idle = match (self, record) {

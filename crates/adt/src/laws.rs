@@ -3,8 +3,10 @@
 //! From a list of sample operations: states that a few writes can reach, and all pairs and triples
 //! of accesses, observed and void. Accesses that are declared to commute must give the same final
 //! state and the same observed replies in every order; for triples this is the practical meaning of
-//! "stable for any number of holders". Two further laws: operations and states read back as
-//! written, and an idle operation changes nothing.
+//! "stable for any number of holders". Further laws: operations and states read back as written, an idle
+//! operation changes nothing, and a reply that is known ahead is the one that the write has.
+
+pub(crate) mod foretold;
 
 use crate::escrow::Outstanding;
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
@@ -69,6 +71,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
         acts.iter().for_each(|act| check_follows_in_time(state, &act.op));
         acts.iter().for_each(|act| check_untouched(state, &act.op));
         acts.iter().for_each(|act| check_told_early(state, &act.op, T::NAME));
+        acts.iter().for_each(|act| foretold::check(state.as_ref(), &act.op, &ctx(3)));
     }
     let mut granted_pairs = 0;
     for state in &states {

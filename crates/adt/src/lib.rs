@@ -31,8 +31,8 @@ pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};
 pub use types::escrow;
 pub use types::{
-    Access, CameOf, Corrupt, Ctx, DataType, Foresight, Meta, MortalParts, NUMBER_MAX, OtherType,
-    Timestamp, ValueSink, ValueSource, bounded_count, load_count,
+    Access, CameOf, Corrupt, Ctx, DataType, Forecast, Foresight, Meta, MortalParts, NUMBER_MAX,
+    OtherType, Timestamp, ValueSink, ValueSource, bounded_count, load_count,
 };
 pub use waiter::{Waiter, in_the_way, naming};
 pub use whole::Whole;

@@ -302,11 +302,7 @@ macro_rules! registry {
                 }
                 $(Op::$variant(op) => {
                     type V = crate::kinds::$module::Value;
-                    let mut meta = Meta {
-                        present: slot.is_some(),
-                        expire_at_ms: slot.as_ref().and_then(Record::expire_at_ms),
-                        untouched: false,
-                    };
+                    let mut meta = Meta::of(slot.as_ref());
                     match slot {
                         Some(record) => {
                             let reply = if let Value::$variant(value) = &mut record.value {
@@ -344,6 +340,35 @@ macro_rules! registry {
                             (reply, made)
                         }
                     }
+                }),*
+            }
+        }
+
+        fn foretell_by_type(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Option<Reply> {
+            match op {
+                Op::Key(op) => op.foretell(record, ctx.now_ms),
+                $(Op::$variant(op) => {
+                    type V = crate::kinds::$module::Value;
+                    match record.map(|record| &record.value) {
+                        Some(Value::$variant(value)) => {
+                            V::FORECAST.and_then(|known| (known.reply)(value, op, ctx))
+                        }
+                        Some(_) if V::on_other_type(op) == OtherType::Refuse => {
+                            Some(Reply::Error(ErrorReply::wrong_type()))
+                        }
+                        _ => Some(V::default().apply(op, ctx, &mut Meta::of(record))),
+                    }
+                }),*
+            }
+        }
+
+        /// Whether a write is answered with an error by no record of its own type, nor where there is none.
+        pub fn is_always_possible(op: &Op) -> bool {
+            op.is_write() && match op {
+                Op::Key(op) => !matches!(op, KeyOp::Whole(_)),
+                $(Op::$variant(op) => {
+                    let forecast = <crate::kinds::$module::Value as DataType>::FORECAST;
+                    forecast.is_some_and(|known| (known.is_always_possible)(op))
                 }),*
             }
         }
@@ -554,6 +579,13 @@ pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool)
 /// milliseconds since 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
+}
+
+/// The reply that [`apply`] would give for a write on the record under a key, which is neither changed nor
+/// copied, however large it is; `None` if its type does not know it as cheaply, and for a read: see
+/// [`DataType::FORECAST`].
+pub fn foretell(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Option<Reply> {
+    if op.is_write() { foretell_by_type(record, op, ctx) } else { None }
 }
 
 /// Whether a write may be carried out on a copy of the record under a key ahead of the log: see

@@ -4,7 +4,7 @@ pub mod escrow;
 
 use crate::escrow::Quantity;
 use crate::key::sort::ElementsOf;
-use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
+use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Record, Reply};
 use std::fmt;
 
 /// A point in a shard's logical time: microseconds since 1970 in the upper bits, a counter in the
@@ -75,6 +75,17 @@ pub struct Foresight<V, O> {
     pub cost: fn(&V) -> usize,
 }
 
+/// Facts about a type's replies to writes that are not carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Forecast<V, O> {
+    /// Reply that [`DataType::apply`] would give for a write on a key that holds a value, which is neither
+    /// changed nor copied. A larger value takes no longer, but for a logarithm. `None`, which is always safe,
+    /// where the reply is not known as cheaply.
+    pub reply: fn(&V, &O, &Ctx) -> Option<Reply>,
+    /// Whether a write is answered with an error by no value of the type. `false` is always safe.
+    pub is_always_possible: fn(&O) -> bool,
+}
+
 /// Parts of a value that expire, each at a moment of its own: as a key does, a part stays until the log says
 /// that it has expired. All moments are in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +145,17 @@ pub struct Meta {
     /// Whether the operation left the value and the key as they were, so that watchers of the key
     /// need no notification. Writing the same value again counts as a change, as in Redis.
     pub untouched: bool,
+}
+
+impl Meta {
+    /// Attributes of the key of a record, before an operation.
+    pub(crate) fn of(record: Option<&Record>) -> Self {
+        Self {
+            present: record.is_some(),
+            expire_at_ms: record.and_then(Record::expire_at_ms),
+            untouched: false,
+        }
+    }
 }
 
 /// Behaviour of an operation if the key holds a value of another type.
@@ -235,6 +257,9 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
 
     /// Which writes may be carried out on a copy of a value ahead of the log, if any may.
     const FORESIGHT: Option<Foresight<Self, Self::Op>> = None;
+
+    /// Which replies to writes are known without carrying them out, if any are.
+    const FORECAST: Option<Forecast<Self, Self::Op>> = None;
 
     /// Parts of the value that expire by themselves, if the type has any.
     const PARTS: Option<MortalParts<Self, Self::Op>> = None;

@@ -13,7 +13,7 @@ use crate::command::commands;
 use crate::escrow::{Amount, Quantity, Share};
 use crate::{
     Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
+    Forecast, Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
 };
 
 /// Range of a counter, both ends included; `None` is no bound.
@@ -126,6 +126,11 @@ fn share(op: &Op) -> Option<Share> {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "counter";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        // All values have one size.
+        reply: |value, op, ctx| Some(value.clone().apply(op, ctx, &mut Meta::default())),
+        is_always_possible: |op| matches!(op, Op::Set(..) | Op::Try(_)),
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> =
         Some(Foresight { follows: |_| true, follows_in_time: |_| true, cost: |_| 1 });
 

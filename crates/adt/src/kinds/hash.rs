@@ -21,12 +21,13 @@ use crate::command::scan::ScanArgs;
 use crate::key::{ExpireIf, TtlForm, When};
 use crate::number::{add_float, int_blob};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, MortalParts, Reply,
-    ValueSink, ValueSource, bounded_count, load_count, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Forecast, Foresight, Meta,
+    MortalParts, Reply, ValueSink, ValueSource, bounded_count, load_count, parse_float, parse_int,
 };
 use commuting::{is_ahead, tells};
 use entries::{DEADLINE_MS_MAX, Entries, Seen};
 use smallvec::SmallVec;
+use std::iter;
 
 pub use deadlines::{FieldsIf, Life};
 
@@ -145,11 +146,33 @@ impl Value {
         self.entries.change(field, sum.clone());
         Reply::Bulk(sum)
     }
+
+    /// Reply of a write that is not carried out: that of the fields that it names.
+    fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
+        let fields = |fields: &Fields| self.entries.part(fields.iter());
+        let keys = |pairs: &Pairs| self.entries.part(pairs.iter().map(|(field, _)| field));
+        let entries = match op {
+            Op::Set(pairs) => keys(pairs),
+            Op::SetUntil { pairs, .. } => keys(pairs),
+            Op::Put(_) => return Some(Reply::Ok),
+            Op::SetIfAbsent(field, _) | Op::Incr(field, _) | Op::IncrFloat(field, _) => {
+                self.entries.part(iter::once(field))
+            }
+            Op::Remove(of) | Op::Take(of) | Op::Persist(of) => fields(of),
+            Op::Expire(of, ..) | Op::GetUntil(of, _) => fields(of),
+            _ => return None,
+        };
+        Some(Self { entries }.apply(op, ctx, &mut Meta::default()))
+    }
 }
 
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "hash";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: Self::foretell,
+        is_always_possible: |op| !matches!(op, Op::Incr(..) | Op::IncrFloat(..)),
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |op| !depends_on_time(op),
         follows_in_time: |_| true,

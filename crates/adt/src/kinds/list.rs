@@ -13,8 +13,8 @@ mod tests;
 
 use crate::key::sort::{ElementsOf, Sortable};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Foresight, Meta, Reply, ValueSink,
-    ValueSource, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Forecast, Foresight, Meta, Reply,
+    ValueSink, ValueSource, load_count,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -93,6 +93,18 @@ fn positions(start: i64, end: i64, len: usize) -> Range<usize> {
     if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
+/// Reply of a pop from a list of `len` elements, which come one after another from its end.
+fn popped(count: Option<u64>, len: usize, mut next: impl FnMut() -> Option<Blob>) -> Reply {
+    match count {
+        None => next().map_or(Reply::Nil, Reply::Bulk),
+        Some(_) if len == 0 => Reply::NilArray,
+        Some(count) => {
+            let count = count.min(len as u64);
+            Reply::Array((0..count).filter_map(|_| next().map(Reply::Bulk)).collect())
+        }
+    }
+}
+
 impl Value {
     fn position(&self, at: i64) -> Option<usize> {
         let len = self.elements.len();
@@ -104,33 +116,28 @@ impl Value {
         Reply::Int(self.elements.len() as i64)
     }
 
+    /// Reply of a push.
+    fn pushed(&self, elements: &Elements) -> Reply {
+        Reply::Int((self.elements.len() + elements.len()) as i64)
+    }
+
     fn push(&mut self, end: End, elements: &Elements) -> Reply {
+        let reply = self.pushed(elements);
         for element in elements {
             match end {
                 End::Left => self.elements.push_front(element.clone()),
                 End::Right => self.elements.push_back(element.clone()),
             }
         }
-        self.len_reply()
-    }
-
-    fn pop_one(&mut self, end: End) -> Option<Reply> {
-        let element = match end {
-            End::Left => self.elements.pop_front(),
-            End::Right => self.elements.pop_back(),
-        };
-        element.map(Reply::Bulk)
+        reply
     }
 
     fn pop(&mut self, end: End, count: Option<u64>) -> Reply {
-        match count {
-            None => self.pop_one(end).unwrap_or(Reply::Nil),
-            Some(_) if self.elements.is_empty() => Reply::NilArray,
-            Some(count) => {
-                let count = count.min(self.elements.len() as u64);
-                Reply::Array((0..count).filter_map(|_| self.pop_one(end)).collect())
-            }
-        }
+        let len = self.elements.len();
+        popped(count, len, || match end {
+            End::Left => self.elements.pop_front(),
+            End::Right => self.elements.pop_back(),
+        })
     }
 
     fn insert(&mut self, before: bool, pivot: &Blob, element: &Blob) -> Reply {
@@ -173,16 +180,21 @@ impl Value {
         Reply::Ok
     }
 
-    fn set_at(&mut self, at: i64, element: &Blob) -> Reply {
+    /// The position of an element that can be replaced, or the reply if there is none.
+    fn settable(&self, at: i64) -> Result<usize, Reply> {
         if self.elements.is_empty() {
-            return Reply::err("no such key");
+            return Err(Reply::err("no such key"));
         }
-        match self.position(at) {
-            Some(at) => {
+        self.position(at).ok_or_else(|| Reply::err("index out of range"))
+    }
+
+    fn set_at(&mut self, at: i64, element: &Blob) -> Reply {
+        match self.settable(at) {
+            Ok(at) => {
                 self.elements[at] = element.clone();
                 Reply::Ok
             }
-            None => Reply::err("index out of range"),
+            Err(error) => error,
         }
     }
 
@@ -219,11 +231,34 @@ impl Value {
             _ => false,
         }
     }
+
+    /// Reply of a write that is not carried out.
+    fn foretell(&self, op: &Op, _ctx: &Ctx) -> Option<Reply> {
+        Some(match op {
+            Op::PushIfPresent(..) if self.elements.is_empty() => Reply::Int(0),
+            Op::Push(_, elements) | Op::PushIfPresent(_, elements) => self.pushed(elements),
+            Op::Pop(end, count) => {
+                let mut elements = self.elements.iter().cloned();
+                popped(*count, self.elements.len(), || match end {
+                    End::Left => elements.next(),
+                    End::Right => elements.next_back(),
+                })
+            }
+            Op::SetAt(at, _) => self.settable(*at).map_or_else(|error| error, |_| Reply::Ok),
+            Op::Trim(..) => Reply::Ok,
+            // They compare elements.
+            _ => return None,
+        })
+    }
 }
 
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "list";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: Self::foretell,
+        is_always_possible: |op| !matches!(op, Op::SetAt(..)),
+    });
     const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| {
         let items = Box::new(value.elements.iter().cloned());
         Sortable { count: value.elements.len(), ordered: true, items }

@@ -10,8 +10,8 @@
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource, load_count,
-    parse_int,
+    Flags, Forecast, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource,
+    load_count, parse_int,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -189,6 +189,10 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "log";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: |_, _, _| None,
+        is_always_possible: |op| !matches!(op, Op::Init(_)),
+    });
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "append", "trim", "other"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0b100, 0, 0, 0, 0, 0];

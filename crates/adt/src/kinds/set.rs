@@ -18,8 +18,8 @@ use crate::random;
 use crate::random::Random;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Foresight, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue,
-    ValueSink, ValueSource, load_count,
+    Flags, Forecast, Foresight, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply,
+    Value as AnyValue, ValueSink, ValueSource, load_count,
 };
 use ranked::Ranked;
 use smallvec::SmallVec;
@@ -101,6 +101,12 @@ impl Value {
         self.members.iter().map(|(member, ())| member)
     }
 
+    /// Members of a choice that are in the set.
+    fn part(&self, members: &Members) -> Self {
+        let there = members.iter().filter(|member| self.members.contains(member));
+        Self { members: there.map(|member| (member.clone(), ())).collect() }
+    }
+
     fn ranked(&mut self) -> Option<&mut Ranked> {
         self.members.as_large()?.beside.as_mut()
     }
@@ -159,11 +165,20 @@ impl Value {
         let members = chosen.into_iter().filter_map(|i| self.members.at(i));
         members.map(|(member, ())| Reply::Bulk(member)).collect()
     }
+
+    /// Reply of a write that is not carried out: that of the members that it names.
+    fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
+        // A pop may have to rank the members first.
+        let (Op::Add(members) | Op::Remove(members)) = op else { return None };
+        Some(self.part(members).apply(op, ctx, &mut Meta::default()))
+    }
 }
 
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "set";
+    const FORECAST: Option<Forecast<Self, Op>> =
+        Some(Forecast { reply: Self::foretell, is_always_possible: |_| true });
     const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| Sortable {
         count: value.members.len(),
         ordered: false,

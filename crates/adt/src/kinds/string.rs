@@ -18,8 +18,8 @@ mod tests;
 use crate::key::When;
 use crate::number::{add_float, far_from_overflow, int_blob};
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta,
-    OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Forecast, Foresight,
+    Meta, OtherType, Reply, ValueSink, ValueSource, parse_float, parse_int,
 };
 use increx::Outcome;
 use std::ops::Range;
@@ -319,27 +319,37 @@ impl Value {
         Reply::Bulk(sum)
     }
 
+    /// Reply of [`Op::Append`].
+    fn appended(&self, bytes: &[u8]) -> Reply {
+        let len = self.bytes().len() + bytes.len();
+        if len > VALUE_BYTES_MAX { Reply::Error(too_long()) } else { Reply::Int(len as i64) }
+    }
+
     fn append(&mut self, bytes: &[u8]) -> Reply {
-        let old = self.bytes();
-        if old.len() + bytes.len() > VALUE_BYTES_MAX {
-            return Reply::Error(too_long());
+        let reply = self.appended(bytes);
+        if !reply.is_error() {
+            let joined = [&self.bytes(), bytes].concat();
+            *self = Self::new(Blob::from(joined));
         }
-        let joined = [&old, bytes].concat();
-        *self = Self::new(Blob::from(joined));
-        Reply::Int((old.len() + bytes.len()) as i64)
+        reply
+    }
+
+    /// Length after [`Op::SetRange`].
+    fn overwritten(&self, at: u64, bytes: &[u8]) -> usize {
+        let len = self.bytes().len();
+        // The parser has checked that the end is within the limit.
+        if bytes.is_empty() { len } else { len.max(at as usize + bytes.len()) }
     }
 
     fn overwrite(&mut self, at: u64, bytes: &[u8]) -> usize {
-        let mut all = self.bytes().to_vec();
-        if bytes.is_empty() {
-            return all.len();
+        let len = self.overwritten(at, bytes);
+        if !bytes.is_empty() {
+            let mut all = self.bytes().to_vec();
+            let at = at as usize;
+            all.resize(len, 0);
+            all[at..at + bytes.len()].copy_from_slice(bytes);
+            *self = Self::new(Blob::from(all));
         }
-        // The parser has checked that the end is within the limit.
-        let at = at as usize;
-        all.resize(all.len().max(at + bytes.len()), 0);
-        all[at..at + bytes.len()].copy_from_slice(bytes);
-        let len = all.len();
-        *self = Self::new(Blob::from(all));
         len
     }
 
@@ -375,6 +385,25 @@ impl Value {
             Op::BitField(fields) => !bitfield::writes(fields),
             _ => true,
         }
+    }
+
+    /// Reply of a write that is not carried out. A copy shares the bytes, so one answers for the value,
+    /// unless the the write would look at all bytes or make new ones.
+    fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
+        Some(match op {
+            Op::Append(bytes) => self.appended(bytes),
+            Op::SetRange(at, bytes) => Reply::Int(self.overwritten(*at, bytes) as i64),
+            Op::SetBit(at, _) => Reply::Int(i64::from(self.bit(*at))),
+            Op::BitField(_) | Op::IncrFloat(_) => return None,
+            Op::Increment(increment) if matches!(increment.by, By::Float { .. }) => return None,
+            Op::Set { only: Only::IfEqual(Compared::Digest(_)), .. }
+            | Op::Set { only: Only::IfOther(Compared::Digest(_)), .. }
+            | Op::Remove { value: Compared::Digest(_), .. } => return None,
+            op => {
+                let mut meta = Meta { present: self.present(), ..Meta::default() };
+                self.clone().apply(op, ctx, &mut meta)
+            }
+        })
     }
 }
 
@@ -438,6 +467,12 @@ fn timed(op: &Op) -> bool {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "string";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: Self::foretell,
+        is_always_possible: |op| {
+            !matches!(op, Op::Incr(_) | Op::IncrFloat(_) | Op::Increment(_) | Op::Append(_))
+        },
+    });
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
         follows: |op| match op {
             op if timed(op) => false,

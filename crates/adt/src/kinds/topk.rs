@@ -10,7 +10,7 @@ use super::zset::Order;
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections, load_count,
+    Forecast, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections, load_count,
 };
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -141,6 +141,10 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "topk";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: |_, op, _| matches!(op, Op::Put(_)).then_some(Reply::Ok),
+        is_always_possible: |op| matches!(op, Op::Put(_)),
+    });
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "put", "init"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0, 0, 0, 0, 0, 0];

@@ -10,7 +10,7 @@
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource,
+    Flags, Forecast, Keys, Meta, Op as AnyOp, Plan, Reply, Timestamp, ValueSink, ValueSource,
 };
 
 /// The state.
@@ -91,6 +91,8 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "uid";
+    const FORECAST: Option<Forecast<Self, Op>> =
+        Some(Forecast { reply: |_, _, _| None, is_always_possible: |_| true });
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "next", "give"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0, 0, 0, 0, 0, 0];

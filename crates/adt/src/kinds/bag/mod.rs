@@ -10,8 +10,8 @@ mod wide;
 
 use crate::command::commands;
 use crate::{
-    Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags, Keys,
-    Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
+    Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
+    Forecast, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
 };
 use smallvec::SmallVec;
 use wide::Wide;
@@ -160,6 +160,8 @@ impl Value {
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "bag";
+    const FORECAST: Option<Forecast<Self, Op>> =
+        Some(Forecast { reply: |_, _, _| Some(Reply::Ok), is_always_possible: |_| true });
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "add"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0, 0, 0, 0, 0, 0];

@@ -69,6 +69,19 @@ impl Entries {
         self.all.get(field)
     }
 
+    /// Fields of a choice that are there, with their values and when they expire.
+    pub fn part<'a>(&self, fields: impl Iterator<Item = &'a Blob>) -> Self {
+        let mut part = Self::default();
+        for field in fields {
+            let Some(value) = self.get(field) else { continue };
+            part.change(field, value);
+            if let Some(at) = self.deadline(field) {
+                part.set_deadline(field, Some(at));
+            }
+        }
+        part
+    }
+
     /// All fields with their values, by position.
     pub fn iter(&self) -> impl Iterator<Item = (Blob, Blob)> {
         self.all.iter()

@@ -3,6 +3,7 @@
 mod expiry;
 
 use crate::kinds::hash::*;
+use crate::laws::foretold::check_walks;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{ErrorReply, Op as AnyOp};
 
@@ -156,4 +157,33 @@ fn taken_fields_are_answered_and_gone() {
         ("set s 1", Reply::Ok),
         ("hgetdel s fields 1 b", Reply::Error(ErrorReply::wrong_type())),
     ]);
+}
+
+#[test]
+fn replies_are_known_ahead() {
+    let known = [
+        "hset k ? ?",
+        "hset k ? ? ? ? ? ?",
+        "hset k 4 1 4 2 ? ?",
+        "hmset k ? ? ? ?",
+        "hsetnx k ? ?",
+        "hdel k ?",
+        "hdel k 4 ? 4 ?",
+        "hincrby k ? #",
+        "hincrby k ? 9223372036854775807",
+        "hincrbyfloat k ? #.5",
+        "hincrbyfloat k ? 1e308",
+        "hgetdel k fields 3 ? 4 4",
+        "hpexpireat k 1%%% fields 2 ? ?",
+        "hpexpireat k 4%%% gt fields 3 4 ? 4",
+        "hpexpire k %% nx fields 3 4 4 ?",
+        "hpersist k fields 3 ? ? 4",
+        "hgetex k px %% fields 2 ? 4",
+        "hgetex k persist fields 2 ? 4",
+        "hsetex k fnx fields 2 ? ? ? ?",
+        "hsetex k keepttl fields 1 ? ?",
+        "hsetex k fxx px 5%% fields 1 ? ?",
+    ];
+    check_walks("hset k ? ?", &known, &["del k", "hset k ? 1", "hset k ? 2.5"]);
+    check_walks("hsetex k px 4000 fields 1 ? ?", &known, &["hset k ? 1", "hset k ? 2.5"]);
 }

@@ -1,6 +1,7 @@
 //! Tests of the list type.
 
 use crate::kinds::list::*;
+use crate::laws::foretold::check_walks;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{Attempt, Command, ErrorReply, Handler, Op as AnyOp};
 
@@ -211,4 +212,22 @@ fn waiting_pops_name_the_key_and_check_their_timeout() {
     assert_eq!(refused("brpop a -1").unwrap(), "timeout is negative");
     assert_eq!(refused("brpop a x").unwrap(), "timeout is not a float or out of range");
     assert_eq!(refused("brpoplpush a b inf").unwrap(), "timeout is out of range");
+}
+
+#[test]
+fn replies_are_known_ahead() {
+    let known = [
+        "rpush k ?",
+        "lpush k ? ? ?",
+        "lpushx k ? ?",
+        "rpushx k ?",
+        "lpop k",
+        "rpop k",
+        "lpop k %",
+        "rpop k %",
+        "lset k # ?",
+        "ltrim k % -2",
+    ];
+    let others = ["linsert k before ? ?", "lrem k # ?", "del k", "expire k 1"];
+    check_walks("rpush k ?", &known, &others);
 }

@@ -1,6 +1,7 @@
 //! Tests of the set type.
 
 use crate::kinds::set::*;
+use crate::laws::foretold::check_walks;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{Handler, record};
 
@@ -164,4 +165,11 @@ fn every_member_is_as_likely_to_be_popped() {
         times[members.iter().position(|m| *m == popped[0]).unwrap()] += 1;
     }
     assert!(times.iter().all(|n| (850..1150).contains(n)), "{times:?}");
+}
+
+#[test]
+fn replies_are_known_ahead() {
+    let known =
+        ["sadd k ?", "sadd k ? ? ?", "srem k ?", "srem k ? ? ?", "sadd k 4 ? 4", "srem k 4 ? 4"];
+    check_walks("sadd k ?", &known, &["spop k", "spop k %", "del k", "persist k"]);
 }

@@ -27,8 +27,8 @@ pub use ops::{After, Bound, Claim, Delivered, Failure, NewId, References, Releas
 pub use producers::{NAMES_MAX, Once, PRODUCER_BYTES_MAX, PRODUCERS_MAX, REMEMBERED_S_MAX};
 
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Foresight,
-    Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, bounded_count,
+    Access, ArgBuf, Blob, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Forecast,
+    Foresight, Meta, Op as AnyOp, Plan, Reply, ValueSink, ValueSource, bounded_count,
 };
 use entries::{BLOCK_ENTRIES, Entries, Stored};
 use group::{ABSENT, Group, STAYS};
@@ -376,11 +376,24 @@ impl Value {
             read => self.answer(read, ctx)?,
         })
     }
+
+    /// Reply of a write that is not carried out.
+    fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
+        let Task::Add { id, once, .. } = &**op else { return None };
+        if once.is_some() && *id == NewId::Auto {
+            return None;
+        }
+        Some(self.new_id(*id, ctx).map_or_else(Reply::from, |id| Reply::Bulk(id.blob())))
+    }
 }
 
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "stream";
+    const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
+        reply: Self::foretell,
+        is_always_possible: |op| matches!(**op, Task::Ack(..) | Task::Delete(_) | Task::Trim(_)),
+    });
     const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
     const KEPT_FOR_WAITERS: bool = false;
     const MODES: &'static [&'static str] = &["read", "add", "acknowledge", "other", "add once"];

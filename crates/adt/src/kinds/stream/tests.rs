@@ -590,3 +590,24 @@ fn a_released_entry_is_the_next_one_however_long_others_wait() {
     assert_eq!(at_ms(value, 400, "stream.pending k g - + 9"), "1-1  -1 0");
     assert!(run(value, 400, "stream.release k h fail ids 1 1-1").is_error());
 }
+
+#[test]
+fn replies_are_known_ahead() {
+    let known = [
+        "xadd k * a ?",
+        "xadd k nomkstream maxlen = 9 * a 1",
+        "xadd k %-* a ?",
+        "xadd k %-%%% a ?",
+        "stream.add k idmp ann %% %-%%% a 1",
+    ];
+    let others = [
+        "xadd k idmp ann %% * a 1",
+        "xadd k 18446744073709551615-%% a 1",
+        "xack k g 1-1",
+        "xdel k 0-% 0-% 1-%",
+        "xtrim k maxlen ~ %",
+        "xtrim k minid = 0-%%",
+        "del k",
+    ];
+    laws::foretold::check_walks("xadd k * a ?", &known, &others);
+}

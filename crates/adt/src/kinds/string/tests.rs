@@ -1,6 +1,7 @@
 //! Tests of the string type.
 
 use crate::kinds::string::*;
+use crate::laws::foretold::check_walks;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::record::{Record, apply, decode, query};
 use crate::{Command, Merge, Op as AnyOp, Value as AnyValue};
@@ -393,4 +394,47 @@ fn a_read_of_an_integer_gives_its_digits() {
     assert_eq!(record.value, AnyValue::String(Value::Int(-42)));
     let reply = query(Some(&record), &AnyOp::String(Op::Get), &Ctx::default());
     assert_eq!(reply, Reply::bulk("-42"));
+}
+
+#[test]
+fn replies_are_known_ahead() {
+    let known = [
+        "append k ?",
+        "append k ",
+        "setrange k % ?",
+        "setrange k 90 ",
+        "setbit k %% 1",
+        "setbit k %%%% 0",
+        "set k ? get",
+        "getset k ?",
+        "set k # nx",
+        "set k ? xx px %%",
+        "set k # ifeq ?",
+        "setnx k ?",
+        "incrby k #",
+        "incrby k 9223372036854775807",
+        "increx k byint # lbound # ubound 9",
+        "getdel k",
+        "getex k px %",
+        "delex k ifeq ?",
+        "setex k 9 ?",
+    ];
+    let others = [
+        "incrbyfloat k #.5",
+        "increx k byfloat #.5 ubound 5",
+        "bitfield k set u4 % # incrby i8 #% #",
+        "set k # ifdeq 0123456789abcdef",
+        "del k",
+    ];
+    check_walks("append k ?", &known, &others);
+}
+
+#[test]
+fn a_string_that_would_be_too_long_is_known_ahead() {
+    let most = Blob::from(vec![b'x'; VALUE_BYTES_MAX]);
+    let record = Record::new(AnyValue::String(Value::new(most)));
+    for bytes in ["", "x"] {
+        let op = AnyOp::String(Op::Append(bytes.into()));
+        crate::laws::foretold::check(Some(&record), &op, &Ctx::default());
+    }
 }

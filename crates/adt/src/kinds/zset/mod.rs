@@ -21,11 +21,12 @@ use crate::command::scan::ScanArgs;
 use crate::key::sort::{ElementsOf, Sortable};
 use crate::random;
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Foresight, Meta, Reply,
-    ValueSink, ValueSource, format_float, load_count,
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Forecast, Foresight,
+    Meta, Reply, ValueSink, ValueSource, format_float, load_count,
 };
 use indexmap::map::Entry;
 use smallvec::SmallVec;
+use std::iter;
 
 /// Members named by one operation; one is the usual number.
 pub type Members = SmallVec<[Blob; 1]>;
@@ -250,11 +251,20 @@ impl Value {
         true
     }
 
-    fn pop(&mut self, high: bool, count: u64) -> Vec<(Blob, f64)> {
+    /// Members of a choice that are in the sorted set.
+    fn part<'a>(&self, members: impl Iterator<Item = &'a Blob>) -> Self {
+        Self::of(members.filter_map(|m| self.scores.get(m).map(|score| (m.clone(), *score))))
+    }
+
+    /// Up to a number of members from an end on.
+    fn at_end(&self, high: bool, count: u64) -> Vec<(Blob, f64)> {
         let count = count.min(self.order.len() as u64) as usize;
         let start = if high { self.order.len().wrapping_sub(1) } else { 0 };
-        let taken: Vec<(Blob, f64)> =
-            self.order.walk(start, high).take(count).map(|(s, m)| (m.clone(), s)).collect();
+        self.order.walk(start, high).take(count).map(|(s, m)| (m.clone(), s)).collect()
+    }
+
+    fn pop(&mut self, high: bool, count: u64) -> Vec<(Blob, f64)> {
+        let taken = self.at_end(high, count);
         for (member, _) in &taken {
             self.remove(member);
         }
@@ -309,12 +319,47 @@ impl Value {
             }
         })
     }
+
+    /// Reply of a write that is not carried out: that of what it names, of an end or of a range.
+    fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
+        let mut part = match op {
+            Op::Add { pairs, .. } => self.part(pairs.iter().map(|(_, member)| member)),
+            Op::Incr { member, .. } => self.part(iter::once(member)),
+            Op::Remove(members) => self.part(members.iter()),
+            Op::RemoveRange(range) => {
+                let (_, count) = self.slice(range, false)?;
+                return Some(Reply::Int(count as i64));
+            }
+            op => return taking(op, |high, count| self.at_end(high, count)),
+        };
+        Some(part.apply(op, ctx, &mut Meta::default()))
+    }
+
+    /// Whether no value answers a write with an error.
+    fn is_always_possible(op: &Op) -> bool {
+        match op {
+            Op::Add { pairs, .. } => pairs.iter().all(|(score, _)| !score.is_nan()),
+            op => !matches!(op, Op::Incr { .. }),
+        }
+    }
 }
 
-/// Lowest score and member of a pop without a number: two elements, not a pair in an array.
-fn popped_one(taken: Vec<(Blob, f64)>) -> Reply {
-    let flat = |(member, score)| vec![Reply::Bulk(member), Reply::Double(score)];
-    Reply::Array(taken.into_iter().next().map(flat).unwrap_or_default())
+/// Reply of an operation that takes members from an end, which are given the end and their number. `None` if
+/// it is another operation.
+fn taking(op: &Op, members: impl FnOnce(bool, u64) -> Vec<(Blob, f64)>) -> Option<Reply> {
+    Some(match op {
+        // Two elements, not a pair in an array.
+        Op::Pop { high, count: None } => {
+            let flat = |(member, score)| vec![Reply::Bulk(member), Reply::Double(score)];
+            Reply::Array(members(*high, 1).into_iter().next().map(flat).unwrap_or_default())
+        }
+        Op::Pop { high, count: Some(count) } => Reply::Scored(members(*high, *count)),
+        Op::Take { high, count } => match members(*high, *count) {
+            taken if taken.is_empty() => Reply::Nil,
+            taken => Reply::Scored(taken),
+        },
+        _ => return None,
+    })
 }
 
 /// Most pairs that [`DataType::combine`] gathers in one operation.
@@ -323,6 +368,8 @@ const COMBINED_MAX: usize = 1024;
 impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "zset";
+    const FORECAST: Option<Forecast<Self, Op>> =
+        Some(Forecast { reply: Self::foretell, is_always_possible: Self::is_always_possible });
     const ELEMENTS: Option<ElementsOf<Self>> = Some(|value| {
         let items = Box::new(value.order.walk(0, false).map(|(_, member)| member.clone()));
         Sortable { count: value.order.len(), ordered: true, items }
@@ -400,13 +447,8 @@ impl DataType for Value {
                 Reply::Int(removed)
             }
             Op::RemoveRange(range) => self.remove_range(range),
-            Op::Pop { high, count: None } => popped_one(self.pop(*high, 1)),
-            Op::Pop { high, count: Some(count) } => Reply::Scored(self.pop(*high, *count)),
-            Op::Take { high, count } => match self.pop(*high, *count) {
-                taken if taken.is_empty() => Reply::Nil,
-                taken => Reply::Scored(taken),
-            },
-            read => self.query(read, ctx),
+            op => taking(op, |high, count| self.pop(high, count))
+                .unwrap_or_else(|| self.query(op, ctx)),
         };
         meta.untouched = self.scores.len() == before;
         reply

@@ -289,7 +289,7 @@ fn resolve_ranks(start: i64, stop: i64, len: usize) -> (usize, usize) {
 
 impl Value {
     /// First rank and number of the members in a range, if they are consecutive.
-    fn slice(&self, range: &Range, rev: bool) -> Option<(usize, usize)> {
+    pub(in crate::kinds::zset) fn slice(&self, range: &Range, rev: bool) -> Option<(usize, usize)> {
         let len = self.order.len();
         let (low, high) = match range {
             Range::Rank(start, stop) => {

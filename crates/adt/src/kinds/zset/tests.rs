@@ -1,6 +1,7 @@
 //! Tests of the sorted set type.
 
 use crate::kinds::zset::*;
+use crate::laws::foretold::check_walks;
 use crate::record::{apply, decode, query};
 use crate::{Command, Op as AnyOp, Record, Timestamp, Value as AnyValue};
 
@@ -310,4 +311,37 @@ fn a_saved_value_keeps_order_and_refuses_nan() {
     nan[2] = (f64::NAN.to_bits() as i64).to_string().into_bytes();
     assert!(put(&nan).is_err());
     assert!(put(&words[..3]).is_err());
+}
+
+#[test]
+fn replies_are_known_ahead() {
+    let known = [
+        "zadd k # ?",
+        "zadd k # ? # ? # ?",
+        "zadd k ch # 4 # 4 # ?",
+        "zadd k nx ch # ? # ?",
+        "zadd k xx # ? # ?",
+        "zadd k gt ch # ? # 4 # 4",
+        "zadd k xx lt ch # ? # ?",
+        "zadd k lt # ?",
+        "zadd k nx incr # ?",
+        "zadd k xx incr # ?",
+        "zadd k gt incr # ?",
+        "zincrby k #.5 ?",
+        "zincrby k inf 4",
+        "zincrby k -inf 4",
+        "zadd k -inf ?",
+        "zrem k ?",
+        "zrem k 4 ? 4 ?",
+        "zpopmin k",
+        "zpopmax k",
+        "zpopmin k %",
+        "zpopmax k %",
+        "zset.take k min count %",
+        "zset.take k max count %",
+        "zremrangebyscore k # (#",
+        "zremrangebyrank k # #",
+    ];
+    check_walks("zadd k # ?", &known, &["zremrangebylex k [4 [7", "del k"]);
+    check_walks("zadd k 1 ?", &["zremrangebylex k [5 (6"], &[]);
 }
