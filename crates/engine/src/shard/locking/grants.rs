@@ -11,6 +11,7 @@ use crate::shard::state::requests::Known;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::record;
 use adt::{Ctx, Op, Record, Reply, Timestamp};
+use std::mem::discriminant;
 
 impl LockManager {
     /// Grants a lock, and replies to its request.
@@ -152,8 +153,14 @@ impl LockManager {
 
 /// Reply of `op` on a record with the transaction's own writes on top.
 fn answer_early(ctx: &Ctx, record: Option<&Record>, op: &Op, own: &[Op]) -> Reply {
-    if own.is_empty() && !op.is_write() {
-        return record::query(record, op, ctx);
+    if own.is_empty() {
+        if !op.is_write() {
+            return record::query(record, op, ctx);
+        }
+        // A copy of a large record takes long.
+        if let Some(reply) = record::foretell(record, op, ctx) {
+            return reply;
+        }
     }
     let mut scratch = record.cloned();
     for earlier in own {
@@ -166,9 +173,20 @@ fn answer_early(ctx: &Ctx, record: Option<&Record>, op: &Op, own: &[Op]) -> Repl
 fn check_early<'a>(
     ctx: &Ctx,
     record: Option<&Record>,
-    writes: impl Iterator<Item = &'a Op>,
+    writes: impl Iterator<Item = &'a Op> + Clone,
 ) -> Reply {
+    let queued = Reply::status("QUEUED");
+    // If they are for one type and always possible on it, none of them meets what another one has made.
+    let kind = writes.clone().next().map(discriminant);
+    let fits = |op: &Op| {
+        Some(discriminant(op)) == kind
+            && record::is_always_possible(op)
+            && !record::foretell(record, op, ctx).is_some_and(|reply| reply.is_error())
+    };
+    if writes.clone().all(fits) {
+        return queued;
+    }
     let mut scratch = record.cloned();
     let mut replies = writes.map(|op| record::apply(&mut scratch, op, ctx));
-    replies.find(Reply::is_error).unwrap_or(Reply::status("QUEUED"))
+    replies.find(Reply::is_error).unwrap_or(queued)
 }
