@@ -9,7 +9,6 @@ pub mod counts;
 pub mod keys;
 pub(crate) mod texts;
 
-use crate::cluster::map::Range;
 use adt::command::database::{database_of, key_in, name_of};
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
@@ -83,7 +82,7 @@ pub struct ScriptRun {
     /// Database of the keys that the script names.
     pub database: u8,
     /// Slots that the shard has, as the gateway knows it, first and last: the script may name keys in them.
-    pub slots: Range,
+    pub slots: (u16, u16),
     /// Further keys that an earlier attempt has named and that were not free.
     pub also: Vec<Blob>,
 }

@@ -9,7 +9,7 @@ use crate::gateway::core::Core;
 use crate::gateway::operators::words::{KeptWords, NOT_KEPT};
 use crate::gateway::pipelines::pipeline::Pipeline;
 use crate::gateway::routing::databases::Reach;
-use crate::gateway::scripts::queued::ScriptQueue;
+use crate::gateway::scripts::queue::ScriptQueue;
 use crate::gateway::target::Target;
 use crate::gateway::txn::admission::Admittance;
 use crate::gateway::txn::options::InteractiveTxn;

@@ -9,7 +9,8 @@ mod dump;
 mod functions;
 pub(in crate::gateway) mod kept;
 mod known;
-pub(in crate::gateway) mod queued;
+pub(in crate::gateway) mod queue;
+mod queued;
 
 pub(in crate::gateway) use known::RunPlace;
 pub use known::Scripts;

@@ -2,7 +2,8 @@
 //! shard may run go there as one request, so that they do not wait for the disk one by one. A script that is
 //! a transaction has its turn alone.
 
-use super::{ScriptCall, Text};
+use super::ScriptCall;
+use super::queue::UnderWay;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::{Held, Session, SessionMode};
 use crate::gateway::errors::unexpected;
@@ -10,69 +11,9 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::course::at_its_shard;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
-use crate::limits::{SCRIPTS_TOGETHER_BYTES_MAX, SCRIPTS_TOGETHER_MAX};
 use crate::message::{Answer, Refusal};
 use adt::{Args, Reply};
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Scripts of a session that wait for their turn.
-#[derive(Default)]
-pub(in crate::gateway) struct ScriptQueue {
-    waiting: VecDeque<Program>,
-    /// Bytes of those that wait.
-    bytes: usize,
-    /// Place of the reply to the last one.
-    last: Option<u64>,
-    under_way: UnderWay,
-}
-
-/// Scripts of a session that are being run.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum UnderWay {
-    #[default]
-    Nothing,
-    /// A shard runs some.
-    AtShard,
-    /// The script with this place is a transaction.
-    Transaction(u64),
-}
-
-impl ScriptQueue {
-    /// Notes that the reply to the command with this place is known. Whether the next scripts may go ahead.
-    pub fn finished(&mut self, seq: u64) -> bool {
-        if self.under_way != UnderWay::Transaction(seq) {
-            return false;
-        }
-        self.under_way = UnderWay::Nothing;
-        !self.waiting.is_empty()
-    }
-
-    fn has_room(&self) -> bool {
-        self.waiting.len() < SCRIPTS_TOGETHER_MAX && self.bytes < SCRIPTS_TOGETHER_BYTES_MAX
-    }
-
-    /// Takes the next script.
-    fn next(&mut self) -> Option<Program> {
-        let program = self.waiting.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(bytes_of(&program));
-        Some(program)
-    }
-
-    /// Puts a script in front of the others.
-    fn put_back(&mut self, program: Program) {
-        self.bytes += bytes_of(&program);
-        self.waiting.push_front(program);
-    }
-}
-
-/// Bytes of a script that is the whole program, with its keys and arguments.
-fn bytes_of(program: &Program) -> usize {
-    let [ProgramStep::Script(call)] = &program.steps[..] else { return 0 };
-    let text = if let Text::Read(script) = &call.text { script.text.len() } else { 0 };
-    let words = call.inputs.keys.iter().chain(&call.inputs.args);
-    text + words.map(|word| word.len()).sum::<usize>()
-}
 
 /// Whether a command runs a script, which may stand behind other scripts of its session.
 fn is_script(args: &Args<'_>) -> bool {
@@ -96,12 +37,9 @@ impl Session {
 
     /// Whether the replies that the next commands wait for are those of scripts, and one more may join them.
     fn is_behind_scripts(&self) -> bool {
-        let scripts = &self.about.scripts;
-        self.barrier.is_some()
-            && self.barrier == scripts.last
+        self.barrier.is_some_and(|seq| self.about.scripts.takes_more_behind(seq))
             && matches!(self.mode, SessionMode::Single)
             && self.request.is_none()
-            && scripts.has_room()
     }
 }
 
@@ -133,11 +71,7 @@ impl Parts {
             request: None,
         };
         session.barrier = Some(target.seq);
-        let scripts = &mut session.about.scripts;
-        scripts.last = Some(target.seq);
-        scripts.bytes += bytes_of(&program);
-        scripts.waiting.push_back(program);
-        if scripts.under_way == UnderWay::Nothing {
+        if session.about.scripts.add(program) {
             self.sessions.run_scripts_soon(id);
         }
         true
@@ -147,12 +81,12 @@ impl Parts {
     pub(in crate::gateway) fn run_scripts(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let scripts = &mut session.about.scripts;
-        if scripts.under_way != UnderWay::Nothing {
+        if scripts.is_busy() {
             return;
         }
         let Some(first) = scripts.next() else { return };
         let Some((shard, run)) = at_its_shard(&mut self.core, &first) else {
-            scripts.under_way = UnderWay::Transaction(first.target.seq);
+            scripts.now_runs(UnderWay::Transaction(first.target.seq));
             return self.transactions.begin(&mut self.core, first, None);
         };
         let mut together = vec![(run, first)];
@@ -165,7 +99,7 @@ impl Parts {
                 }
             }
         }
-        scripts.under_way = UnderWay::AtShard;
+        scripts.now_runs(UnderWay::AtShard);
         self.sessions.send_scripts(&mut self.core, shard, together);
     }
 
@@ -192,10 +126,9 @@ impl Parts {
         }
         let queue = self.sessions.get_mut(id.0).map(|session| &mut session.about.scripts);
         if let Some(queue) = queue {
-            let alone = alone.as_ref().map(|program| program.target.seq);
-            queue.under_way = alone.map_or(UnderWay::Nothing, UnderWay::Transaction);
             programs.rev().for_each(|program| queue.put_back(program));
-            if queue.under_way == UnderWay::Nothing && !queue.waiting.is_empty() {
+            let alone = alone.as_ref().map(|program| program.target.seq);
+            if queue.now_runs(alone.map_or(UnderWay::Nothing, UnderWay::Transaction)) {
                 self.sessions.run_scripts_soon(id);
             }
         }

@@ -133,8 +133,8 @@ impl Shard {
 }
 
 impl Desk {
-    /// Runs scripts whose records are free, one after the other. The gateway has those carried out otherwise, or
-    /// asks again, that come behind the last reply.
+    /// Runs scripts whose records are free, one after the other. Those behind the last reply were not run:
+    /// the gateway asks again, or has them carried out otherwise.
     pub(in crate::shard) fn run_scripts(&mut self, now: Now, request: Request) {
         let Request { gateway, token, after, body } = request;
         let Body::Run(mut runs) = body else { return };
@@ -158,8 +158,8 @@ impl Desk {
         }
     }
 
-    /// Runs a script of a request behind the ones before it. Returns the number of its steps; or, if it cannot
-    /// be run here now, perhaps a record that must be free first.
+    /// Runs a script of a request behind the ones before it. Returns the number of its steps; or, if it
+    /// cannot be run now, perhaps a record that must be free first.
     fn run_next(
         &mut self,
         now: Now,

@@ -188,27 +188,22 @@ impl Txn {
     }
 
     /// Locks the keys of deferred writes, and asks whether their values allow them.
-    pub(super) fn call_checks(&mut self, cx: &mut TxnContext<'_>, writes: Vec<(Blob, Vec<Op>)>) {
-        let call = self.new_call(None, writes.len(), Then::Checked);
-        for (index, writes) in (0..).zip(writes) {
-            self.check(cx, (call, index), writes);
-        }
-    }
-
-    /// Locks a record for the deferred writes to it, and asks whether its value allows them.
-    pub(super) fn check(
+    pub(super) fn call_checks(
         &mut self,
         cx: &mut TxnContext<'_>,
-        (call, index): (u64, u32),
-        (key, mut own): (Blob, Vec<Op>),
+        writes: Vec<(Blob, Vec<Op>)>,
+        then: Then,
     ) {
-        let Some(op) = own.pop() else { return };
-        let shard = cx.core.mail.shard_of(&key);
-        self.touch(shard);
-        let body = Body::Lock { txn: self.id, key, op, own, early: Early::Deferred };
-        let pending = Pending::Access { job: cx.job, call, index, blocked: false };
-        let token = cx.core.mail.ask(shard, pending, body);
-        self.tokens.push(token);
+        let call = self.new_call(None, writes.len(), then);
+        for (index, (key, mut own)) in (0..).zip(writes) {
+            let Some(op) = own.pop() else { continue };
+            let shard = cx.core.mail.shard_of(&key);
+            self.touch(shard);
+            let body = Body::Lock { txn: self.id, key, op, own, early: Early::Deferred };
+            let pending = Pending::Access { job: cx.job, call, index, blocked: false };
+            let token = cx.core.mail.ask(shard, pending, body);
+            self.tokens.push(token);
+        }
     }
 
     /// Takes the answer to an early access.

@@ -153,7 +153,7 @@ impl Txn {
         writes.retain(|_, ops| ops.iter().any(Op::may_be_refused));
         let waits = !writes.is_empty();
         if waits {
-            self.call_checks(cx, writes.into_iter().collect());
+            self.call_checks(cx, writes.into_iter().collect(), Then::Checked);
         }
         waits
     }

@@ -419,11 +419,10 @@ fn ask(txn: &mut Txn, cx: &mut TxnContext<'_>) {
         if own.is_empty() {
             continue;
         }
-        let call = txn.new_call(None, 1, Then::Allowed);
-        txn.check(cx, (call, 0), (key, own));
         if let Some(running) = &mut txn.script {
             running.unchecked += 1;
         }
+        txn.call_checks(cx, vec![(key, own)], Then::Allowed);
     }
 }
 
