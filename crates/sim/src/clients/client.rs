@@ -373,6 +373,9 @@ impl Client {
             // there, or not, independently.
             self.mark("no_leader_told");
             self.begin_anew((process, seq));
+        } else if matches!(reply, Reply::Error(error) if error.code() == "TXNABORT") {
+            // A script that is a transaction may fail by itself.
+            self.begin_anew((process, seq));
         }
         if last {
             self.running = None;
@@ -489,6 +492,9 @@ const RUN_ALL: &str = "
     end
     return replies";
 
+/// Script that runs one operation.
+const RUN_ONE: &str = "return redis.call(unpack(ARGV))";
+
 /// Whether a script drops the reply to a write: only to those of which it is known that they write.
 fn drops_reply(client: u64, at: usize, op: &[String]) -> bool {
     let writes = ["rpush", "sadd", "incrby", "decrby"].contains(&op[0].as_str())
@@ -526,6 +532,19 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
     }
     let ops = script.ops.iter().cloned();
     match script.form {
+        Form::Pipeline if script.with_scripts => {
+            let eval = |words: &[&str]| {
+                ["eval", RUN_ONE].iter().chain(words).map(|word| (*word).to_owned()).collect()
+            };
+            commands.extend((0..).zip(ops).map(|(at, op): (u64, Vec<String>)| {
+                let before: Vec<String> = match (number + at) % 4 {
+                    0 => Vec::new(),
+                    1 => eval(&["0"]),
+                    _ => eval(&["1", &op[1]]),
+                };
+                [before, op].concat()
+            }));
+        }
         Form::Single | Form::Pipeline => commands.extend(ops),
         Form::Multi => {
             commands.push_back(word("multi"));

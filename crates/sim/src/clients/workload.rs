@@ -59,6 +59,8 @@ pub struct Mix {
     keys: u64,
     /// Limit on the commands of a pipeline.
     longest: u64,
+    /// Whether commands of pipelines are scripts that run them.
+    with_scripts: bool,
     /// Number of values that all clients of the run have written.
     written: Rc<Cell<u64>>,
 }
@@ -79,6 +81,7 @@ impl Mix {
             subjects: some_of(random, &subjects),
             kinds: some_of(random, &["l", "s", "r"]),
             reads_percent: *random.pick(&[20, 45, 45, 70]),
+            with_scripts: false,
             keys: random.between(1, 6),
             longest: 4,
             written: Rc::default(),
@@ -99,8 +102,9 @@ impl Mix {
     pub fn of_scripts(random: &mut Random) -> Self {
         let mix = Self::draw(random);
         let scripts = 3 * mix.forms.len();
-        let forms = [mix.forms, vec![Form::Eval; scripts]].concat();
-        Self { forms, keys: random.between(1, 4), ..mix }
+        let pipelines = vec![Form::Pipeline; mix.forms.len()];
+        let forms = [mix.forms, vec![Form::Eval; scripts], pipelines].concat();
+        Self { forms, keys: random.between(1, 4), with_scripts: true, ..mix }
     }
 
     /// The mix without anything but scripts.
@@ -139,6 +143,8 @@ pub struct Script {
     pub ops: Vec<Vec<String>>,
     /// Whether it has a request number, so that it can be resent after a crash.
     pub numbered: bool,
+    /// Whether most commands of it, a pipeline, are scripts that run its operations.
+    pub with_scripts: bool,
 }
 
 /// Generator of scripts.
@@ -165,7 +171,7 @@ impl Workload {
     pub fn next(&mut self) -> Script {
         if self.observes {
             let ops = vec![self.operation(true)];
-            return Script { form: Form::Single, ops, numbered: false };
+            return Script { form: Form::Single, ops, numbered: false, with_scripts: false };
         }
         let form = *self.random.pick(&self.mix.forms);
         let subject = *self.random.pick(&self.mix.subjects);
@@ -183,7 +189,7 @@ impl Workload {
         if form == Form::Watch {
             ops.sort_by_key(|op| !is_read(op));
         }
-        Script { form, ops, numbered }
+        Script { form, ops, numbered, with_scripts: self.mix.with_scripts }
     }
 
     fn plain(&mut self, form: Form) -> Vec<Vec<String>> {
