@@ -435,10 +435,12 @@ pub const SCRIPT_FUEL_PER_PIECE: u64 = 5_000;
 pub const SCRIPT_FUEL_PER_CALL: u64 = 50;
 /// Most pieces of a run at a shard: a longer run is left to a gateway, which can interrupt it.
 pub const SCRIPT_PIECES_AT_SHARD_MAX: u32 = 4;
-/// Most scripts of a client that a shard runs for one request.
+/// Most scripts of a client that wait to go to a shard as one request.
 pub const SCRIPTS_TOGETHER_MAX: usize = 128;
 /// Bytes of scripts that wait for their turn in a session, above which no further one joins them.
 pub const SCRIPTS_TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// Bytes of replies after which no further script is begun for the same request.
+pub const SCRIPTS_TOGETHER_REPLY_BYTES: usize = 1 << 20;
 /// Steps after which no further script is begun for the same request.
 pub const SCRIPTS_TOGETHER_FUEL: u64 = 50_000;
 /// Price of a step behind these that is made within a function of the interpreter: nothing else goes ahead.

@@ -132,9 +132,10 @@ impl Gateway {
     /// Next output.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        let waits =
-            self.parts.sessions.are_dispatching() || self.parts.coordination.have_requests();
-        if self.parts.core.mail.outputs.is_empty() && waits {
+        // What is dispatched may end without output, and let more go ahead.
+        while self.parts.core.mail.outputs.is_empty()
+            && (self.parts.sessions.are_dispatching() || self.parts.coordination.have_requests())
+        {
             self.parts.dispatch_all();
             self.parts.coordination.send_requests(&mut self.parts.core);
             self.settle();

@@ -276,7 +276,7 @@ impl Sessions {
     /// Takes the first held command of a session, unless a reply bars it.
     pub fn next_held(&mut self, id: SessionId) -> Option<Held> {
         let session = self.table.get_mut(id.0)?;
-        if session.holds_next() {
+        if session.bars_next_held() {
             return None;
         }
         let held = session.held.pop_front()?;
@@ -354,6 +354,7 @@ impl Session {
     pub fn close_after_replies(&mut self, core: &mut Core, id: SessionId) {
         self.closing = true;
         self.held.clear();
+        self.about.scripts.clear();
         match self.queue.back_mut() {
             Some(slot) => slot.last = true,
             None => core.mail.outputs.push_back(Output::Close { session: id }),
@@ -401,6 +402,7 @@ fn flush(core: &mut Core, id: SessionId, session: &mut Session) {
             mail.outputs.push_back(Output::Close { session: id });
             session.closing = true;
             session.held.clear();
+            session.about.scripts.clear();
             // Replies to later commands are not sent.
             session.queue.iter_mut().for_each(|slot| (slot.silent, slot.last) = (true, false));
         } else if !silent {

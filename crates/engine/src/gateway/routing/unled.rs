@@ -7,7 +7,7 @@
 use crate::gateway::Gateway;
 use crate::gateway::api::CoordinationClient;
 use crate::gateway::errors::{Cause, Unled, indefinite};
-use crate::gateway::mail::{Mail, Pending, SessionRequest};
+use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::pipeline::UnitGroup;
 use crate::gateway::txn::multi;
@@ -128,6 +128,9 @@ impl Parts {
                 let targets = commands.targets();
                 let Some(first) = targets.first().copied() else { return };
                 self.sessions.answered(first, wrote);
+                if let SentCommands::Scripts(programs) = commands {
+                    return self.scripts_given_up(programs, &reply);
+                }
                 targets.into_iter().for_each(|target| self.finish(target, reply.clone()));
             }
             Pending::Units { session, stream, first, count, shard } => {

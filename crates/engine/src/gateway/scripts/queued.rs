@@ -1,6 +1,6 @@
-//! Scripts that a client sends one behind the other, before it has the replies. Those at the head that one
-//! shard may run go there as one request, so that they do not wait for the disk one by one. A script that is
-//! a transaction has its turn alone.
+//! Scripts that a client sends one behind the other, before it has the replies. Those in a row that one shard
+//! may run go there as one request, so that they do not wait for the disk one by one. What the shard has not
+//! run is sent again, or is a transaction, which has its turn alone. Commands behind them are held.
 
 use super::ScriptCall;
 use super::queue::UnderWay;
@@ -11,8 +11,9 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::course::at_its_shard;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
+use crate::ids::ShardId;
 use crate::message::{Answer, Refusal};
-use adt::{Args, Reply};
+use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 
 /// Whether a command runs a script, which may stand behind other scripts of its session.
@@ -23,23 +24,24 @@ fn is_script(args: &Args<'_>) -> bool {
 impl Session {
     /// Whether a command must wait for the replies before it. A script need not wait for scripts.
     pub fn is_barred(&self, args: &Args<'_>) -> bool {
-        let behind_scripts = || self.is_behind_scripts() && is_script(args);
+        let behind_scripts = || is_script(args) && self.scripts_before().is_some();
         self.barrier.is_some() && !behind_scripts()
     }
 
     /// Whether the next held command must wait for the replies before it.
-    pub fn holds_next(&self) -> bool {
+    pub fn bars_next_held(&self) -> bool {
         match self.held.front() {
             Some(Held::Command(words, _)) => self.is_barred(&words.args()),
             _ => self.barrier.is_some(),
         }
     }
 
-    /// Whether the replies that the next commands wait for are those of scripts, and one more may join them.
-    fn is_behind_scripts(&self) -> bool {
-        self.barrier.is_some_and(|seq| self.about.scripts.takes_more_behind(seq))
-            && matches!(self.mode, SessionMode::Single)
-            && self.request.is_none()
+    /// The shard for which a script may join those that the next command would wait for, which are not sent
+    /// yet.
+    fn scripts_before(&self) -> Option<ShardId> {
+        let plain = matches!(self.mode, SessionMode::Single) && self.request.is_none();
+        let shard = self.barrier.and_then(|seq| self.about.scripts.takes_more_behind(seq));
+        shard.filter(|_| plain)
     }
 }
 
@@ -58,11 +60,12 @@ impl Parts {
     ) -> bool {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let alone = session.queue.is_empty() && session.barrier.is_none();
-        if !alone && !session.is_behind_scripts() {
+        let before = session.scripts_before();
+        if !alone && before.is_none() {
             return false;
         }
-        let target = Target { session: id, seq: session.push(), item: WHOLE };
-        let program = Program {
+        let target = Target { session: id, seq: 0, item: WHOLE };
+        let mut program = Program {
             target,
             steps: vec![ProgramStep::Script(call)],
             form: Form::One,
@@ -70,8 +73,15 @@ impl Parts {
             fences: Vec::new(),
             request: None,
         };
-        session.barrier = Some(target.seq);
-        if session.about.scripts.add(program) {
+        let home = at_its_shard(&mut self.core, &program).map(|(shard, _)| shard);
+        if !alone && home != before {
+            return false;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        program.target.seq = session.push();
+        session.barrier = Some(program.target.seq);
+        session.about.scripts.add(program, home);
+        if alone {
             self.sessions.run_scripts_soon(id);
         }
         true
@@ -85,6 +95,15 @@ impl Parts {
             return;
         }
         let Some(first) = scripts.next() else { return };
+        let (ProgramStep::Script(call), user) = (&first.steps[0], session.user.as_ref()) else {
+            return;
+        };
+        if call.user.as_ref().map(Arc::as_ptr) != user.map(Arc::as_ptr) {
+            // It was to be run once more.
+            let text = "the rights of the user were changed while the script waited; send it again";
+            scripts.now_runs(UnderWay::Transaction(first.target.seq));
+            return self.finish(first.target, ErrorReply::new("NOPERM", text).into());
+        }
         let Some((shard, run)) = at_its_shard(&mut self.core, &first) else {
             scripts.now_runs(UnderWay::Transaction(first.target.seq));
             return self.transactions.begin(&mut self.core, first, None);
@@ -115,14 +134,13 @@ impl Parts {
                     self.script_ended(programs.next(), reply);
                 }
             }
-            Answer::Refused(Refusal::NotHere | Refusal::Moved | Refusal::Unread) => {
+            Answer::Refused(refusal @ (Refusal::NotHere | Refusal::Moved | Refusal::Unread)) => {
                 alone = programs.next();
-            }
-            other => {
-                for program in programs.by_ref() {
-                    self.finish(program.target, unexpected(&other));
+                if let Some(program) = alone.as_ref().filter(|_| refusal == Refusal::NotHere) {
+                    self.core.scripts.ran(program, false);
                 }
             }
+            other => return self.scripts_given_up(programs.collect(), &unexpected(&other)),
         }
         let queue = self.sessions.get_mut(id.0).map(|session| &mut session.about.scripts);
         if let Some(queue) = queue {
@@ -133,8 +151,19 @@ impl Parts {
             }
         }
         if let Some(program) = alone {
-            self.core.scripts.ran(&program, false);
             self.transactions.begin(&mut self.core, program, None);
+        }
+    }
+
+    /// Answers scripts that a shard was asked to run, and whose outcome is not known or that had no effect.
+    pub(in crate::gateway) fn scripts_given_up(&mut self, programs: Vec<Program>, reply: &Reply) {
+        let Some(id) = programs.first().map(|program| program.target.session) else { return };
+        let queue = self.sessions.get_mut(id.0).map(|session| &mut session.about.scripts);
+        if queue.is_some_and(|queue| queue.now_runs(UnderWay::Nothing)) {
+            self.sessions.run_scripts_soon(id);
+        }
+        for program in programs {
+            self.finish(program.target, reply.clone());
         }
     }
 

@@ -10,7 +10,6 @@ use crate::shard::streams::claim_class;
 use adt::key::KeyOp;
 use adt::{Blob, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
-use std::collections::BTreeSet;
 
 /// Claims of a request, each with its record.
 pub(in crate::shard) type Claims = SmallVec<[(Blob, Claim); 1]>;
@@ -62,9 +61,10 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             own.chain([op]).map(claim).collect()
         }
         // It is not known what the script does with them.
+        // Only those of the first one: the others must find their records free.
         Body::Run(runs) => {
-            let keys: BTreeSet<Blob> = runs.iter().flat_map(ScriptRun::keys).collect();
-            keys.into_iter().map(|key| (key, Claim::of_script())).collect()
+            let keys = runs.first().into_iter().flat_map(ScriptRun::keys);
+            keys.map(|key| (key, Claim::of_script())).collect()
         }
         Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);

@@ -37,6 +37,20 @@ impl LockManager {
         })
     }
 
+    /// Whether a script would have to wait for records that it names beside those of its request.
+    pub fn bars_script(
+        &self,
+        core: &ShardCore,
+        now: Now,
+        (gateway, token): (GatewayId, Token),
+        keys: impl Iterator<Item = Blob>,
+    ) -> bool {
+        // Of a request only the sender counts, and that it is no transaction's.
+        let request = Request { gateway, token, after: None, body: Body::Stats };
+        let claims = keys.map(|key| (key, Claim::of_script())).collect();
+        self.barrier(core, now, &request, &claims).is_some()
+    }
+
     /// Obstacle to a waiting request, and the record on which it is. Older requests count first: those
     /// behind one another need not be looked at when what the first one waits for is gone. A phase of the
     /// record `hot` lets the request overtake there, but not jump the queues of other records.

@@ -5,14 +5,12 @@ use crate::limits::{
     KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
     SCRIPT_PIECES_AT_SHARD_MAX, SCRIPT_RECORDS_AWAITED_MAX, TRANSACTION_BYTES_MAX,
 };
-use crate::message::{Body, Request};
 use crate::now::Now;
 use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep, time};
 use crate::shard::config::Rule;
 use crate::shard::core::ShardCore;
 use crate::shard::expiry::Expiry;
 use crate::shard::foreseen::Effects;
-use crate::shard::locking::locks::Claim;
 use crate::shard::locking::manager::LockManager;
 use crate::shard::state::slots::is_in;
 use adt::command::database::{database_of, words_in};
@@ -329,10 +327,8 @@ impl<'s> Attempt<'s> {
         if !is_in(key, self.run.slots) || !is_in(key, own) {
             return Err(Stop::NotHere);
         }
-        let (gateway, token) = self.sender;
-        let request = Request { gateway, token, after: None, body: Body::Stats };
-        let claims = smallvec![(key.clone(), Claim::of_script())];
-        if self.locking.barrier(self.core, self.now, &request, &claims).is_none() {
+        let keys = [key.clone()].into_iter();
+        if !self.locking.bars_script(self.core, self.now, self.sender, keys) {
             return Ok(());
         }
         match self.run.also.len() < SCRIPT_RECORDS_AWAITED_MAX {

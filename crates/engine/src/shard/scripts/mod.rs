@@ -9,7 +9,7 @@ mod attempt;
 
 use crate::entry::Apply;
 use crate::ids::{GatewayId, Token};
-use crate::limits::SCRIPTS_TOGETHER_FUEL;
+use crate::limits::{SCRIPTS_TOGETHER_FUEL, SCRIPTS_TOGETHER_REPLY_BYTES};
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
 use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
@@ -18,7 +18,6 @@ use crate::script::{Interpreter, ScriptOf, ScriptRun};
 use crate::shard::Desk;
 use crate::shard::Shard;
 use crate::shard::core::ShardCore;
-use crate::shard::locking::locks::Claim;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::collections::Map;
 use adt::{Blob, Reply};
@@ -139,10 +138,16 @@ impl Desk {
         let Request { gateway, token, after, body } = request;
         let Body::Run(mut runs) = body else { return };
         let sender = (gateway, token);
-        let (mut ran, mut fuel) = (0, 0);
-        while ran < runs.len() && fuel < SCRIPTS_TOGETHER_FUEL {
+        let (mut ran, mut fuel, mut bytes) = (0, 0, 0);
+        while ran < runs.len()
+            && fuel < SCRIPTS_TOGETHER_FUEL
+            && bytes < SCRIPTS_TOGETHER_REPLY_BYTES
+        {
             match self.run_next(now, sender, &runs, ran) {
-                Ok(steps) => fuel += steps,
+                Ok((steps, reply)) => {
+                    fuel += steps;
+                    bytes += reply;
+                }
                 Err(Some(key)) if ran == 0 => {
                     runs[0].also.push(key);
                     let body = Body::Run(runs);
@@ -158,17 +163,17 @@ impl Desk {
         }
     }
 
-    /// Runs a script of a request behind the ones before it. Returns the number of its steps; or, if it
-    /// cannot be run now, perhaps a record that must be free first.
+    /// Runs a script of a request behind the ones before it. Returns the number of its steps and the
+    /// bytes of its reply; or, if it cannot be run now, perhaps a record that must be free first.
     fn run_next(
         &mut self,
         now: Now,
         sender: (GatewayId, Token),
         runs: &[ScriptRun],
         at: usize,
-    ) -> Result<u64, Option<Blob>> {
+    ) -> Result<(u64, usize), Option<Blob>> {
         let run = &runs[at];
-        if at > 0 && !self.is_free(now, sender, run) {
+        if at > 0 && self.locking.bars_script(&self.core, now, sender, run.keys()) {
             return Err(None);
         }
         let script = match &run.script {
@@ -188,6 +193,7 @@ impl Desk {
         self.scripts.ran.0 += 1;
         self.scripts.ran.1 += u64::from(rests);
         self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
+        let bytes = reply.bytes();
         let entry = self.core.tail.coming();
         self.scripts.log(sender, runs, (reply, rests), entry);
         let apply = Apply { ops, ..Apply::default() };
@@ -195,13 +201,6 @@ impl Desk {
         if self.core.tail.coming() != entry {
             self.scripts.is_split(sender);
         }
-        Ok(steps.steps())
-    }
-
-    /// Whether the declared records of a run are free, behind other runs of its request.
-    fn is_free(&self, now: Now, (gateway, token): (GatewayId, Token), run: &ScriptRun) -> bool {
-        let request = Request { gateway, token, after: None, body: Body::Stats };
-        let claims = run.keys().map(|key| (key, Claim::of_script())).collect();
-        self.locking.barrier(&self.core, now, &request, &claims).is_none()
+        Ok((steps.steps(), bytes))
     }
 }
