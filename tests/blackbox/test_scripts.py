@@ -8,7 +8,7 @@ import time
 
 import pytest
 import redis
-from harness import free_port, page, until, work_in_threads
+from harness import command, free_port, page, read_all, until, work_in_threads
 
 TRANSFER = """
 local have = tonumber(redis.call('get', KEYS[1]) or '0')
@@ -400,6 +400,39 @@ def test_scripts_that_a_client_sends_ahead_share_writes_to_the_disk(make_server)
         pipe.evalsha(name, 1, "log", n)
     assert pipe.execute() == list(range(2, 501))
     assert syncs() - before < 100
+
+
+def test_a_script_is_answered_though_one_behind_it_waits(make_server):
+    server = make_server().start()
+    holder, ahead = server.socket(10), server.socket(10)
+    holder.sendall(command("TXN", "BEGIN") + command("SET", "{a}z", 1))
+    assert read_all(holder, 0.5) == b"+OK\r\n+OK\r\n"
+    increment = "return redis.call('incr', KEYS[1])"
+    ahead.sendall(command("EVAL", increment, 1, "{a}a") + command("EVAL", increment, 1, "{a}z"))
+    assert read_all(ahead, 0.5) == b":1\r\n"
+    holder.sendall(command("TXN", "COMMIT"))
+    assert read_all(ahead, 0.5) == b":2\r\n"
+
+
+def test_lost_rights_and_pauses_hold_for_scripts_that_were_sent_ahead(make_server):
+    server = make_server().start()
+    client, ahead = server.client(), server.socket(20)
+    slow = "for i = 1, 60000 do end return redis.call('incr', KEYS[1])"
+    for change in (["CLIENT", "PAUSE", 100_000, "WRITE"], ["ACL", "SETUSER", "u", "-eval"]):
+        client.execute_command("ACL", "SETUSER", "u", "on", "nopass", "allkeys", "+@all")
+        ahead.sendall(command("AUTH", "u", "any"))
+        assert read_all(ahead, 0.5) == b"+OK\r\n"
+        client.delete("n")
+        ahead.sendall(command("EVAL", slow, 1, "n") * 500)
+        until(lambda: int(client.get("n") or 0) > 5)
+        client.execute_command(*change)
+        counted = int(client.get("n"))
+        time.sleep(0.5)
+        # One may have been under way.
+        assert int(client.get("n")) <= counted + 1 < 500
+        client.client_unpause()
+        until(lambda: client.execute_command("CLIENT", "LIST") and ahead.recv(1 << 16))
+        read_all(ahead, 1)
 
 
 @pytest.mark.parametrize("multi", [False, True])

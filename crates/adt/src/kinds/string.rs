@@ -388,7 +388,7 @@ impl Value {
     }
 
     /// Reply of a write that is not carried out. A copy shares the bytes, so one answers for the value,
-    /// unless the the write would look at all bytes or make new ones.
+    /// unless the write would look at all bytes or make new ones.
     fn foretell(&self, op: &Op, ctx: &Ctx) -> Option<Reply> {
         Some(match op {
             Op::Append(bytes) => self.appended(bytes),

@@ -41,15 +41,15 @@ impl Desk {
                 (LogRecord::Apply(apply), RecipientKind::Turn) if apply.may_be_successor() => {
                     self.waits.turns.again(gateway, token, apply)
                 }
-                (_, RecipientKind::Ran) if how == GivenUp::Before => {
-                    // Another record of the same request may have told it already.
-                    let Some(runs) = self.scripts.give_up(target) else { continue };
-                    if runs.is_empty() {
+                (_, RecipientKind::Ran) => match self.scripts.give_up(target) {
+                    // Another record of the same request has told it already.
+                    None => continue,
+                    Some(runs) if how == GivenUp::Before && !runs.is_empty() => Body::Run(runs),
+                    Some(_) => {
                         self.core.answer(gateway, token, Answer::Unknown);
                         continue;
                     }
-                    Body::Run(runs)
-                }
+                },
                 _ if how == GivenUp::After => {
                     self.core.answer(gateway, token, Answer::Unknown);
                     continue;
