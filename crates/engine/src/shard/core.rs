@@ -57,7 +57,7 @@ impl ShardCore {
             clock,
             random: mix(config.seed ^ u64::from(config.id.0)),
             locks: LockTable::new(config.concurrency),
-            tail: LogTail::new(config.clustered),
+            tail: LogTail::new(),
             foreseen: Foreseen::default(),
             blind_until: 0,
             writers: Writers::default(),

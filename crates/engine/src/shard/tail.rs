@@ -104,8 +104,6 @@ pub(in crate::shard) struct Abandoned {
 /// Entries that this leader has written and not applied yet.
 #[derive(Debug)]
 pub struct LogTail {
-    /// Other machines hold the log too, so that each entry costs a write on every machine.
-    clustered: bool,
     building: Batch,
     closed: VecDeque<Batch>,
     in_flight: VecDeque<Batch>,
@@ -125,9 +123,8 @@ pub struct LogTail {
 }
 
 impl LogTail {
-    pub(in crate::shard) fn new(clustered: bool) -> Self {
+    pub(in crate::shard) fn new() -> Self {
         Self {
-            clustered,
             building: Batch { number: 1, ..Batch::default() },
             closed: VecDeque::new(),
             in_flight: VecDeque::new(),
@@ -386,10 +383,10 @@ impl LogTail {
         self.building.urgent || !self.closed.is_empty()
     }
 
-    /// Until when outcomes may wait, if nothing else does. On a machine that is alone all shards share
-    /// the writes of one log, and there is nothing to gain.
+    /// Until when outcomes may wait, if nothing else does. On a machine that is alone the write would cost
+    /// what the next transaction waits for: the disk is busy with it when that one has its prepare ready.
     pub fn outcomes_due_us(&self) -> Option<u64> {
-        let waits = self.clustered && self.has_only_outcomes();
+        let waits = self.has_only_outcomes();
         waits.then_some(self.building.since_us + OUTCOMES_WAIT_US)
     }
 

@@ -31,15 +31,16 @@ impl Story {
 
 #[test]
 fn an_outcome_goes_with_what_somebody_waits_for() {
-    let mut story = Story::replicated();
-    story.ask(prepare(1, &[("s", add("a"))]));
-    story.sync();
-    let clock = story.shard.clock().0;
-    story.ask(decide(1, Some(clock)));
-    assert_eq!(story.seen(), ["1 prepared", "2 done 1"], "nothing of that waits");
-    assert_eq!(story.proposed(), [""; 0]);
-    story.ask(one("t", add("b")));
-    assert_eq!(story.proposed(), ["outcome", "apply"]);
+    for mut story in [Story::replicated(), Story::new()] {
+        story.ask(prepare(1, &[("s", add("a"))]));
+        story.sync();
+        let clock = story.shard.clock().0;
+        story.ask(decide(1, Some(clock)));
+        assert_eq!(story.seen(), ["1 prepared", "2 done 1"], "nothing of that waits");
+        assert_eq!(story.proposed(), [""; 0]);
+        story.ask(one("t", add("b")));
+        assert_eq!(story.proposed(), ["outcome", "apply"]);
+    }
 }
 
 #[test]
