@@ -362,13 +362,18 @@ macro_rules! registry {
             }
         }
 
-        /// Whether a write is answered with an error by no record of its own type, nor where there is none.
-        pub fn is_always_possible(op: &Op) -> bool {
+        /// Whether a write is answered without an error by the record under a key, and by every other one of
+        /// its own type.
+        pub fn is_always_possible(record: Option<&Record>, op: &Op) -> bool {
             op.is_write() && match op {
                 Op::Key(op) => !matches!(op, KeyOp::Whole(_)),
                 $(Op::$variant(op) => {
-                    let forecast = <crate::kinds::$module::Value as DataType>::FORECAST;
-                    forecast.is_some_and(|known| (known.is_always_possible)(op))
+                    type V = crate::kinds::$module::Value;
+                    let fits = match record.map(|record| &record.value) {
+                        None | Some(Value::$variant(_)) => true,
+                        Some(_) => V::on_other_type(op) != OtherType::Refuse,
+                    };
+                    fits && V::FORECAST.is_some_and(|known| (known.is_always_possible)(op))
                 }),*
             }
         }

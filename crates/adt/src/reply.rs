@@ -88,24 +88,6 @@ impl Reply {
         }
     }
 
-    /// Bytes of the texts in the reply, roughly, with a few for each value.
-    pub fn bytes(&self) -> usize {
-        let all = |items: &[Self]| items.iter().map(Self::bytes).sum::<usize>();
-        let text = match self {
-            Self::Array(items) | Self::Set(items) | Self::Push(items) => all(items),
-            Self::Map(pairs) => pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum(),
-            Self::Scored(members) => members.iter().map(|(member, _)| member.len() + 16).sum(),
-            Self::Pairs(pairs) => pairs.iter().map(|(a, b)| a.len() + b.len() + 16).sum(),
-            Self::Named(pairs) => {
-                pairs.iter().map(|(name, value)| name.len() + value.bytes()).sum()
-            }
-            Self::Bulk(text) => text.len(),
-            Self::Text(text) => text.len(),
-            _ => 0,
-        };
-        text + 8
-    }
-
     /// Whether the reply contains no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,8 +1,10 @@
 // BullMQ: so many jobs, while the server is killed again and again. Prints how many were done. The program
-// ends when all are done, or when nothing was done for so many seconds as its third argument says.
+// ends when all are done, or when nothing was done for so many seconds as its third argument says. The fourth
+// is the prefix of all keys, if it is another one than BullMQ's own.
 import { Queue, Worker } from "bullmq";
 
-const [port, wanted, patience] = process.argv.slice(2).map(Number);
+const [port, wanted, patience] = process.argv.slice(2, 5).map(Number);
+const prefix = process.argv[5] ?? "bull";
 const connection = {
   host: "127.0.0.1",
   port,
@@ -11,10 +13,11 @@ const connection = {
 };
 const done = new Set();
 const quiet = (part) => part.on("error", () => {});
-const queue = quiet(new Queue("many", { connection }));
+const queue = quiet(new Queue("many", { connection, prefix }));
 const worker = quiet(
   new Worker("many", async (job) => done.add(job.data.n), {
     connection,
+    prefix,
     concurrency: 50,
     lockDuration: 5000,
     stalledInterval: 2000,

@@ -45,6 +45,11 @@ pub(in crate::gateway) struct ScriptCall {
 }
 
 impl ScriptCall {
+    /// Whether this is the user on whose behalf the script is run, with the rights of that moment.
+    pub fn is_of(&self, user: Option<&Arc<User>>) -> bool {
+        self.user.as_ref().map(Arc::as_ptr) == user.map(Arc::as_ptr)
+    }
+
     /// Whether the user of the script may not do everything.
     pub fn is_limited(&self) -> bool {
         self.user.as_ref().is_some_and(|user| !user.everything())

@@ -3,7 +3,7 @@
 //! run is sent again, or is a transaction, which has its turn alone. Commands behind them are held.
 
 use super::ScriptCall;
-use super::queue::UnderWay;
+use super::queue::{Queued, UnderWay};
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::session::{Held, Session, SessionMode};
 use crate::gateway::errors::unexpected;
@@ -73,14 +73,13 @@ impl Parts {
             fences: Vec::new(),
             request: None,
         };
-        let home = at_its_shard(&mut self.core, &program).map(|(shard, _)| shard);
-        if !alone && home != before {
+        let at_shard = at_its_shard(&mut self.core, &program);
+        if !alone && at_shard.as_ref().map(|(shard, _)| *shard) != before {
             return false;
         }
-        let Some(session) = self.sessions.get_mut(id.0) else { return true };
         program.target.seq = session.push();
         session.barrier = Some(program.target.seq);
-        session.about.scripts.add(program, home);
+        session.about.scripts.add(Queued { program, at_shard });
         if alone {
             self.sessions.run_scripts_soon(id);
         }
@@ -94,30 +93,21 @@ impl Parts {
         if scripts.is_busy() {
             return;
         }
-        let Some(first) = scripts.next() else { return };
-        let (ProgramStep::Script(call), user) = (&first.steps[0], session.user.as_ref()) else {
-            return;
-        };
-        if call.user.as_ref().map(Arc::as_ptr) != user.map(Arc::as_ptr) {
+        let Some(next) = scripts.next() else { return };
+        let is_permitted = next.call().is_none_or(|call| call.is_of(session.user.as_ref()));
+        let Queued { program, at_shard } = next;
+        if !is_permitted {
             // It was to be run once more.
             let text = "the rights of the user were changed while the script waited; send it again";
-            scripts.now_runs(UnderWay::Transaction(first.target.seq));
-            return self.finish(first.target, ErrorReply::new("NOPERM", text).into());
+            self.finish(program.target, ErrorReply::new("NOPERM", text).into());
+            return self.sessions.run_scripts_soon(id);
         }
-        let Some((shard, run)) = at_its_shard(&mut self.core, &first) else {
-            scripts.now_runs(UnderWay::Transaction(first.target.seq));
-            return self.transactions.begin(&mut self.core, first, None);
+        let Some((shard, run)) = at_shard else {
+            scripts.now_runs(UnderWay::Transaction(program.target.seq));
+            return self.transactions.begin(&mut self.core, program, None);
         };
-        let mut together = vec![(run, first)];
-        while let Some(next) = scripts.next() {
-            match at_its_shard(&mut self.core, &next) {
-                Some((home, run)) if home == shard => together.push((run, next)),
-                _ => {
-                    scripts.put_back(next);
-                    break;
-                }
-            }
-        }
+        let mut together = vec![(run, program)];
+        together.extend(std::iter::from_fn(|| scripts.next_at(shard)));
         scripts.now_runs(UnderWay::AtShard);
         self.sessions.send_scripts(&mut self.core, shard, together);
     }
@@ -144,7 +134,10 @@ impl Parts {
         }
         let queue = self.sessions.get_mut(id.0).map(|session| &mut session.about.scripts);
         if let Some(queue) = queue {
-            programs.rev().for_each(|program| queue.put_back(program));
+            for program in programs.rev() {
+                let at_shard = at_its_shard(&mut self.core, &program);
+                queue.put_back(Queued { program, at_shard });
+            }
             let alone = alone.as_ref().map(|program| program.target.seq);
             if queue.now_runs(alone.map_or(UnderWay::Nothing, UnderWay::Transaction)) {
                 self.sessions.run_scripts_soon(id);

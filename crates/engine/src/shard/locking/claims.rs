@@ -60,8 +60,7 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
             let own = own.iter().filter(|_| !observed);
             own.chain([op]).map(claim).collect()
         }
-        // It is not known what the script does with them.
-        // Only those of the first one: the others must find their records free.
+        // It is not known what the script does with them. Those behind the first must find theirs free.
         Body::Run(runs) => {
             let keys = runs.first().into_iter().flat_map(ScriptRun::keys);
             keys.map(|key| (key, Claim::of_script())).collect()

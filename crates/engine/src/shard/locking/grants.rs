@@ -178,11 +178,7 @@ fn check_early<'a>(
     let queued = Reply::status("QUEUED");
     // If they are for one type and always possible on it, none of them meets what another one has made.
     let kind = writes.clone().next().map(discriminant);
-    let fits = |op: &Op| {
-        Some(discriminant(op)) == kind
-            && record::is_always_possible(op)
-            && !record::foretell(record, op, ctx).is_some_and(|reply| reply.is_error())
-    };
+    let fits = |op: &Op| Some(discriminant(op)) == kind && record::is_always_possible(record, op);
     if writes.clone().all(fits) {
         return queued;
     }

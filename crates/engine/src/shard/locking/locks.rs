@@ -429,16 +429,10 @@ impl LockTable {
         !self.foreseen.is_empty()
     }
 
-    /// Whether `txn` holds `key` for this write, or for one that is alike behind as many of its writes as
-    /// `passed` counts; then that one is passed too. So the writes of a transaction are found in their order
-    /// without a comparison of each with all.
-    pub fn holds_next(&self, key: &[u8], txn: TxnId, op: &Op, passed: &mut usize) -> bool {
+    /// Claims that `txn` holds on `key` before its commit, in the order in which it has asked for them.
+    pub fn held_early(&self, key: &[u8], txn: TxnId) -> impl Iterator<Item = &Claim> + Clone {
         let held = self.records.get(key).and_then(|lock| lock.holders.get(&txn));
-        let held = held.map_or(&[][..], |claims| claims.as_slice()).iter().enumerate();
-        let is_it = |claim: &Claim| matches!(claim.class, Class::Early { .. }) && claim.op == *op;
-        let found = held.skip(*passed).find(|(_, claim)| is_it(claim)).map(|(at, _)| at + 1);
-        *passed = found.unwrap_or(*passed);
-        found.is_some()
+        held.into_iter().flatten().filter(|claim| matches!(claim.class, Class::Early { .. }))
     }
 
     /// Lets `txn` hold `key`. Whether it is the first claim of the transaction on the record.

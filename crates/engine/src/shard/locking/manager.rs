@@ -194,8 +194,12 @@ impl LockManager {
         let mut claims = claims_of(body);
         let Body::Lock { txn, key, .. } = body else { return claims };
         let Some(asked) = claims.pop() else { return claims };
-        let mut passed = 0;
-        claims.retain(|(_, claim)| !core.locks.holds_next(key, *txn, &claim.op, &mut passed));
+        // Both are in the order of its writes, so that each is not compared with all.
+        let mut held = core.locks.held_early(key, *txn);
+        claims.retain(|(_, claim)| {
+            let found = held.clone().position(|held| held.op == claim.op);
+            found.map(|at| held.nth(at)).is_none()
+        });
         claims.push(asked);
         claims
     }

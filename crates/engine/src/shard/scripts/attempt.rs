@@ -1,5 +1,6 @@
 //! One run of a script on copies of records.
 
+use crate::cluster::slot::slot;
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::limits::{
     KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
@@ -12,7 +13,6 @@ use crate::shard::core::ShardCore;
 use crate::shard::expiry::Expiry;
 use crate::shard::foreseen::Effects;
 use crate::shard::locking::manager::LockManager;
-use crate::shard::state::slots::is_in;
 use adt::command::database::{database_of, words_in};
 use adt::key::KeyOp;
 use adt::record;
@@ -323,8 +323,9 @@ impl<'s> Attempt<'s> {
         }
         // A shard that was never split does not know its slots, and one that was may have fewer than the
         // gateway believes.
-        let own = self.core.state.slots.range.unwrap_or(self.run.slots);
-        if !is_in(key, self.run.slots) || !is_in(key, own) {
+        let at = slot(key);
+        let has = |(first, last): (u16, u16)| (first..=last).contains(&at);
+        if !has(self.run.slots) || !self.core.state.slots.range.is_none_or(has) {
             return Err(Stop::NotHere);
         }
         let keys = [key.clone()].into_iter();

@@ -12,6 +12,7 @@ use crate::ids::{GatewayId, Token};
 use crate::limits::{SCRIPTS_TOGETHER_FUEL, SCRIPTS_TOGETHER_REPLY_BYTES};
 use crate::message::{Answer, Body, Refusal, Request};
 use crate::now::Now;
+use crate::repeats::weight_of;
 use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
 use crate::script::texts::Texts;
 use crate::script::{Interpreter, ScriptOf, ScriptRun};
@@ -24,16 +25,14 @@ use adt::{Blob, Reply};
 use attempt::{Attempt, Ended};
 
 /// Runs of one request whose operations are in the log and not all applied.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Logged {
-    /// The runs, as they were asked for; none once they are not all in the same entry.
+    /// The runs, as they were asked for; none if those that were carried out may be in several entries.
     runs: Vec<ScriptRun>,
     /// Replies of those that were carried out.
     replies: Vec<Reply>,
     /// Number of those that are not applied.
     left: usize,
-    /// Entry that they are in.
-    entry: u64,
     /// Whether one of them has seen what is in the log and not applied.
     rests: bool,
 }
@@ -76,31 +75,6 @@ impl Runs {
         core.answer(target.gateway, target.token, answer);
     }
 
-    /// Notes that a run of a request goes into this entry of the log.
-    fn log(
-        &mut self,
-        sender: (GatewayId, Token),
-        runs: &[ScriptRun],
-        (reply, rests): (Reply, bool),
-        entry: u64,
-    ) {
-        let logged = self.logged.entry(sender).or_insert_with(|| {
-            let (runs, replies) = (runs.to_vec(), Vec::with_capacity(runs.len()));
-            Logged { runs, replies, left: 0, entry, rests: false }
-        });
-        logged.left += 1;
-        logged.rests |= rests;
-        logged.replies.push(reply);
-        if logged.entry != entry {
-            self.is_split(sender);
-        }
-    }
-
-    /// Notes that the runs of a request may be in several entries.
-    fn is_split(&mut self, sender: (GatewayId, Token)) {
-        self.logged.entry(sender).and_modify(|logged| logged.runs.clear());
-    }
-
     /// Whether a run has seen what is in the log and not applied.
     pub fn rests(&self, target: &Recipient) -> bool {
         self.logged.get(&(target.gateway, target.token)).is_none_or(|logged| logged.rests)
@@ -138,42 +112,43 @@ impl Desk {
         let Request { gateway, token, after, body } = request;
         let Body::Run(mut runs) = body else { return };
         let sender = (gateway, token);
-        let (mut ran, mut fuel, mut bytes) = (0, 0, 0);
-        while ran < runs.len()
+        let (entry, mut logged) = (self.core.tail.coming(), Logged::default());
+        let (mut fuel, mut bytes) = (0, 0);
+        while logged.left < runs.len()
             && fuel < SCRIPTS_TOGETHER_FUEL
             && bytes < SCRIPTS_TOGETHER_REPLY_BYTES
         {
-            match self.run_next(now, sender, &runs, ran) {
-                Ok((steps, reply)) => {
-                    fuel += steps;
-                    bytes += reply;
-                }
-                Err(Some(key)) if ran == 0 => {
+            match self.run_next(now, sender, &runs[logged.left], &mut logged) {
+                Ok(steps) => fuel += steps,
+                Err(Some(key)) if logged.left == 0 => {
                     runs[0].also.push(key);
                     let body = Body::Run(runs);
                     return self.begin_locking(now, Request { gateway, token, after, body });
                 }
                 Err(_) => break,
             }
-            ran += 1;
+            bytes += weight_of(logged.replies.last());
         }
-        if ran == 0 {
+        if logged.left == 0 {
             // The gateway finds out why, and tells the client.
-            self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere));
+            return self.core.answer(gateway, token, Answer::Refused(Refusal::NotHere));
         }
+        if self.core.tail.coming() == entry {
+            logged.runs = runs;
+        }
+        self.scripts.logged.insert(sender, logged);
     }
 
-    /// Runs a script of a request behind the ones before it. Returns the number of its steps and the
-    /// bytes of its reply; or, if it cannot be run now, perhaps a record that must be free first.
+    /// Carries a script of a request out behind the ones before it, which are logged. Returns the number of
+    /// its steps; or, if it cannot be run now, perhaps a record that must be free first.
     fn run_next(
         &mut self,
         now: Now,
         sender: (GatewayId, Token),
-        runs: &[ScriptRun],
-        at: usize,
-    ) -> Result<(u64, usize), Option<Blob>> {
-        let run = &runs[at];
-        if at > 0 && self.locking.bars_script(&self.core, now, sender, run.keys()) {
+        run: &ScriptRun,
+        logged: &mut Logged,
+    ) -> Result<u64, Option<Blob>> {
+        if logged.left > 0 && self.locking.bars_script(&self.core, now, sender, run.keys()) {
             return Err(None);
         }
         let script = match &run.script {
@@ -193,14 +168,11 @@ impl Desk {
         self.scripts.ran.0 += 1;
         self.scripts.ran.1 += u64::from(rests);
         self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
-        let bytes = reply.bytes();
-        let entry = self.core.tail.coming();
-        self.scripts.log(sender, runs, (reply, rests), entry);
+        logged.left += 1;
+        logged.rests |= rests;
+        logged.replies.push(reply);
         let apply = Apply { ops, ..Apply::default() };
         self.put_apply(now, sender, apply, (RecipientKind::Ran, Some(effects)));
-        if self.core.tail.coming() != entry {
-            self.scripts.is_split(sender);
-        }
-        Ok((steps.steps(), bytes))
+        Ok(steps.steps())
     }
 }
