@@ -7,7 +7,7 @@ pub mod sort;
 #[cfg(test)]
 mod tests;
 
-use crate::command::database::{self, key_in, name_of};
+use crate::command::database::{self, moved_to};
 use crate::command::{commands, syntax};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
@@ -373,7 +373,7 @@ fn same_object() -> ErrorReply {
 /// `MOVE`: the key is a stored one, of the database that is selected.
 fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let from = args.blob(1)?;
-    let to = key_in(database::number(args, 2)?, name_of(&from));
+    let to = moved_to(database::number(args, 2)?, &from);
     if from == to {
         return Err(same_object());
     }
@@ -394,7 +394,7 @@ fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
         if args.is(i, "REPLACE") {
             replace = true;
         } else if args.is(i, "DB") && i + 1 < args.len() {
-            to = key_in(database::number(args, i + 1)?, name_of(&to));
+            to = moved_to(database::number(args, i + 1)?, &to);
             i += 1;
         } else {
             return Err(ErrorReply::syntax());

@@ -177,15 +177,10 @@ impl<C: EntryCodec> Replica<C> {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
         prepare(&mut state, &membership);
+        let (own, seed) = ((config.id, membership), config.seed);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
-            group: RaftGroup::new(
-                Pace::default(),
-                (config.id, membership),
-                recovered,
-                config.seed,
-                now.mono_us,
-            )?,
+            group: RaftGroup::new(Pace::default(), own, recovered, seed, now.mono_us)?,
             codec,
             level: Level::NONE,
             proposed: VecDeque::new(),

@@ -13,6 +13,7 @@ use crate::net::listen::Port;
 use crate::net::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
+pub use adt::command::tags::TagRules;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::acl::Users;
 use engine::gateway::{Order, Patience, UserConfig};
@@ -29,6 +30,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// Placement rules of a store that is given none: the keys of a queue of BullMQ or Bull, whose scripts name
+/// many of them at once, are on one shard.
+const PLACEMENT_DEFAULT: [&str; 1] = ["bull:*:"];
 
 /// Condition for acknowledging a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -166,6 +171,8 @@ pub struct Settings {
     pub zookeeper_container_check_ms: Option<u64>,
     /// Number of shards.
     pub shards: Option<u16>,
+    /// Placement rules of a new data directory or cluster; see [`TagRules`].
+    pub placement: Option<Vec<String>>,
     /// Number of worker threads.
     pub workers: Option<u16>,
     /// Condition for acknowledging a write.
@@ -258,6 +265,7 @@ impl Settings {
                 .zookeeper_container_check_ms
                 .or(below.zookeeper_container_check_ms),
             shards: self.shards.or(below.shards),
+            placement: self.placement.or(below.placement),
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
             cc: self.cc.or(below.cc),
@@ -310,6 +318,8 @@ pub struct Options {
     pub zookeeper_container_check_us: u64,
     /// Number of shards, if it was set; an existing data directory knows its own.
     pub shards: Option<u16>,
+    /// Placement rules, if they were set; an existing data directory or cluster knows its own.
+    pub placement: Option<TagRules>,
     /// Number of worker threads.
     pub workers: u16,
     /// Condition for acknowledging a write.
@@ -375,6 +385,8 @@ impl Options {
         };
         let shards = count("shards", settings.shards, SHARDS_MAX)?;
         let workers = count("workers", settings.workers, WORKERS_MAX)?;
+        let placement = settings.placement.map(|rules| TagRules::parse(&rules)).transpose();
+        let placement = placement.map_err(ConfigError::new)?;
         let cc = settings.cc.unwrap_or_else(|| "full".to_owned());
         let Some(concurrency) = Concurrency::named(&cc) else {
             let names = Concurrency::NAMES.join(", ");
@@ -440,6 +452,7 @@ impl Options {
                 settings.zookeeper_container_check_ms,
             )?,
             shards,
+            placement,
             workers: workers.unwrap_or(cores),
             durability,
             concurrency,
@@ -537,6 +550,12 @@ impl Options {
         ];
         let open = ports.into_iter().filter_map(|(port, number)| Some((port, number?)));
         open.map(|(port, number)| (port, SocketAddr::new(self.bind, number))).collect()
+    }
+
+    /// Placement rules of a new data directory: those that are set, or the default ones.
+    pub fn new_placement(&self) -> TagRules {
+        let default = || TagRules::parse(&PLACEMENT_DEFAULT).unwrap_or_default();
+        self.placement.clone().unwrap_or_else(default)
     }
 
     /// Number of shards of a new data directory.

@@ -25,6 +25,7 @@ use crate::operators::{settings, words};
 use crate::synchrony::{Surroundings, Synchrony};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use adt::command::database::DATABASES;
+use adt::command::tags::TagRules;
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, Order, UserConfig};
 use engine::node::{Node, Placing};
 use engine::pipeline::bundles::BundleOrder;
@@ -203,7 +204,10 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
             "zookeeper_shards is {wanted}, but there are {shards}: a new tree is spread over these"
         );
     }
-    let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
+    let first = identity
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.first_map(shards, options.new_placement()));
     // The log is created last, so that an interrupted start leaves no trace.
     let map = Arc::new(MapFile::open(dir.path(), first, !dir.log().exists())?);
     let mut store = open_log(&options, &dir)?;
@@ -211,7 +215,8 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     if options.durability == Durability::None {
         store = None;
     }
-    let starting = Starting { options, clock, dir, shards, identity, map, tls, peer_tls };
+    let tags = identity.rules(map.map().as_ref(), &dir)?;
+    let starting = Starting { options, clock, dir, shards, tags, identity, map, tls, peer_tls };
     starting.finish(store, replicas)
 }
 
@@ -238,6 +243,7 @@ struct Starting {
     clock: Clock,
     dir: Arc<DataDir>,
     shards: u16,
+    tags: Option<TagRules>,
     identity: Identity,
     map: Arc<MapFile>,
     tls: Option<Arc<Tls>>,
@@ -556,7 +562,8 @@ impl Starting {
             require_auth: options.requires_auth(),
             session_timeout_ms: options.zookeeper_session_timeout_ms.clone(),
             tree_shards: options.zookeeper_shards.min(self.shards),
-            settings: settings(options, self.shards, address),
+            settings: settings(options, (self.shards, self.tags.as_ref()), address),
+            tags: self.tags.clone(),
             seed: 0,
         }
     }
@@ -618,7 +625,11 @@ fn users(options: &Options) -> Vec<UserConfig> {
 }
 
 /// Settings that `CONFIG GET` shows, under Redis' names where Redis has one.
-fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<String, String> {
+fn settings(
+    options: &Options,
+    (shards, tags): (u16, Option<&TagRules>),
+    address: SocketAddr,
+) -> BTreeMap<String, String> {
     let durable = options.durability != Durability::None;
     let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
     let sessions = &options.zookeeper_session_timeout_ms;
@@ -640,6 +651,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("maxmemory", options.memory_limit_bytes.to_string()),
         ("maxmemory_log", options.memory_log_bytes.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
+        ("placement", tags.map(TagRules::texts).unwrap_or_default().join(",")),
         ("port", address.port().to_string()),
         ("save", String::new()),
         ("shards", shards.to_string()),

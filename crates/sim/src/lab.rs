@@ -7,7 +7,8 @@
 use crate::machine::Machine;
 use crate::machine::build::Build;
 use crate::machine::network::Frame;
-use crate::machine::server::{Input, Sent, Shape, Worker, address, start};
+use crate::machine::server::{Input, Sent, Worker, start};
+use crate::machine::shape::{Shape, address};
 use adt::Reply;
 use engine::cluster::level::Level;
 use engine::cluster::map::{MapError, ShardMap};
@@ -106,6 +107,7 @@ impl Lab {
             level: Level::NEWEST,
             order: plan.order,
             tree: 1,
+            placed: false,
         };
         let machine = |number| Machine::new(MachineId(number), Build::default(), vec![0]);
         let mut lab = Self {

@@ -10,7 +10,7 @@ use crate::clients::guest::Habits;
 use crate::clients::holder;
 use crate::clients::workload::Mix;
 use crate::machine::build::OLDER;
-use crate::machine::server::Shape;
+use crate::machine::shape::Shape;
 use crate::plant::Plant;
 use crate::random::Random;
 use engine::cluster::level::Level;
@@ -198,7 +198,8 @@ impl Swarm {
             Some(plant) if plant.is_about_order() => Order::Constant,
             _ => order(seed),
         };
-        let shape = Shape { level, order, ..shape };
+        let placed = plant.is_none() && Random::new(seed, "placed").percent(50);
+        let shape = Shape { level, order, placed, ..shape };
         let shape = match focus {
             Focus::Everything | Focus::Scripts => shape,
             Focus::Pipelines => of_pipelines(seed, shape, plant),
@@ -329,6 +330,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             level,
             order,
             tree: 1,
+            placed: false,
         };
     }
     assert!(founders <= REPLICAS_MAX as u64);
@@ -349,6 +351,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
         level,
         order,
         tree,
+        placed: false,
     }
 }
 

@@ -70,6 +70,7 @@ impl World {
                     reap_us: engine::limits::REAP_US,
                     broken: None,
                     interpreter: None,
+                    tags: adt::command::tags::TagRules::NONE,
                 },
                 membership: Membership::clustered(own, voters.clone()),
             };

@@ -40,6 +40,7 @@ impl Story {
                     reap_us: engine::limits::REAP_US,
                     broken: None,
                     interpreter: None,
+                    tags: adt::command::tags::TagRules::NONE,
                 },
                 membership: Membership::clustered(own, voters.clone()),
             };

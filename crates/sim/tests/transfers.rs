@@ -33,6 +33,7 @@ fn follower() -> Node<EntryFormat> {
             reap_us: REAP_US,
             broken: None,
             interpreter: None,
+            tags: adt::command::tags::TagRules::NONE,
         },
         membership: Membership::clustered(id.machine, voters),
     };

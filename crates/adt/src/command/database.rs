@@ -1,9 +1,12 @@
-//! Databases of clients ([`DATABASES`], which `SELECT` chooses among), as prefixes of stored keys.
+//! Stored keys: the names of clients, with a prefix that tells the database ([`DATABASES`], which `SELECT`
+//! chooses among) and the hash tag that a placement rule gives.
 //!
-//! A key of database 0 is stored under its name. In the other databases a prefix stands before the name,
-//! which clients never see. Names that begin with the bytes 0x00 0xc1 are kept from clients: the keys of
-//! the other databases begin with them, and those of the store's own records.
+//! A key of database 0 is stored under its name. In the other databases, and where a placement rule
+//! ([`super::tags`]) gives the name a hash tag, a prefix stands before the name, which clients never see.
+//! Names that begin with the bytes 0x00 0xc1 are kept from clients: keys with a prefix begin with them, and
+//! those of the store's own records.
 
+use super::tags::{TagRules, hash_tag};
 use crate::{ArgBuf, Args, Blob, ErrorReply, Keys};
 
 /// Number of databases, as many as Redis has unless it is told otherwise.
@@ -13,10 +16,16 @@ pub const DATABASES: u8 = 16;
 const RESERVED: [u8; 2] = [0x00, 0xc1];
 /// Byte behind them in the keys of databases; the number of the database follows.
 const MARK: u8 = b'd';
+/// Byte behind them in the keys that a placement rule gives a hash tag; the number of the database and the
+/// length of the tag follow.
+const TAGGED: u8 = b't';
 /// Bytes before the name in the keys of all databases but the first.
 const PREFIX_BYTES: usize = 4;
+/// Bytes before the name in keys with a tag.
+const TAGGED_PREFIX_BYTES: usize = 5;
 
-/// Whether clients cannot name a key: it is the store's own, or one of a database other than 0.
+/// Whether clients cannot name a key: it is the store's own, or one of a database other than 0, or one that a
+/// placement rule gives a hash tag.
 #[inline]
 pub fn is_reserved(key: &[u8]) -> bool {
     key.starts_with(&RESERVED)
@@ -30,6 +39,11 @@ pub fn database_of(key: &[u8]) -> Option<u8> {
     }
     match key {
         [_, _, MARK, number, ..] if (1..DATABASES).contains(number) => Some(*number),
+        [_, _, TAGGED, number, length, name @ ..]
+            if *number < DATABASES && (1..=name.len()).contains(&usize::from(*length)) =>
+        {
+            Some(*number)
+        }
         _ => None,
     }
 }
@@ -37,9 +51,22 @@ pub fn database_of(key: &[u8]) -> Option<u8> {
 /// Name of a stored key, as its clients know it.
 #[inline]
 pub fn name_of(key: &[u8]) -> &[u8] {
-    match database_of(key) {
-        None | Some(0) => key,
-        Some(_) => &key[PREFIX_BYTES..],
+    if !is_reserved(key) || database_of(key).is_none() {
+        return key;
+    }
+    match key[2] {
+        TAGGED => &key[TAGGED_PREFIX_BYTES..],
+        _ => &key[PREFIX_BYTES..],
+    }
+}
+
+/// Part of a stored key that decides its slot: its hash tag, or its whole name.
+#[inline]
+pub fn hashed_part(key: &[u8]) -> &[u8] {
+    let name = name_of(key);
+    match key {
+        [_, _, TAGGED, _, length, ..] if name.len() < key.len() => &name[..usize::from(*length)],
+        _ => hash_tag(name).unwrap_or(name),
     }
 }
 
@@ -54,12 +81,26 @@ pub fn name_in(database: u8, key: &[u8]) -> Option<&[u8]> {
     (database_of(key) == Some(database)).then(|| name_of(key))
 }
 
-/// Stored key of a name in a database.
-pub fn key_in(database: u8, name: &[u8]) -> Blob {
+/// Stored key of the same name in another database.
+pub fn moved_to(database: u8, key: &[u8]) -> Blob {
+    let name = name_of(key);
+    match key {
+        [_, _, TAGGED, _, length, ..] if name.len() < key.len() => tagged(database, *length, name),
+        _ => untagged(database, name),
+    }
+}
+
+fn untagged(database: u8, name: &[u8]) -> Blob {
     if database == 0 {
         return Blob::new(name);
     }
     let mut key = vec![RESERVED[0], RESERVED[1], MARK, database];
+    key.extend_from_slice(name);
+    Blob::from(key.as_slice())
+}
+
+fn tagged(database: u8, length: u8, name: &[u8]) -> Blob {
+    let mut key = vec![RESERVED[0], RESERVED[1], TAGGED, database, length];
     key.extend_from_slice(name);
     Blob::from(key.as_slice())
 }
@@ -75,35 +116,90 @@ pub fn reserved() -> ErrorReply {
     ErrorReply::err("keys that begin with the bytes 0x00 0xc1 are the store's own")
 }
 
-/// Stored key of a name in a database, or an error if clients cannot give it to a key.
-pub fn named_in(database: u8, name: &[u8]) -> Result<Blob, ErrorReply> {
-    if is_reserved(name) { Err(reserved()) } else { Ok(key_in(database, name)) }
+/// How the names of a client become stored keys: its database, and the placement rules of the store.
+#[derive(Clone, Copy, Debug)]
+pub struct Naming<'r> {
+    /// The database.
+    pub database: u8,
+    /// The placement rules.
+    pub tags: &'r TagRules,
 }
 
-/// Words of a command in a database: those at the positions of keys are stored keys. Words that do not
-/// hold their keys stay as they are, for the parser to refuse.
-pub fn words_in(database: u8, keys: Keys, args: &Args<'_>) -> Result<ArgBuf, ErrorReply> {
-    let positions = keys.positions(args).unwrap_or_default();
-    let mut positions = positions.into_iter().peekable();
-    let mut words = ArgBuf::new();
-    for (at, word) in args.iter_from(0).enumerate() {
-        match positions.next_if_eq(&at) {
-            Some(_) => words.push(named_in(database, word)?),
-            None => words.push(word),
-        };
+impl Naming<'_> {
+    /// Whether the words of a command stay as they are: none of them is a name that its stored key differs
+    /// from.
+    #[inline]
+    pub fn keeps(self, args: &Args<'_>) -> bool {
+        self.database == 0
+            && (self.tags.is_empty() || !args.iter_from(1).any(|word| self.tags.concern(word)))
     }
-    Ok(words)
+
+    /// Stored key of a name.
+    pub fn key(self, name: &[u8]) -> Blob {
+        match self.tags.tag_length(name) {
+            Some(length) => tagged(self.database, length as u8, name),
+            None => untagged(self.database, name),
+        }
+    }
+
+    /// Stored key of a name, or an error if clients cannot give it to a key.
+    pub fn named(self, name: &[u8]) -> Result<Blob, ErrorReply> {
+        if is_reserved(name) { Err(reserved()) } else { Ok(self.key(name)) }
+    }
+
+    /// Words of a command: those at the positions of keys are stored keys. Words that do not hold their keys
+    /// stay as they are, for the parser to refuse.
+    pub fn words(self, keys: Keys, args: &Args<'_>) -> Result<ArgBuf, ErrorReply> {
+        let positions = keys.positions(args).unwrap_or_default();
+        let mut positions = positions.into_iter().peekable();
+        let mut words = ArgBuf::new();
+        for (at, word) in args.iter_from(0).enumerate() {
+            match positions.next_if_eq(&at) {
+                Some(_) => words.push(self.named(word)?),
+                None => words.push(word),
+            };
+        }
+        Ok(words)
+    }
+}
+
+/// Whether a stored key is as these placement rules want it.
+#[inline]
+pub fn is_under(tags: &TagRules, key: &[u8]) -> bool {
+    match key {
+        [a, b, TAGGED, _, length, name @ ..] if [*a, *b] == RESERVED => {
+            tags.tag_length(name) == Some(usize::from(*length))
+        }
+        _ => database_of(key).is_none() || !tags.concern(name_of(key)),
+    }
+}
+
+/// Stored key under these placement rules of what may have been stored under others.
+pub fn under(tags: &TagRules, key: &Blob) -> Blob {
+    let name = name_of(key);
+    match database_of(key) {
+        Some(database) if is_reserved(key) || tags.concern(name) => {
+            Naming { database, tags }.key(name)
+        }
+        _ => key.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn words_in(database: u8, keys: Keys, args: &Args<'_>) -> Result<ArgBuf, ErrorReply> {
+        Naming { database, tags: &TagRules::default() }.words(keys, args)
+    }
+
     #[test]
     fn a_key_of_each_database_has_its_name_and_its_number() {
+        let tags = TagRules::default();
         for database in 0..DATABASES {
             for name in [&b""[..], b"a", b"a name that is longer than what a blob has room for"] {
-                let key = key_in(database, name);
+                let key = Naming { database, tags: &tags }.key(name);
+                assert_eq!(hashed_part(&key), name);
                 assert_eq!((database_of(&key), name_of(&key)), (Some(database), name));
                 assert_eq!(shown(&key), Blob::new(name));
                 assert_eq!(name_in(database, &key), Some(name));
@@ -114,12 +210,53 @@ mod tests {
     }
 
     #[test]
+    fn a_placement_rule_decides_the_slot_and_nothing_else() {
+        let tags = TagRules::parse(&["bull:*:"]).unwrap();
+        for database in 0..DATABASES {
+            let naming = Naming { database, tags: &tags };
+            let key = naming.key(b"bull:mail:17");
+            assert_eq!((database_of(&key), name_of(&key)), (Some(database), &b"bull:mail:17"[..]));
+            assert_eq!(
+                (hashed_part(&key), &*shown(&key)),
+                (&b"bull:mail:"[..], &b"bull:mail:17"[..])
+            );
+            let elsewhere = (database + 1) % DATABASES;
+            let there = Naming { database: elsewhere, tags: &tags }.key(b"bull:mail:17");
+            assert_eq!(moved_to(elsewhere, &key), there);
+            let free = Naming { database, tags: &TagRules::default() }.key(b"bull:mail:17");
+            assert_eq!(
+                (under(&tags, &free), under(&TagRules::default(), &key)),
+                (key.clone(), free.clone())
+            );
+            assert_eq!(under(&tags, &key), key);
+            let none = TagRules::default();
+            let under = [(&tags, &key), (&tags, &free), (&none, &key), (&none, &free)];
+            assert_eq!(under.map(|(tags, key)| is_under(tags, key)), [true, false, false, true]);
+            let other = naming.key(b"{bull:mail:}17");
+            assert_eq!(
+                (hashed_part(&other), name_of(&other)),
+                (&b"bull:mail:"[..], &b"{bull:mail:}17"[..])
+            );
+        }
+        let own = Blob::new(b"\x00\xc1script:");
+        assert_eq!(under(&tags, &own), own);
+        assert!(is_under(&tags, &own));
+        let naming = Naming { database: 0, tags: &tags };
+        assert!(naming.keeps(&ArgBuf::of(["get", "bull"]).args()));
+        assert!(!naming.keeps(&ArgBuf::of(["get", "bull:a:"]).args()));
+    }
+
+    #[test]
     fn keys_of_the_store_itself_are_in_no_database() {
         for own in [
             &b"\x00\xc1"[..],
             b"\x00\xc1d",
             b"\x00\xc1d\x00a",
             b"\x00\xc1d\x10a",
+            b"\x00\xc1t",
+            b"\x00\xc1t\x10\x01a",
+            b"\x00\xc1t\x00\x00a",
+            b"\x00\xc1t\x00\x02a",
             b"\x00\xc1script:",
         ] {
             assert_eq!((database_of(own), name_of(own)), (None, own));

@@ -11,6 +11,7 @@ pub mod database;
 pub mod glob;
 pub mod scan;
 pub mod syntax;
+pub mod tags;
 
 use crate::{Args, Blob, ErrorReply, Op, Reply};
 use std::fmt;

@@ -5,7 +5,8 @@
 //! returns. See the Redis documentation of `SORT` for semantics, replies and errors.
 
 use super::{KEY_BYTES_MAX, KeyOp};
-use crate::command::database::{database_of, named_in};
+use crate::command::database::{Naming, database_of};
+use crate::command::tags::TagRules;
 use crate::kinds::{hash, list, string};
 use crate::record::Value as AnyValue;
 use crate::{
@@ -179,7 +180,9 @@ impl Pattern {
     /// The read that it stands for with an element; none if no key can have that name.
     fn read(&self, database: u8, element: &Blob) -> Option<(Blob, AnyOp)> {
         let name = [&self.before[..], element, &self.after].concat();
-        let key = named_in(database, &name).ok().filter(|_| name.len() <= KEY_BYTES_MAX)?;
+        // The store puts the key where its placement rules want it.
+        let naming = Naming { database, tags: &TagRules::default() };
+        let key = naming.named(&name).ok().filter(|_| name.len() <= KEY_BYTES_MAX)?;
         let op = match &self.field {
             Some(field) => AnyOp::Hash(hash::Op::Get(field.clone())),
             None => AnyOp::String(string::Op::Get),

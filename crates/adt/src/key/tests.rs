@@ -1,7 +1,7 @@
 //! Tests of operations on keys.
 
 use super::*;
-use crate::command::database::key_in;
+use crate::command::database::moved_to;
 use crate::laws::{check_words, dialogue};
 use crate::{Ctx, Timestamp, record};
 
@@ -127,7 +127,7 @@ fn rename_and_copy_move_whole_records() {
     let crate::Handler::Data(parse) = copy.handler else { panic!("not a data command") };
     assert!(parse(&ArgBuf::of(["copy", "a", "a"]).args()).is_err());
     // Across databases: keys are stored keys, and the second one is made from the name.
-    let third = |name: &str| key_in(3, name.as_bytes());
+    let third = |name: &str| moved_to(3, name.as_bytes());
     let copied = plan(&["copy", "a", "a", "db", "3"], &free);
     assert_eq!((copied.reply.clone(), names(&copied)), (Reply::Int(1), vec![third("a")]));
     let moved = plan(&["move", "a", "3"], &free);

@@ -18,17 +18,20 @@
 //! shard 1 1,2,4
 //! shard 2 1,2,4
 //! split 2 of 0 at 4096
+//! place bull:*:
 //! level 1
 //! ```
 //!
 //! The slots are shared evenly among the shards with which a cluster was founded. A split gives the
 //! upper part of a shard's slots to a new one: `splitting` while it is in progress, `split` when it
-//! is done. See [`crate::node`] for the procedure. The level is one that all machines support, see
-//! [`super::level`].
+//! is done. See [`crate::node`] for the procedure. Placement rules are those of the founding, see
+//! [`super::rules`]. The level is one that all machines support, see [`super::level`].
 
 use super::level::Level;
+use super::rules::{parse_rules, rules_text};
 use crate::ids::{MachineId, ShardId};
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
+use adt::command::tags::TagRules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -49,6 +52,12 @@ impl fmt::Display for MapError {
 }
 
 impl std::error::Error for MapError {}
+
+impl MapError {
+    pub(super) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
 
 fn wrong<T>(text: impl Into<String>) -> Result<T, MapError> {
     Err(MapError(text.into()))
@@ -90,6 +99,8 @@ pub struct ShardMap {
     pub splits: Vec<Split>,
     /// Format level of messages between machines, and of files that other machines read.
     pub level: Level,
+    /// Placement rules, with which the cluster was founded.
+    pub tags: TagRules,
 }
 
 impl ShardMap {
@@ -98,8 +109,8 @@ impl ShardMap {
         let founders: Vec<MachineId> = machines.keys().copied().collect();
         let shards = vec![founders.clone(); usize::from(shards)];
         let (holders, gone) = (founders.clone(), BTreeSet::new());
-        let (splits, level) = (Vec::new(), Level::NEWEST);
-        Self { epoch: 0, founders, machines, holders, shards, gone, splits, level }
+        let (splits, level, tags) = (Vec::new(), Level::NEWEST, TagRules::NONE);
+        Self { epoch: 0, founders, machines, holders, shards, gone, splits, level, tags }
     }
 
     /// Machines with which a shard's log begins: none for shards that splits have made, whose
@@ -381,6 +392,9 @@ impl ShardMap {
         if self.founders != before.founders || self.founded_shards() != before.founded_shards() {
             return wrong("the founders and the initial shards cannot be changed");
         }
+        if self.tags != before.tags {
+            return wrong("the placement rules cannot be changed");
+        }
         self.check_level_after(before)?;
         self.check_splits_after(before)?;
         for (machine, address) in &self.machines {
@@ -552,6 +566,7 @@ impl ShardMap {
                     level = number.parse().ok().map(Level);
                     level.is_some()
                 }
+                (Some("place"), Some(_), None, _) => true,
                 (Some("founders"), Some(list), None, _) => {
                     founders = parse_machines(list);
                     founders.is_some()
@@ -585,7 +600,8 @@ impl ShardMap {
         };
         let Some(level) = level else { return wrong("a shard map names a level") };
         let gone = gone.into_iter().flatten().collect();
-        let map = Self { epoch, founders, machines, holders, shards, gone, splits, level };
+        let tags = parse_rules(text)?;
+        let map = Self { epoch, founders, machines, holders, shards, gone, splits, level, tags };
         map.check()?;
         Ok(map)
     }
@@ -610,6 +626,7 @@ impl fmt::Display for ShardMap {
             let word = if *done { "split" } else { "splitting" };
             writeln!(f, "{word} {} of {} at {at}", child.0, parent.0)?;
         }
+        f.write_str(&rules_text(&self.tags))?;
         writeln!(f, "level {}", self.level)
     }
 }
@@ -655,7 +672,8 @@ mod tests {
 
     fn three() -> ShardMap {
         let address = |n: u16| (MachineId(n), format!("10.0.0.{n}:7001"));
-        ShardMap::founded((1..=3).map(address).collect(), 4)
+        let tags = TagRules::parse(&["bull:*:", "cart:"]).unwrap();
+        ShardMap::founded((1..=3).map(address).collect(), 4).with_rules(tags)
     }
 
     #[test]
@@ -704,6 +722,8 @@ mod tests {
         assert!(map.check_after(&next).is_err());
         assert!(next.check_after(&next).is_err());
         let other = ShardMap { founders: machines(&[1]), ..next.clone() };
+        assert!(other.check_after(&map).is_err());
+        let other = ShardMap { tags: TagRules::NONE, ..next.clone() };
         assert!(other.check_after(&map).is_err());
         let mut moved = next.clone();
         moved.machines.insert(MachineId(1), "10.0.0.7:7001".to_owned());

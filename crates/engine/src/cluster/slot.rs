@@ -3,12 +3,12 @@
 //! The slot is CRC-16/XMODEM of the key modulo 16,384; if the key contains `{...}` with at least
 //! one character between the first brace and the next closing one, only that part is hashed, so
 //! that users can keep keys together. See the Redis Cluster specification. The database of a key does not
-//! count.
+//! count. A placement rule makes a prefix of the key the part that is hashed ([`adt::command::tags`]).
 
 use super::map::{Range, ShardMap};
 use crate::ids::ShardId;
 use crate::limits::SLOTS;
-use adt::command::database::name_of;
+use adt::command::database::hashed_part;
 use std::collections::BTreeMap;
 
 const TABLE: [u16; 256] = {
@@ -27,20 +27,9 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// Part of a key that decides its slot.
-fn tag(key: &[u8]) -> &[u8] {
-    let key = name_of(key);
-    let Some(open) = key.iter().position(|&b| b == b'{') else { return key };
-    let rest = &key[open + 1..];
-    match rest.iter().position(|&b| b == b'}') {
-        Some(length) if length > 0 => &rest[..length],
-        _ => key,
-    }
-}
-
 /// Slot of a key, below [`SLOTS`].
 pub fn slot(key: &[u8]) -> u16 {
-    let crc = tag(key)
+    let crc = hashed_part(key)
         .iter()
         .fold(0u16, |crc, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]);
     crc % SLOTS

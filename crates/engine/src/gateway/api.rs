@@ -8,6 +8,7 @@ use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, Request};
 use crate::script::LogLevel;
+use adt::command::tags::TagRules;
 use adt::{Args, Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -114,6 +115,9 @@ pub struct Config {
     pub session_timeout_ms: RangeInclusive<i32>,
     /// Number of shards over which the tree of the coordination service is spread if it was never used.
     pub tree_shards: u16,
+    /// Placement rules of the store; none as long as this machine does not know the shard map, which names
+    /// them.
+    pub tags: Option<TagRules>,
     /// Settings for `CONFIG GET`, by name.
     pub settings: BTreeMap<String, String>,
     /// Seed of choices that a client may not foresee (the key that `RANDOMKEY` returns).

@@ -60,6 +60,7 @@ impl Gateway {
             ClusterChange::Map(map) => {
                 let before = (!map.splits.is_empty()).then(|| self.parts.core.mail.routes.all());
                 self.parts.core.mail.routes.follow(&map);
+                self.parts.core.config.tags = Some(map.tags.clone());
                 self.parts.core.topology.set_map(self.parts.core.config.id.machine, *map);
                 if let Some(before) = before {
                     self.parts.routes_changed(&before);

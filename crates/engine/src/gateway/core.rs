@@ -12,11 +12,13 @@ use super::scripts::Scripts;
 use super::timer::Timer;
 use super::txn::work::Finish;
 use crate::cluster::level::Level;
-use crate::ids::{Age, GatewayId, MachineId, ShardId, StreamId, term_of};
+use crate::ids::{Age, GatewayId, MachineId, RequestId, ShardId, StreamId, term_of};
 use crate::limits::REPLICAS_MAX;
 use crate::message::Body;
 use crate::now::Now;
-use adt::{CommandSpec, ErrorReply, Flags, Reply, Timestamp};
+use adt::command::database::Naming;
+use adt::command::tags::TagRules;
+use adt::{Blob, CommandSpec, ErrorReply, Flags, Reply, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 
 /// State that belongs to no part of a gateway, because each of them needs it.
@@ -91,6 +93,17 @@ impl Core {
                 self.complete(target, *finish, items);
             }
         }
+    }
+
+    /// How names in a database become stored keys.
+    #[inline]
+    pub fn naming(&self, database: u8) -> Naming<'_> {
+        Naming { database, tags: self.config.tags.as_ref().unwrap_or(&TagRules::NONE) }
+    }
+
+    /// Key for the name of a request's client: its shard remembers the request if no other key does.
+    pub fn client_key(&self, request: &RequestId) -> Blob {
+        self.naming(0).key(&request.client)
     }
 
     /// Sends a session a message that is no reply to a command, or one of several replies, in the order

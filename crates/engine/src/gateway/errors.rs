@@ -192,6 +192,14 @@ pub(in crate::gateway) fn moved() -> ErrorReply {
     ErrorReply::new("TRYAGAIN", text)
 }
 
+/// The error for commands with keys on a machine that has joined and has not received the shard map yet: it
+/// names the placement rules.
+pub(in crate::gateway) fn without_map() -> ErrorReply {
+    let text =
+        "this machine has not received the shard map of its cluster yet; try again in a moment";
+    ErrorReply::new("CLUSTERDOWN", text)
+}
+
 /// The error for a request whose replies were lost.
 pub(in crate::gateway) fn replies_lost(ts: Timestamp) -> ErrorReply {
     repeated(ts, "its replies were lost with the machine that had put them together")

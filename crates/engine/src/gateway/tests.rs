@@ -21,6 +21,7 @@ use crate::ids::{Age, GatewayId, MachineId, ShardId, Token, TxnId};
 use crate::message::{
     Answer, Body, Concurrency, Early, Notice, Refusal, Request, Response, Version,
 };
+use adt::command::tags::TagRules;
 use adt::{ArgBuf, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ impl Story {
             require_auth: false,
             session_timeout_ms: crate::limits::SESSION_TIMEOUT_MS,
             tree_shards: 1,
+            tags: Some(TagRules::NONE),
             settings: BTreeMap::new(),
             seed: 1,
         };

@@ -19,6 +19,7 @@ use crate::replication::{Membership, Promises, Recovered};
 use crate::script::Interpreter;
 use crate::shard::ShardConfig;
 use adt::Value;
+use adt::command::tags::TagRules;
 use adt::kinds::string::Value as StringValue;
 use adt::random::mix;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,15 @@ pub struct Placing<C> {
     pub interpreter: Option<&'static dyn Interpreter>,
 }
 
+/// Reason why a machine cannot use the map of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The cluster was founded with this number of shards.
+    Shards(u16),
+    /// The cluster was founded with these placement rules.
+    Rules(TagRules),
+}
+
 #[derive(Debug)]
 pub(super) struct Placement<C> {
     placing: Placing<C>,
@@ -54,8 +64,8 @@ pub(super) struct Placement<C> {
     text: Vec<u8>,
     /// Whether the driver has not taken the map yet.
     fresh: bool,
-    /// Number of shards of a received map that does not fit this machine.
-    misfit: Option<u16>,
+    /// Reason why this machine cannot use a received map.
+    misfit: Option<Misfit>,
     /// Time of the last check of the placement.
     placed_us: u64,
     /// Shards whose files are being removed.
@@ -105,9 +115,11 @@ impl<C> Placement<C> {
     }
 
     /// The map, if a machine that connects now may not know it: machines that founded the cluster together
-    /// know its first map.
+    /// know its first map. Where placement rules are in it they compare it.
     pub fn news_for(&self, machine: MachineId) -> Option<&ShardMap> {
-        let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
+        let is_news = |map: &&ShardMap| {
+            map.epoch > 0 || !map.machines.contains_key(&machine) || !map.tags.is_empty()
+        };
         self.map().filter(is_news)
     }
 
@@ -121,6 +133,7 @@ impl<C> Placement<C> {
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
         let Placing { concurrency, reap_us, interpreter, .. } = self.placing;
         let (id, clustered, broken) = (shard, true, None);
+        let tags = map.rules_of(shard);
         Some(Setup {
             shard: ShardConfig {
                 id,
@@ -131,6 +144,7 @@ impl<C> Placement<C> {
                 reap_us,
                 broken,
                 interpreter,
+                tags,
             },
             membership: Membership::clustered(own.machine, founders),
         })
@@ -152,9 +166,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         Some(map)
     }
 
-    /// Number of shards of a cluster whose map this machine cannot use, because it was created for
-    /// another number. Reported once for every such map that arrives.
-    pub fn take_misfit(&mut self) -> Option<u16> {
+    /// Reason why this machine cannot use the map of its cluster. Reported once for every such map that
+    /// arrives.
+    pub fn take_misfit(&mut self) -> Option<Misfit> {
         self.placement.as_mut()?.misfit.take()
     }
 
@@ -163,7 +177,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
         if map.founded_shards() != placement.shards {
-            placement.misfit = Some(map.founded_shards());
+            placement.misfit = Some(Misfit::Shards(map.founded_shards()));
+            return;
+        }
+        if known.is_some_and(|known| known.tags != map.tags) {
+            placement.misfit = Some(Misfit::Rules(map.tags));
             return;
         }
         if known.is_some_and(|known| known.epoch >= map.epoch) {

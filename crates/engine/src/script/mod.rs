@@ -9,7 +9,8 @@ pub mod counts;
 pub mod keys;
 pub(crate) mod texts;
 
-use adt::command::database::{database_of, key_in, name_of};
+use adt::command::database::{Naming, database_of, name_of};
+use adt::command::tags::TagRules;
 use adt::{ArgBuf, Blob, ErrorReply, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -89,8 +90,8 @@ pub struct ScriptRun {
 
 impl ScriptRun {
     /// Keys that must be free before the run begins, as they are stored.
-    pub fn keys(&self) -> impl Iterator<Item = Blob> {
-        self.declared().chain(self.also.iter().cloned())
+    pub fn keys<'s>(&'s self, tags: &'s TagRules) -> impl Iterator<Item = Blob> + 's {
+        self.declared(tags).chain(self.also.iter().cloned())
     }
 
     /// Whether a stored key is one of those that must be free before the run begins.
@@ -100,11 +101,11 @@ impl ScriptRun {
     }
 
     /// Keys that the client has declared, as they are stored.
-    pub fn declared(&self) -> impl Iterator<Item = Blob> {
-        self.inputs.keys.iter().map(|key| match self.database {
-            0 => key.clone(),
-            database => key_in(database, key),
-        })
+    pub fn declared<'s>(&'s self, tags: &'s TagRules) -> impl Iterator<Item = Blob> + 's {
+        let naming = Naming { database: self.database, tags };
+        let is_name = self.database == 0 && tags.is_empty();
+        let stored = move |key: &Blob| if is_name { key.clone() } else { naming.key(key) };
+        self.inputs.keys.iter().map(stored)
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::ids::{GatewayId, ShardId};
 use crate::message::Concurrency;
 use crate::script::Interpreter;
+use adt::command::tags::TagRules;
 
 /// Configuration of a shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// Number of the shard.
     pub id: ShardId,
@@ -24,6 +25,8 @@ pub struct ShardConfig {
     pub broken: Option<Rule>,
     /// Interpreter of scripts. Without one the shard runs none.
     pub interpreter: Option<&'static dyn Interpreter>,
+    /// Placement rules of the store, for keys that scripts name.
+    pub tags: TagRules,
 }
 
 /// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a

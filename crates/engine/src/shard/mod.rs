@@ -101,8 +101,9 @@ impl Desk {
             self.streams.ended(&self.core, now, stream, shards);
             return self.settle(now);
         }
-        if (self.core.state.slots.range.is_some() || self.splitting.is_giving())
-            && self.splitting.is_elsewhere(&self.core.state, &request.body)
+        let asks = self.core.state.slots.range.is_some() || self.splitting.is_giving();
+        if (asks || !self.core.config.tags.is_empty())
+            && self.splitting.is_elsewhere(&self.core, &request.body)
         {
             let moved = Answer::Refused(Refusal::Moved);
             return self.core.answer(request.gateway, request.token, moved);
@@ -379,6 +380,7 @@ impl Shard {
     /// A shard with the state of a snapshot. Log entries after it are replayed with
     /// [`Shard::replay`].
     pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
+        let scripts = Runs::new(config.interpreter);
         let desk = Desk {
             core: ShardCore::new(config, state, clock),
             locking: LockManager::default(),
@@ -387,7 +389,7 @@ impl Shard {
             cuts: Cuts::default(),
             splitting: Splitting::default(),
             streams: Streams::default(),
-            scripts: Runs::new(config.interpreter),
+            scripts,
             service: ServiceLeader::default(),
             lead_is_certain: false,
         };
@@ -440,7 +442,7 @@ impl Shard {
     pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
         let outbox = std::mem::take(&mut self.desk.core.outbox);
         let stats = std::mem::take(&mut self.desk.core.stats);
-        *self = Self::restored(self.desk.core.config, state, clock);
+        *self = Self::restored(self.desk.core.config.clone(), state, clock);
         (self.desk.core.outbox, self.desk.core.stats) = (outbox, stats);
     }
 

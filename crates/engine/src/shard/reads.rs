@@ -40,7 +40,7 @@ impl Reads<'_> {
             return core.delay_reaped(request);
         }
         if core.bars_passing(key, op) {
-            let claims = claims_of(&request.body);
+            let claims = claims_of(&request.body, &core.config.tags);
             return locking.enqueue(core, now, request, claims);
         }
         if let Some(entry) = core.earlier_in_flight(key, op) {
@@ -68,13 +68,13 @@ impl Reads<'_> {
             return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
-            let claims = claims_of(&request.body);
+            let claims = claims_of(&request.body, &core.config.tags);
             return locking.enqueue(core, now, request, claims);
         }
         let clock = core.clock.max(at).max(Timestamp::from_micros(now.wall_us));
         let mut until = clock;
         let mut wait_for = None;
-        for (key, claim) in claims_of(&request.body) {
+        for (key, claim) in claims_of(&request.body, &core.config.tags) {
             let record = core.state.get(&key);
             let Some(entry) = core.locks.in_flight_against(&key, &claim, record) else {
                 continue;
@@ -141,7 +141,7 @@ impl Reads<'_> {
             return core.delay_reaped(request);
         }
         if ops.iter().any(|(key, op)| core.bars_passing(key, op)) {
-            let claims = claims_of(&request.body);
+            let claims = claims_of(&request.body, &core.config.tags);
             return locking.enqueue(core, now, request, claims);
         }
         let earlier = ops.iter().filter_map(|(key, op)| core.earlier_in_flight(key, op)).max();
@@ -181,7 +181,7 @@ impl Reads<'_> {
             return core.delay_reaped(request);
         }
         if core.bars_passing(key, &Op::Key(KeyOp::Fetch)) {
-            let claims = claims_of(&request.body);
+            let claims = claims_of(&request.body, &core.config.tags);
             return locking.enqueue(core, now, request, claims);
         }
         let version = core.state.records().version(key, &core.ahead);

@@ -91,6 +91,7 @@ impl World {
                 require_auth: false,
                 session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
                 tree_shards: 1,
+                tags: Some(adt::command::tags::TagRules::NONE),
                 settings: BTreeMap::from([("maxmemory".to_owned(), "0".to_owned())]),
                 seed: shape.seed,
             };
@@ -107,6 +108,7 @@ impl World {
                 reap_us: engine::limits::REAP_US,
                 broken: None,
                 interpreter: None,
+                tags: adt::command::tags::TagRules::NONE,
             });
             shard.lead(now, 1);
             shard

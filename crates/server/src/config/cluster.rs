@@ -2,6 +2,7 @@
 
 use super::peer_tls::{PeerTlsOptions, PeerTlsSettings};
 use super::{ConfigError, Durability};
+use adt::command::tags::TagRules;
 use engine::cluster::map::ShardMap;
 use engine::ids::MachineId;
 use engine::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX};
@@ -177,8 +178,8 @@ impl ClusterOptions {
     }
 
     /// Initial shard map: the one with which this machine helps to found the cluster, or none.
-    pub fn first_map(&self, shards: u16) -> Option<ShardMap> {
-        (!self.join).then(|| ShardMap::founded(self.nodes.clone(), shards))
+    pub fn first_map(&self, shards: u16, rules: TagRules) -> Option<ShardMap> {
+        (!self.join).then(|| ShardMap::founded(self.nodes.clone(), shards).with_rules(rules))
     }
 
     /// All machines, including this one.

@@ -51,6 +51,7 @@ fn the_file_to_start_from_names_every_setting() {
         zookeeper_connections_per_address,
         zookeeper_container_check_ms,
         shards,
+        placement,
         workers,
         durability,
         cc,
@@ -75,7 +76,13 @@ fn the_file_to_start_from_names_every_setting() {
         cluster,
     } = file(&everything_in_the_file_to_start_from()).unwrap();
     assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
-    assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
+    assert!(
+        placement.is_some()
+            && workers.is_some()
+            && durability.is_some()
+            && cc.is_some()
+            && maxmemory.is_some()
+    );
     assert!(maxmemory_log.is_some());
     assert!(order.is_some() && zookeeper_port.is_some());
     assert!(transaction_idle_timeout.is_some() && transaction_timeout.is_some());
@@ -122,9 +129,13 @@ fn containers_are_looked_for_as_often_as_is_said() {
 #[test]
 fn the_file_to_start_from_shows_the_defaults() {
     let shown = file(&everything_in_the_file_to_start_from()).unwrap();
+    let rules = shown.placement.as_deref().map(TagRules::parse);
+    let default = Options::resolve(Settings::default()).unwrap().new_placement();
+    assert_eq!(rules, Some(Ok(default)), "an existing directory has its own");
     let without_examples = Settings {
         zookeeper_port: None,
         shards: None,
+        placement: None,
         workers: None,
         maxmemory: None,
         maxmemory_log: None,

@@ -12,6 +12,7 @@
 //! ```
 
 use crate::log::tail::LogTag;
+use adt::command::tags::TagRules;
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::ids::ShardId;
 use engine::limits::SHARDS_MAX;
@@ -85,6 +86,20 @@ pub enum DirError {
         /// Number of shards requested.
         wanted: u16,
     },
+    /// The placement rules are others.
+    #[error(
+        "{} was created with the placement rules {found}, not {wanted}: start with \
+         --placement '{found}', or leave the option out; `claret backup` and `claret restore \
+         --placement` make a directory with other rules", path.display()
+    )]
+    Placement {
+        /// Directory.
+        path: PathBuf,
+        /// Rules found.
+        found: String,
+        /// Rules requested.
+        wanted: String,
+    },
     /// The backup's tree of nodes uses shards that do not exist.
     #[error(
         "the backup has a tree of nodes that is spread over more shards: restore it with at least \
@@ -136,6 +151,9 @@ pub struct Manifest {
     pub created_s: u64,
     /// Tag of the log's records (32 hexadecimal digits).
     pub log_tag: String,
+    /// Placement rules of a single machine; a cluster has them in its map.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placement: Vec<String>,
     /// Machine's place in a cluster; none for a single machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
@@ -150,6 +168,10 @@ impl Manifest {
             created_by: env!("CARGO_PKG_VERSION").to_owned(),
             created_s: now_s,
             log_tag: hex(&random::<16>()),
+            placement: match &purpose.member {
+                None => purpose.placement.unwrap_or(purpose.placement_default).texts(),
+                Some(_) => Vec::new(),
+            },
             member: purpose.member,
         }
     }
@@ -190,6 +212,10 @@ pub struct Purpose {
     pub shards: Option<u16>,
     /// Number of shards of a new directory otherwise.
     pub shards_default: u16,
+    /// Placement rules, if they were set.
+    pub placement: Option<TagRules>,
+    /// Placement rules of a new directory otherwise.
+    pub placement_default: TagRules,
     /// Machine's place in a cluster; none for a single machine.
     pub member: Option<Member>,
 }
@@ -532,12 +558,21 @@ fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<
         let wanted = Member::describe(purpose.member.as_ref());
         return Err(DirError::Member { path, found, wanted });
     }
-    match purpose.shards {
-        Some(wanted) if wanted != manifest.shards => {
-            Err(DirError::Shards { path, found: manifest.shards, wanted })
+    if let Some(wanted) = purpose.shards.filter(|wanted| *wanted != manifest.shards) {
+        return Err(DirError::Shards { path, found: manifest.shards, wanted });
+    }
+    match &purpose.placement {
+        Some(wanted) if manifest.member.is_none() && wanted.texts() != manifest.placement => {
+            let found = listed(&manifest.placement);
+            Err(DirError::Placement { path, found, wanted: listed(&wanted.texts()) })
         }
         _ => Ok(()),
     }
+}
+
+/// Placement rules as the option takes them.
+fn listed(rules: &[String]) -> String {
+    if rules.is_empty() { "none".to_owned() } else { rules.join(",") }
 }
 
 fn read_manifest(path: &Path) -> Result<Manifest, DirError> {
@@ -625,7 +660,11 @@ mod tests {
         shards: Option<u16>,
         member: Option<Member>,
     ) -> Result<DataDir, DirError> {
-        DataDir::open(path, Purpose { shards, shards_default: 2, member }, 1_700_000_000)
+        let rules = TagRules::parse(&["bull:*:"]).unwrap();
+        let (placement, placement_default) = (None, rules);
+        let (shards_default, now_s) = (2, 1_700_000_000);
+        let purpose = Purpose { shards, shards_default, placement, placement_default, member };
+        DataDir::open(path, purpose, now_s)
     }
 
     #[test]

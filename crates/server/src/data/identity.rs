@@ -3,9 +3,10 @@
 //! Each start of a machine begins a new life, which is counted durably before any message leaves
 //! the machine. Work begun in an earlier life is thus never mistaken for work of a later one.
 
-use super::datadir::{DirError, Member, Purpose, write_durably};
+use super::datadir::{DataDir, DirError, Member, Purpose, write_durably};
 use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
+use adt::command::tags::TagRules;
 use engine::cluster::level::Level;
 use engine::cluster::map::ShardMap;
 use engine::gateway::ClusterConfig;
@@ -62,6 +63,23 @@ impl Identity {
         }
     }
 
+    /// Placement rules: those of the map in a cluster, none as long as none is known; or of the manifest.
+    ///
+    /// # Errors
+    /// If those of the manifest cannot be parsed.
+    pub fn rules(
+        &self,
+        map: Option<&ShardMap>,
+        dir: &DataDir,
+    ) -> Result<Option<TagRules>, DirError> {
+        if self.is_clustered() {
+            return Ok(map.map(|map| map.tags.clone()));
+        }
+        let path = dir.path().join("MANIFEST");
+        let rules = TagRules::parse(&dir.manifest().placement);
+        rules.map(Some).map_err(|reason| DirError::Manifest { path, reason })
+    }
+
     /// Machines of the cluster, for a gateway; none for a single machine.
     pub fn members(&self, map: Option<ShardMap>) -> Option<ClusterConfig> {
         let cluster = self.cluster.as_ref()?;
@@ -114,7 +132,13 @@ pub fn purpose(options: &Options) -> Purpose {
             false => cluster.machines().iter().map(|machine| machine.0).collect(),
         },
     });
-    Purpose { shards: options.shards, shards_default: options.shards_default(), member }
+    Purpose {
+        shards: options.shards,
+        shards_default: options.shards_default(),
+        placement: options.placement.clone(),
+        placement_default: options.new_placement(),
+        member,
+    }
 }
 
 /// Begins the next life of the machine with this data directory. Returns its number, counted from

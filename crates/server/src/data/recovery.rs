@@ -7,6 +7,7 @@ use crate::config::{Durability, Options};
 use crate::host::clock::Clock;
 use crate::log::LogStore;
 use crate::server::StartError;
+use adt::command::tags::TagRules;
 use engine::entry::SnapshotPart;
 use engine::ids::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
@@ -32,6 +33,7 @@ pub fn recover(
     let began = Instant::now();
     let (map, left) = (kept.map(), kept.left());
     let map = map.as_ref();
+    let tags = identity.rules(map, dir)?.unwrap_or_default();
     let mut replicas = Vec::new();
     let (mut parts, mut entries) = (0, 0);
     let group = identity.is_clustered().then_some(ShardId::MAP);
@@ -64,6 +66,7 @@ pub fn recover(
             reap_us: options.zookeeper_container_check_us,
             broken: None,
             interpreter: Some(&script::Luau),
+            tags: if shard == ShardId::MAP { TagRules::NONE } else { tags.clone() },
         };
         let membership = identity.membership(map, shard);
         let setup = Setup { shard: config, membership };

@@ -4,6 +4,7 @@ pub(crate) mod build;
 pub(crate) mod disk;
 pub(crate) mod network;
 pub(crate) mod server;
+pub(crate) mod shape;
 pub(crate) mod visits;
 
 use crate::random::Random;
@@ -76,6 +77,11 @@ impl Machine {
     /// Creates a machine that was never started.
     pub fn new(id: MachineId, build: Build, wall_offsets_us: Vec<i64>) -> Self {
         Self { id, build, wall_offsets_us, ..Self::default() }
+    }
+
+    /// Whether all workers know the shard map.
+    pub fn knows_map(&self) -> bool {
+        self.workers.iter().all(|worker| worker.node().map().is_some())
     }
 
     /// Whether it is up.

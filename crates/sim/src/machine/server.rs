@@ -5,25 +5,26 @@ mod bundles;
 use super::build::Build;
 use super::disk::Disk;
 use super::network::Frame;
+use super::shape::Shape;
 use super::visits::{Visit, Visits};
 use crate::plant::Plant;
 use crate::random::Random;
+use adt::command::tags::TagRules;
 use adt::{ArgBuf, Reply};
 use engine::cluster::level::Level;
 use engine::cluster::map::ShardMap;
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{
-    self, ClusterChange, ClusterConfig, Gateway, NearWord, Opening, Order, Output, Said,
-    ServerReply, SessionId,
+    self, ClusterChange, Gateway, NearWord, Opening, Order, Output, Said, ServerReply, SessionId,
 };
 use engine::ids::{BundlePart, GatewayId, MachineId, ShardId};
 use engine::limits::REAP_US;
-use engine::message::{Body, Concurrency, Request};
+use engine::message::{Body, Request};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
 use engine::now::Now;
 use engine::pipeline::bundles::BundleOrder;
 use engine::replica::{Replica, Seed, Setup, resolve_open};
-use engine::replication::{Membership, Persist};
+use engine::replication::Persist;
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,71 +33,6 @@ use wire::snapshot::SnapshotFormat;
 
 /// Time for which requests wait for a leader; an election occasionally takes as long.
 const LEADER_WAIT_US: u64 = 2_000_000;
-
-/// Sizes of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Machines at the beginning. The founders hold a replica of every shard then.
-    pub machines: u16,
-    /// Number of founders, which are the first machines.
-    pub founders: u16,
-    /// Whether it is a cluster, be it of one founder, and not a permanently single server.
-    pub clustered: bool,
-    /// Workers of each machine, each with a gateway.
-    pub workers: u16,
-    /// Shards; shard s is on worker s modulo workers.
-    pub shards: u16,
-    /// Whether the server waits for no disk, as with `--durability none`.
-    pub volatile: bool,
-    /// Enabled parts of the concurrency control.
-    pub concurrency: Concurrency,
-    /// Level of the build that founded the cluster.
-    pub level: Level,
-    /// Method that keeps the order of pipelines across shards.
-    pub order: Order,
-    /// Number of shards over which the tree of the coordination service is spread.
-    pub tree: u16,
-}
-
-impl Shape {
-    /// Whether there is more than one machine, or may be later.
-    pub fn is_cluster(&self) -> bool {
-        self.clustered
-    }
-
-    fn members(&self, own: MachineId, map: Option<&ShardMap>) -> Option<ClusterConfig> {
-        self.is_cluster().then(|| {
-            let name = "simulated".to_owned();
-            let machines = (1..=self.machines.max(own.0)).map(MachineId).collect();
-            ClusterConfig { name, machines, map: map.cloned() }
-        })
-    }
-
-    /// Map that the cluster is founded with.
-    pub fn founded(&self) -> ShardMap {
-        let machines = (1..=self.founders).map(MachineId);
-        let machines = machines.map(|machine| (machine, address(machine)));
-        ShardMap { level: self.level, ..ShardMap::founded(machines.collect(), self.shards) }
-    }
-
-    /// Map of a machine at its first start.
-    fn first_map(&self, own: MachineId) -> Option<ShardMap> {
-        (self.is_cluster() && own.0 <= self.founders).then(|| self.founded())
-    }
-
-    fn membership(&self, own: MachineId, map: Option<&ShardMap>, shard: ShardId) -> Membership {
-        let founders = map.map(|map| map.founders_of(shard).to_vec());
-        match self.is_cluster() {
-            true => Membership::clustered(own, founders.unwrap_or_default()),
-            false => Membership::alone(),
-        }
-    }
-}
-
-/// Address of a machine in the map.
-pub fn address(machine: MachineId) -> String {
-    format!("10.0.0.{}:7001", machine.0)
-}
 
 /// Input of a worker.
 #[derive(Debug)]
@@ -264,6 +200,7 @@ pub fn start(
             reap_us,
             broken,
             interpreter: Some(&script::Luau),
+            tags: if id == ShardId::MAP { TagRules::NONE } else { shape.rules() },
         };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
@@ -393,6 +330,10 @@ fn gateway_config(
         require_auth: false,
         session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
         tree_shards: shape.tree,
+        tags: match shape.is_cluster() {
+            true => map.map(|map| map.tags.clone()),
+            false => Some(shape.rules()),
+        },
         settings: BTreeMap::new(),
         seed,
     }

@@ -8,6 +8,7 @@
 use super::World;
 use crate::clients::workload::value_of;
 use crate::machine::server::decode_snapshot;
+use adt::command::database::shown;
 use adt::{ArgBuf, Blob, Ctx, Record, Reply, record};
 use check::{Event, EventKind};
 use engine::entry::SnapshotPart;
@@ -159,6 +160,7 @@ impl Keeping {
         for part in parts {
             let twice = match part {
                 SnapshotPart::Record(key, record) => {
+                    let key = shown(&key);
                     self.found.insert(key.clone(), record).map(|_| key)
                 }
                 SnapshotPart::Prepared { .. } | SnapshotPart::Unsettled { .. } => {

@@ -6,7 +6,8 @@
 
 use super::{Event, World};
 use crate::machine::build::Build;
-use crate::machine::server::{Input, address};
+use crate::machine::server::Input;
+use crate::machine::shape::address;
 use crate::plant::Plant;
 use engine::cluster::map::ShardMap;
 use engine::ids::{MachineId, ShardId};

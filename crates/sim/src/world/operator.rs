@@ -1,7 +1,7 @@
 //! Operator that changes the machines of the cluster and the placement of shards.
 
 use super::World;
-use crate::machine::server::address;
+use crate::machine::shape::address;
 use engine::cluster::map::{MapError, ShardMap};
 use engine::ids::{MachineId, ShardId};
 use engine::limits::REPLICAS_MAX;

@@ -49,6 +49,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
             reap_us: engine::limits::REAP_US,
             broken: None,
             interpreter: None,
+            tags: adt::command::tags::TagRules::NONE,
         };
         let membership = Membership::clustered(id.machine, voters.clone());
         let setup = Setup { shard: config, membership };

@@ -3,6 +3,7 @@
 
 use super::inquiry::{Combine, Inquiry};
 use crate::cluster::map::Range;
+use crate::cluster::rules::rules_text;
 use crate::cluster::slot::ranges;
 use crate::gateway::clients::effect::CommandEffect;
 use crate::gateway::command_docs::unknown_subcommand;
@@ -141,7 +142,8 @@ impl Backups {
         let Backup { target, number, told, began_us, .. } = cut;
         let members = core.config.members.as_ref();
         let name = members.map_or("", |members| members.name.as_str());
-        let map = core.topology.map().map(ToString::to_string).unwrap_or_default();
+        let rules = || rules_text(core.naming(0).tags);
+        let map = core.topology.map().map_or_else(rules, ToString::to_string);
         let held_us = core.now.mono_us.saturating_sub(began_us);
         let shards = told.into_iter().map(|(shard, (keys, _))| {
             Reply::Array(vec![Reply::Int(shard.0.into()), Reply::Int(keys)])

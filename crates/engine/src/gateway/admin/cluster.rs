@@ -22,7 +22,10 @@ pub(in crate::gateway) fn command(
 ) -> CommandEffect {
     let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (word.as_slice(), args.len()) {
-        (b"keyslot", 3) => Reply::Int(i64::from(slot(args.get(2).unwrap_or_default()))).into(),
+        (b"keyslot", 3) => {
+            let key = core.naming(0).key(args.get(2).unwrap_or_default());
+            Reply::Int(i64::from(slot(&key))).into()
+        }
         (b"myid", 2) => Reply::bulk(core.machines().remove(0).id).into(),
         (b"myshardid", 2) => Reply::bulk(shard_id(&core.machines().remove(0))).into(),
         (b"slots", 2) => {

@@ -13,6 +13,7 @@ use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
 use crate::now::Now;
+use adt::command::tags::TagRules;
 use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
 
 /// The command in `TXN FORUPDATE command`.
@@ -159,10 +160,11 @@ impl Gateway {
         }
         let Some(session) = self.parts.sessions.get_mut(id.0) else { return true };
         session.reach = Reach::of(spec, session.database);
-        if session.reach == Reach::In(0) {
+        let tags = self.parts.core.config.tags.as_ref();
+        if session.reach == Reach::In(0) && tags.is_some_and(TagRules::is_empty) {
             return self.run_permitted(id, (spec, announced, plain), args);
         }
-        match stored(spec, session.database, args) {
+        match stored(spec, (&self.parts.core, session.database), args) {
             Ok(Some(words)) => self.run_permitted(id, (spec, announced, plain), &words.args()),
             Ok(None) => self.run_permitted(id, (spec, announced, plain), args),
             Err(error) => {

@@ -10,7 +10,7 @@ use crate::gateway::txn::work::{Finish, Outcome, Program, ProgramStep, Work};
 use crate::gateway::waiting::fence::several_shards;
 use crate::ids::{KeyedOp, ShardId};
 use crate::script::{ScriptOf, ScriptRun};
-use adt::{ErrorReply, Reply};
+use adt::{Blob, ErrorReply, Reply};
 use smallvec::SmallVec;
 
 /// Course of a program, the cheapest one that is possible.
@@ -53,12 +53,22 @@ pub(in crate::gateway) fn at_its_shard(
 ) -> Option<(ShardId, ScriptRun)> {
     let plain = program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
     let [ProgramStep::Script(call)] = &program.steps[..] else { return None };
-    if !plain || !core.config.concurrency.reads_ahead() || !core.has_room() || call.is_limited() {
+    if !plain
+        || core.config.tags.is_none()
+        || !core.config.concurrency.reads_ahead()
+        || !core.has_room()
+        || call.is_limited()
+    {
         return None;
     }
     let mut route = Route::Nowhere;
-    // The slot of a key is that of its name, in all databases.
-    call.inputs.keys.iter().for_each(|key| route.add(core.mail.shard_of(key)));
+    // A key has the same slot in all databases.
+    let naming = core.naming(0);
+    let shard_of = |name: &Blob| match naming.tags.concern(name) {
+        true => core.mail.shard_of(&naming.key(name)),
+        false => core.mail.shard_of(name),
+    };
+    call.inputs.keys.iter().for_each(|name| route.add(shard_of(name)));
     let Route::One(shard) = route else { return None };
     let run = ScriptRun {
         script: ScriptOf::Read(core.scripts.for_shard(call)?),
@@ -100,8 +110,9 @@ impl Course {
                 ProgramStep::Compound(_) | ProgramStep::Attempts(_) | ProgramStep::Script(_) => {}
             }
         }
-        let home = request.as_ref().and_then(|_| home_of(&work.ops));
-        let finish = Finish::new(work.outcomes, form, request.as_ref(), home.as_ref());
+        let home = |request| home_of(&work.ops).unwrap_or_else(|| core.client_key(request));
+        let kept = request.as_ref().map(|request| (request, home(request)));
+        let finish = Finish::new(work.outcomes, form, kept);
         let ops = SmallVec::from_vec(work.ops);
         if gathers {
             let finish = Some(Box::new(finish));
@@ -126,7 +137,7 @@ impl Course {
         match (route, &apply.request) {
             // A shard remembers all the same that the request was carried out.
             (Route::Nowhere, Some(request)) => {
-                let shard = core.mail.shard_of(&request.client);
+                let shard = core.mail.shard_of(&core.client_key(request));
                 Self::OneShard(shard, apply, finish)
             }
             (Route::Nowhere, None) => Self::Known(finish),

@@ -1,6 +1,8 @@
-//! Databases of sessions: the keys that a command may name, and its words with stored keys in them.
+//! Stored keys of sessions: those that a command may name, and its words with stored keys in them.
 
-use adt::command::database::{database_of, words_in};
+use crate::gateway::core::Core;
+use crate::gateway::errors::without_map;
+use adt::command::database::database_of;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Keys};
 
 /// Stored keys that a command may concern.
@@ -29,17 +31,19 @@ impl Reach {
     }
 }
 
-/// Words of a command in a database, with stored keys in the place of names; `None` if they are the same.
+/// Words of a command with stored keys in the place of names; `None` if they are the same.
 /// Keys that are declared for a script stay names, as the client has given them, and so do those of the
 /// conditions of a transaction, which may have selected another database by then.
 pub(in crate::gateway) fn stored(
     spec: &CommandSpec,
-    database: u8,
+    (core, database): (&Core, u8),
     args: &Args<'_>,
 ) -> Result<Option<ArgBuf>, ErrorReply> {
     let stays = matches!(spec.keys, Keys::None | Keys::Declared { .. } | Keys::Conditions);
-    if stays || Reach::of(spec, database) == Reach::In(0) {
-        return Ok(None);
+    if !stays && core.config.tags.is_none() {
+        return Err(without_map());
     }
-    words_in(database, spec.keys, args).map(Some)
+    let naming = core.naming(database);
+    let plain = Reach::of(spec, naming.database) == Reach::In(0) && naming.keeps(args);
+    if stays || plain { Ok(None) } else { naming.words(spec.keys, args).map(Some) }
 }

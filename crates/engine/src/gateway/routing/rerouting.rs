@@ -12,14 +12,13 @@ use crate::gateway::api::SessionId;
 use crate::gateway::clients::sessions::Sessions;
 use crate::gateway::core::Core;
 use crate::gateway::errors::moved;
-use crate::gateway::mail::{Mail, Pending, SentCommands, SessionRequest};
+use crate::gateway::mail::{Pending, SentCommands, SessionRequest};
 use crate::gateway::parts::Parts;
 use crate::gateway::pipelines::planned::Planned;
 use crate::gateway::target::Target;
 use crate::ids::{KeyedOp, ShardId};
 use crate::limits::SLOTS;
 use crate::message::{Answer, Body, Refusal};
-use crate::script::ScriptRun;
 use adt::collections::Set;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +78,7 @@ impl Parts {
                 let Some(body) = leaders.and_then(|leaders| leaders.body(parent, token)) else {
                     continue;
                 };
-                match destination(&self.core.mail, parent, body) {
+                match destination(&self.core, parent, body) {
                     Destination::Here => {}
                     Destination::Moved(shard) => {
                         count_elsewhere(&mut self.core, &mut self.sessions, token, (parent, shard));
@@ -130,7 +129,7 @@ fn gather_again(core: &mut Core, sessions: &mut Sessions, parent: ShardId) -> Ve
         }
         let body = leaders.body(parent, token);
         let moves =
-            body.is_some_and(|b| !matches!(destination(&core.mail, parent, b), Destination::Here));
+            body.is_some_and(|b| !matches!(destination(core, parent, b), Destination::Here));
         let (tokens, parted) = by_session.entry(id.0).or_default();
         tokens.push(token);
         *parted |= moves;
@@ -209,7 +208,8 @@ pub(in crate::gateway) fn take_apart(
 }
 
 /// Destination of a request that is held for the shard `here`.
-fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
+fn destination(core: &Core, here: ShardId, body: &Body) -> Destination {
+    let (mail, tags) = (&core.mail, core.naming(0).tags);
     let mut shards: Set<ShardId> = Set::default();
     match body {
         Body::Read { key, .. }
@@ -225,7 +225,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.extend(apply.keys().map(|key| mail.shard_of(key)));
         }
         Body::Run(runs) => {
-            let keys = runs.iter().flat_map(ScriptRun::keys);
+            let keys = runs.iter().flat_map(|run| run.keys(tags));
             shards.extend(keys.map(|key| mail.shard_of(&key)));
         }
         // The shard that was split knows whether its units have taken effect there, and refuses them if they
@@ -235,7 +235,7 @@ fn destination(mail: &Mail, here: ShardId, body: &Body) -> Destination {
             shards.insert(mail.routes.shard_of_slot(*slot));
         }
         Body::Resolve(request) => {
-            shards.insert(mail.shard_of(&request.client));
+            shards.insert(mail.shard_of(&core.client_key(request)));
         }
         // A question to all shards has not been sent to the new one.
         Body::Keys { .. } | Body::Count { .. } | Body::Flush { .. } => return Destination::Several,

@@ -25,7 +25,6 @@ use crate::gateway::routing::databases::Reach;
 use crate::gateway::routing::route::{unusable_key, unusable_key_of};
 use crate::ids::TxnId;
 use crate::message::Body;
-use adt::command::database::named_in;
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
 /// Error for a command that a transaction does not take.
@@ -79,7 +78,7 @@ fn holders(core: &Core, session: &Session, args: &Args<'_>) -> CommandEffect {
         Ok(name) if args.len() == 3 => name,
         _ => return ErrorReply::err("TXN HOLDERS takes a key").into(),
     };
-    let key = match named_in(session.database, &name) {
+    let key = match core.naming(session.database).named(&name) {
         Ok(key) => key,
         Err(error) => return error.into(),
     };
@@ -115,7 +114,7 @@ fn resolve(
         return CommandEffect::Hold;
     }
     let target = sessions.place(id, None);
-    let shard = core.mail.shard_of(&request.client);
+    let shard = core.mail.shard_of(&core.client_key(&request));
     let pending = Pending::single(target, None);
     sessions.ask(core, target.session, shard, pending, Body::Resolve(request));
     CommandEffect::Silent

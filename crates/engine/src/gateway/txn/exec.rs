@@ -23,7 +23,7 @@ use crate::gateway::waiting::{fence, section};
 use crate::limits::WATCHED_KEYS_MAX;
 use crate::message::{Condition, Guard};
 use adt::command::condition::{Expected, conditions};
-use adt::command::database::named_in;
+use adt::command::database::Naming;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
 
 /// Answer that is kept for a command behind a transaction whose client was gone by then.
@@ -38,9 +38,9 @@ fn without_client(begun: bool) -> ErrorReply {
 /// Commands that are carried out at once although `EXEC` has not come.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 
-/// Guards that the words of `EXEC` ask for, of a transaction that was begun in a database and has so many
-/// others.
-fn guards_of(args: &Args<'_>, database: u8, others: usize) -> Result<Vec<Guard>, ErrorReply> {
+/// Guards that the words of `EXEC` ask for, whose keys have the names that they had when the transaction was
+/// begun, and that has so many others.
+fn guards_of(args: &Args<'_>, naming: Naming<'_>, others: usize) -> Result<Vec<Guard>, ErrorReply> {
     let conditions = conditions(args)?;
     if others + conditions.len() > WATCHED_KEYS_MAX {
         let text =
@@ -48,8 +48,8 @@ fn guards_of(args: &Args<'_>, database: u8, others: usize) -> Result<Vec<Guard>,
         return Err(ErrorReply::err(text));
     }
     let guard = |(at, expected): (usize, Expected)| {
-        let key = named_in(database, args.get(at).unwrap_or_default())?;
-        match unusable_key(Reach::In(database), &key) {
+        let key = naming.named(args.get(at).unwrap_or_default())?;
+        match unusable_key(Reach::In(naming.database), &key) {
             Some(error) => Err(error),
             None => Ok(Guard { key, condition: Condition::Replies(expected) }),
         }
@@ -179,7 +179,7 @@ impl Parts {
             return ErrorReply::err("EXEC without MULTI").into();
         };
         let watched = session.watched.len();
-        let conditions = match guards_of(args, multi.database, watched) {
+        let conditions = match guards_of(args, self.core.naming(multi.database), watched) {
             Err(error) if !multi.failed => return give_up(session, &error).into(),
             found => found.unwrap_or_default(),
         };

@@ -100,7 +100,7 @@ impl Transactions {
         reread: Option<Finish>,
     ) {
         let Program { target, steps, form, guards, request, .. } = program;
-        let home = request.as_ref().and_then(|_| home_of_steps(&steps));
+        let home = request.as_ref().and_then(|_| home_of_steps(core, &steps));
         let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
         let mut txn = Txn::new(id, target.session, role);
         txn.reread = reread;

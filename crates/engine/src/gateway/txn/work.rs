@@ -89,17 +89,12 @@ impl<I: Iterator<Item = Reply>> Places<I> {
 }
 
 impl Finish {
-    /// Recipe for a reply under a request number, or without one. The shard of `home` remembers the
-    /// outcome.
-    pub fn new(
-        outcomes: Vec<Outcome>,
-        form: Form,
-        request: Option<&RequestId>,
-        home: Option<&Blob>,
-    ) -> Self {
+    /// Recipe for a reply under a request number, or without one. The shard of the key with the request
+    /// remembers the outcome.
+    pub fn new(outcomes: Vec<Outcome>, form: Form, request: Option<(&RequestId, Blob)>) -> Self {
         let later = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Later(_)));
-        let keep = request.filter(|_| later).map(|request| {
-            let (request, home) = (request.clone(), home.unwrap_or(&request.client).clone());
+        let keep = request.filter(|_| later).map(|(request, home)| {
+            let request = request.clone();
             Box::new(Keep { request, home, form })
         });
         Self { outcomes, form, keep }

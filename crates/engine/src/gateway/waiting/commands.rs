@@ -51,7 +51,7 @@ impl Parts {
                 let (shard, mut work) = (self.core.mail.shard_of(&key), Work::default());
                 work.add(vec![(key, op)], None);
                 let ops = SmallVec::from_vec(work.ops);
-                let finish = Finish::new(work.outcomes, Form::One, None, None);
+                let finish = Finish::new(work.outcomes, Form::One, None);
                 let apply = Apply { ops, request, ..Apply::default() };
                 self.sessions.send_work(&mut self.core, target, shard, apply, finish);
             }

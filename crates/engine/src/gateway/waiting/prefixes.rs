@@ -73,7 +73,7 @@ impl Parts {
         let spec = find(&words)?;
         let Some(session) = self.sessions.get(id.0) else { return Ok(None) };
         session.permit(&mut self.core, spec, &words)?;
-        let step = match stored(spec, session.database, &words)? {
+        let step = match stored(spec, (&self.core, session.database), &words)? {
             Some(words) => fence::inner_step(spec, &words.args(), what),
             None => fence::inner_step(spec, &words, what),
         };

@@ -83,5 +83,5 @@ pub(in crate::gateway) fn operations(program: Program) -> (Apply, Finish) {
     }
     let Work { ops, outcomes, .. } = work;
     let apply = Apply { ops: SmallVec::from_vec(ops), guards, fences, request };
-    (apply, Finish::new(outcomes, form, None, None))
+    (apply, Finish::new(outcomes, form, None))
 }

@@ -20,6 +20,7 @@ use crate::now::Now;
 use crate::replica::{ReplicaError, Seed};
 use crate::shard::transfer::snapshot::Header;
 use crate::shard::{Shard, ShardConfig};
+use adt::command::tags::TagRules;
 
 /// Most parts of a seed that are written at once.
 const PARTS: usize = 64;
@@ -167,6 +168,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             reap_us: crate::limits::REAP_US,
             broken: None,
             interpreter: None,
+            tags: TagRules::NONE,
         };
         let mut shard = Shard::restored(config, state, header.clock);
         shard.begin_snapshot(header.index, header.term, header.members.clone());

@@ -5,8 +5,8 @@ use crate::entry::Apply;
 use crate::ids::{Age, GatewayId, TxnId};
 use crate::message::{Body, Condition, Early, Guard, Request};
 use crate::now::Now;
-use crate::script::ScriptRun;
 use crate::shard::streams::claim_class;
+use adt::command::tags::TagRules;
 use adt::key::KeyOp;
 use adt::{Blob, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 pub(in crate::shard) type Claims = SmallVec<[(Blob, Claim); 1]>;
 
 /// The claims of a request.
-pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
+pub(in crate::shard) fn claims_of(body: &Body, tags: &TagRules) -> Claims {
     let early = Class::Early { observed: true };
     let guards = |apply: &Apply, class| {
         let guard = move |guard: &Guard| {
@@ -62,7 +62,7 @@ pub(in crate::shard) fn claims_of(body: &Body) -> Claims {
         }
         // It is not known what the script does with them. Those behind the first must find theirs free.
         Body::Run(runs) => {
-            let keys = runs.first().into_iter().flat_map(ScriptRun::keys);
+            let keys = runs.first().into_iter().flat_map(|run| run.keys(tags));
             keys.map(|key| (key, Claim::of_script())).collect()
         }
         Body::Apply(apply) | Body::Await { apply, .. } => {

@@ -119,7 +119,8 @@ impl LockManager {
             self.open_requests.insert(id, txn);
         }
         self.whole.inherit(&prepare);
-        let claims = claims_of(&Body::Prepare { prepare, floor: Timestamp::ZERO });
+        let body = Body::Prepare { prepare, floor: Timestamp::ZERO };
+        let claims = claims_of(&body, &core.config.tags);
         for (key, claim) in claims {
             self.hold(core, txn, &key, claim);
         }

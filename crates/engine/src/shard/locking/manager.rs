@@ -191,7 +191,7 @@ impl LockManager {
     /// Claims of a request, without those on writes of its transaction that it holds already: it names all
     /// earlier writes on the record each time.
     pub fn new_claims(&self, core: &ShardCore, body: &Body) -> Claims {
-        let mut claims = claims_of(body);
+        let mut claims = claims_of(body, &core.config.tags);
         let Body::Lock { txn, key, .. } = body else { return claims };
         let Some(asked) = claims.pop() else { return claims };
         // Both are in the order of its writes, so that each is not compared with all.

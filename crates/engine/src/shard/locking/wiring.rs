@@ -43,7 +43,7 @@ impl Desk {
             _ => true,
         };
         let barred = || {
-            let claims = claims_of(&request.body);
+            let claims = claims_of(&request.body, &self.core.config.tags);
             self.locking.barrier(&self.core, now, request, &claims).is_some()
         };
         !self.core.locks.in_use() || (!guarded && !barred())

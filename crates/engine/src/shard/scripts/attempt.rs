@@ -13,7 +13,7 @@ use crate::shard::core::ShardCore;
 use crate::shard::expiry::Expiry;
 use crate::shard::foreseen::Effects;
 use crate::shard::locking::manager::LockManager;
-use adt::command::database::{database_of, words_in};
+use adt::command::database::{Naming, database_of};
 use adt::key::KeyOp;
 use adt::record;
 use adt::{
@@ -153,7 +153,7 @@ impl<'s> Attempt<'s> {
     fn done(mut self, reply: Reply) -> Ended {
         if self.ops.is_empty() {
             // The log says that the shard was led by this replica when it was read.
-            let key = self.run.declared().next().unwrap_or_default();
+            let key = self.run.declared(&self.core.config.tags).next().unwrap_or_default();
             self.ops = smallvec![(key, Op::Key(KeyOp::Exists))];
         }
         let mut kept = self.core.locks.kept_foreseen();
@@ -190,9 +190,10 @@ impl<'s> Attempt<'s> {
         if self.only_reads && spec.flags.has(Flags::WRITE) {
             return Err(Stop::NotHere);
         }
-        let command = match self.run.database {
-            0 => parse(args),
-            database => words_in(database, spec.keys, args).and_then(|words| parse(&words.args())),
+        let naming = Naming { database: self.run.database, tags: &self.core.config.tags };
+        let command = match naming.keeps(args) {
+            true => parse(args),
+            false => naming.words(spec.keys, args).and_then(|words| parse(&words.args())),
         };
         match command {
             Err(error) => Ok(error.into()),

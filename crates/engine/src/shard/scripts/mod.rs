@@ -148,7 +148,10 @@ impl Desk {
         run: &ScriptRun,
         logged: &mut Logged,
     ) -> Result<u64, Option<Blob>> {
-        if logged.left > 0 && self.locking.bars_script(&self.core, now, sender, run.keys()) {
+        let is_free = |core: &ShardCore| {
+            !self.locking.bars_script(core, now, sender, run.keys(&core.config.tags))
+        };
+        if logged.left > 0 && !is_free(&self.core) {
             return Err(None);
         }
         let script = match &run.script {

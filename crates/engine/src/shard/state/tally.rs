@@ -1,6 +1,6 @@
 //! Numbers of records by database.
 
-use adt::command::database::{DATABASES, database_of, is_reserved};
+use adt::command::database::{DATABASES, database_of};
 
 /// Numbers of the records that are not of database 0: the first are of those of the store's own, the others
 /// of those of the databases with these numbers.
@@ -13,7 +13,10 @@ pub(super) struct Tally {
 /// Place of the numbers for a key, if there is one.
 #[inline]
 fn place(key: &[u8]) -> Option<usize> {
-    is_reserved(key).then(|| usize::from(database_of(key).unwrap_or(0)))
+    match database_of(key) {
+        Some(0) => None,
+        other => Some(usize::from(other.unwrap_or(0))),
+    }
 }
 
 impl Tally {

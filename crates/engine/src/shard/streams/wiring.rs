@@ -30,7 +30,7 @@ impl Desk {
         let unsound = group.has_asks()
             && (self.splitting.is_giving() || !self.service.are_sound(&self.core, group));
         let yields = unsound || self.locking.is_owed(group) || self.core.frozen;
-        if refused || yields || self.splitting.is_elsewhere(&self.core.state, &request.body) {
+        if refused || yields || self.splitting.is_elsewhere(&self.core, &request.body) {
             self.streams.refuse_group(&mut self.core, asker, group);
         } else if group.chained {
             let group = group.clone();

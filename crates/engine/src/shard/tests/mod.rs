@@ -14,6 +14,7 @@ use crate::ids::{Age, MachineId, RequestId, TxnId};
 use crate::limits::{ENTRY_RECORDS_MAX, OUTCOMES_WAIT_US};
 use crate::message::{Concurrency, Condition, Early, Guard, Notice, Version};
 use crate::shard::tail::TRACKING_US;
+use adt::command::tags::TagRules;
 use adt::key::KeyOp;
 use adt::kinds::set;
 use adt::random::mix;
@@ -45,6 +46,7 @@ impl Story {
             reap_us: crate::limits::REAP_US,
             broken: None,
             interpreter: None,
+            tags: TagRules::NONE,
         })
     }
 
@@ -641,7 +643,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         LogRecord::Prepare(Prepare { txn: txn(id), participants, apply: apply(&[("s", op)]) })
     };
     let decided = LogRecord::Outcome { txn: txn(2), commit: Some(Timestamp(500)) };
-    let mut shard = Shard::new(Story::new().shard.desk.core.config);
+    let mut shard = Shard::new(Story::new().shard.desk.core.config.clone());
     // The second one is decided, and waits because the first one may come before it.
     let records = vec![prepared(1, add("a")), prepared(2, card()), decided];
     let entry = Entry { now_ms: 1, ts: Timestamp(100), seed: 0, records };
@@ -655,7 +657,7 @@ fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
         reader.take(part).unwrap();
     }
     let (header, state) = reader.finish().unwrap();
-    let mut restored = Shard::restored(shard.desk.core.config, state, header.clock);
+    let mut restored = Shard::restored(shard.desk.core.config.clone(), state, header.clock);
     assert_eq!(snapshot_of(&mut restored), parts);
 }
 
@@ -711,7 +713,7 @@ fn replaying_the_log_gives_the_same_state() {
     story.ask(decide(1, Some(ts)));
     story.ask(one("s", Op::Set(set::Op::Pop(None))));
     keep(&mut story);
-    let mut follower = Shard::new(story.shard.desk.core.config);
+    let mut follower = Shard::new(story.shard.desk.core.config.clone());
     for entry in log {
         follower.replay(story.now, entry);
     }

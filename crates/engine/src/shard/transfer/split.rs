@@ -11,11 +11,12 @@ use crate::cluster::map::Range;
 use crate::entry::LogRecord;
 use crate::ids::ShardId;
 use crate::message::Body;
-use crate::script::ScriptRun;
 use crate::shard::core::ShardCore;
 use crate::shard::state::State;
 use crate::shard::state::slots::{Slots, is_in};
 use crate::shard::tail::Recipient;
+use adt::command::database::is_under;
+use adt::command::tags::TagRules;
 use adt::{Blob, Timestamp};
 
 /// Beginnings of a new shard.
@@ -30,7 +31,7 @@ pub struct Born {
 }
 
 /// Whether a request concerns a key that `is` says yes to.
-fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
+fn concerns(body: &Body, tags: &TagRules, is: impl Fn(&Blob) -> bool) -> bool {
     let apply = |apply: &crate::entry::Apply| apply.keys().any(&is);
     match body {
         Body::Read { key, .. }
@@ -39,7 +40,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::Waiting { key }
         | Body::Holders { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
-        Body::Run(runs) => runs.iter().flat_map(ScriptRun::keys).any(|key| is(&key)),
+        Body::Run(runs) => runs.iter().flat_map(|run| run.keys(tags)).any(|key| is(&key)),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         // What asks something of a tree is not about slots.
@@ -120,14 +121,15 @@ impl Splitting {
         self.giving.is_some()
     }
 
-    /// Whether a request concerns slots that this shard does not have, or locks in slots that it is
-    /// about to give away.
-    pub fn is_elsewhere(&self, state: &State, body: &Body) -> bool {
-        let (own, giving) = (state.slots.range, self.giving);
-        let elsewhere = own.is_some_and(|own| concerns(body, |key| !is_in(key, own)));
+    /// Whether a request concerns keys that this shard does not have, or locks in slots that it is about to
+    /// give away. Keys that are not as the placement rules want them come from a machine with other rules.
+    pub fn is_elsewhere(&self, core: &ShardCore, body: &Body) -> bool {
+        let (own, giving, tags) = (core.state.slots.range, self.giving, &core.config.tags);
+        let is_own = |key: &Blob| own.is_none_or(|own| is_in(key, own)) && is_under(tags, key);
+        let elsewhere = concerns(body, tags, |key| !is_own(key));
         let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
         let going = giving.filter(|_| locks);
-        elsewhere || going.is_some_and(|range| concerns(body, |key| is_in(key, range)))
+        elsewhere || going.is_some_and(|range| concerns(body, tags, |key| is_in(key, range)))
     }
 
     /// Lets no new transaction get locks in slots that are about to be given away.
@@ -194,6 +196,7 @@ mod tests {
             reap_us: crate::limits::REAP_US,
             broken: None,
             interpreter: None,
+            tags: TagRules::NONE,
         })
     }
 

@@ -12,7 +12,10 @@ use crate::data::backup::{BackupError, Contents, inspect, read};
 use crate::data::datadir::{DataDir, DirError, SnapshotFile};
 use crate::data::identity::purpose;
 use adt::Timestamp;
+use adt::command::database::under;
+use adt::command::tags::TagRules;
 use engine::cluster::map::{Range, ShardMap};
+use engine::cluster::rules::parse_rules;
 use engine::cluster::slot::{ranges, shard_of};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::ids::{RequestId, ShardId};
@@ -73,14 +76,18 @@ pub fn restore(
     }
     let mut purpose = purpose(options);
     let shards = *purpose.shards.get_or_insert(about.shards);
-    let map = options.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
+    let before = parse_rules(&about.map).unwrap_or_default();
+    let rules = purpose.placement.get_or_insert_with(|| before.clone()).clone();
+    let map = options.cluster.as_ref();
+    let map = map.and_then(|cluster| cluster.first_map(shards, rules.clone()));
     let own = options.cluster.as_ref().map(|cluster| cluster.own);
     let held = |shard: ShardId| match (&map, own) {
         (Some(map), Some(own)) => map.places(own, shard),
         _ => true,
     };
     DataDir::found(&options.dir, purpose, now_s, |dir| {
-        let mut sharing = Sharing::begin(dir, shards, &contents, held)?;
+        let changed = (rules != before).then_some(rules);
+        let mut sharing = Sharing::begin(dir, (shards, changed), &contents, held)?;
         read(path, |shard, part| sharing.take(shard, part).map_err(RestoreError::from))?;
         sharing.finish().map_err(RestoreError::from)
     })?;
@@ -123,12 +130,14 @@ struct Sharing {
     new: Vec<New>,
     /// Slots of the shards in the backup.
     before: Vec<Range>,
+    /// Placement rules, if they are others than those of the backup: keys may go anywhere.
+    rules: Option<TagRules>,
 }
 
 impl Sharing {
     fn begin(
         dir: &Path,
-        shards: u16,
+        (shards, rules): (u16, Option<TagRules>),
         contents: &Contents,
         held: impl Fn(ShardId) -> bool,
     ) -> Result<Self, DirError> {
@@ -149,10 +158,18 @@ impl Sharing {
             one.parts = 1;
             new.push(one);
         }
-        Ok(Self { new, before })
+        Ok(Self { new, before, rules })
     }
 
-    fn take(&mut self, shard: ShardId, part: SnapshotPart) -> Result<(), DirError> {
+    /// Slots that keys of a shard of the backup may have now.
+    fn slots_before(&self, shard: ShardId) -> Range {
+        match self.rules {
+            Some(_) => (0, SLOTS - 1),
+            None => self.before[usize::from(shard.0)],
+        }
+    }
+
+    fn take(&mut self, shard: ShardId, mut part: SnapshotPart) -> Result<(), DirError> {
         let shards = self.new.len() as u16;
         match &part {
             SnapshotPart::Slots { first, last, .. } => {
@@ -161,12 +178,17 @@ impl Sharing {
                 }
                 Ok(())
             }
-            SnapshotPart::Record(key, _) => {
-                self.new[usize::from(shard_of(key, shards).0)].put(&part)
+            SnapshotPart::Record(key, record) => {
+                let Some(rules) = &self.rules else {
+                    return self.new[usize::from(shard_of(key, shards).0)].put(&part);
+                };
+                let key = under(rules, key);
+                let shard = shard_of(&key, shards);
+                self.new[usize::from(shard.0)].put(&SnapshotPart::Record(key, record.clone()))
             }
             // A client that retries a request asks one of the shards that own its slots now.
             SnapshotPart::Request { request, .. } => {
-                let (first, last) = self.before[usize::from(shard.0)];
+                let (first, last) = self.slots_before(shard);
                 for new in &mut self.new {
                     let meets = new.range.0 <= last && first <= new.range.1;
                     if meets && new.requests.insert(request.clone()) {
@@ -177,7 +199,10 @@ impl Sharing {
             }
             // Fenced requests stay fenced, wherever the slots are now.
             SnapshotPart::Fence { .. } | SnapshotPart::FenceFloor(_) => {
-                let (first, last) = self.before[usize::from(shard.0)];
+                let (first, last) = self.slots_before(shard);
+                if let (Some(rules), SnapshotPart::Fence { lock, .. }) = (&self.rules, &mut part) {
+                    *lock = under(rules, lock);
+                }
                 let meets = |new: &&mut New| new.range.0 <= last && first <= new.range.1;
                 self.new.iter_mut().filter(meets).try_for_each(|new| new.put(&part))
             }

@@ -181,6 +181,11 @@ impl World {
         let number = self.connection_numbers;
         let mut up = self.present();
         up.retain(|machine| self.machines[usize::from(*machine)].is_up());
+        // A machine that has just joined refuses commands with keys until it has the map.
+        let knows = |machine: &u16| self.machines[usize::from(*machine)].knows_map();
+        if self.shape.is_cluster() && up.iter().any(knows) {
+            up.retain(knows);
+        }
         let machine = *self.network.pick(&up);
         let worker = self.network.below(u64::from(self.shape.workers)) as u16;
         let delay_us = self.network.tail(20);

@@ -12,6 +12,7 @@ use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Body, Early, Refusal};
+use adt::command::database::under;
 use adt::{Attempt, Blob, Blocking, Merge, Next, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
@@ -285,7 +286,9 @@ impl Txn {
                     self.conclude_step(cx, target, reply, writes);
                 }
                 Next::Reads(compound) => {
-                    let (reads, then) = Then::behind(compound);
+                    let (mut reads, then) = Then::behind(compound);
+                    let tags = cx.core.naming(0).tags;
+                    reads.iter_mut().for_each(|(key, _)| *key = under(tags, key));
                     self.call_observed(cx, (reads, false), target, then);
                 }
             },

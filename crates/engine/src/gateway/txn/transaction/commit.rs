@@ -5,26 +5,29 @@ use super::repeated::remember;
 use super::{Role, Stage, TouchedShard, Txn};
 use crate::entry::{Apply, Prepare};
 use crate::gateway::api::Broadcast;
+use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, guard_failed, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Condition, Fate, Guard, Refusal, Version};
+use adt::command::database::Naming;
 use adt::{Blob, ErrorReply, Reply, Timestamp, Whole};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
 /// Work of the participants, by shard.
-fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Apply> {
+fn parts(txn: &Txn, core: &Core) -> BTreeMap<ShardId, Apply> {
+    let shard_of = |key: &[u8]| core.mail.shard_of(key);
     let mut parts: BTreeMap<ShardId, Apply> = BTreeMap::new();
     if let (Some(_), Some(request)) = (&txn.asks, &txn.request) {
-        let home = home_key(txn, request);
+        let home = home_key(txn, request, core.naming(0));
         // Shards look for requests before they look at guards, and this guard holds for no record.
         let condition = Condition::Unchanged(Version::NONE);
         let never = Guard { key: home.clone(), condition };
         let (guards, request) = (vec![never], Some(request.clone()));
-        parts.insert(shard_of(home), Apply { guards, request, ..Apply::default() });
+        parts.insert(shard_of(&home), Apply { guards, request, ..Apply::default() });
         return parts;
     }
     for op in &txn.work.ops {
@@ -34,7 +37,7 @@ fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Ap
         parts.entry(shard_of(&guard.key)).or_default().guards.push(guard.clone());
     }
     if let Some(request) = &txn.request {
-        let home = shard_of(home_key(txn, request));
+        let home = shard_of(&home_key(txn, request, core.naming(0)));
         parts.entry(home).or_default().request = Some(request.clone());
     }
     parts
@@ -43,8 +46,9 @@ fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Ap
 /// Key whose shard remembers the outcome of a request. The keys that an interactive transaction
 /// touches may differ from try to try, and the writes of a program may depend on its reads. So it is
 /// the name of the client, or the first of the keys that the words name: a retry finds it.
-pub(super) fn home_key<'t>(txn: &'t Txn, request: &'t RequestId) -> &'t Blob {
-    txn.home.as_ref().filter(|_| !txn.is_interactive()).unwrap_or(&request.client)
+pub(super) fn home_key(txn: &Txn, request: &RequestId, naming: Naming<'_>) -> Blob {
+    let home = txn.home.clone().filter(|_| !txn.is_interactive());
+    home.unwrap_or_else(|| naming.key(&request.client))
 }
 
 /// Whether the reply of a transaction is made of the replies of its operations and of nothing else: its
@@ -84,8 +88,8 @@ impl Txn {
         if self.calls.len() > 0 || !asks && self.checks_first(cx) {
             return;
         }
+        let mut parts = parts(self, cx.core);
         let mail = &mut cx.core.mail;
-        let mut parts = parts(self, |key| mail.shard_of(key));
         for shard in &self.rests_at {
             parts.entry(*shard).or_default();
         }
@@ -303,7 +307,8 @@ impl Txn {
             return cx.core.complete(*target, reread, items);
         }
         let request = self.request.as_ref().filter(|_| !self.replies_lost);
-        let finish = Finish::new(outcomes, self.form, request, self.home.as_ref());
+        let home = |request| self.home.clone().unwrap_or_else(|| cx.core.client_key(request));
+        let finish = Finish::new(outcomes, self.form, request.map(|r| (r, home(r))));
         let items = finish.items(replies.into_iter());
         if finish.keep.is_none() {
             remember(self, cx.core, &items);

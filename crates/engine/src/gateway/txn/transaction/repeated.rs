@@ -51,31 +51,32 @@ pub(in crate::gateway) fn of_this_try(error: &ErrorReply) -> ErrorReply {
 
 /// Of the keys of operations the one with the smallest slot.
 pub(in crate::gateway) fn home_of(ops: &[KeyedOp]) -> Option<Blob> {
-    first(ops.iter().map(|(key, _)| key))
+    ops.iter().map(|(key, _)| key).min_by_key(|key| slot(key)).cloned()
 }
 
 /// Of the keys that the commands of a program name the one with the smallest slot, as far as they are
 /// known before anything is read: keys that depend on reads may differ when the program is repeated.
-pub(in crate::gateway::txn) fn home_of_steps(steps: &[ProgramStep]) -> Option<Blob> {
-    let mut keys = Vec::new();
+pub(in crate::gateway::txn) fn home_of_steps(core: &Core, steps: &[ProgramStep]) -> Option<Blob> {
+    let mut keys: Vec<Blob> = Vec::new();
     for step in steps {
         match step {
-            ProgramStep::Ops(ops, _) => keys.extend(ops.iter().map(|(key, _)| key)),
+            ProgramStep::Ops(ops, _) => {
+                keys.extend(ops.iter().map(|(key, _)| key.clone()));
+            }
             ProgramStep::Compound(compound) => {
-                keys.extend(compound.reads.iter().map(|(key, _)| key));
+                keys.extend(compound.reads.iter().map(|(key, _)| key.clone()));
             }
             ProgramStep::Attempts(blocking) => {
-                keys.extend(blocking.attempts.iter().map(|(key, _)| key));
+                keys.extend(blocking.attempts.iter().map(|(key, _)| key.clone()));
             }
-            ProgramStep::Script(call) => keys.extend(&call.inputs.keys),
+            ProgramStep::Script(call) => {
+                let naming = core.naming(call.database);
+                keys.extend(call.inputs.keys.iter().map(|name| naming.key(name)));
+            }
             ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
         }
     }
-    first(keys.into_iter())
-}
-
-fn first<'k>(keys: impl Iterator<Item = &'k Blob>) -> Option<Blob> {
-    keys.min_by_key(|key| slot(key)).cloned()
+    keys.into_iter().min_by_key(|key| slot(key))
 }
 
 /// Tells the shard that remembers a request the replies of its commands.
@@ -117,7 +118,8 @@ pub(super) fn remember(txn: &Txn, core: &mut Core, items: &[Option<Reply>]) {
         return;
     }
     let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
-    keep_replies(core, request, home_key(txn, request), replies);
+    let home = home_key(txn, request, core.naming(0));
+    keep_replies(core, request, &home, replies);
 }
 
 impl Txn {
@@ -196,7 +198,7 @@ impl Txn {
     ) {
         let Some(target) = self.give_up(cx) else { return };
         let outcomes = std::mem::take(&mut self.work.outcomes);
-        let finish = Finish::new(outcomes, self.form, None, None);
+        let finish = Finish::new(outcomes, self.form, None);
         if whole {
             return answer_again(cx.core, target, finish, ts, replies);
         }

@@ -25,7 +25,7 @@ impl Logged {
 
     /// A follower with this log.
     fn follower(&self) -> Shard {
-        let mut follower = Shard::new(self.story.shard.desk.core.config);
+        let mut follower = Shard::new(self.story.shard.desk.core.config.clone());
         self.log.iter().for_each(|entry| follower.replay(self.story.now, entry.clone()));
         follower
     }

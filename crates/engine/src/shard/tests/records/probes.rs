@@ -61,7 +61,7 @@ fn a_new_leader_asks_about_what_it_has_inherited() {
     story.ask(prepare(1, &[("s", add("a"))]));
     story.sync();
     let mut shard =
-        Shard::restored(story.shard.desk.core.config, story.restored(), Timestamp::ZERO);
+        Shard::restored(story.shard.desk.core.config.clone(), story.restored(), Timestamp::ZERO);
     shard.lead(story.now, 2);
     story.shard = shard;
     story.seen();

@@ -2,7 +2,7 @@
 
 use super::*;
 use adt::Whole;
-use adt::command::database::key_in;
+use adt::command::database::moved_to;
 use adt::key::KeyOp;
 use adt::kinds::set;
 
@@ -137,7 +137,7 @@ fn with_databases(first: usize, fifth: usize) -> Story {
     let mut story = Story::new();
     let numbers = (0..first).map(|n| (0, n)).chain((0..fifth).map(|n| (5, n)));
     for (database, number) in numbers {
-        let key = key_in(database, number.to_string().as_bytes());
+        let key = moved_to(database, number.to_string().as_bytes());
         story.ask(Body::Apply(Apply {
             ops: [(key, add("x"))].into_iter().collect(),
             ..Apply::default()

@@ -288,7 +288,7 @@ fn nobody_is_told_by_half_an_entry() {
 fn next_leader(story: &Story) -> Story {
     let mut next = Story::new();
     next.now = Now { wall_us: story.now.wall_us + 1, mono_us: story.now.mono_us + 1 };
-    let (config, state) = (story.shard.desk.core.config, story.shard.state().clone());
+    let (config, state) = (story.shard.desk.core.config.clone(), story.shard.state().clone());
     next.shard = Shard::restored(config, state, story.shard.clock());
     next.token = 1000;
     next.shard.lead(next.now, 2);

@@ -84,7 +84,7 @@ pub(in crate::gateway::txn) fn called(
     }
     core.check_room(spec)?;
     let step = match spec.handler {
-        Handler::Data(parse) => match stored(spec, database, args)? {
+        Handler::Data(parse) => match stored(spec, (core, database), args)? {
             Some(words) => parse(&words.args()).map(ProgramStep::from)?,
             None => parse(args).map(ProgramStep::from)?,
         },

@@ -1,0 +1,31 @@
+//! Placement rules in the shard map: those with which a cluster was founded, a line `place bull:*:` each.
+
+use super::map::{MapError, ShardMap};
+use crate::ids::ShardId;
+use adt::command::tags::TagRules;
+
+impl ShardMap {
+    /// The map of a cluster that is founded with placement rules.
+    pub fn with_rules(self, tags: TagRules) -> Self {
+        Self { tags, ..self }
+    }
+
+    /// Placement rules for the keys of a shard; none for those of the map's group, which are no names.
+    pub fn rules_of(&self, shard: ShardId) -> TagRules {
+        if shard == ShardId::MAP { TagRules::NONE } else { self.tags.clone() }
+    }
+}
+
+/// Placement rules as a map writes them. A server that is alone has them without a map.
+pub fn rules_text(tags: &TagRules) -> String {
+    tags.texts().iter().map(|rule| format!("place {rule}\n")).collect()
+}
+
+/// Placement rules in the text of a map, or of rules alone.
+///
+/// # Errors
+/// If one of them is none.
+pub fn parse_rules(text: &str) -> Result<TagRules, MapError> {
+    let rules: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("place ")).collect();
+    TagRules::parse(&rules).map_err(MapError::new)
+}
