@@ -8,7 +8,9 @@ import time
 
 import pytest
 import redis
+from clusters import UP_S_MAX
 from harness import command, free_port, page, read_all, until, work_in_threads
+from test_operating import all_led
 
 TRANSFER = """
 local have = tonumber(redis.call('get', KEYS[1]) or '0')
@@ -194,6 +196,39 @@ def test_a_script_under_a_request_number_takes_effect_once(server):
     assert client.mget("x", "y") == ["1", "1"]
 
 
+def test_messages_of_scripts_arrive_in_the_order_of_their_effects(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    text = """
+        local n = redis.call('incr', KEYS[1])
+        redis.call('publish', 'news', n)
+        if ARGV[1] == 'no' then error('undone') end
+        redis.call('spublish', 'shard', n)
+        return {redis.call('publish', 'news', 'n ' .. n), n}
+    """
+    listeners = [node.client().pubsub(ignore_subscribe_messages=True) for node in cluster.nodes]
+    for listener in listeners:
+        listener.subscribe("news")
+        listener.get_message(timeout=5)
+    for node in cluster.nodes:
+        with node.client() as client:
+            pipe = client.pipeline(transaction=False)
+            for number in range(60):
+                pipe.eval(text, 1, "n", "no" if number % 3 == 2 else "yes")
+            replies = pipe.execute(raise_on_error=False)
+        assert [isinstance(reply, redis.ResponseError) for reply in replies] == [False, False, True] * 20
+        assert all(reply[0] == 0 for reply in replies if isinstance(reply, list))
+    wanted = [word for n in range(1, 121) for word in (str(n), f"n {n}")]
+    for listener in listeners:
+        heard = []
+        until(lambda: heard.extend(iter(lambda: listener.get_message(timeout=0.1), None)) or len(heard) == 240)
+        heard = [found["data"] for found in heard]
+        # Those of different machines may overtake each other on their way.
+        for at in (0, 80, 160):
+            assert [word for word in heard if word in wanted[at : at + 80]] == wanted[at : at + 80]
+        listener.close()
+
+
 def test_messages_of_a_script_go_out_if_it_takes_effect(server):
     client = server.client()
     listener = client.pubsub(ignore_subscribe_messages=True)
@@ -349,6 +384,7 @@ FAILS = f"{NOTE} error('it is undone')"
 # Where they can be run: beside the record, by the gateway only, or not beside all records that they name.
 NOTES = [
     f"{NOTE} return ARGV[1]",
+    f"{NOTE} redis.log(redis.LOG_DEBUG, 'noted') return ARGV[1]",
     f"{NOTE} redis.call('publish', 'channel', ARGV[1]) return ARGV[1]",
     f"{NOTE} redis.call('incr', 'other' .. ARGV[1] % 7) return ARGV[1]",
     f"local n = redis.call('llen', KEYS[1]) {NOTE} return n",

@@ -45,7 +45,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
     /// Placement rules of a new data directory: keys with such a prefix are on one shard, as if it
-    /// were their hash tag; `*` stands for anything; `none` for no rules [default: bull:*:].
+    /// were their hash tag; `*` stands for anything; `none` for no rules [default:
+    /// bull:*:,bq:*:,dramatiq:,saq: for job queues].
     #[arg(long, value_name = "RULE,...", value_parser = parse_placement)]
     placement: Option<Placement>,
     /// Number of worker threads [default: one per core].

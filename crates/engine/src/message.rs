@@ -14,7 +14,7 @@ use crate::pipeline::bundles::Disturbance;
 use crate::pipeline::{Group, UnitOutcome};
 use crate::script::ScriptRun;
 use adt::command::condition::Expected;
-use adt::{Attempt, Blob, ErrorReply, Op, Reply, Timestamp};
+use adt::{Args, Attempt, Blob, ErrorReply, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -152,7 +152,8 @@ pub enum Body {
         as_of: Option<Timestamp>,
     },
     /// Runs of scripts on records of this shard, one behind the other, each by itself. Answer:
-    /// [`Answer::Reply`] or [`Answer::Replies`] of those that were carried out, which may be fewer; or
+    /// [`Answer::Reply`], [`Answer::Replies`] or [`Answer::Ran`] of those that were carried out, which may be
+    /// fewer; or
     /// [`Refusal::NotHere`] if the first one needs more than this shard can give. The others had no effect.
     Run(Vec<ScriptRun>),
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
@@ -480,6 +481,39 @@ pub struct Response {
     pub answer: Answer,
 }
 
+/// Message for the subscribers of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Whether it is a sharded channel.
+    pub sharded: bool,
+    /// The channel.
+    pub channel: Blob,
+    /// The message.
+    pub payload: Blob,
+}
+
+impl Published {
+    /// Message that the words of `PUBLISH` or `SPUBLISH` contain.
+    pub(crate) fn of(args: &Args<'_>) -> Self {
+        let word = |at| Blob::from(args.get(at).unwrap_or_default());
+        Self { sharded: args.is(0, "SPUBLISH"), channel: word(1), payload: word(2) }
+    }
+
+    /// Bytes of the channel and the message.
+    pub(crate) fn bytes(&self) -> usize {
+        self.channel.len() + self.payload.len()
+    }
+}
+
+/// Reply of a script that a shard has run, and what it has published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReply {
+    /// The reply.
+    pub reply: Reply,
+    /// Messages to deliver now that the run has taken effect, in their order.
+    pub published: Vec<Published>,
+}
+
 /// Answer of a shard.
 #[derive(Debug)]
 pub enum Answer {
@@ -487,6 +521,8 @@ pub enum Answer {
     Reply(Reply),
     /// One reply per operation.
     Replies(SmallVec<[Reply; 1]>),
+    /// Replies of scripts, of which one has published something.
+    Ran(Vec<RunReply>),
     /// A transaction whose only participant is this shard has committed.
     Committed {
         /// One reply per operation.
@@ -589,6 +625,7 @@ impl Answer {
             Self::Snapshot { replies, .. } | Self::TookEffect { replies, .. } => {
                 replies.iter_mut().for_each(shorten);
             }
+            Self::Ran(runs) => runs.iter_mut().map(|run| &mut run.reply).for_each(shorten),
             Self::Units(units) => {
                 units.iter_mut().flatten().flat_map(|(_, replies)| replies).for_each(shorten);
             }

@@ -31,9 +31,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Placement rules of a store that is given none: the keys of a queue of BullMQ or Bull, whose scripts name
-/// many of them at once, are on one shard.
-const PLACEMENT_DEFAULT: [&str; 1] = ["bull:*:"];
+/// Placement rules of a store that is given none: for job queues whose scripts name several keys, which the
+/// libraries build without a hash tag. They are those of `BullMQ` and Bull, bee-queue, Dramatiq and SAQ.
+const PLACEMENT_DEFAULT: [&str; 4] = ["bull:*:", "bq:*:", "dramatiq:", "saq:"];
 
 /// Condition for acknowledging a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -21,7 +21,8 @@ use engine::entry::Apply;
 use engine::ids::{MachineId, RequestId, ShardId, Token, TxnId};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{
-    Answer, Body, Condition, Early, Fence, Guard, Notice, Refusal, Remembered, Request, Response,
+    Answer, Body, Condition, Early, Fence, Guard, Notice, Published, Refusal, Remembered, Request,
+    Response, RunReply,
 };
 use engine::node::Parcel;
 use engine::script::{ScriptInputs, ScriptOf, ScriptRun};
@@ -99,6 +100,24 @@ fn messages_of_version_1_are_understood() {
         at += len;
     }
     assert_eq!(at, bytes.len());
+}
+
+#[test]
+fn what_scripts_have_published_comes_with_their_replies() {
+    let published = |sharded, channel: &str, payload: &str| {
+        let (channel, payload) = (Blob::from(channel), Blob::from(payload));
+        Published { sharded, channel, payload }
+    };
+    let two = vec![published(false, "news", "first"), published(true, "of a shard", "")];
+    let runs = [(Reply::Int(1), two), (Reply::Nil, Vec::new())];
+    let runs = runs.map(|(reply, published)| RunReply { reply, published });
+    let parcel = answered(Answer::Ran(runs.into()));
+    let bytes = encoded(&parcel);
+    let (found, length) = decoded(&bytes).unwrap().unwrap();
+    assert_eq!((format!("{found:?}"), length), (format!("{parcel:?}"), bytes.len()));
+    assert!(
+        (0..bytes.len() - HEADER).all(|cut| decoded(&framed(&bytes[HEADER..][..cut])).is_err())
+    );
 }
 
 /// Parcels about the coordination service.

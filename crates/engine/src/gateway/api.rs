@@ -6,10 +6,11 @@ use crate::cluster::map::ShardMap;
 use crate::coordination::{self, Code, Password, WatchedEvent, Zxid};
 use crate::ids::{GatewayId, MachineId, RequestId, ShardId};
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
+pub use crate::message::Published;
 use crate::message::{Concurrency, Request};
 use crate::script::LogLevel;
 use adt::command::tags::TagRules;
-use adt::{Args, Blob, Op, Reply};
+use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -461,25 +462,6 @@ pub enum NearWord {
         /// The lock.
         key: Blob,
     },
-}
-
-/// Message for the subscribers of a channel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Published {
-    /// Whether it is a sharded channel.
-    pub sharded: bool,
-    /// The channel.
-    pub channel: Blob,
-    /// The message.
-    pub payload: Blob,
-}
-
-impl Published {
-    /// Message that the words of `PUBLISH` or `SPUBLISH` contain.
-    pub(super) fn of(args: &Args<'_>) -> Self {
-        let word = |at| Blob::from(args.get(at).unwrap_or_default());
-        Self { sharded: args.is(0, "SPUBLISH"), channel: word(1), payload: word(2) }
-    }
 }
 
 /// Task for all gateways of a cluster. The gateways of other machines do not answer, and a machine that is

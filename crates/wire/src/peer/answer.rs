@@ -1,5 +1,6 @@
 //! Answers of shards to gateways on other machines.
 
+use super::broadcast::{get_published, put_published};
 use super::coordination::{get_answered, get_session_notice, put_answered, put_session_notice};
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_databases, read_shard_stats};
@@ -12,7 +13,7 @@ use crate::entry::{
 use crate::saved::{put_replies, put_reply, read_replies, read_reply};
 use adt::{Corrupt, Reply, Timestamp};
 use engine::ids::ShardId;
-use engine::message::{Answer, Fate, Notice, Refusal};
+use engine::message::{Answer, Fate, Notice, Refusal, RunReply};
 
 const REPLY: u8 = 1;
 const REPLIES: u8 = 2;
@@ -41,6 +42,13 @@ const TOOK_EFFECT: u8 = 23;
 const STATS_OF_DATABASES: u8 = 24;
 /// A guard did not hold, with the error of its read.
 const GUARD_IMPOSSIBLE: u8 = 25;
+/// Replies of scripts, with what they have published.
+const RAN: u8 = 26;
+
+/// Fewest bytes of a reply of a script: its kind, and the number of messages.
+const RUN_BYTES_MIN: usize = 2;
+/// Fewest bytes of a message: its kind, and the lengths of its words.
+const PUBLISHED_BYTES_MIN: usize = 3;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -69,6 +77,7 @@ fn kind(answer: &Answer) -> u8 {
     match answer {
         Answer::Reply(_) => REPLY,
         Answer::Replies(_) => REPLIES,
+        Answer::Ran(_) => RAN,
         Answer::Committed { .. } => COMMITTED,
         Answer::Repeated(_) => REPEATED,
         Answer::TookEffect { .. } => TOOK_EFFECT,
@@ -124,6 +133,14 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Locked { reply, clock, rests_at: _ } => {
             put_u64(clock.0, out);
             put_reply(reply, out);
+        }
+        Answer::Ran(runs) => {
+            put_count(runs.len(), out);
+            for RunReply { reply, published } in runs {
+                put_reply(reply, out);
+                put_count(published.len(), out);
+                published.iter().for_each(|published| put_published(published, out));
+            }
         }
         Answer::Prepared { bound } => put_u64(bound.0, out),
         Answer::Units(units) => {
@@ -191,6 +208,17 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         LOCKED => {
             let clock = Timestamp(reader.u64()?);
             Answer::Locked { reply: read_reply(reader, 0)?, clock, rests_at: None }
+        }
+        RAN => {
+            let mut runs = Vec::new();
+            for _ in 0..reader.count(RUN_BYTES_MIN)? {
+                let (reply, mut published) = (read_reply(reader, 0)?, Vec::new());
+                for _ in 0..reader.count(PUBLISHED_BYTES_MIN)? {
+                    published.push(get_published(reader)?);
+                }
+                runs.push(RunReply { reply, published });
+            }
+            Answer::Ran(runs)
         }
         PREPARED => Answer::Prepared { bound: Timestamp(reader.u64()?) },
         UNITS => {

@@ -13,13 +13,30 @@ const LOOK_AT_USERS: u8 = 5;
 /// Fewest bytes of a user: the length of its name, and the flag for its rules.
 const USER_BYTES_MIN: usize = 5;
 
+pub(super) fn put_published(published: &Published, out: &mut Vec<u8>) {
+    let Published { sharded, channel, payload } = published;
+    out.push(if *sharded { PUBLISH_SHARDED } else { PUBLISH });
+    put_word(channel, out);
+    put_word(payload, out);
+}
+
+fn published_of(kind: u8, reader: &mut Reader<'_>) -> Result<Published, Corrupt> {
+    let sharded = match kind {
+        PUBLISH => false,
+        PUBLISH_SHARDED => true,
+        _ => return Err(Corrupt),
+    };
+    let channel = reader.word()?.into();
+    Ok(Published { sharded, channel, payload: reader.word()?.into() })
+}
+
+pub(super) fn get_published(reader: &mut Reader<'_>) -> Result<Published, Corrupt> {
+    published_of(reader.u8()?, reader)
+}
+
 pub(super) fn put_broadcast(broadcast: &Broadcast, out: &mut Vec<u8>) {
     match broadcast {
-        Broadcast::Publish(Published { sharded, channel, payload }) => {
-            out.push(if *sharded { PUBLISH_SHARDED } else { PUBLISH });
-            put_word(channel, out);
-            put_word(payload, out);
-        }
+        Broadcast::Publish(published) => put_published(published, out),
         Broadcast::ForgetScripts => out.push(FORGET_SCRIPTS),
         Broadcast::Users(UserChange { version, lines }) => {
             out.push(USERS);
@@ -36,10 +53,7 @@ pub(super) fn put_broadcast(broadcast: &Broadcast, out: &mut Vec<u8>) {
 
 pub(super) fn read_broadcast(reader: &mut Reader<'_>) -> Result<Broadcast, Corrupt> {
     Ok(match reader.u8()? {
-        kind @ (PUBLISH | PUBLISH_SHARDED) => {
-            let (sharded, channel) = (kind == PUBLISH_SHARDED, reader.word()?.into());
-            Broadcast::Publish(Published { sharded, channel, payload: reader.word()?.into() })
-        }
+        kind @ (PUBLISH | PUBLISH_SHARDED) => Broadcast::Publish(published_of(kind, reader)?),
         FORGET_SCRIPTS => Broadcast::ForgetScripts,
         USERS => {
             let version = reader.u64()?;

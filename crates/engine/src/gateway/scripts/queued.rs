@@ -4,7 +4,7 @@
 
 use super::ScriptCall;
 use super::queue::{Queued, UnderWay};
-use crate::gateway::api::SessionId;
+use crate::gateway::api::{Broadcast, SessionId};
 use crate::gateway::clients::session::{Held, Session, SessionMode};
 use crate::gateway::errors::unexpected;
 use crate::gateway::parts::Parts;
@@ -12,7 +12,7 @@ use crate::gateway::routing::course::at_its_shard;
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
 use crate::ids::ShardId;
-use crate::message::{Answer, Refusal};
+use crate::message::{Answer, Refusal, RunReply};
 use adt::{Args, ErrorReply, Reply};
 use std::sync::Arc;
 
@@ -121,6 +121,13 @@ impl Parts {
             Answer::Reply(reply) => self.script_ended(programs.next(), reply),
             Answer::Replies(replies) => {
                 for reply in replies {
+                    self.script_ended(programs.next(), reply);
+                }
+            }
+            Answer::Ran(replies) => {
+                for RunReply { reply, published } in replies {
+                    let published = published.into_iter().map(Broadcast::Publish);
+                    self.core.afterwards.extend(published);
                     self.script_ended(programs.next(), reply);
                 }
             }

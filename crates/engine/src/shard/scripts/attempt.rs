@@ -4,8 +4,10 @@ use crate::cluster::slot::slot;
 use crate::ids::{GatewayId, KeyedOp, Token};
 use crate::limits::{
     KEY_BYTES_MAX, SCRIPT_CALLS_MAX, SCRIPT_COPIES_MAX, SCRIPT_COPY_COST_MAX, SCRIPT_COPY_US,
-    SCRIPT_PIECES_AT_SHARD_MAX, SCRIPT_RECORDS_AWAITED_MAX, TRANSACTION_BYTES_MAX,
+    SCRIPT_PIECES_AT_SHARD_MAX, SCRIPT_RECORDS_AWAITED_MAX, SCRIPTS_TOGETHER_REPLY_BYTES,
+    TRANSACTION_BYTES_MAX,
 };
+use crate::message::{Published, RunReply};
 use crate::now::Now;
 use crate::script::{Run, ScriptInput, ScriptRun, ScriptStep, time};
 use crate::shard::config::Rule;
@@ -26,7 +28,7 @@ use smallvec::{SmallVec, smallvec};
 pub(super) enum Ended {
     /// The run has a reply, and these operations.
     Done {
-        reply: Reply,
+        reply: RunReply,
         ops: SmallVec<[KeyedOp; 1]>,
         effects: Effects,
         /// Whether it has seen what is in the log and not applied.
@@ -63,6 +65,8 @@ pub(super) struct Attempt<'s> {
     ctx: Ctx,
     touched: SmallVec<[Touched; 4]>,
     ops: SmallVec<[KeyedOp; 1]>,
+    published: Vec<Published>,
+    published_bytes: usize,
     rests: bool,
     calls: u32,
     bytes: usize,
@@ -92,6 +96,8 @@ impl<'s> Attempt<'s> {
             ctx,
             touched,
             ops,
+            published: Vec::new(),
+            published_bytes: 0,
             rests,
             calls,
             bytes,
@@ -128,6 +134,7 @@ impl<'s> Attempt<'s> {
     /// Forgets what the run has done.
     fn undo(&mut self) {
         self.ops.clear();
+        self.published.clear();
         let leaks = self.core.breaks(Rule::FailedRunsLeaveNothing);
         for touched in &mut self.touched {
             let Some(copy) = touched.copy.take() else { continue };
@@ -170,7 +177,8 @@ impl<'s> Attempt<'s> {
             };
             records.push((key, record, until_us));
         }
-        let Self { ops, rests, ctx: Ctx { now_ms, .. }, .. } = self;
+        let Self { ops, published, rests, ctx: Ctx { now_ms, .. }, .. } = self;
+        let reply = RunReply { reply, published };
         Ended::Done { reply, ops, effects: Effects { records, now_ms }, rests }
     }
 
@@ -184,6 +192,17 @@ impl<'s> Attempt<'s> {
         }
         if args.len() == 1 && args.is(0, "TIME") {
             return Ok(time(self.now.wall_us));
+        }
+        if args.len() == 3 && (args.is(0, "PUBLISH") || args.is(0, "SPUBLISH")) && !self.only_reads
+        {
+            let published = Published::of(args);
+            self.published_bytes += published.bytes();
+            if self.published_bytes > SCRIPTS_TOGETHER_REPLY_BYTES {
+                return Err(Stop::NotHere);
+            }
+            self.published.push(published);
+            // Who receives it is not known before the run takes effect.
+            return Ok(Reply::Int(0));
         }
         // Where something is wrong with the command, the gateway knows the words for it.
         let (parse, spec) = spec_of(args).ok_or(Stop::NotHere)?;

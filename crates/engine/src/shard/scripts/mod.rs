@@ -10,7 +10,7 @@ mod attempt;
 use crate::entry::Apply;
 use crate::ids::{GatewayId, Token};
 use crate::limits::{SCRIPTS_TOGETHER_FUEL, SCRIPTS_TOGETHER_REPLY_BYTES};
-use crate::message::{Answer, Body, Refusal, Request};
+use crate::message::{Answer, Body, Published, Refusal, Request, RunReply};
 use crate::now::Now;
 use crate::repeats::weight_of;
 use crate::script::counts::{RanAt, ScriptCount, ScriptCounts};
@@ -30,7 +30,7 @@ struct Logged {
     /// The runs, as they were asked for; none if those that were carried out may be in several entries.
     runs: Vec<ScriptRun>,
     /// Replies of those that were carried out.
-    replies: Vec<Reply>,
+    replies: Vec<RunReply>,
     /// Number of those that are not applied.
     left: usize,
     /// Whether one of them has seen what is in the log and not applied.
@@ -67,7 +67,11 @@ impl Runs {
             return;
         }
         let replies = self.logged.swap_remove(&sender).map(|logged| logged.replies);
-        let mut replies = replies.unwrap_or_default();
+        let replies = replies.unwrap_or_default();
+        if replies.iter().any(|run| !run.published.is_empty()) {
+            return core.answer(target.gateway, target.token, Answer::Ran(replies));
+        }
+        let mut replies: Vec<Reply> = replies.into_iter().map(|run| run.reply).collect();
         let answer = match replies.pop() {
             Some(reply) if replies.is_empty() => Answer::Reply(reply),
             last => Answer::Replies(replies.into_iter().chain(last).collect()),
@@ -127,7 +131,10 @@ impl Desk {
                 }
                 Err(_) => break,
             }
-            bytes += weight_of(logged.replies.last());
+            let last = logged.replies.last();
+            bytes += weight_of(last.map(|run| &run.reply));
+            bytes +=
+                last.iter().flat_map(|run| &run.published).map(Published::bytes).sum::<usize>();
         }
         if logged.left == 0 {
             // The gateway finds out why, and tells the client.
@@ -170,7 +177,7 @@ impl Desk {
         };
         self.scripts.ran.0 += 1;
         self.scripts.ran.1 += u64::from(rests);
-        self.scripts.counts.note(&*steps, RanAt::Shard, reply.is_error());
+        self.scripts.counts.note(&*steps, RanAt::Shard, reply.reply.is_error());
         logged.left += 1;
         logged.rests |= rests;
         logged.replies.push(reply);

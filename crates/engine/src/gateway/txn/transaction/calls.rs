@@ -244,6 +244,7 @@ impl Txn {
             | Answer::Unknown
             | Answer::Unread
             | Answer::Notice(_)
+            | Answer::Ran(_)
             | Answer::Replies(_) => return self.abort(cx, Cause::Refused(Refusal::LocksLost)),
         };
         self.access_done(cx, place, reply, clock);

@@ -175,6 +175,7 @@ impl Txn {
             Answer::Unknown
             | Answer::Reply(_)
             | Answer::Replies(_)
+            | Answer::Ran(_)
             | Answer::Repeated(_)
             | Answer::Fenced
             | Answer::Snapshot { .. }
