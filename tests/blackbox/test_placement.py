@@ -6,7 +6,7 @@ import pytest
 import redis
 from clusters import UP_S_MAX
 from harness import Failed, Server, until
-from test_backup import backup, run
+from test_backup import backup, restored, run
 from test_operating import all_led, claret
 
 RULES = ["--placement", "cart:*:,session:"]
@@ -154,6 +154,57 @@ def test_a_backup_is_restored_under_other_rules(make_server, tmp_path, before, a
         new.kill()
 
 
+def test_a_cluster_is_restored_with_the_rules_of_its_backup(make_server, tmp_path):
+    server = make_server(*RULES, shards=2).start()
+    server.client().mset({name: name for name in PLACED + FREE})
+    backup(server, tmp_path / "backup")
+    cluster = restored(tmp_path / "backup", tmp_path / "new")
+    try:
+        until(lambda: all_led(cluster), UP_S_MAX)
+        for node in cluster.nodes:
+            client = node.client()
+            assert client.mget(PLACED + FREE) == PLACED + FREE
+            assert len(slots_of(client, PLACED)) == 2
+            assert client.config_get("placement") == {"placement": RULES[1]}
+    finally:
+        for node in cluster.nodes:
+            node.kill()
+
+
+def test_what_concerns_all_keys_ends_whatever_the_rules_are(make_server):
+    client = make_server("--placement", ",".join("0123456789"), shards=4).start().client()
+    client.mset({str(n): n for n in range(100)})
+    with client.pipeline() as pipe:
+        pipe.dbsize().keys("1*").set("new", 1).flushall().dbsize()
+        replies = pipe.execute()
+    assert (replies[0], len(replies[1]), replies[4]) == (100, 11, 0)
+    assert client.eval("redis.call('set', '7', 1) return redis.call('keys', '*')", 0) == ["7"]
+    assert client.execute_command("DBSIZE") == 1 and client.randomkey() == "7"
+
+
+def test_machines_with_other_rules_are_left_out(make_cluster):
+    cluster = make_cluster()
+    for node, rule in zip(cluster.nodes, ("none", "cart:*:", "cart:*:")):
+        node.flags += ["--placement", rule]
+        node.start()
+    odd, others = cluster.nodes[0], cluster.nodes[1:]
+    cluster.wait(others)
+    until(lambda: "placement rules" in odd.said(), UP_S_MAX)
+    for number in range(30):
+        assert [node.client().incr(f"cart:c{number}:n") for node in others] == [1, 2]
+    with pytest.raises(redis.exceptions.ClusterDownError):
+        odd.client().incr("cart:c1:n")
+
+
+def test_an_existing_cluster_keeps_its_rules(make_cluster):
+    cluster = make_cluster().start()
+    node = cluster.nodes[0]
+    node.kill()
+    node.flags += ["--placement", "cart:*:"]
+    with pytest.raises(Failed, match="created with the placement rules bull"):
+        node.start()
+
+
 def test_a_cluster_its_newcomers_and_its_splits_have_the_rules(make_cluster):
     cluster = make_cluster(shards=1).start()
     until(lambda: all_led(cluster), UP_S_MAX)
@@ -174,6 +225,7 @@ def test_a_cluster_its_newcomers_and_its_splits_have_the_rules(make_cluster):
         until(lambda: "the shard map has epoch" in newcomer.said(), UP_S_MAX)
         assert newcomer.client().mget(names) == names
         assert slots_of(newcomer.client(), names[:50]) == {clients[0].cluster("KEYSLOT", "bull:mail:")}
+        assert newcomer.client().config_get("placement") == clients[0].config_get("placement")
     finally:
         newcomer.kill()
 

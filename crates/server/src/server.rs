@@ -204,10 +204,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
             "zookeeper_shards is {wanted}, but there are {shards}: a new tree is spread over these"
         );
     }
-    let first = identity
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.first_map(shards, options.new_placement()));
+    let first = identity.first_map(&dir)?;
     // The log is created last, so that an interrupted start leaves no trace.
     let map = Arc::new(MapFile::open(dir.path(), first, !dir.log().exists())?);
     let mut store = open_log(&options, &dir)?;
@@ -216,6 +213,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         store = None;
     }
     let tags = identity.rules(map.map().as_ref(), &dir)?;
+    identity.check_rules(&options, tags.as_ref(), &dir)?;
     let starting = Starting { options, clock, dir, shards, tags, identity, map, tls, peer_tls };
     starting.finish(store, replicas)
 }
@@ -440,7 +438,12 @@ impl Starting {
         linked: Arc<Linked>,
         workers: &[Mailbox],
     ) -> std::io::Result<Option<PeersThread>> {
-        let parts = self.identity.cluster.clone().zip(self.identity.hello(address)).zip(listener);
+        let parts = self
+            .identity
+            .cluster
+            .clone()
+            .zip(self.identity.hello(address, self.tags.as_ref()))
+            .zip(listener);
         let Some(((cluster, hello), listener)) = parts else { return Ok(None) };
         let (workers, map) = (workers.to_vec(), self.map.clone());
         let tls = self.peer_tls.clone();
@@ -513,7 +516,7 @@ impl Starting {
                 poll: seat.poll,
                 inbox: seat.inbox,
                 shards: self.shards,
-                hello: self.identity.hello(address),
+                hello: self.identity.hello(address, self.tags.as_ref()),
                 snapshot_log_bytes: self.options.snapshot_log_bytes,
             };
             let placing = self.identity.is_clustered().then(|| Placing {

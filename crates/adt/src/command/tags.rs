@@ -120,8 +120,9 @@ impl TagRules {
     /// Length of the part of a name that a rule makes its hash tag.
     #[inline]
     pub(super) fn tag_length(&self, name: &[u8]) -> Option<usize> {
-        let fit = self.0.as_ref()?.iter().find_map(|rule| rule.fits(name))?;
-        (fit <= TAG_BYTES_MAX && hash_tag(name).is_none()).then_some(fit)
+        let beginning = &name[..name.len().min(TAG_BYTES_MAX)];
+        let fit = self.0.as_ref()?.iter().find_map(|rule| rule.fits(beginning))?;
+        hash_tag(name).is_none().then_some(fit)
     }
 
     /// Whether a rule gives a name a hash tag.

@@ -3,6 +3,7 @@
 use super::map::{MapError, ShardMap};
 use crate::ids::ShardId;
 use adt::command::tags::TagRules;
+use adt::random::mix;
 
 impl ShardMap {
     /// The map of a cluster that is founded with placement rules.
@@ -14,6 +15,16 @@ impl ShardMap {
     pub fn rules_of(&self, shard: ShardId) -> TagRules {
         if shard == ShardId::MAP { TagRules::NONE } else { self.tags.clone() }
     }
+}
+
+/// Digest of placement rules, by which machines find out whether they have the same; empty for none.
+pub fn digest(tags: &TagRules) -> String {
+    if tags.is_empty() {
+        return String::new();
+    }
+    let text = rules_text(tags);
+    let digest = text.bytes().fold(0, |digest, byte| mix(digest ^ u64::from(byte)));
+    format!("{digest:016x}")
 }
 
 /// Placement rules as a map writes them. A server that is alone has them without a map.

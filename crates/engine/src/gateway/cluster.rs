@@ -60,7 +60,9 @@ impl Gateway {
             ClusterChange::Map(map) => {
                 let before = (!map.splits.is_empty()).then(|| self.parts.core.mail.routes.all());
                 self.parts.core.mail.routes.follow(&map);
-                self.parts.core.config.tags = Some(map.tags.clone());
+                let config = &mut self.parts.core.config;
+                config.settings.insert("placement".to_owned(), map.tags.texts().join(","));
+                config.tags = Some(map.tags.clone());
                 self.parts.core.topology.set_map(self.parts.core.config.id.machine, *map);
                 if let Some(before) = before {
                     self.parts.routes_changed(&before);

@@ -26,6 +26,13 @@ pub fn users_key() -> Blob {
     Blob::from(&b"\x00\xc1users"[..])
 }
 
+/// Key that stands for all keys of a shard, in operations that concern them all. No record has it.
+pub fn whole_key(number: u32) -> Blob {
+    let mut key = b"\x00\xc1all:".to_vec();
+    key.extend_from_slice(number.to_string().as_bytes());
+    Blob::from(key.as_slice())
+}
+
 /// Operation of a command on a record of the store's own. `words` are those of the command without the key.
 pub fn on_own(key: Blob, words: &[&[u8]]) -> (Blob, Op) {
     let mut all = ArgBuf::new();

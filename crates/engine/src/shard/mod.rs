@@ -101,10 +101,7 @@ impl Desk {
             self.streams.ended(&self.core, now, stream, shards);
             return self.settle(now);
         }
-        let asks = self.core.state.slots.range.is_some() || self.splitting.is_giving();
-        if (asks || !self.core.config.tags.is_empty())
-            && self.splitting.is_elsewhere(&self.core, &request.body)
-        {
+        if self.splitting.is_elsewhere(&self.core, &request.body) {
             let moved = Answer::Refused(Refusal::Moved);
             return self.core.answer(request.gateway, request.token, moved);
         }

@@ -151,7 +151,8 @@ pub struct Manifest {
     pub created_s: u64,
     /// Tag of the log's records (32 hexadecimal digits).
     pub log_tag: String,
-    /// Placement rules of a single machine; a cluster has them in its map.
+    /// Placement rules of a single machine, or of the cluster that it helps to found; later these are in the
+    /// cluster's map.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement: Vec<String>,
     /// Machine's place in a cluster; none for a single machine.
@@ -168,10 +169,7 @@ impl Manifest {
             created_by: env!("CARGO_PKG_VERSION").to_owned(),
             created_s: now_s,
             log_tag: hex(&random::<16>()),
-            placement: match &purpose.member {
-                None => purpose.placement.unwrap_or(purpose.placement_default).texts(),
-                Some(_) => Vec::new(),
-            },
+            placement: purpose.placement.unwrap_or(purpose.placement_default).texts(),
             member: purpose.member,
         }
     }
@@ -318,6 +316,16 @@ impl DataDir {
     /// Manifest, stored when the directory was created.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Placement rules of the manifest.
+    ///
+    /// # Errors
+    /// If they cannot be parsed.
+    pub fn rules(&self) -> Result<TagRules, DirError> {
+        let path = self.path.join("MANIFEST");
+        TagRules::parse(&self.manifest.placement)
+            .map_err(|reason| DirError::Manifest { path, reason })
     }
 
     /// Tag of the log's records.
@@ -561,17 +569,11 @@ fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<
     if let Some(wanted) = purpose.shards.filter(|wanted| *wanted != manifest.shards) {
         return Err(DirError::Shards { path, found: manifest.shards, wanted });
     }
-    match &purpose.placement {
-        Some(wanted) if manifest.member.is_none() && wanted.texts() != manifest.placement => {
-            let found = listed(&manifest.placement);
-            Err(DirError::Placement { path, found, wanted: listed(&wanted.texts()) })
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Placement rules as the option takes them.
-fn listed(rules: &[String]) -> String {
+pub fn listed(rules: &[String]) -> String {
     if rules.is_empty() { "none".to_owned() } else { rules.join(",") }
 }
 

@@ -3,12 +3,13 @@
 //! Each start of a machine begins a new life, which is counted durably before any message leaves
 //! the machine. Work begun in an earlier life is thus never mistaken for work of a later one.
 
-use super::datadir::{DataDir, DirError, Member, Purpose, write_durably};
+use super::datadir::{DataDir, DirError, Member, Purpose, listed, write_durably};
 use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
 use adt::command::tags::TagRules;
 use engine::cluster::level::Level;
 use engine::cluster::map::ShardMap;
+use engine::cluster::rules::digest;
 use engine::gateway::ClusterConfig;
 use engine::ids::{GatewayId, MachineId, ShardId};
 use engine::replication::Membership;
@@ -75,9 +76,35 @@ impl Identity {
         if self.is_clustered() {
             return Ok(map.map(|map| map.tags.clone()));
         }
-        let path = dir.path().join("MANIFEST");
-        let rules = TagRules::parse(&dir.manifest().placement);
-        rules.map(Some).map_err(|reason| DirError::Manifest { path, reason })
+        dir.rules().map(Some)
+    }
+
+    /// Shard map with which this machine helps to found its cluster, if it does.
+    ///
+    /// # Errors
+    /// If the placement rules of the manifest cannot be parsed.
+    pub fn first_map(&self, dir: &DataDir) -> Result<Option<ShardMap>, DirError> {
+        let (shards, rules) = (dir.manifest().shards, dir.rules()?);
+        Ok(self.cluster.as_ref().and_then(|cluster| cluster.first_map(shards, rules)))
+    }
+
+    /// Checks that placement rules in the configuration are those of the data.
+    ///
+    /// # Errors
+    /// If they are others.
+    pub fn check_rules(
+        &self,
+        options: &Options,
+        rules: Option<&TagRules>,
+        dir: &DataDir,
+    ) -> Result<(), DirError> {
+        match (&options.placement, rules) {
+            (Some(wanted), Some(found)) if wanted != found => {
+                let (found, wanted) = (listed(&found.texts()), listed(&wanted.texts()));
+                Err(DirError::Placement { path: dir.path().to_owned(), found, wanted })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Machines of the cluster, for a gateway; none for a single machine.
@@ -106,13 +133,16 @@ impl Identity {
         }
     }
 
-    /// Greeting to other machines, with the address at which this machine serves clients.
-    pub fn hello(&self, address: SocketAddr) -> Option<Hello> {
+    /// Greeting to other machines, with the address at which this machine serves clients. A digest
+    /// of the placement rules that it knows is behind the name of the cluster, on a line of its own.
+    pub fn hello(&self, address: SocketAddr, rules: Option<&TagRules>) -> Option<Hello> {
         let cluster = self.cluster.as_ref()?;
+        let rules = rules.filter(|rules| !rules.is_empty());
+        let rules = rules.map_or(String::new(), |rules| format!("\n{}", digest(rules)));
         let (host, port) = self.client_address(address);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         Some(Hello {
-            cluster: cluster.name.clone(),
+            cluster: cluster.name.clone() + &rules,
             machine: cluster.own,
             life: self.life,
             level: Level::NEWEST,

@@ -16,6 +16,7 @@ use crate::data::mapfile::MapFile;
 use crate::mail::{Mail, Mailbox};
 use adt::Corrupt;
 use engine::cluster::level::Level;
+use engine::cluster::rules::digest;
 use engine::ids::MachineId;
 use engine::limits::STRANGERS_MAX;
 use mio::net::{TcpListener, TcpStream};
@@ -303,11 +304,26 @@ impl Host {
     fn judge(&self, hello: &Hello, dialled: Option<MachineId>) -> Result<(), String> {
         let cluster = &self.meeting.cluster;
         let machine = hello.machine.0;
-        if hello.cluster != cluster.name {
+        let (name, rules) = match hello.cluster.split_once('\n') {
+            Some((name, rules)) => (name, Some(rules)),
+            None => (hello.cluster.as_str(), None),
+        };
+        // A machine that does not know the map yet names no rules. One that has none finds out by itself.
+        let own = self.meeting.map.map().map(|map| map.tags);
+        if let (Some(own), Some(rules)) = (own, rules)
+            && digest(&own) != rules
+        {
+            return Err(format!(
+                "machine {machine} was founded with other placement rules than this one, which has \
+                 {own:?}: start one of the two in an empty directory with the rules of the cluster \
+                 (--placement)"
+            ));
+        }
+        if name != cluster.name {
             return Err(format!(
                 "machine {machine} at {} belongs to the cluster '{}', and this one to '{}': correct \
                  the addresses or the name of the cluster",
-                hello.address, hello.cluster, cluster.name
+                hello.address, name, cluster.name
             ));
         }
         let used = self.meeting.map.map().map_or(Level::NONE, |map| map.level);

@@ -8,6 +8,8 @@ use engine::ids::MachineId;
 
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;
+/// Longest name of a cluster with what else tells it from others, in bytes.
+const HELLO_IDENTITY_BYTES_MAX: usize = HELLO_CLUSTER_BYTES_MAX + 32;
 /// Longest advertised client address, in bytes.
 pub const HELLO_ADDRESS_BYTES_MAX: usize = 512;
 /// Longest payload of a first frame. A sender of another protocol hardly ever announces so short a
@@ -15,7 +17,7 @@ pub const HELLO_ADDRESS_BYTES_MAX: usize = 512;
 const HELLO_FRAME_BYTES_MAX: usize = 1 << 10;
 
 const _: () = assert!(
-    HELLO_CLUSTER_BYTES_MAX + HELLO_ADDRESS_BYTES_MAX + 64 < HELLO_FRAME_BYTES_MAX,
+    HELLO_IDENTITY_BYTES_MAX + HELLO_ADDRESS_BYTES_MAX + 64 < HELLO_FRAME_BYTES_MAX,
     "the longest first frame fits"
 );
 
@@ -23,7 +25,8 @@ const _: () = assert!(
 /// Its form is the same in all versions, so that different versions can recognize each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Name of its cluster.
+    /// Name of its cluster. If this was founded with placement rules that the machine knows, a line feed and a
+    /// digest of them follow.
     pub cluster: String,
     /// Number of the machine in the cluster.
     pub machine: MachineId,
@@ -42,7 +45,7 @@ pub struct Hello {
 /// # Panics
 /// If the cluster's name or the address is too long; the configuration checks both.
 pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
-    assert!(hello.cluster.len() <= HELLO_CLUSTER_BYTES_MAX, "the name of the cluster is too long");
+    assert!(hello.cluster.len() <= HELLO_IDENTITY_BYTES_MAX, "the name of the cluster is too long");
     assert!(hello.address.len() <= HELLO_ADDRESS_BYTES_MAX, "the address is too long");
     let frame = begin_frame(out);
     out.push(HELLO);
@@ -71,7 +74,7 @@ pub fn decode_hello(bytes: &[u8]) -> Result<Option<(Hello, usize)>, Corrupt> {
     let address = reader.text()?;
     let worker_count = reader.u16()?;
     reader.finish()?;
-    if cluster.len() > HELLO_CLUSTER_BYTES_MAX || address.len() > HELLO_ADDRESS_BYTES_MAX {
+    if cluster.len() > HELLO_IDENTITY_BYTES_MAX || address.len() > HELLO_ADDRESS_BYTES_MAX {
         return Err(Corrupt);
     }
     let (cluster, address) = (cluster.to_owned(), address.to_owned());

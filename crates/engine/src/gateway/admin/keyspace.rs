@@ -11,6 +11,7 @@ use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::limits::SLOTS;
 use crate::message::Body;
+use crate::script::keys::whole_key;
 use adt::command::database;
 use adt::key::KeyOp;
 use adt::{Args, Blob, CommandSpec, ErrorReply, Merge, Op, Reply, Whole};
@@ -73,7 +74,7 @@ fn key_of_each_shard(core: &Core) -> Vec<Blob> {
         if missing == 0 {
             break;
         }
-        let key = Blob::from(number.to_string());
+        let key = whole_key(number);
         let shard = usize::from(core.mail.shard_of(&key).0);
         if let Some(place @ None) = keys.get_mut(shard) {
             *place = Some(key);

@@ -59,7 +59,11 @@ pub(in crate::gateway) fn redirection(
     command: &Command,
 ) -> Option<ErrorReply> {
     let (mut route, mut first) = (Route::Nowhere, None);
+    // A client that computes slots does not know of placement rules: it would be sent to and fro.
+    let knows = |key: &Blob| slot(key) == slot(database::name_of(key));
+    let mut is_known = true;
     let mut add = |key: &Blob, op: &Op| {
+        is_known &= knows(key);
         if op.is_write() || !asks_replicas {
             route.add(core.mail.shard_of(key));
             first.get_or_insert(slot(key));
@@ -70,7 +74,7 @@ pub(in crate::gateway) fn redirection(
         Command::Multi { ops, .. } => ops.iter().for_each(|(key, op)| add(key, op)),
         _ => {}
     }
-    let slot = first?;
+    let slot = first.filter(|_| is_known)?;
     let Route::One(shard) = route else { return None };
     core.moved(shard, slot)
 }

@@ -24,25 +24,21 @@ use adt::{
 };
 use smallvec::{SmallVec, smallvec};
 
-/// End of a run.
-pub(super) enum Ended {
-    /// The run has a reply, and these operations.
-    Done {
-        reply: RunReply,
-        ops: SmallVec<[KeyedOp; 1]>,
-        effects: Effects,
-        /// Whether it has seen what is in the log and not applied.
-        rests: bool,
-    },
-    /// Another record must be free first. The run has had no effect.
-    Needs(Blob),
-    /// The shard cannot give what the script asks for. The run has had no effect.
-    NotHere,
+/// Outcome of a run.
+pub(super) struct Ended {
+    pub reply: RunReply,
+    /// Operations that take effect together.
+    pub ops: SmallVec<[KeyedOp; 1]>,
+    pub effects: Effects,
+    /// Whether it has seen what is in the log and not applied.
+    pub rests: bool,
 }
 
-/// Reason why a run does not go on.
-enum Stop {
+/// Reason why a run does not go on. It has had no effect then.
+pub(super) enum Stop {
+    /// Another record must be free first.
     Needs(Blob),
+    /// The shard cannot give what the script asks for.
     NotHere,
 }
 
@@ -105,14 +101,17 @@ impl<'s> Attempt<'s> {
     }
 
     /// Carries the run out, from its first step to its last.
-    pub fn carry_out(mut self, steps: &mut dyn Run) -> Ended {
+    pub fn carry_out(mut self, steps: &mut dyn Run) -> Result<Ended, Stop> {
         let mut input = ScriptInput::Go;
         let mut pieces = 1;
         loop {
             input = match steps.resume(input) {
                 ScriptStep::Call(words, _) => match self.call(&words) {
                     Ok(reply) => ScriptInput::Reply(reply),
-                    Err(stop) => return self.stopped(stop),
+                    Err(stop) => {
+                        self.undo();
+                        return Err(stop);
+                    }
                 },
                 ScriptStep::MayRun(words) if spec_of(&words.args()).is_some() => {
                     ScriptInput::MayRun(true)
@@ -123,10 +122,11 @@ impl<'s> Attempt<'s> {
                 }
                 // It lasts long, or has something to tell besides its reply.
                 ScriptStep::Pause | ScriptStep::Log(..) | ScriptStep::MayRun(_) => {
-                    return self.stopped(Stop::NotHere);
+                    self.undo();
+                    return Err(Stop::NotHere);
                 }
-                ScriptStep::Done(reply) => return self.done(reply),
-                ScriptStep::Failed(error) => return self.failed(error.into()),
+                ScriptStep::Done(reply) => return Ok(self.done(reply)),
+                ScriptStep::Failed(error) => return Ok(self.failed(error.into())),
             };
         }
     }
@@ -141,14 +141,6 @@ impl<'s> Attempt<'s> {
             if leaks {
                 self.core.locks.put_foreseen(touched.key.clone(), copy, 0);
             }
-        }
-    }
-
-    fn stopped(mut self, stop: Stop) -> Ended {
-        self.undo();
-        match stop {
-            Stop::Needs(key) => Ended::Needs(key),
-            Stop::NotHere => Ended::NotHere,
         }
     }
 
@@ -179,7 +171,7 @@ impl<'s> Attempt<'s> {
         }
         let Self { ops, published, rests, ctx: Ctx { now_ms, .. }, .. } = self;
         let reply = RunReply { reply, published };
-        Ended::Done { reply, ops, effects: Effects { records, now_ms }, rests }
+        Ended { reply, ops, effects: Effects { records, now_ms }, rests }
     }
 
     /// Carries out a command of the script.

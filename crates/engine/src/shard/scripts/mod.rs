@@ -22,7 +22,7 @@ use crate::shard::core::ShardCore;
 use crate::shard::tail::{Recipient, RecipientKind};
 use adt::collections::Map;
 use adt::{Blob, Reply};
-use attempt::{Attempt, Ended};
+use attempt::{Attempt, Ended, Stop};
 
 /// Runs of one request whose operations are in the log and not all applied.
 #[derive(Debug, Default)]
@@ -170,11 +170,11 @@ impl Desk {
         let only_reads = run.only_reads || script.no_writes;
         let (core, locking, expiry) = (&mut self.core, &self.locking, &mut self.expiry);
         let attempt = Attempt::new((core, locking, expiry), now, (sender, run), only_reads);
-        let (reply, ops, effects, rests) = match attempt.carry_out(&mut *steps) {
-            Ended::Done { reply, ops, effects, rests } => (reply, ops, effects, rests),
-            Ended::Needs(key) => return Err(Some(key)),
-            Ended::NotHere => return Err(None),
-        };
+        let ended = attempt.carry_out(&mut *steps).map_err(|stop| match stop {
+            Stop::Needs(key) => Some(key),
+            Stop::NotHere => None,
+        })?;
+        let Ended { reply, ops, effects, rests } = ended;
         self.scripts.ran.0 += 1;
         self.scripts.ran.1 += u64::from(rests);
         self.scripts.counts.note(&*steps, RanAt::Shard, reply.reply.is_error());

@@ -14,7 +14,7 @@ use crate::data::identity::purpose;
 use adt::Timestamp;
 use adt::command::database::under;
 use adt::command::tags::TagRules;
-use engine::cluster::map::{Range, ShardMap};
+use engine::cluster::map::{MapError, Range, ShardMap};
 use engine::cluster::rules::parse_rules;
 use engine::cluster::slot::{ranges, shard_of};
 use engine::entry::{SnapshotCodec, SnapshotPart};
@@ -38,6 +38,9 @@ pub enum RestoreError {
     /// Error of the data directory.
     #[error(transparent)]
     Dir(#[from] DirError),
+    /// The placement rules of the backup are of another version.
+    #[error("the backup has placement rules that this version of claret does not know: {0}")]
+    Rules(MapError),
     /// The machine would join an existing cluster.
     #[error(
         "a backup is restored into a new cluster, and --join is for one that is there already: name \
@@ -76,7 +79,7 @@ pub fn restore(
     }
     let mut purpose = purpose(options);
     let shards = *purpose.shards.get_or_insert(about.shards);
-    let before = parse_rules(&about.map).unwrap_or_default();
+    let before = parse_rules(&about.map).map_err(RestoreError::Rules)?;
     let rules = purpose.placement.get_or_insert_with(|| before.clone()).clone();
     let map = options.cluster.as_ref();
     let map = map.and_then(|cluster| cluster.first_map(shards, rules.clone()));
