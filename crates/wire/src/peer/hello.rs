@@ -25,8 +25,8 @@ const _: () = assert!(
 /// Its form is the same in all versions, so that different versions can recognize each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Name of its cluster. If this was founded with placement rules that the machine knows, a line feed and a
-    /// digest of them follow.
+    /// Name of its cluster. If this was founded with placement rules that the machine knows, a line feed and
+    /// a digest of them follow.
     pub cluster: String,
     /// Number of the machine in the cluster.
     pub machine: MachineId,
