@@ -426,8 +426,8 @@ fn a_hello_reads_back() {
     }
     let parcel = encoded(&Parcel::Leads { shard: ShardId(1), term: 2 });
     assert_eq!(decode_hello(&parcel), Err(Corrupt));
-    // The name is one byte too long.
-    let longest = Hello { cluster: "c".repeat(64), ..hello() };
+    // The name, with the digest of placement rules, is one byte too long.
+    let longest = Hello { cluster: "c".repeat(96), ..hello() };
     let mut payload = hello_bytes(&longest)[HEADER..].to_vec();
     payload[4] += 1;
     payload.insert(8, b'c');

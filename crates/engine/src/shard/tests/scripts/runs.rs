@@ -3,7 +3,8 @@
 use super::super::records::updates::{announced, commit, get};
 use super::*;
 use crate::cluster::slot::slot;
-use crate::limits::SCRIPT_COPY_US;
+use crate::limits::{SCRIPT_COPY_US, SCRIPTS_TOGETHER_REPLY_BYTES};
+use crate::message::RunReply;
 
 #[test]
 fn runs_on_one_record_share_a_write_to_the_log() {
@@ -186,7 +187,7 @@ fn a_run_begins_again_when_a_key_that_it_has_not_declared_is_free() {
 #[test]
 fn what_follows_from_a_timestamp_or_lasts_long_is_left_to_the_gateway() {
     let mut story = story();
-    for text in ["UID.NEXT k", "BLPOP k 0", "NOSUCH k", "GET", "PUBLISH c m"] {
+    for text in ["UID.NEXT k", "BLPOP k 0", "NOSUCH k", "GET", "PUBLISH c"] {
         story.ask(run(&["k"], text));
         assert!(told(&mut story).concat().ends_with("refused NotHere"), "{text}");
     }
@@ -194,6 +195,26 @@ fn what_follows_from_a_timestamp_or_lasts_long_is_left_to_the_gateway() {
     story.ask(run(&["k"], "PAUSE\nPAUSE\nPAUSE\nPAUSE\nSET k 1"));
     story.sync();
     assert_eq!(told(&mut story), ["6 = Ok", "7 refused NotHere"]);
+}
+
+#[test]
+fn what_runs_have_published_comes_with_their_replies_unless_they_fail() {
+    let mut story = story();
+    story.ask(run(&["k"], "PUBLISH c m\nINCR k\nSPUBLISH d n"));
+    story.ask(run(&["k"], "INCR k\nPUBLISH c undone\nFAIL"));
+    let long = "x".repeat(SCRIPTS_TOGETHER_REPLY_BYTES);
+    story.ask(run(&["k"], &format!("PUBLISH c {long}")));
+    assert!(story.answers().iter().all(|(token, _)| *token == 3), "nothing is durable");
+    story.sync();
+    let mut told = story.answers().into_iter();
+    let Some((1, Answer::Ran(runs))) = told.next() else { panic!("the first has published") };
+    let [RunReply { reply, published }] = &runs[..] else { panic!("{runs:?}") };
+    let sent: Vec<_> =
+        published.iter().map(|sent| (sent.sharded, &*sent.channel, &*sent.payload)).collect();
+    assert_eq!(*reply, Reply::Int(0), "that of its last command");
+    assert_eq!(sent, [(false, &b"c"[..], &b"m"[..]), (true, b"d", b"n")]);
+    let failed = told.next();
+    assert!(matches!(&failed, Some((2, Answer::Reply(Reply::Error(_))))), "{failed:?}");
 }
 
 #[test]
