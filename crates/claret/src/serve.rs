@@ -5,7 +5,7 @@ mod record;
 use clap::Args;
 use server::config::cluster::ClusterSettings;
 use server::config::peer_tls::PeerTlsSettings;
-use server::config::{Bytes, ConfigError, Durability, Options, Period, Settings, TagRules};
+use server::config::{Bytes, ConfigError, Durability, Options, Period, Settings};
 use server::synchrony::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -45,10 +45,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
     /// Placement rules of a new data directory: keys with such a prefix are on one shard, as if it
-    /// were their hash tag; `*` stands for anything; `none` for no rules [default:
+    /// were their hash tag; `*` stands for one character or more; `none` for no rules [default:
     /// bull:*:,bq:*:,dramatiq:,saq: for job queues].
-    #[arg(long, value_name = "RULE,...", value_parser = parse_placement)]
-    placement: Option<Placement>,
+    #[arg(long, value_name = "RULE,...", value_delimiter = ',')]
+    placement: Option<Vec<String>>,
     /// Number of worker threads [default: one per core].
     #[arg(long, value_name = "N")]
     workers: Option<u16>,
@@ -128,18 +128,6 @@ pub struct ServeArgs {
     log_level: Option<String>,
 }
 
-/// Placement rules of a flag.
-#[derive(Clone, Debug)]
-struct Placement(Vec<String>);
-
-fn parse_placement(text: &str) -> Result<Placement, String> {
-    let rules: Vec<String> = match text {
-        "none" => Vec::new(),
-        rules => rules.split(',').map(str::to_owned).collect(),
-    };
-    TagRules::parse(&rules).map(|_| Placement(rules))
-}
-
 impl ServeArgs {
     /// Combines the flags and the file.
     pub fn options(&self) -> Result<Options, ConfigError> {
@@ -155,7 +143,7 @@ impl ServeArgs {
             zookeeper_shards: self.zookeeper_shards,
             zookeeper_connections_per_address: self.zookeeper_connections_per_address,
             shards: self.shards,
-            placement: self.placement.clone().map(|Placement(rules)| rules),
+            placement: self.placement.clone(),
             workers: self.workers,
             durability: self.durability,
             cc: self.cc.clone(),

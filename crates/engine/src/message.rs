@@ -153,8 +153,8 @@ pub enum Body {
     },
     /// Runs of scripts on records of this shard, one behind the other, each by itself. Answer:
     /// [`Answer::Reply`], [`Answer::Replies`] or [`Answer::Ran`] of those that were carried out, which may be
-    /// fewer; or
-    /// [`Refusal::NotHere`] if the first one needs more than this shard can give. The others had no effect.
+    /// fewer; or [`Refusal::NotHere`] if the first one needs more than this shard can give. The others had no
+    /// effect.
     Run(Vec<ScriptRun>),
     /// Access of an interactive transaction, under a lock that is held until the transaction ends.
     /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
@@ -493,10 +493,12 @@ pub struct Published {
 }
 
 impl Published {
-    /// Message that the words of `PUBLISH` or `SPUBLISH` contain.
-    pub(crate) fn of(args: &Args<'_>) -> Self {
+    /// Message that the words of `PUBLISH` or `SPUBLISH` contain, if they are such a command.
+    pub(crate) fn of(args: &Args<'_>) -> Option<Self> {
+        let sharded = args.is(0, "SPUBLISH");
+        let publishes = args.len() == 3 && (sharded || args.is(0, "PUBLISH"));
         let word = |at| Blob::from(args.get(at).unwrap_or_default());
-        Self { sharded: args.is(0, "SPUBLISH"), channel: word(1), payload: word(2) }
+        publishes.then(|| Self { sharded, channel: word(1), payload: word(2) })
     }
 
     /// Bytes of the channel and the message.

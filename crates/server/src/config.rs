@@ -13,7 +13,7 @@ use crate::net::listen::Port;
 use crate::net::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
-pub use adt::command::tags::TagRules;
+use adt::command::tags::TagRules;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::acl::Users;
 use engine::gateway::{Order, Patience, UserConfig};
@@ -171,7 +171,7 @@ pub struct Settings {
     pub zookeeper_container_check_ms: Option<u64>,
     /// Number of shards.
     pub shards: Option<u16>,
-    /// Placement rules of a new data directory or cluster; see [`TagRules`].
+    /// Placement rules of a new data directory or cluster, see [`TagRules`]; `none` alone for no rules.
     pub placement: Option<Vec<String>>,
     /// Number of worker threads.
     pub workers: Option<u16>,
@@ -385,8 +385,11 @@ impl Options {
         };
         let shards = count("shards", settings.shards, SHARDS_MAX)?;
         let workers = count("workers", settings.workers, WORKERS_MAX)?;
-        let placement = settings.placement.map(|rules| TagRules::parse(&rules)).transpose();
-        let placement = placement.map_err(ConfigError::new)?;
+        let placement = settings.placement.map(|rules| match &rules[..] {
+            [none] if none == "none" => Ok(TagRules::NONE),
+            rules => TagRules::parse(rules).map_err(ConfigError::new),
+        });
+        let placement = placement.transpose()?;
         let cc = settings.cc.unwrap_or_else(|| "full".to_owned());
         let Some(concurrency) = Concurrency::named(&cc) else {
             let names = Concurrency::NAMES.join(", ");

@@ -73,6 +73,7 @@ fn check_payload(payload: &[u8]) -> bool {
 fn hello() -> Hello {
     Hello {
         cluster: "shop".into(),
+        rules: String::new(),
         machine: MachineId(2),
         life: 5,
         level: Level::NEWEST,
@@ -408,7 +409,8 @@ fn a_client_on_the_wrong_port_is_recognized_at_once() {
 
 #[test]
 fn a_hello_reads_back() {
-    let longest = Hello { cluster: "c".repeat(64), address: "a".repeat(512), ..hello() };
+    let rules = "0123456789abcdef".to_owned();
+    let longest = Hello { cluster: "c".repeat(64), rules, address: "a".repeat(512), ..hello() };
     for hello in [hello(), longest, Hello { level: Level(9), ..hello() }] {
         let mut bytes = hello_bytes(&hello);
         let len = bytes.len();
@@ -427,7 +429,7 @@ fn a_hello_reads_back() {
     let parcel = encoded(&Parcel::Leads { shard: ShardId(1), term: 2 });
     assert_eq!(decode_hello(&parcel), Err(Corrupt));
     // The name, with the digest of placement rules, is one byte too long.
-    let longest = Hello { cluster: "c".repeat(96), ..hello() };
+    let longest = Hello { cluster: "c".repeat(64), rules: "f".repeat(16), ..hello() };
     let mut payload = hello_bytes(&longest)[HEADER..].to_vec();
     payload[4] += 1;
     payload.insert(8, b'c');

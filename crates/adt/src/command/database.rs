@@ -19,11 +19,6 @@ const MARK: u8 = b'd';
 /// Byte behind them in the keys that a placement rule gives a hash tag; the number of the database and the
 /// length of the tag follow.
 const TAGGED: u8 = b't';
-/// Bytes before the name in the keys of all databases but the first.
-const PREFIX_BYTES: usize = 4;
-/// Bytes before the name in keys with a tag.
-const TAGGED_PREFIX_BYTES: usize = 5;
-
 /// Whether clients cannot name a key: it is the store's own, or one of a database other than 0, or one that a
 /// placement rule gives a hash tag.
 #[inline]
@@ -31,42 +26,57 @@ pub fn is_reserved(key: &[u8]) -> bool {
     key.starts_with(&RESERVED)
 }
 
-/// Database of a stored key, or `None` if the key is the store's own.
+/// Stored key of a client, taken apart.
+struct Parts<'k> {
+    database: u8,
+    /// Length of the hash tag that a placement rule gives.
+    tag: Option<u8>,
+    name: &'k [u8],
+}
+
+/// Parts of a stored key, or `None` if the key is the store's own.
 #[inline]
-pub fn database_of(key: &[u8]) -> Option<u8> {
+fn parts(key: &[u8]) -> Option<Parts<'_>> {
     if !is_reserved(key) {
-        return Some(0);
+        return Some(Parts { database: 0, tag: None, name: key });
     }
     match key {
-        [_, _, MARK, number, ..] if (1..DATABASES).contains(number) => Some(*number),
-        [_, _, TAGGED, number, length, name @ ..]
-            if *number < DATABASES && (1..=name.len()).contains(&usize::from(*length)) =>
+        [_, _, MARK, database, name @ ..] if (1..DATABASES).contains(database) => {
+            Some(Parts { database: *database, tag: None, name })
+        }
+        [_, _, TAGGED, database, tag, name @ ..]
+            if *database < DATABASES && (1..=name.len()).contains(&usize::from(*tag)) =>
         {
-            Some(*number)
+            Some(Parts { database: *database, tag: Some(*tag), name })
         }
         _ => None,
     }
 }
 
+/// Database of a stored key, or `None` if the key is the store's own.
+#[inline]
+pub fn database_of(key: &[u8]) -> Option<u8> {
+    parts(key).map(|parts| parts.database)
+}
+
 /// Name of a stored key, as its clients know it.
 #[inline]
 pub fn name_of(key: &[u8]) -> &[u8] {
-    if !is_reserved(key) || database_of(key).is_none() {
-        return key;
-    }
-    match key[2] {
-        TAGGED => &key[TAGGED_PREFIX_BYTES..],
-        _ => &key[PREFIX_BYTES..],
-    }
+    parts(key).map_or(key, |parts| parts.name)
+}
+
+/// Whether a placement rule gives a stored key its hash tag.
+#[inline]
+pub fn is_tagged(key: &[u8]) -> bool {
+    parts(key).is_some_and(|parts| parts.tag.is_some())
 }
 
 /// Part of a stored key that decides its slot: its hash tag, or its whole name.
 #[inline]
 pub fn hashed_part(key: &[u8]) -> &[u8] {
-    let name = name_of(key);
-    match key {
-        [_, _, TAGGED, _, length, ..] if name.len() < key.len() => &name[..usize::from(*length)],
-        _ => hash_tag(name).unwrap_or(name),
+    match parts(key) {
+        Some(Parts { tag: Some(tag), name, .. }) => &name[..usize::from(tag)],
+        _ => hash_tag(name_of(key)).unwrap_or_else(|| name_of(key)),
     }
 }
 
@@ -83,24 +93,16 @@ pub fn name_in(database: u8, key: &[u8]) -> Option<&[u8]> {
 
 /// Stored key of the same name in another database.
 pub fn moved_to(database: u8, key: &[u8]) -> Blob {
-    let name = name_of(key);
-    match key {
-        [_, _, TAGGED, _, length, ..] if name.len() < key.len() => tagged(database, *length, name),
-        _ => untagged(database, name),
-    }
+    stored(database, parts(key).and_then(|parts| parts.tag), name_of(key))
 }
 
-fn untagged(database: u8, name: &[u8]) -> Blob {
-    if database == 0 {
-        return Blob::new(name);
+fn stored(database: u8, tag: Option<u8>, name: &[u8]) -> Blob {
+    let mut key = RESERVED.to_vec();
+    match tag {
+        None if database == 0 => return Blob::new(name),
+        None => key.extend([MARK, database]),
+        Some(tag) => key.extend([TAGGED, database, tag]),
     }
-    let mut key = vec![RESERVED[0], RESERVED[1], MARK, database];
-    key.extend_from_slice(name);
-    Blob::from(key.as_slice())
-}
-
-fn tagged(database: u8, length: u8, name: &[u8]) -> Blob {
-    let mut key = vec![RESERVED[0], RESERVED[1], TAGGED, database, length];
     key.extend_from_slice(name);
     Blob::from(key.as_slice())
 }
@@ -136,10 +138,14 @@ impl Naming<'_> {
 
     /// Stored key of a name.
     pub fn key(self, name: &[u8]) -> Blob {
-        match self.tags.tag_length(name) {
-            Some(length) => tagged(self.database, length as u8, name),
-            None => untagged(self.database, name),
-        }
+        stored(self.database, self.tags.tag_length(name), name)
+    }
+
+    /// Stored key of a name, which is the name itself where that is possible.
+    #[inline]
+    pub fn key_of(self, name: &Blob) -> Blob {
+        let is_key = self.database == 0 && !self.tags.concern(name);
+        if is_key { name.clone() } else { self.key(name) }
     }
 
     /// Stored key of a name, or an error if clients cannot give it to a key.
@@ -166,19 +172,13 @@ impl Naming<'_> {
 /// Whether a stored key is as these placement rules want it.
 #[inline]
 pub fn is_under(tags: &TagRules, key: &[u8]) -> bool {
-    match key {
-        [a, b, TAGGED, _, length, name @ ..] if [*a, *b] == RESERVED => {
-            tags.tag_length(name) == Some(usize::from(*length))
-        }
-        _ => database_of(key).is_none() || !tags.concern(name_of(key)),
-    }
+    parts(key).is_none_or(|Parts { tag, name, .. }| tags.tag_length(name) == tag)
 }
 
 /// Stored key under these placement rules of what may have been stored under others.
 pub fn under(tags: &TagRules, key: &Blob) -> Blob {
-    let name = name_of(key);
-    match database_of(key) {
-        Some(database) if is_reserved(key) || tags.concern(name) => {
+    match parts(key) {
+        Some(Parts { database, name, .. }) if !is_under(tags, key) => {
             Naming { database, tags }.key(name)
         }
         _ => key.clone(),
@@ -204,7 +204,9 @@ mod tests {
                 assert_eq!(shown(&key), Blob::new(name));
                 assert_eq!(name_in(database, &key), Some(name));
                 assert_eq!(name_in((database + 1) % DATABASES, &key), None);
-                assert_eq!(is_reserved(&key), database > 0);
+                assert_eq!((is_reserved(&key), is_tagged(&key)), (database > 0, false));
+                let name = Blob::new(name);
+                assert_eq!(Naming { database, tags: &tags }.key_of(&name), key);
             }
         }
     }
@@ -220,6 +222,7 @@ mod tests {
                 (hashed_part(&key), &*shown(&key)),
                 (&b"bull:mail:"[..], &b"bull:mail:17"[..])
             );
+            assert!(is_tagged(&key) && naming.key_of(&Blob::from("bull:mail:17")) == key);
             let elsewhere = (database + 1) % DATABASES;
             let there = Naming { database: elsewhere, tags: &tags }.key(b"bull:mail:17");
             assert_eq!(moved_to(elsewhere, &key), there);

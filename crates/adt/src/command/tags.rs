@@ -12,7 +12,7 @@ pub const TAG_RULES_MAX: usize = 32;
 /// Largest length of a rule, in bytes.
 pub const TAG_RULE_BYTES_MAX: usize = 64;
 /// Longest prefix that a rule makes a hash tag, in bytes: stored keys have one byte for its length.
-const TAG_BYTES_MAX: usize = u8::MAX as usize;
+const TAG_BYTES_MAX: u8 = u8::MAX;
 
 /// Hash tag that a name has by itself: what is between the first `{` and the next `}`, if that is anything.
 pub fn hash_tag(name: &[u8]) -> Option<&[u8]> {
@@ -46,8 +46,8 @@ impl TagRule {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return wrong("it has characters other than printable ASCII, or spaces");
         }
-        if text.contains(['{', '}', '"', '\'']) {
-            return wrong("braces and quotes cannot be in it");
+        if text.contains(['{', '}', '"', '\'', ',']) {
+            return wrong("braces, quotes and commas cannot be in it");
         }
         let mut parts = text.split('*').map(|part| part.as_bytes().into());
         let first: Box<[u8]> = parts.next().unwrap_or_default();
@@ -119,10 +119,10 @@ impl TagRules {
 
     /// Length of the part of a name that a rule makes its hash tag.
     #[inline]
-    pub(super) fn tag_length(&self, name: &[u8]) -> Option<usize> {
-        let beginning = &name[..name.len().min(TAG_BYTES_MAX)];
+    pub(super) fn tag_length(&self, name: &[u8]) -> Option<u8> {
+        let beginning = &name[..name.len().min(TAG_BYTES_MAX.into())];
         let fit = self.0.as_ref()?.iter().find_map(|rule| rule.fits(beginning))?;
-        hash_tag(name).is_none().then_some(fit)
+        hash_tag(name).is_none().then_some(fit as u8)
     }
 
     /// Whether a rule gives a name a hash tag.
@@ -149,8 +149,9 @@ mod tests {
     #[test]
     fn an_asterisk_stands_for_as_little_as_possible() {
         let rules = rules(&["bull:*:", "a*b*c"]);
-        let tag =
-            |name: &str| rules.tag_length(name.as_bytes()).map(|length| name[..length].to_owned());
+        let tag = |name: &str| {
+            rules.tag_length(name.as_bytes()).map(|length| name[..length.into()].to_owned())
+        };
         for (name, wanted) in [
             ("bull:mail:17", Some("bull:mail:")),
             ("bull:mail:", Some("bull:mail:")),
@@ -187,7 +188,9 @@ mod tests {
     #[test]
     fn texts_that_are_no_rules_are_refused_and_others_read_back() {
         let long = "x".repeat(TAG_RULE_BYTES_MAX + 1);
-        for text in ["", "*", "*:", "a*", "a**b", "a b", "{a}", "caf\u{e9}:", "a\"", "a'", &long] {
+        for text in
+            ["", "*", "*:", "a*", "a**b", "a b", "{a}", "caf\u{e9}:", "a\"", "a'", "a,b", &long]
+        {
             assert!(TagRules::parse(&[text]).is_err(), "{text}");
         }
         assert!(TagRules::parse(&["a:", "b", "a:"]).unwrap_err().contains("twice"));

@@ -319,6 +319,7 @@ mod tests {
     /// The first frame of machine 2.
     fn hello() -> Vec<u8> {
         let hello = Hello {
+            rules: String::new(),
             cluster: "claret".to_owned(),
             machine: MachineId(2),
             life: 1,

@@ -1,7 +1,6 @@
 //! Placement rules in the shard map: those with which a cluster was founded, a line `place bull:*:` each.
 
 use super::map::{MapError, ShardMap};
-use crate::ids::ShardId;
 use adt::command::tags::TagRules;
 use adt::random::mix;
 
@@ -9,11 +8,6 @@ impl ShardMap {
     /// The map of a cluster that is founded with placement rules.
     pub fn with_rules(self, tags: TagRules) -> Self {
         Self { tags, ..self }
-    }
-
-    /// Placement rules for the keys of a shard; none for those of the map's group, which are no names.
-    pub fn rules_of(&self, shard: ShardId) -> TagRules {
-        if shard == ShardId::MAP { TagRules::NONE } else { self.tags.clone() }
     }
 }
 

@@ -103,7 +103,7 @@ impl Core {
 
     /// Key for the name of a request's client: its shard remembers the request if no other key does.
     pub fn client_key(&self, request: &RequestId) -> Blob {
-        self.naming(0).key(&request.client)
+        self.naming(0).key_of(&request.client)
     }
 
     /// Sends a session a message that is no reply to a command, or one of several replies, in the order

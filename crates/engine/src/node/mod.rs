@@ -25,7 +25,7 @@ pub(crate) mod transfer;
 pub use event::Event;
 pub use outgoing::To;
 pub use parcel::{Parcel, ParcelKind};
-pub use placement::{Misfit, Placing};
+pub use placement::Placing;
 pub use readiness::Readiness;
 pub use replicas::disturbed::Bundles;
 pub use timing::Timing;

@@ -19,7 +19,6 @@ use crate::replication::{Membership, Promises, Recovered};
 use crate::script::Interpreter;
 use crate::shard::ShardConfig;
 use adt::Value;
-use adt::command::tags::TagRules;
 use adt::kinds::string::Value as StringValue;
 use adt::random::mix;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,15 +45,6 @@ pub struct Placing<C> {
     pub interpreter: Option<&'static dyn Interpreter>,
 }
 
-/// Reason why a machine cannot use the map of its cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
-    /// The cluster was founded with this number of shards.
-    Shards(u16),
-    /// The cluster was founded with these placement rules.
-    Rules(TagRules),
-}
-
 #[derive(Debug)]
 pub(super) struct Placement<C> {
     placing: Placing<C>,
@@ -64,8 +54,8 @@ pub(super) struct Placement<C> {
     text: Vec<u8>,
     /// Whether the driver has not taken the map yet.
     fresh: bool,
-    /// Reason why this machine cannot use a received map.
-    misfit: Option<Misfit>,
+    /// Number of shards of a received map that does not fit this machine.
+    misfit: Option<u16>,
     /// Time of the last check of the placement.
     placed_us: u64,
     /// Shards whose files are being removed.
@@ -115,11 +105,9 @@ impl<C> Placement<C> {
     }
 
     /// The map, if a machine that connects now may not know it: machines that founded the cluster together
-    /// know its first map. Where placement rules are in it they compare it.
+    /// know its first map.
     pub fn news_for(&self, machine: MachineId) -> Option<&ShardMap> {
-        let is_news = |map: &&ShardMap| {
-            map.epoch > 0 || !map.machines.contains_key(&machine) || !map.tags.is_empty()
-        };
+        let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
         self.map().filter(is_news)
     }
 
@@ -133,7 +121,7 @@ impl<C> Placement<C> {
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
         let Placing { concurrency, reap_us, interpreter, .. } = self.placing;
         let (id, clustered, broken) = (shard, true, None);
-        let tags = map.rules_of(shard);
+        let tags = map.tags.clone();
         Some(Setup {
             shard: ShardConfig {
                 id,
@@ -166,9 +154,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         Some(map)
     }
 
-    /// Reason why this machine cannot use the map of its cluster. Reported once for every such map that
-    /// arrives.
-    pub fn take_misfit(&mut self) -> Option<Misfit> {
+    /// Number of shards of a cluster whose map this machine cannot use, because it was created for
+    /// another number. Reported once for every such map that arrives.
+    pub fn take_misfit(&mut self) -> Option<u16> {
         self.placement.as_mut()?.misfit.take()
     }
 
@@ -177,11 +165,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
         if map.founded_shards() != placement.shards {
-            placement.misfit = Some(Misfit::Shards(map.founded_shards()));
-            return;
-        }
-        if known.is_some_and(|known| known.tags != map.tags) {
-            placement.misfit = Some(Misfit::Rules(map.tags));
+            placement.misfit = Some(map.founded_shards());
             return;
         }
         if known.is_some_and(|known| known.epoch >= map.epoch) {

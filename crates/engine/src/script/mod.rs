@@ -103,9 +103,7 @@ impl ScriptRun {
     /// Keys that the client has declared, as they are stored.
     pub fn declared<'s>(&'s self, tags: &'s TagRules) -> impl Iterator<Item = Blob> + 's {
         let naming = Naming { database: self.database, tags };
-        let is_name = self.database == 0 && tags.is_empty();
-        let stored = move |key: &Blob| if is_name { key.clone() } else { naming.key(key) };
-        self.inputs.keys.iter().map(stored)
+        self.inputs.keys.iter().map(move |name| naming.key_of(name))
     }
 }
 

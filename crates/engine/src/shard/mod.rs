@@ -48,6 +48,7 @@ use crate::now::Now;
 use crate::pipeline::bundles::Disturbance;
 use crate::stats::ShardStats;
 use adt::Timestamp;
+use adt::command::tags::TagRules;
 use coordination::ServiceLeader;
 use locking::manager::LockManager;
 use scripts::Runs;
@@ -101,7 +102,10 @@ impl Desk {
             self.streams.ended(&self.core, now, stream, shards);
             return self.settle(now);
         }
-        if self.splitting.is_elsewhere(&self.core, &request.body) {
+        let asks = self.core.state.slots.range.is_some() || self.splitting.is_giving();
+        if (asks || !self.core.config.tags.is_empty())
+            && self.splitting.is_elsewhere(&self.core, &request.body)
+        {
             let moved = Answer::Refused(Refusal::Moved);
             return self.core.answer(request.gateway, request.token, moved);
         }
@@ -376,7 +380,11 @@ impl Shard {
 
     /// A shard with the state of a snapshot. Log entries after it are replayed with
     /// [`Shard::replay`].
-    pub fn restored(config: ShardConfig, state: State, clock: Timestamp) -> Self {
+    pub fn restored(mut config: ShardConfig, state: State, clock: Timestamp) -> Self {
+        if config.id == ShardId::MAP {
+            // Its only key is no name.
+            config.tags = TagRules::NONE;
+        }
         let scripts = Runs::new(config.interpreter);
         let desk = Desk {
             core: ShardCore::new(config, state, clock),

@@ -169,7 +169,7 @@ impl Manifest {
             created_by: env!("CARGO_PKG_VERSION").to_owned(),
             created_s: now_s,
             log_tag: hex(&random::<16>()),
-            placement: purpose.placement.unwrap_or(purpose.placement_default).texts(),
+            placement: purpose.placement.texts(),
             member: purpose.member,
         }
     }
@@ -210,10 +210,8 @@ pub struct Purpose {
     pub shards: Option<u16>,
     /// Number of shards of a new directory otherwise.
     pub shards_default: u16,
-    /// Placement rules, if they were set.
-    pub placement: Option<TagRules>,
-    /// Placement rules of a new directory otherwise.
-    pub placement_default: TagRules,
+    /// Placement rules of a new directory.
+    pub placement: TagRules,
     /// Machine's place in a cluster; none for a single machine.
     pub member: Option<Member>,
 }
@@ -566,10 +564,12 @@ fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<
         let wanted = Member::describe(purpose.member.as_ref());
         return Err(DirError::Member { path, found, wanted });
     }
-    if let Some(wanted) = purpose.shards.filter(|wanted| *wanted != manifest.shards) {
-        return Err(DirError::Shards { path, found: manifest.shards, wanted });
+    match purpose.shards {
+        Some(wanted) if wanted != manifest.shards => {
+            Err(DirError::Shards { path, found: manifest.shards, wanted })
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Placement rules as the option takes them.
@@ -662,11 +662,9 @@ mod tests {
         shards: Option<u16>,
         member: Option<Member>,
     ) -> Result<DataDir, DirError> {
-        let rules = TagRules::parse(&["bull:*:"]).unwrap();
-        let (placement, placement_default) = (None, rules);
-        let (shards_default, now_s) = (2, 1_700_000_000);
-        let purpose = Purpose { shards, shards_default, placement, placement_default, member };
-        DataDir::open(path, purpose, now_s)
+        let placement = TagRules::parse(&["bull:*:"]).unwrap();
+        let purpose = Purpose { shards, shards_default: 2, placement, member };
+        DataDir::open(path, purpose, 1_700_000_000)
     }
 
     #[test]

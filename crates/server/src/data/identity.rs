@@ -133,16 +133,15 @@ impl Identity {
         }
     }
 
-    /// Greeting to other machines, with the address at which this machine serves clients. A digest
-    /// of the placement rules that it knows is behind the name of the cluster, on a line of its own.
+    /// Greeting to other machines, with the address at which this machine serves clients, and the
+    /// placement rules as far as it knows them.
     pub fn hello(&self, address: SocketAddr, rules: Option<&TagRules>) -> Option<Hello> {
         let cluster = self.cluster.as_ref()?;
-        let rules = rules.filter(|rules| !rules.is_empty());
-        let rules = rules.map_or(String::new(), |rules| format!("\n{}", digest(rules)));
         let (host, port) = self.client_address(address);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         Some(Hello {
-            cluster: cluster.name.clone() + &rules,
+            cluster: cluster.name.clone(),
+            rules: rules.map(digest).unwrap_or_default(),
             machine: cluster.own,
             life: self.life,
             level: Level::NEWEST,
@@ -165,8 +164,7 @@ pub fn purpose(options: &Options) -> Purpose {
     Purpose {
         shards: options.shards,
         shards_default: options.shards_default(),
-        placement: options.placement.clone(),
-        placement_default: options.new_placement(),
+        placement: options.new_placement(),
         member,
     }
 }

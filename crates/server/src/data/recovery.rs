@@ -7,7 +7,6 @@ use crate::config::{Durability, Options};
 use crate::host::clock::Clock;
 use crate::log::LogStore;
 use crate::server::StartError;
-use adt::command::tags::TagRules;
 use engine::entry::SnapshotPart;
 use engine::ids::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
@@ -66,7 +65,7 @@ pub fn recover(
             reap_us: options.zookeeper_container_check_us,
             broken: None,
             interpreter: Some(&script::Luau),
-            tags: if shard == ShardId::MAP { TagRules::NONE } else { tags.clone() },
+            tags: tags.clone(),
         };
         let membership = identity.membership(map, shard);
         let setup = Setup { shard: config, membership };

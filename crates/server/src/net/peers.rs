@@ -304,14 +304,19 @@ impl Host {
     fn judge(&self, hello: &Hello, dialled: Option<MachineId>) -> Result<(), String> {
         let cluster = &self.meeting.cluster;
         let machine = hello.machine.0;
-        let (name, rules) = match hello.cluster.split_once('\n') {
-            Some((name, rules)) => (name, Some(rules)),
-            None => (hello.cluster.as_str(), None),
-        };
-        // A machine that does not know the map yet names no rules. One that has none finds out by itself.
-        let own = self.meeting.map.map().map(|map| map.tags);
-        if let (Some(own), Some(rules)) = (own, rules)
-            && digest(&own) != rules
+        if hello.cluster != cluster.name {
+            return Err(format!(
+                "machine {machine} at {} belongs to the cluster '{}', and this one to '{}': correct \
+                 the addresses or the name of the cluster",
+                hello.address, hello.cluster, cluster.name
+            ));
+        }
+        let map = self.meeting.map.map();
+        // A machine that does not know the map yet names no rules. One whose cluster has none refuses those
+        // that name some.
+        if let Some(own) = map.as_ref().map(|map| &map.tags)
+            && !hello.rules.is_empty()
+            && hello.rules != digest(own)
         {
             return Err(format!(
                 "machine {machine} was founded with other placement rules than this one, which has \
@@ -319,14 +324,7 @@ impl Host {
                  (--placement)"
             ));
         }
-        if name != cluster.name {
-            return Err(format!(
-                "machine {machine} at {} belongs to the cluster '{}', and this one to '{}': correct \
-                 the addresses or the name of the cluster",
-                hello.address, name, cluster.name
-            ));
-        }
-        let used = self.meeting.map.map().map_or(Level::NONE, |map| map.level);
+        let used = map.map_or(Level::NONE, |map| map.level);
         understands(hello, used)?;
         if hello.machine == cluster.own {
             return Err(format!(
@@ -470,6 +468,7 @@ mod tests {
     #[test]
     fn a_machine_of_the_level_before_is_turned_away() {
         let hello = |level| Hello {
+            rules: String::new(),
             cluster: "shop".to_owned(),
             machine: MachineId(2),
             life: 1,

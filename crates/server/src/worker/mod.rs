@@ -38,7 +38,7 @@ use connection::Connection;
 use engine::gateway::{CoordinationClient, Gateway, Opening, ServerReply, SessionId};
 use engine::ids::{GatewayId, ShardId};
 use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
-use engine::node::{Misfit, Node};
+use engine::node::Node;
 use engine::now::Now;
 use engine::pipeline::bundles::BundleOrder;
 use engine::script::counts::ScriptCount;
@@ -434,19 +434,12 @@ impl Worker {
     /// Stores a new shard map before the machine acts on it. Maps change so rarely that a worker
     /// may wait for the disk.
     fn keep_map(&mut self) {
-        match self.node.take_misfit() {
-            Some(Misfit::Shards(count)) => tracing::error!(
+        if let Some(count) = self.node.take_misfit() {
+            tracing::error!(
                 "the cluster was founded with {count} shards, and this machine's directory with {}: \
                  start it with --shards {count} in an empty directory",
                 self.shards
-            ),
-            Some(Misfit::Rules(rules)) => tracing::error!(
-                "another machine was founded with the placement rules {rules:?}, and this one with \
-                 {:?}: commands on the keys that they concern fail until one of the two is started \
-                 with the rules of the cluster (--placement) in an empty directory",
-                self.node.map().map(|map| map.tags.clone()).unwrap_or_default()
-            ),
-            None => {}
+            );
         }
         let Some(map) = self.node.take_new_map() else { return };
         self.links.demand(map.level);

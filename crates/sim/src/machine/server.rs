@@ -9,7 +9,6 @@ use super::shape::Shape;
 use super::visits::{Visit, Visits};
 use crate::plant::Plant;
 use crate::random::Random;
-use adt::command::tags::TagRules;
 use adt::{ArgBuf, Reply};
 use engine::cluster::level::Level;
 use engine::cluster::map::ShardMap;
@@ -200,7 +199,7 @@ pub fn start(
             reap_us,
             broken,
             interpreter: Some(&script::Luau),
-            tags: if id == ShardId::MAP { TagRules::NONE } else { shape.rules() },
+            tags: shape.rules(),
         };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };

@@ -8,8 +8,10 @@ use engine::ids::MachineId;
 
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;
-/// Longest name of a cluster with what else tells it from others, in bytes.
-const HELLO_IDENTITY_BYTES_MAX: usize = HELLO_CLUSTER_BYTES_MAX + 32;
+/// Longest digest of placement rules, in bytes.
+const HELLO_RULES_BYTES_MAX: usize = 16;
+/// Longest name of a cluster with a digest behind it, in bytes.
+const HELLO_IDENTITY_BYTES_MAX: usize = HELLO_CLUSTER_BYTES_MAX + 1 + HELLO_RULES_BYTES_MAX;
 /// Longest advertised client address, in bytes.
 pub const HELLO_ADDRESS_BYTES_MAX: usize = 512;
 /// Longest payload of a first frame. A sender of another protocol hardly ever announces so short a
@@ -25,9 +27,11 @@ const _: () = assert!(
 /// Its form is the same in all versions, so that different versions can recognize each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Name of its cluster. If this was founded with placement rules that the machine knows, a line feed and
-    /// a digest of them follow.
+    /// Name of its cluster.
     pub cluster: String,
+    /// Digest of the cluster's placement rules; empty if there are none, or the machine does not know them
+    /// yet. In the frame it is behind the name, after a line feed, if it is not empty.
+    pub rules: String,
     /// Number of the machine in the cluster.
     pub machine: MachineId,
     /// Number of the process's life: it grows with every restart.
@@ -45,12 +49,14 @@ pub struct Hello {
 /// # Panics
 /// If the cluster's name or the address is too long; the configuration checks both.
 pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
-    assert!(hello.cluster.len() <= HELLO_IDENTITY_BYTES_MAX, "the name of the cluster is too long");
+    assert!(hello.cluster.len() <= HELLO_CLUSTER_BYTES_MAX, "the name of the cluster is too long");
+    assert!(hello.rules.len() <= HELLO_RULES_BYTES_MAX, "the digest of the rules is too long");
     assert!(hello.address.len() <= HELLO_ADDRESS_BYTES_MAX, "the address is too long");
     let frame = begin_frame(out);
     out.push(HELLO);
     put_u16(hello.level.0, out);
-    put_word(hello.cluster.as_bytes(), out);
+    let rules = if hello.rules.is_empty() { String::new() } else { format!("\n{}", hello.rules) };
+    put_word(format!("{}{rules}", hello.cluster).as_bytes(), out);
     put_u16(hello.machine.0, out);
     put_u32(hello.life, out);
     put_word(hello.address.as_bytes(), out);
@@ -77,7 +83,9 @@ pub fn decode_hello(bytes: &[u8]) -> Result<Option<(Hello, usize)>, Corrupt> {
     if cluster.len() > HELLO_IDENTITY_BYTES_MAX || address.len() > HELLO_ADDRESS_BYTES_MAX {
         return Err(Corrupt);
     }
-    let (cluster, address) = (cluster.to_owned(), address.to_owned());
-    let hello = Hello { cluster, machine, life, level, address, worker_count };
+    let (cluster, rules) = cluster.split_once('\n').unwrap_or((cluster, ""));
+    let (cluster, rules) = (cluster.to_owned(), rules.to_owned());
+    let address = address.to_owned();
+    let hello = Hello { cluster, rules, machine, life, level, address, worker_count };
     Ok(Some((hello, FRAME_HEADER_BYTES + payload.len())))
 }

@@ -9,7 +9,7 @@ use crate::gateway::command_docs::{subcommand_syntax, unknown_subcommand, wrong_
 use crate::gateway::core::Core;
 use crate::gateway::parts::Parts;
 use crate::gateway::target::Target;
-use adt::{Args, Blob};
+use adt::{Args, Blob, ErrorReply};
 
 impl Parts {
     /// `PUBLISH`, `SPUBLISH`. The session's writes before it are in effect when the message goes out.
@@ -26,8 +26,11 @@ impl Parts {
         if place.is_none() && session.request.is_some() {
             return self.as_transaction(id, args);
         }
+        let Some(published) = Published::of(args) else {
+            return ErrorReply::arity("publish").into();
+        };
         let target = self.sessions.place(id, place);
-        let inquiry = publication(&mut self.core, args);
+        let inquiry = publication(&mut self.core, published);
         self.gather(target, inquiry);
         Handled::Later
     }
@@ -35,8 +38,8 @@ impl Parts {
 
 /// Inquiry that publishes a message. The reply is the number of receivers at this machine, as in a Redis
 /// cluster.
-pub(in crate::gateway) fn publication(core: &mut Core, args: &Args<'_>) -> Inquiry {
-    told(core, Broadcast::Publish(Published::of(args)), Combine::Sum)
+pub(in crate::gateway) fn publication(core: &mut Core, published: Published) -> Inquiry {
+    told(core, Broadcast::Publish(published), Combine::Sum)
 }
 
 /// Inquiry that lets all gateways of this machine carry something out. Those of the other machines, which do

@@ -10,7 +10,7 @@ use crate::gateway::txn::work::{Finish, Outcome, Program, ProgramStep, Work};
 use crate::gateway::waiting::fence::several_shards;
 use crate::ids::{KeyedOp, ShardId};
 use crate::script::{ScriptOf, ScriptRun};
-use adt::{Blob, ErrorReply, Reply};
+use adt::{ErrorReply, Reply};
 use smallvec::SmallVec;
 
 /// Course of a program, the cheapest one that is possible.
@@ -63,12 +63,8 @@ pub(in crate::gateway) fn at_its_shard(
     }
     let mut route = Route::Nowhere;
     // A key has the same slot in all databases.
-    let naming = core.naming(0);
-    let shard_of = |name: &Blob| match naming.tags.concern(name) {
-        true => core.mail.shard_of(&naming.key(name)),
-        false => core.mail.shard_of(name),
-    };
-    call.inputs.keys.iter().for_each(|name| route.add(shard_of(name)));
+    let keys = call.inputs.keys.iter().map(|name| core.naming(0).key_of(name));
+    keys.for_each(|key| route.add(core.mail.shard_of(&key)));
     let Route::One(shard) = route else { return None };
     let run = ScriptRun {
         script: ScriptOf::Read(core.scripts.for_shard(call)?),

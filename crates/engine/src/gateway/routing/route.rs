@@ -60,10 +60,9 @@ pub(in crate::gateway) fn redirection(
 ) -> Option<ErrorReply> {
     let (mut route, mut first) = (Route::Nowhere, None);
     // A client that computes slots does not know of placement rules: it would be sent to and fro.
-    let knows = |key: &Blob| slot(key) == slot(database::name_of(key));
     let mut is_known = true;
     let mut add = |key: &Blob, op: &Op| {
-        is_known &= knows(key);
+        is_known &= !database::is_tagged(key);
         if op.is_write() || !asks_replicas {
             route.add(core.mail.shard_of(key));
             first.get_or_insert(slot(key));

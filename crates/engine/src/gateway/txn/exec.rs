@@ -21,7 +21,7 @@ use crate::gateway::scripts::commands::{is_of_scripts, is_of_texts};
 use crate::gateway::target::{Target, WHOLE};
 use crate::gateway::waiting::{fence, section};
 use crate::limits::WATCHED_KEYS_MAX;
-use crate::message::{Condition, Guard};
+use crate::message::{Condition, Guard, Published};
 use adt::command::condition::{Expected, conditions};
 use adt::command::database::Naming;
 use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -259,10 +259,10 @@ impl Parts {
         keep: Option<&Keep>,
     ) {
         for (target, words) in later {
-            let args = &words.args();
-            let publishes = args.is(0, "PUBLISH") || args.is(0, "SPUBLISH");
-            if publishes {
-                let inquiry = publication(&mut self.core, args);
+            let published = Published::of(&words.args());
+            let publishes = published.is_some();
+            if let Some(published) = published {
+                let inquiry = publication(&mut self.core, published);
                 self.gather(target, inquiry);
             }
             if let Some(item) = items.get_mut(target.item as usize) {

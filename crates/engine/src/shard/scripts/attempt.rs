@@ -185,9 +185,9 @@ impl<'s> Attempt<'s> {
         if args.len() == 1 && args.is(0, "TIME") {
             return Ok(time(self.now.wall_us));
         }
-        if args.len() == 3 && (args.is(0, "PUBLISH") || args.is(0, "SPUBLISH")) && !self.only_reads
+        if !self.only_reads
+            && let Some(published) = Published::of(args)
         {
-            let published = Published::of(args);
             self.published_bytes += published.bytes();
             if self.published_bytes > SCRIPTS_TOGETHER_REPLY_BYTES {
                 return Err(Stop::NotHere);

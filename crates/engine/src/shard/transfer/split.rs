@@ -11,7 +11,6 @@ use crate::cluster::map::Range;
 use crate::entry::LogRecord;
 use crate::ids::ShardId;
 use crate::message::Body;
-use crate::script::ScriptRun;
 use crate::shard::core::ShardCore;
 use crate::shard::state::State;
 use crate::shard::state::slots::{Slots, is_in};
@@ -123,14 +122,11 @@ impl Splitting {
     }
 
     /// Whether a request concerns keys that this shard does not have, or locks in slots that it is about to
-    /// give away. Keys that are not as the placement rules want them come from a machine with other rules,
-    /// and so do scripts that name keys in slots which the gateway did not expect.
+    /// give away. So are keys that are not as the placement rules want them: they were overlooked.
     pub fn is_elsewhere(&self, core: &ShardCore, body: &Body) -> bool {
         let (own, giving, tags) = (core.state.slots.range, self.giving, &core.config.tags);
         let is_own = |key: &Blob| own.is_none_or(|own| is_in(key, own)) && is_under(tags, key);
-        let runs = if let Body::Run(runs) = body { &runs[..] } else { &[] };
-        let misled = |run: &ScriptRun| run.keys(tags).any(|key| !is_in(&key, run.slots));
-        let elsewhere = concerns(body, tags, |key| !is_own(key)) || runs.iter().any(misled);
+        let elsewhere = concerns(body, tags, |key| !is_own(key));
         let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
         let going = giving.filter(|_| locks);
         elsewhere || going.is_some_and(|range| concerns(body, tags, |key| is_in(key, range)))

@@ -80,7 +80,8 @@ pub fn restore(
     let mut purpose = purpose(options);
     let shards = *purpose.shards.get_or_insert(about.shards);
     let before = parse_rules(&about.map).map_err(RestoreError::Rules)?;
-    let rules = purpose.placement.get_or_insert_with(|| before.clone()).clone();
+    let rules = options.placement.clone().unwrap_or_else(|| before.clone());
+    purpose.placement = rules.clone();
     let map = options.cluster.as_ref();
     let map = map.and_then(|cluster| cluster.first_map(shards, rules.clone()));
     let own = options.cluster.as_ref().map(|cluster| cluster.own);

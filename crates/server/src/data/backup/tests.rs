@@ -274,13 +274,8 @@ fn a_restore_that_is_refused_leaves_nothing() {
 fn a_directory_without_a_manifest_is_none() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("data");
-    let purpose = || Purpose {
-        shards: Some(2),
-        shards_default: 2,
-        placement: None,
-        placement_default: TagRules::NONE,
-        member: None,
-    };
+    let purpose =
+        || Purpose { shards: Some(2), shards_default: 2, placement: TagRules::NONE, member: None };
     let fail = |_: &Path| Err(crate::data::datadir::DirError::Foreign(dir.clone()));
     assert!(DataDir::found(&dir, purpose(), 1, fail).is_err());
     assert!(!dir.join("snapshots").exists() && !dir.join("MANIFEST").exists());

@@ -12,7 +12,7 @@ use crate::gateway::txn::lease::{EarlyAccess, SharedRead};
 use crate::gateway::txn::work::{Outcome, found_nothing};
 use crate::ids::KeyedOp;
 use crate::message::{Answer, Body, Early, Refusal};
-use adt::command::database::under;
+use adt::command::database::{is_under, under};
 use adt::{Attempt, Blob, Blocking, Merge, Next, Op, Plan, Reply, Timestamp};
 use smallvec::smallvec;
 
@@ -289,7 +289,8 @@ impl Txn {
                 Next::Reads(compound) => {
                     let (mut reads, then) = Then::behind(compound);
                     let tags = cx.core.naming(0).tags;
-                    reads.iter_mut().for_each(|(key, _)| *key = under(tags, key));
+                    let misplaced = reads.iter_mut().filter(|(key, _)| !is_under(tags, key));
+                    misplaced.for_each(|(key, _)| *key = under(tags, key));
                     self.call_observed(cx, (reads, false), target, then);
                 }
             },

@@ -12,7 +12,6 @@ use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Condition, Fate, Guard, Refusal, Version};
-use adt::command::database::Naming;
 use adt::{Blob, ErrorReply, Reply, Timestamp, Whole};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ fn parts(txn: &Txn, core: &Core) -> BTreeMap<ShardId, Apply> {
     let shard_of = |key: &[u8]| core.mail.shard_of(key);
     let mut parts: BTreeMap<ShardId, Apply> = BTreeMap::new();
     if let (Some(_), Some(request)) = (&txn.asks, &txn.request) {
-        let home = home_key(txn, request, core.naming(0));
+        let home = home_key(txn, request, core);
         // Shards look for requests before they look at guards, and this guard holds for no record.
         let condition = Condition::Unchanged(Version::NONE);
         let never = Guard { key: home.clone(), condition };
@@ -37,7 +36,7 @@ fn parts(txn: &Txn, core: &Core) -> BTreeMap<ShardId, Apply> {
         parts.entry(shard_of(&guard.key)).or_default().guards.push(guard.clone());
     }
     if let Some(request) = &txn.request {
-        let home = shard_of(&home_key(txn, request, core.naming(0)));
+        let home = shard_of(&home_key(txn, request, core));
         parts.entry(home).or_default().request = Some(request.clone());
     }
     parts
@@ -46,9 +45,9 @@ fn parts(txn: &Txn, core: &Core) -> BTreeMap<ShardId, Apply> {
 /// Key whose shard remembers the outcome of a request. The keys that an interactive transaction
 /// touches may differ from try to try, and the writes of a program may depend on its reads. So it is
 /// the name of the client, or the first of the keys that the words name: a retry finds it.
-pub(super) fn home_key(txn: &Txn, request: &RequestId, naming: Naming<'_>) -> Blob {
+pub(super) fn home_key(txn: &Txn, request: &RequestId, core: &Core) -> Blob {
     let home = txn.home.clone().filter(|_| !txn.is_interactive());
-    home.unwrap_or_else(|| naming.key(&request.client))
+    home.unwrap_or_else(|| core.client_key(request))
 }
 
 /// Whether the reply of a transaction is made of the replies of its operations and of nothing else: its

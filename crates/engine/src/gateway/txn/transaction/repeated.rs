@@ -71,7 +71,7 @@ pub(in crate::gateway::txn) fn home_of_steps(core: &Core, steps: &[ProgramStep])
             }
             ProgramStep::Script(call) => {
                 let naming = core.naming(call.database);
-                keys.extend(call.inputs.keys.iter().map(|name| naming.key(name)));
+                keys.extend(call.inputs.keys.iter().map(|name| naming.key_of(name)));
             }
             ProgramStep::Fixed(_) | ProgramStep::Later(_) => {}
         }
@@ -118,7 +118,7 @@ pub(super) fn remember(txn: &Txn, core: &mut Core, items: &[Option<Reply>]) {
         return;
     }
     let replies = items.iter().map(|item| item.clone().unwrap_or(Reply::Nil)).collect();
-    let home = home_key(txn, request, core.naming(0));
+    let home = home_key(txn, request, core);
     keep_replies(core, request, &home, replies);
 }
 

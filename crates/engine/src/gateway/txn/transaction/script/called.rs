@@ -9,6 +9,7 @@ use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::scripts::ScriptCall;
 use crate::gateway::txn::work::ProgramStep;
+use crate::message::Published;
 use crate::script::keys::{on_own, script_key};
 use crate::script::{ScriptName, time};
 use adt::command::database;
@@ -31,7 +32,7 @@ pub(in crate::gateway::txn) enum Called {
     /// A step of the transaction.
     Step(ProgramStep),
     /// A message is published if the transaction takes effect.
-    Publish,
+    Publish(Published),
 }
 
 /// Commands that look at all keys.
@@ -105,8 +106,10 @@ fn of_session(
     spec: &CommandSpec,
     args: &Args<'_>,
 ) -> Result<Called, ErrorReply> {
+    if let Some(published) = Published::of(args) {
+        return Ok(Called::Publish(published));
+    }
     Ok(match spec.name {
-        name if publishes(name) => Called::Publish,
         "ping" if args.len() == 1 => Called::Known(Reply::status("PONG")),
         "ping" | "echo" => Called::Known(Reply::bulk(args.get(1).unwrap_or_default())),
         "select" => {

@@ -9,7 +9,7 @@ pub(in crate::gateway) mod called;
 
 use super::context::TxnContext;
 use super::{Stage, Then, Txn};
-use crate::gateway::api::{Broadcast, Output, Published};
+use crate::gateway::api::{Broadcast, Output};
 use crate::gateway::mail::Target;
 use crate::gateway::routing::route::about_all;
 use crate::gateway::scripts::kept::{self, Kept};
@@ -288,11 +288,10 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     let (call, limits) = (&running.call, (running.only_reads, running.wall_us));
     let step = match called(cx.core, call, limits, &mut running.database, &words) {
         Ok(Called::Known(reply)) => return Next::Input(ScriptInput::Reply(reply)),
-        Ok(Called::Publish) if interactive => {
+        Ok(Called::Publish(_)) if interactive => {
             return error(ErrorReply::err("'publish' is not allowed inside a TXN transaction"));
         }
-        Ok(Called::Publish) => {
-            let published = Published::of(&words.args());
+        Ok(Called::Publish(published)) => {
             running.afterwards.push(Broadcast::Publish(published));
             return Next::Input(ScriptInput::Reply(Reply::Int(0)));
         }
