@@ -151,7 +151,10 @@ impl KeyOp {
     pub fn query(&self, record: Option<&Record>, now_ms: u64) -> Reply {
         match self {
             Self::Exists => Reply::Int(i64::from(record.is_some())),
-            Self::Type => Reply::status(record.map_or("none", |r| r.value.type_name())),
+            Self::Type => match record {
+                Some(record) => Reply::status(record.value.shown_type().to_owned()),
+                None => Reply::status("none"),
+            },
             Self::Ttl(form) => ttl(record, *form, now_ms),
             Self::Encoding => record.map_or(Reply::Nil, |r| Reply::bulk(r.value.type_name())),
             Self::Idle => record.map_or(Reply::Nil, |r| {

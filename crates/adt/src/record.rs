@@ -181,7 +181,15 @@ macro_rules! registry {
                 }
             }
 
-            fn preserves_key(&self) -> bool {
+            /// Name of the data type that it belongs to; `None` if that is the key itself.
+            pub fn type_name(&self) -> Option<&'static str> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(_) => Some(<crate::kinds::$module::Value as DataType>::NAME)),*
+                }
+            }
+
+            pub(crate) fn preserves_key(&self) -> bool {
                 match self {
                     Self::Key(op) => !op.is_write(),
                     $(Self::$variant(op) => !<crate::kinds::$module::Value as DataType>::is_write(op)
@@ -192,7 +200,7 @@ macro_rules! registry {
 
         /// Whether effect and reply of an operation follow from the value, and whether they follow from
         /// value and time; `None` if its type does not know.
-        fn follows_by_type(op: &Op) -> Option<(bool, bool)> {
+        pub(crate) fn follows_by_type(op: &Op) -> Option<(bool, bool)> {
             match op {
                 Op::Key(op) => Some((
                     matches!(op, KeyOp::Del | KeyOp::Persist),
@@ -430,6 +438,17 @@ registry! {
     Stream => stream as Box<kinds::stream::Value>,
     Lock => lock as Box<kinds::lock::Value>,
     Barrier => barrier as kinds::barrier::Value,
+    Composed => composed as Box<kinds::composed::Value>,
+}
+
+impl Value {
+    /// Name of the type for clients: that of its definition, if the type is a composed one.
+    pub fn shown_type(&self) -> &str {
+        match self {
+            Self::Composed(value) => value.name(),
+            other => other.type_name(),
+        }
+    }
 }
 
 impl Op {

@@ -491,6 +491,11 @@ pub const SCRIPTS_SHARED_BYTES_PER_S: u64 = 256;
 pub const STORED_USERS_BYTES_MAX: usize = 4 << 20;
 /// Most passwords of a user in the store.
 pub const PASSWORDS_MAX: usize = 32;
+/// Most composed types.
+pub const TYPES_MAX: usize = 256;
+/// Age at which a gateway reads the definitions of types again, in microseconds: it may not have been told of
+/// a change.
+pub const TYPES_LOOK_US: u64 = 10_000_000;
 /// How often a gateway looks whether the users of its sessions have changed unnoticed, in microseconds.
 pub const USERS_LOOK_US: u64 = 10_000_000;
 

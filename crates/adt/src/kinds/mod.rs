@@ -2,6 +2,7 @@
 
 pub mod bag;
 pub mod barrier;
+pub mod composed;
 pub mod counter;
 pub mod hash;
 pub mod list;

@@ -10,7 +10,7 @@ use super::zset::Order;
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Forecast, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections, load_count,
+    Forecast, Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections, load_count,
 };
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -145,6 +145,12 @@ impl DataType for Value {
         reply: |_, op, _| matches!(op, Op::Put(_)).then_some(Reply::Ok),
         is_always_possible: |op| matches!(op, Op::Put(_)),
     });
+    const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
+        follows: |_| true,
+        follows_in_time: |_| true,
+        cost: |value| value.scores.len(),
+    });
+
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
     const MODES: &'static [&'static str] = &["read", "put", "init"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0, 0, 0, 0, 0, 0];

@@ -472,6 +472,8 @@ pub enum Broadcast {
     Publish(Published),
     /// Forget the texts of scripts that were read.
     ForgetScripts,
+    /// Read the definitions of types again, which have changed.
+    ForgetTypes,
     /// Give sessions the new rights of users that have changed.
     Users(UserChange),
     /// Look at the users of all sessions, which may have changed.

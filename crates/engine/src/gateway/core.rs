@@ -11,6 +11,7 @@ use super::operators::slow::Slow;
 use super::scripts::Scripts;
 use super::timer::Timer;
 use super::txn::work::Finish;
+use super::types::Types;
 use crate::cluster::level::Level;
 use crate::ids::{Age, GatewayId, MachineId, RequestId, ShardId, StreamId, term_of};
 use crate::limits::REPLICAS_MAX;
@@ -49,6 +50,8 @@ pub(super) struct Core {
     pub monitors: Monitors,
     /// Interpreter of scripts, and the texts that were read.
     pub scripts: Scripts,
+    /// Definitions of composed types.
+    pub types: Types,
     /// Tasks for all gateways that follow from transactions which took effect. No reply waits for the
     /// answers.
     pub afterwards: VecDeque<Broadcast>,

@@ -35,6 +35,7 @@ mod slab;
 mod target;
 mod timer;
 mod txn;
+mod types;
 pub(crate) mod waiting;
 
 pub use admin::info;

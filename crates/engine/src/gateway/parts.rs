@@ -19,6 +19,7 @@ use super::scripts::Scripts;
 use super::slab::Slab;
 use super::txn::recover::Orphans;
 use super::txn::table::Transactions;
+use super::types::Types;
 use super::waiting::blocking::BlockedCommands;
 use super::waiting::near::NearLocks;
 use super::waiting::turns::Turns;
@@ -72,6 +73,7 @@ impl Parts {
             pause: None,
             monitors: Monitors::default(),
             scripts: Scripts::default(),
+            types: Types::default(),
             afterwards: VecDeque::new(),
             replies: VecDeque::new(),
             partial: VecDeque::new(),

@@ -53,6 +53,10 @@ impl Gateway {
                 self.parts.core.scripts.forget_all();
                 0
             }
+            Broadcast::ForgetTypes => {
+                self.parts.core.types.forget();
+                0
+            }
             Broadcast::Users(change) => {
                 self.users.follow(&mut self.parts, &self.pubsub, change);
                 0

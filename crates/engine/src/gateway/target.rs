@@ -28,5 +28,8 @@ pub(super) const USERS: u32 = u32::MAX - 4;
 /// No place: the reply is dropped.
 pub(super) const NOWHERE: Target = Target { session: SessionId(u64::MAX), seq: 0, item: WHOLE };
 
+/// Definitions of composed types, which commands of sessions wait for.
+pub(super) const TYPES: Target = Target { session: SessionId(u64::MAX), seq: 2, item: WHOLE };
+
 /// Rules of the users of all sessions.
 pub(super) const LOOK: Target = Target { session: SessionId(u64::MAX), seq: 1, item: USERS };

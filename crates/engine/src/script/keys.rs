@@ -26,6 +26,11 @@ pub fn users_key() -> Blob {
     Blob::from(&b"\x00\xc1users"[..])
 }
 
+/// Key of the definitions of composed types.
+pub fn types_key() -> Blob {
+    Blob::from(&b"\x00\xc1types"[..])
+}
+
 /// Key that stands for all keys of a shard, in operations that concern them all. No record has it.
 pub fn whole_key(number: u32) -> Blob {
     let mut key = b"\x00\xc1all:".to_vec();

@@ -10,6 +10,7 @@ const PUBLISH_SHARDED: u8 = 2;
 const FORGET_SCRIPTS: u8 = 3;
 const USERS: u8 = 4;
 const LOOK_AT_USERS: u8 = 5;
+const FORGET_TYPES: u8 = 6;
 /// Fewest bytes of a user: the length of its name, and the flag for its rules.
 const USER_BYTES_MIN: usize = 5;
 
@@ -38,6 +39,7 @@ pub(super) fn put_broadcast(broadcast: &Broadcast, out: &mut Vec<u8>) {
     match broadcast {
         Broadcast::Publish(published) => put_published(published, out),
         Broadcast::ForgetScripts => out.push(FORGET_SCRIPTS),
+        Broadcast::ForgetTypes => out.push(FORGET_TYPES),
         Broadcast::Users(UserChange { version, lines }) => {
             out.push(USERS);
             put_u64(*version, out);
@@ -65,6 +67,7 @@ pub(super) fn read_broadcast(reader: &mut Reader<'_>) -> Result<Broadcast, Corru
             Broadcast::Users(UserChange { version, lines })
         }
         LOOK_AT_USERS => Broadcast::LookAtUsers,
+        FORGET_TYPES => Broadcast::ForgetTypes,
         _ => return Err(Corrupt),
     })
 }

@@ -260,6 +260,7 @@ fn broadcasts() -> Vec<Parcel> {
         Broadcast::Publish(published),
         Broadcast::Publish(sharded),
         Broadcast::ForgetScripts,
+        Broadcast::ForgetTypes,
         users,
         Broadcast::LookAtUsers,
     ];

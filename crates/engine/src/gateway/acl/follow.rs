@@ -37,7 +37,7 @@ fn is_configured(name: &str) -> ErrorReply {
 impl Parts {
     /// Carries out a step of the gateway's own, whose reply goes to the target. It has no place among the
     /// commands of a session.
-    pub(super) fn carry_out_own(&mut self, target: Target, step: ProgramStep) {
+    pub(in crate::gateway) fn carry_out_own(&mut self, target: Target, step: ProgramStep) {
         let steps = vec![step];
         let route = route_of(&self.core, &steps, &[]);
         let (guards, fences) = (Vec::new(), Vec::new());

@@ -12,9 +12,10 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
+use crate::gateway::types::{Resolved, is_call, spec_at};
 use crate::now::Now;
 use adt::command::tags::TagRules;
-use adt::{Args, Command, CommandSpec, ErrorReply, Flags, Handler};
+use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler};
 
 /// The command in `TXN FORUPDATE command`.
 fn announced<'a>(args: &Args<'a>) -> Option<Args<'a>> {
@@ -96,7 +97,22 @@ impl Gateway {
 
     /// Carries out a command, which announces that what it reads is written later, or does not.
     fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
-        let (position, spec) = match find_at(args) {
+        let found = find_at(args);
+        let call = match &found {
+            Ok((_, spec)) if !is_call(spec) => None,
+            _ => self.parts.resolve(args),
+        };
+        let mut resolved = None;
+        let found = match call {
+            None => found,
+            Some(Resolved::Read) => return false,
+            Some(Resolved::Error(error)) => Err(error),
+            Some(Resolved::Call(position, words)) => {
+                resolved = Some(words);
+                Ok((position, spec_at(position)))
+            }
+        };
+        let (position, spec) = match found {
             Ok(found) => found,
             Err(error) => {
                 let position = session_commands::position(args.get(0).unwrap_or_default());
@@ -125,7 +141,8 @@ impl Gateway {
         }
         let words = session.words;
         let before = self.parts.queued(id);
-        let ran = self.run_found(id, (spec, announced), args);
+        let run = resolved.as_ref().map(ArgBuf::args);
+        let ran = self.run_found(id, (spec, announced), run.as_ref().unwrap_or(args));
         // A command that waits is counted when it goes ahead; a refused command is not counted.
         if ran && self.parts.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
             self.parts.core.mail.stats.of_command(position).calls += 1;

@@ -166,6 +166,23 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "EXISTS sha1 [sha1 ...] | FLUSH [ASYNC | SYNC] | KILL | LOAD script | SHOW sha1",
         "O(1) for each script");
 
+    "types":
+    ("type.define", 3, QUEUED, Keys::None,
+        "Defines a composed type, of which keys can hold values from then on. Returns the version.",
+        "name definition", "O(n) in the definition");
+    ("type.drop", 2, QUEUED, Keys::None,
+        "Removes a definition. Values stay, and are removed with DEL, or used again when the type is defined \
+         so that it takes them over.",
+        "name", "O(1)");
+    ("type.get", 2, QUEUED, Keys::None, "Returns a definition.", "name", "O(1)");
+    ("type.laws", 2, QUEUED, Keys::None,
+        "Returns which operations of a type commute, as follows from its parts, and why others do not.",
+        "name", "O(n) in pairs of operations");
+    ("type.list", 1, QUEUED, Keys::None, "Returns the composed types.", "", "O(n) in types");
+    ("type.migrate", 3, QUEUED, Keys::None,
+        "Gives a type a new definition, which takes its values over. Returns the version.",
+        "name definition", "O(n) in the definition");
+
     "lock":
     ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::ONE,
         "Runs a command unless its shard has seen a larger token of the lock. In MULTI it \

@@ -7,7 +7,7 @@ use crate::gateway::Gateway;
 use crate::gateway::admin::inquiry::Combine;
 use crate::gateway::api::SessionId;
 use crate::gateway::parts::Parts;
-use crate::gateway::target::{LOGIN, LOOK, NOWHERE, Target, USERS};
+use crate::gateway::target::{LOGIN, LOOK, NOWHERE, TYPES, Target, USERS};
 use crate::gateway::txn::transaction::repeated::keep_replies;
 use crate::gateway::txn::work::Finish;
 use adt::Reply;
@@ -38,6 +38,7 @@ impl Gateway {
                         self.users.looked(&mut self.parts, &self.pubsub, reply);
                     }
                     USERS => self.users.changed(&mut self.parts, target, reply),
+                    _ if target == TYPES => self.parts.types_read(&reply),
                     _ => self.parts.finish(target, reply),
                 }
             }
@@ -91,7 +92,7 @@ impl Parts {
     /// Puts a reply into its place.
     pub(in crate::gateway) fn finish(&mut self, target: Target, reply: Reply) {
         // Those are for the users, whom the gateway has.
-        if matches!(target.item, LOGIN | USERS) {
+        if matches!(target.item, LOGIN | USERS) || target == TYPES {
             return self.core.finish(target, reply);
         }
         match self.sessions.finish(&mut self.core, target, reply) {

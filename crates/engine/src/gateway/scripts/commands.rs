@@ -13,6 +13,8 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::transaction::script::called::{no_script, read_text};
 use crate::gateway::txn::work::ProgramStep;
+use crate::gateway::types;
+use crate::gateway::types::commands::is_of_definitions;
 use crate::script::keys::script_key;
 use crate::script::{ScriptInputs, ScriptName};
 use adt::key::KeyOp;
@@ -24,9 +26,9 @@ pub(in crate::gateway) fn is_of_scripts(spec: &CommandSpec) -> bool {
     is_of_texts(spec) || runs_script(spec)
 }
 
-/// Whether a command is about the texts of scripts or functions, which are records of the store's own.
+/// Whether a command is about the texts of scripts, functions or types, which are records of the store's own.
 pub(in crate::gateway) fn is_of_texts(spec: &CommandSpec) -> bool {
-    matches!(spec.name, "script" | "function")
+    matches!(spec.name, "script" | "function") || is_of_definitions(spec)
 }
 
 /// The name of a text, if the word can be one.
@@ -160,6 +162,9 @@ impl Parts {
         let Some(session) = self.sessions.get(id.0) else { return Err(no_script()) };
         if runs_script(spec) {
             return step(&mut self.core, session, spec, args);
+        }
+        if is_of_definitions(spec) {
+            return types::commands::step(&self.core, spec, args);
         }
         match check_subcommand(spec, args)? {
             Some(help) => Ok(ProgramStep::Fixed(help)),

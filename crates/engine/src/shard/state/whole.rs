@@ -79,7 +79,7 @@ impl Records {
         let mut reply = scan.run(len, |position, found| {
             let Some((key, record)) = self.at(position) else { return };
             let Some(name) = name_in(database, key) else { return };
-            let type_of = record.value.type_name().as_bytes();
+            let type_of = record.value.shown_type().as_bytes();
             let of_type = type_name.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_of));
             if record.is_live(now_ms) && of_type && scan.passes(name) {
                 found.push(Reply::bulk(name));

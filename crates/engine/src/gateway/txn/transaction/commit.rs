@@ -8,6 +8,7 @@ use crate::gateway::api::Broadcast;
 use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, guard_failed, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
+use crate::gateway::types::is_of_definitions;
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
@@ -68,6 +69,11 @@ fn follow_up(txn: &mut Txn, cx: &mut TxnContext<'_>) {
     cx.core.afterwards.extend(txn.afterwards.drain(..));
     if txn.work.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::ForgetScripts)) {
         cx.core.afterwards.push_back(Broadcast::ForgetScripts);
+    }
+    if txn.work.ops.iter().any(is_of_definitions) {
+        // Its own clients call again at once.
+        cx.core.types.forget();
+        cx.core.afterwards.push_back(Broadcast::ForgetTypes);
     }
 }
 

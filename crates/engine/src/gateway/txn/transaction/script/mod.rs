@@ -17,6 +17,7 @@ use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
 use crate::gateway::target::CALLED;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
+use crate::gateway::types::{self, Resolved, is_built_in};
 use crate::ids::KeyedOp;
 use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::Early;
@@ -153,12 +154,21 @@ pub(super) enum Sought {
     Text(u64),
     /// The description of a function.
     Function,
+    /// The definitions of composed types, for this command.
+    Types(ArgBuf, Use),
     /// The text of the library of this function.
     Library(Box<Kept>),
 }
 
 /// Takes what was read before the run, and begins the run or reads on.
 pub(super) fn found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, sought: &Sought) {
+    if let Sought::Types(words, used) = sought {
+        cx.core.types.take(cx.core.now, reply);
+        if let Next::Input(input) = call(txn, cx, words.clone(), *used) {
+            take_steps(txn, cx, input);
+        }
+        return;
+    }
     let Some(running) = &txn.script else { return };
     let (scripts, only_reads) = (&mut cx.core.scripts, running.call.only_reads);
     let script = match (sought, &running.call.text, reply) {
@@ -187,7 +197,7 @@ pub(super) fn found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, sough
             scripts.read_function(text, &known.function)
         }
         (Sought::Text(_), ..) => Err(no_script()),
-        (Sought::Function | Sought::Library(_), ..) => Err(kept::not_found()),
+        (Sought::Function | Sought::Library(_) | Sought::Types(..), ..) => Err(kept::not_found()),
     };
     match script {
         Ok(script) => run_text(txn, cx, &script),
@@ -285,6 +295,20 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     if running.calls > SCRIPT_CALLS_MAX {
         return error(too_many_calls());
     }
+    let resolved = match is_built_in(&words.args()) {
+        true => None,
+        false => cx.core.types.resolve(cx.core.now, &words.args()),
+    };
+    let words = match resolved {
+        None => words,
+        Some(Resolved::Call(_, words)) => words,
+        Some(Resolved::Error(refused)) => return error(refused),
+        Some(Resolved::Read) => {
+            let then = Then::Source(Sought::Types(words, used));
+            txn.call_observed(cx, (vec![types::read()], false), None, then);
+            return Next::Wait;
+        }
+    };
     let (call, limits) = (&running.call, (running.only_reads, running.wall_us));
     let step = match called(cx.core, call, limits, &mut running.database, &words) {
         Ok(Called::Known(reply)) => return Next::Input(ScriptInput::Reply(reply)),

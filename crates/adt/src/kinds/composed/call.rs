@@ -1,0 +1,272 @@
+//! Calls of operations: the commands on parts that they are, and how these are carried out.
+
+use super::definition::{Compare, Definition, Given, OperationSpec, Otherwise, Role};
+use super::parts::{Address, Parts, ask};
+use crate::record::{self, Record};
+use crate::{Access, Args, Blob, Ctx, ErrorReply, Op, Reply, format_float, parse_float, parse_int};
+use std::sync::Arc;
+
+/// A call of an operation of a type.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(super) definition: Arc<Definition>,
+    operation: usize,
+    pub(super) arguments: Vec<Blob>,
+    pub(super) steps: Vec<Bound>,
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        (self.operation, &self.arguments) == (other.operation, &other.arguments)
+            && self.definition == other.definition
+    }
+}
+
+/// A step, with the arguments of the call.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub part: usize,
+    pub field: Option<Blob>,
+    pub op: Op,
+}
+
+impl Bound {
+    pub fn at(&self) -> Address<'_> {
+        (self.part, self.field.as_ref())
+    }
+}
+
+impl Call {
+    /// Call of the operation called `name`.
+    pub fn new(
+        definition: Arc<Definition>,
+        name: &[u8],
+        arguments: Vec<Blob>,
+    ) -> Result<Self, ErrorReply> {
+        let operation = definition.operation(name)?;
+        let spec = &definition.operations[operation];
+        spec.check(&definition.name, &arguments)?;
+        let steps = spec.steps.iter().map(|step| {
+            let op = step.bind(&arguments, definition.parts[step.part].kind)?;
+            let field = step.field.as_ref().map(|field| field.with(&arguments));
+            Ok(Bound { part: step.part, field, op })
+        });
+        let steps = steps.collect::<Result<Vec<_>, ErrorReply>>()?;
+        Ok(Self { operation, arguments, steps, definition })
+    }
+
+    /// Reads a call from the words of the log: text of the definition, operation, arguments.
+    pub fn parse(args: &Args<'_>) -> Result<Self, ErrorReply> {
+        let definition = Definition::read(args.get(2).unwrap_or_default())?;
+        let arguments = args.iter_from(4).map(Blob::new).collect();
+        Self::new(definition, args.get(3).unwrap_or_default(), arguments)
+    }
+
+    pub(super) fn spec(&self) -> &OperationSpec {
+        &self.definition.operations[self.operation]
+    }
+
+    fn role(&self, step: usize) -> &Role {
+        &self.spec().steps[step].role
+    }
+
+    /// Steps with their roles.
+    fn each(&self) -> impl Iterator<Item = (&Bound, &Role)> {
+        self.steps.iter().zip(self.spec().steps.iter().map(|step| &step.role))
+    }
+
+    /// The access to a part that a step is. What decides over the effect of the call is always observed.
+    pub(super) fn access(&self, step: usize, observed: bool) -> Access<'_, Op> {
+        let op = &self.steps[step].op;
+        let decides = match self.role(step) {
+            Role::Require(..) => true,
+            _ => op.is_write() && !record::is_always_possible(None, op),
+        };
+        let returned = matches!(self.role(step), Role::Return);
+        Access { op, observed: decides || (observed && returned) }
+    }
+
+    /// Whether another step of the call is about the same record.
+    pub(super) fn repeats(&self, step: usize) -> bool {
+        let at = self.steps[step].at();
+        self.steps.iter().filter(|other| other.at() == at).count() > 1
+    }
+
+    /// The reply of the call, if the replies that its steps return are these.
+    fn reply(&self, mut returned: Vec<Reply>) -> Reply {
+        let gives = self.spec().steps.iter().filter(|step| matches!(step.role, Role::Return)).count();
+        match gives {
+            0 if self.spec().requires() => Reply::Int(1),
+            0 => Reply::Ok,
+            1 => returned.pop().unwrap_or(Reply::Nil),
+            _ => Reply::Array(returned),
+        }
+    }
+
+    /// The reply if a requirement does not hold.
+    pub(super) fn refusal(&self, parts: &Parts, ctx: &Ctx) -> Option<Reply> {
+        for (bound, role) in self.each() {
+            let Role::Require(test, value, otherwise) = role else { continue };
+            let reply = match bound.op.is_write() {
+                false => ask(parts, &self.definition, bound.at(), &bound.op, ctx),
+                true => self.foretold(parts, bound, ctx),
+            };
+            if !holds(&reply, *test, value, &self.arguments) {
+                return Some(match otherwise {
+                    _ if reply.is_error() => reply,
+                    Otherwise::Value(Given::Nil) => Reply::Nil,
+                    Otherwise::Value(Given::Word(word)) => {
+                        let word = word.with(&self.arguments);
+                        parse_int(&word).map_or(Reply::Bulk(word), Reply::Int)
+                    }
+                    Otherwise::Error(code, text) => {
+                        let text = text.with(&self.arguments);
+                        let text = String::from_utf8_lossy(&text).into_owned();
+                        Reply::Error(ErrorReply::new(code.clone(), text))
+                    }
+                });
+            }
+        }
+        None
+    }
+
+    /// The reply that a write would have now.
+    fn foretold(&self, parts: &Parts, bound: &Bound, ctx: &Ctx) -> Reply {
+        let fresh = Parts::fresh(&self.definition, bound.at());
+        let record = parts.get(bound.at()).or(fresh.as_ref());
+        record::foretell(record, &bound.op, ctx).unwrap_or_else(|| {
+            let mut copy = record.cloned();
+            record::apply(&mut copy, &bound.op, ctx)
+        })
+    }
+
+    /// Answers a call that only reads.
+    pub(super) fn query(&self, parts: &Parts, ctx: &Ctx) -> Reply {
+        if let Some(refusal) = self.refusal(parts, ctx) {
+            return refusal;
+        }
+        let returned = self.each().filter(|(_, role)| matches!(role, Role::Return));
+        let replies: Vec<Reply> = returned
+            .map(|(bound, _)| ask(parts, &self.definition, bound.at(), &bound.op, ctx))
+            .collect();
+        match replies.iter().find(|reply| reply.is_error()) {
+            Some(error) => error.clone(),
+            None => self.reply(replies),
+        }
+    }
+
+    /// Carries out a call whose requirements hold. Returns also whether anything has changed; an error
+    /// changes nothing.
+    pub(super) fn apply(&self, parts: &mut Parts, ctx: &Ctx) -> (Reply, bool) {
+        // What was there before a step that a later one may undo.
+        let last_unsure = self.steps.iter().rposition(|bound| {
+            bound.op.is_write() && !record::is_always_possible(None, &bound.op)
+        });
+        let mut before: Vec<(Address<'_>, Option<Record>)> = Vec::new();
+        let mut returned = Vec::new();
+        let mut changed = false;
+        for (step, (bound, role)) in self.each().enumerate() {
+            let reply = if !bound.op.is_write() {
+                if matches!(role, Role::Require(..)) {
+                    continue;
+                }
+                ask(parts, &self.definition, bound.at(), &bound.op, ctx)
+            } else {
+                if last_unsure.is_some_and(|unsure| step < unsure) {
+                    before.push((bound.at(), parts.get(bound.at()).cloned()));
+                }
+                let (reply, did) = parts.carry_out(&self.definition, bound.at(), &bound.op, ctx);
+                changed |= did;
+                reply
+            };
+            if reply.is_error() {
+                for (at, record) in before.into_iter().rev() {
+                    parts.restore(at, record);
+                }
+                return (reply, false);
+            }
+            if matches!(role, Role::Return) {
+                returned.push(reply);
+            }
+        }
+        (self.reply(returned), changed)
+    }
+
+    /// The reply of a call that writes, which is neither carried out nor needs a copy; `None` if it is not
+    /// known as cheaply.
+    pub(super) fn foretell(&self, parts: &Parts, ctx: &Ctx) -> Option<Reply> {
+        if let Some(refusal) = self.refusal(parts, ctx) {
+            return Some(refusal);
+        }
+        let mut returned = Vec::new();
+        for (step, (bound, role)) in self.each().enumerate() {
+            if matches!(role, Role::Require(..)) && !bound.op.is_write() {
+                continue;
+            }
+            let written = |other: &Bound| other.op.is_write() && other.at() == bound.at();
+            if self.steps[..step].iter().any(written) {
+                return None;
+            }
+            let reply = match bound.op.is_write() {
+                false => ask(parts, &self.definition, bound.at(), &bound.op, ctx),
+                true => {
+                    let fresh = Parts::fresh(&self.definition, bound.at());
+                    let record = parts.get(bound.at()).or(fresh.as_ref());
+                    record::foretell(record, &bound.op, ctx)?
+                }
+            };
+            if reply.is_error() {
+                return Some(reply);
+            }
+            if matches!(role, Role::Return) {
+                returned.push(reply);
+            }
+        }
+        Some(self.reply(returned))
+    }
+}
+
+/// The reply as a word, if it is one value.
+fn word_of(reply: &Reply) -> Option<Blob> {
+    match reply {
+        Reply::Bulk(word) => Some(word.clone()),
+        Reply::Int(number) => Some(crate::number::int_blob(*number)),
+        Reply::Double(number) => Some(Blob::from(format_float(*number))),
+        Reply::Ok => Some(Blob::from("OK")),
+        Reply::Status(text) => Some(Blob::from(text.as_bytes())),
+        Reply::Bool(yes) => Some(Blob::from(if *yes { "1" } else { "0" })),
+        _ => None,
+    }
+}
+
+/// Whether a reply compares with a value as required. Errors do not, and no order is known of what is no
+/// number.
+fn holds(reply: &Reply, test: Compare, value: &Given, arguments: &[Blob]) -> bool {
+    if reply.is_error() {
+        return false;
+    }
+    let word = word_of(reply);
+    let value = match value {
+        Given::Nil => None,
+        Given::Word(value) => Some(value.with(arguments)),
+    };
+    let equal = match &value {
+        None => matches!(reply, Reply::Nil | Reply::NilArray),
+        value => word == *value,
+    };
+    let order = || {
+        let (word, value) = (word.as_deref()?, value.as_deref()?);
+        match (parse_int(word), parse_int(value)) {
+            (Ok(word), Ok(value)) => Some(word.cmp(&value)),
+            _ => parse_float(word).ok()?.partial_cmp(&parse_float(value).ok()?),
+        }
+    };
+    match test {
+        Compare::Equal => equal,
+        Compare::Unequal => !equal,
+        Compare::Less => order().is_some_and(|order| order.is_lt()),
+        Compare::AtMost => order().is_some_and(|order| order.is_le()),
+        Compare::Greater => order().is_some_and(|order| order.is_gt()),
+        Compare::AtLeast => order().is_some_and(|order| order.is_ge()),
+    }
+}

@@ -1,0 +1,136 @@
+//! Which operations of a type commute: found by asking the rules of the parts about sample calls, in the
+//! states that sample calls lead to.
+
+use super::definition::{Definition, Form, OperationSpec};
+use super::{Call, Op, Value};
+use crate::record::{self, Record};
+use crate::{Access, Blob, Ctx, Op as AnyOp, Reply};
+use std::sync::Arc;
+
+/// Most states in which a pair is looked at.
+const STATES_MAX: usize = 24;
+
+/// What is derived about two operations whose replies are seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They commute with all sample arguments in all states that were looked at.
+    Always,
+    /// They commute if their arguments differ.
+    OtherArguments,
+    /// It depends on the value whether they commute.
+    ByState,
+    /// They never commute.
+    Never,
+}
+
+/// What is derived about two operations.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Names of the operations.
+    pub names: (String, String),
+    /// Whether they commute.
+    pub verdict: Verdict,
+    /// Part and commands that do not commute, if there are any.
+    pub because: Option<String>,
+}
+
+/// Calls with a first choice of arguments, and with a second one.
+fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<Op>; 2] {
+    [0, 1].map(|choice| {
+        let argument = |form: Form| match form {
+            Form::Text => ["a", "b"][choice],
+            Form::Int | Form::Number => ["1", "2"][choice],
+        };
+        let arguments = operation.parameters.iter().map(|of| Blob::from(argument(of.form)));
+        let call = Call::new(definition.clone(), operation.name.as_bytes(), arguments.collect());
+        call.ok().map(|call| Op(Arc::new(call)))
+    })
+}
+
+/// States that samples lead to.
+fn states(samples: &[[Option<Op>; 2]]) -> Vec<Option<Record>> {
+    let writes: Vec<&Op> = samples.iter().flatten().flatten().filter(|op| op.0.spec().writes).collect();
+    let mut states = vec![None];
+    let mut at = 0;
+    while at < states.len() && states.len() < STATES_MAX {
+        for op in &writes {
+            let mut next: Option<Record> = states[at].clone();
+            record::apply(&mut next, &AnyOp::Composed((*op).clone()), &Ctx::default());
+            if states.len() < STATES_MAX && !states.contains(&next) {
+                states.push(next);
+            }
+        }
+        at += 1;
+    }
+    states
+}
+
+fn value_of(state: Option<&Record>) -> Option<&Value> {
+    match state.map(|record| &record.value) {
+        Some(crate::Value::Composed(value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// The commands of two calls that do not commute in a state.
+fn conflict(state: Option<&Record>, a: &Op, b: &Op) -> Option<String> {
+    let new = Value::default();
+    let value = value_of(state).unwrap_or(&new);
+    let (i, j) = value.first_conflict((&a.0, true), (&b.0, true))?;
+    let step = |op: &Op, step: usize| op.0.spec().steps[step].shown();
+    let part = &a.0.definition.parts[a.0.steps[i].part].name;
+    Some(format!("{part}: {} and {}", step(a, i), step(b, j)))
+}
+
+/// What is derived about each pair of operations of a type.
+pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
+    let samples: Vec<_> = definition.operations.iter().map(|one| samples(definition, one)).collect();
+    let states = states(&samples);
+    let mut pairs = Vec::new();
+    for (i, a) in samples.iter().enumerate() {
+        for (j, b) in samples.iter().enumerate().skip(i) {
+            let commute = |x: &Option<Op>, y: &Option<Op>, state: &Option<Record>| {
+                let (Some(x), Some(y)) = (x, y) else { return true };
+                let [x, y] = [x, y].map(|op| AnyOp::Composed(op.clone()));
+                let access = |op| Access { op, observed: true };
+                record::commutes(state.as_ref(), access(&x), access(&y))
+            };
+            let same = |state: &Option<Record>| commute(&a[0], &b[0], state);
+            let other = |state: &Option<Record>| commute(&a[0], &b[1], state) && commute(&a[1], &b[0], state);
+            let verdict = match () {
+                () if states.iter().all(|state| same(state) && other(state)) => Verdict::Always,
+                () if states.iter().all(other) => Verdict::OtherArguments,
+                () if states.iter().any(|state| same(state) || other(state)) => Verdict::ByState,
+                () => Verdict::Never,
+            };
+            let because = states.iter().find_map(|state| {
+                let choices = [(&a[0], &b[0]), (&a[0], &b[1]), (&a[1], &b[0])];
+                choices.iter().find_map(|(x, y)| conflict(state.as_ref(), x.as_ref()?, y.as_ref()?))
+            });
+            let because = because.filter(|_| verdict != Verdict::Always);
+            let name = |at: usize| definition.operations[at].name.clone();
+            pairs.push(Pair { names: (name(i), name(j)), verdict, because });
+        }
+    }
+    pairs
+}
+
+/// The reply of `TYPE.LAWS`: for each pair of operations their names, `always`, `other-arguments`,
+/// `by-state` or `never`, and the commands that do not commute.
+pub fn derived(definition: &Arc<Definition>) -> Reply {
+    let rows = pairs(definition).into_iter().map(|pair| {
+        let verdict = match pair.verdict {
+            Verdict::Always => "always",
+            Verdict::OtherArguments => "other-arguments",
+            Verdict::ByState => "by-state",
+            Verdict::Never => "never",
+        };
+        Reply::Array(vec![
+            Reply::bulk(pair.names.0),
+            Reply::bulk(pair.names.1),
+            Reply::bulk(verdict),
+            Reply::bulk(pair.because.unwrap_or_default()),
+        ])
+    });
+    Reply::Array(rows.collect())
+}

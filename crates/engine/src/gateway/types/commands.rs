@@ -1,0 +1,160 @@
+//! `TYPE.DEFINE`, `TYPE.MIGRATE`, `TYPE.DROP`, `TYPE.LIST`, `TYPE.GET` and `TYPE.LAWS`.
+
+use super::{DEFINITION, DROPPED, Definitions, field, name_at, on_types, read, shown};
+use crate::gateway::clients::session_commands;
+use crate::gateway::core::Core;
+use crate::gateway::txn::work::ProgramStep;
+use crate::ids::KeyedOp;
+use crate::limits::TYPES_MAX;
+use adt::kinds::composed::definition::Definition;
+use adt::kinds::composed::derived::derived;
+use adt::{Args, Compound, CommandSpec, ErrorReply, Merge, Plan, Reply};
+use std::sync::Arc;
+
+/// Whether a command is about definitions of types.
+pub(in crate::gateway) fn is_of_definitions(spec: &CommandSpec) -> bool {
+    matches!(
+        spec.name,
+        "type.define" | "type.drop" | "type.get" | "type.laws" | "type.list" | "type.migrate"
+    )
+}
+
+fn no_type(name: &str) -> ErrorReply {
+    ErrorReply::err(format!("there is no type {name}: see TYPE.LIST"))
+}
+
+/// A step that looks at all definitions, and replies.
+fn looking(
+    look: impl Fn(&Definitions) -> Result<Reply, ErrorReply> + Send + Sync + 'static,
+) -> ProgramStep {
+    let merge = move |replies: Vec<Reply>| {
+        let all = Definitions::of(replies.first());
+        all.and_then(|all| look(&all)).unwrap_or_else(Reply::Error)
+    };
+    ProgramStep::Ops(vec![read()], Some(Merge::With(Arc::new(merge))))
+}
+
+/// A step that looks at all definitions, and then writes and replies.
+fn changing(
+    change: impl Fn(&Definitions) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
+) -> ProgramStep {
+    let plan = move |replies: &[Reply]| {
+        let changed = Definitions::of(replies.first()).and_then(|all| change(&all));
+        let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
+        Plan { writes, reply }
+    };
+    ProgramStep::Compound(Compound::new(vec![read()], plan))
+}
+
+/// The definition in the words of a command, with a version that is given later.
+fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
+    let definition = Definition::parse(args.get(2).unwrap_or_default(), Some(1))?;
+    let name = name_at(args, 1)?;
+    if definition.name() != name {
+        let text = format!("the definition is of {}, and not of {name}", definition.name());
+        return Err(ErrorReply::err(text));
+    }
+    let is_its = |known: &str| known.split_once('.').is_some_and(|(first, _)| first == name);
+    let mut names = session_commands::all().iter().map(|spec| spec.name);
+    if let Some(taken) = names.find(|known| *known == name || is_its(known)) {
+        return Err(ErrorReply::err(format!("'{name}' is the beginning of the command {taken}")));
+    }
+    Ok(definition)
+}
+
+/// Writes that put a definition into the store, with a version.
+fn kept(definition: &Definition, version: u32) -> Result<Vec<KeyedOp>, ErrorReply> {
+    let definition = Definition::parse(definition.text(), Some(version))?;
+    let name = field(DEFINITION, definition.name());
+    Ok(vec![on_types(&[b"hset", &name, definition.text()])])
+}
+
+fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let new = definition_of(args)?;
+    Ok(changing(move |all| {
+        if let Some(old) = all.by_name.get(new.name()) {
+            let same = Definition::parse(new.text(), Some(old.version()))?;
+            if same.text() == old.text() {
+                return Ok((Vec::new(), Reply::Int(old.version().into())));
+            }
+            let text = format!(
+                "the type {} has another definition, version {}: TYPE.MIGRATE changes it",
+                old.name(),
+                old.version()
+            );
+            return Err(ErrorReply::err(text));
+        }
+        if all.by_name.len() >= TYPES_MAX || all.dropped.len() >= 4 * TYPES_MAX {
+            return Err(ErrorReply::err(format!("there are at most {TYPES_MAX} types")));
+        }
+        let version = all.dropped.get(new.name()).map_or(1, |last| last + 1);
+        Ok((kept(&new, version)?, Reply::Int(version.into())))
+    }))
+}
+
+fn migrate(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let new = definition_of(args)?;
+    Ok(changing(move |all| {
+        let old = all.by_name.get(new.name()).ok_or_else(|| no_type(new.name()))?;
+        new.takes_over(old)?;
+        let version = old.version() + 1;
+        Ok((kept(&new, version)?, Reply::Int(version.into())))
+    }))
+}
+
+fn drop_type(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let name = name_at(args, 1)?;
+    Ok(changing(move |all| {
+        let Some(old) = all.by_name.get(&name) else { return Ok((Vec::new(), Reply::Int(0))) };
+        let version = old.version().to_string();
+        let writes = vec![
+            on_types(&[b"hdel", &field(DEFINITION, &name)]),
+            on_types(&[b"hset", &field(DROPPED, &name), version.as_bytes()]),
+        ];
+        Ok((writes, Reply::Int(1)))
+    }))
+}
+
+fn list() -> ProgramStep {
+    looking(|all| {
+        let types = all.by_name.values().map(|definition| {
+            let operations = definition.operations().iter().map(|operation| {
+                Reply::bulk(format!("{}.{} {}", definition.name(), operation.name, operation.syntax()))
+            });
+            let parts = definition.parts().iter().map(|part| {
+                let shape = if part.is_map { "map" } else { "part" };
+                Reply::bulk(format!("{shape} {} {}", part.name, part.kind))
+            });
+            Reply::Map(vec![
+                (Reply::bulk("name"), Reply::bulk(definition.name())),
+                (Reply::bulk("version"), Reply::Int(definition.version().into())),
+                (Reply::bulk("parts"), Reply::Array(parts.collect())),
+                (Reply::bulk("operations"), Reply::Array(operations.collect())),
+            ])
+        });
+        Ok(Reply::Array(types.collect()))
+    })
+}
+
+/// Step of a command about definitions, whose number of words is right.
+pub(in crate::gateway) fn step(
+    core: &Core,
+    spec: &CommandSpec,
+    args: &Args<'_>,
+) -> Result<ProgramStep, ErrorReply> {
+    match spec.name {
+        "type.define" | "type.migrate" => {
+            core.check_growth()?;
+            if spec.name == "type.define" { define(args) } else { migrate(args) }
+        }
+        "type.drop" => drop_type(args),
+        "type.list" => Ok(list()),
+        _ => {
+            let (name, laws) = (name_at(args, 1)?, spec.name == "type.laws");
+            Ok(looking(move |all| {
+                let definition = all.by_name.get(&name).ok_or_else(|| no_type(&name))?;
+                Ok(if laws { derived(definition).into() } else { shown(definition) })
+            }))
+        }
+    }
+}
