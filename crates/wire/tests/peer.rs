@@ -347,7 +347,7 @@ fn no_kind_is_forgotten() {
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());
-    assert_eq!(kinds(17, 2, None), (1..=5).collect());
+    assert_eq!(kinds(17, 2, None), (1..=6).collect());
 }
 
 #[test]

@@ -217,6 +217,18 @@ fn optional(parts: &mut Vec<Part>, inner: Vec<Part>) {
 /// of each repeatable part. Keys are `k0`, `k1` and so on. Commands of the session are not parsed
 /// here, so all calls that their syntax allows are returned.
 pub fn sample_calls(spec: &CommandSpec) -> Vec<ArgBuf> {
+    // The parser takes these in the form that gateways make of them.
+    let calls = crate::kinds::composed::SAMPLE_CALLS.iter();
+    let calls = calls.filter(|(name, ..)| *name == spec.name);
+    let calls: Vec<ArgBuf> = calls
+        .map(|(name, words)| {
+            let behind = [&[*name, "k0", crate::kinds::composed::SAMPLE_TYPE], *words].concat();
+            ArgBuf::of(behind)
+        })
+        .collect();
+    if !calls.is_empty() {
+        return calls;
+    }
     let Ok(parts) = parse(spec.syntax) else { return Vec::new() };
     let mut shape = Shape::default();
     shape.measure(&parts);

@@ -10,7 +10,8 @@ use super::zset::Order;
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Forecast, Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections, load_count,
+    Forecast, Foresight, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, collections,
+    load_count,
 };
 use smallvec::SmallVec;
 use std::cmp::Ordering;

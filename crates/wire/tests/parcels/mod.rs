@@ -260,9 +260,9 @@ fn broadcasts() -> Vec<Parcel> {
         Broadcast::Publish(published),
         Broadcast::Publish(sharded),
         Broadcast::ForgetScripts,
-        Broadcast::ForgetTypes,
         users,
         Broadcast::LookAtUsers,
+        Broadcast::ForgetTypes,
     ];
     tasks.into_iter().map(Parcel::Broadcast).collect()
 }

@@ -86,15 +86,17 @@ impl Call {
         Access { op, observed: decides || (observed && returned) }
     }
 
-    /// Whether another step of the call is about the same record.
-    pub(super) fn repeats(&self, step: usize) -> bool {
+    /// Whether a step, or another one about the same record, meets what the call itself has written there.
+    pub(super) fn meets_itself(&self, step: usize) -> bool {
         let at = self.steps[step].at();
-        self.steps.iter().filter(|other| other.at() == at).count() > 1
+        let mut about = self.steps.iter().filter(|other| other.at() == at);
+        about.any(|first| first.op.is_write()) && about.next().is_some()
     }
 
     /// The reply of the call, if the replies that its steps return are these.
     fn reply(&self, mut returned: Vec<Reply>) -> Reply {
-        let gives = self.spec().steps.iter().filter(|step| matches!(step.role, Role::Return)).count();
+        let gives =
+            self.spec().steps.iter().filter(|step| matches!(step.role, Role::Return)).count();
         match gives {
             0 if self.spec().requires() => Reply::Int(1),
             0 => Reply::Ok,
@@ -159,9 +161,10 @@ impl Call {
     /// changes nothing.
     pub(super) fn apply(&self, parts: &mut Parts, ctx: &Ctx) -> (Reply, bool) {
         // What was there before a step that a later one may undo.
-        let last_unsure = self.steps.iter().rposition(|bound| {
-            bound.op.is_write() && !record::is_always_possible(None, &bound.op)
-        });
+        let last_unsure = self
+            .steps
+            .iter()
+            .rposition(|bound| bound.op.is_write() && !record::is_always_possible(None, &bound.op));
         let mut before: Vec<(Address<'_>, Option<Record>)> = Vec::new();
         let mut returned = Vec::new();
         let mut changed = false;

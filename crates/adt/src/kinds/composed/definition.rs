@@ -47,8 +47,7 @@ pub const NAME_BYTES_MAX: usize = 32;
 const KEPT_MAX: usize = 256;
 
 /// Built-in types whose values can be parts.
-const KINDS: [&str; 9] =
-    ["string", "hash", "list", "set", "counter", "zset", "topk", "bag", "log"];
+const KINDS: [&str; 9] = ["string", "hash", "list", "set", "counter", "zset", "topk", "bag", "log"];
 
 /// Type of the values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +299,8 @@ impl Definition {
 
     /// The operation called `name`.
     pub(super) fn operation(&self, name: &[u8]) -> Result<usize, ErrorReply> {
-        let is_it = |operation: &OperationSpec| name.eq_ignore_ascii_case(operation.name.as_bytes());
+        let is_it =
+            |operation: &OperationSpec| name.eq_ignore_ascii_case(operation.name.as_bytes());
         self.operations.iter().position(is_it).ok_or_else(|| {
             let names: Vec<&str> = self.operations.iter().map(|o| o.name.as_str()).collect();
             let name = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]);
@@ -411,7 +411,9 @@ impl Reading {
             if let Some(taken) = crate::record::data_commands()
                 .find(|c| c.name == name || c.name.split_once('.').is_some_and(|(t, _)| t == name))
             {
-                return Err(format!("'{name}' is the beginning of the command {}", taken.name).into());
+                return Err(
+                    format!("'{name}' is the beginning of the command {}", taken.name).into()
+                );
             }
             if let Some(version) = words.get(2) {
                 let number = version.text.parse().ok().filter(|number| *number > 0);
@@ -512,10 +514,14 @@ impl Reading {
         let part = self.parts.iter().position(|part| part.is_map && part.name == name);
         let part = part.ok_or_else(|| format!("there is no map {name}"))?;
         if !self.parts[part].expired.is_empty() {
-            return Err(format!("what follows an expired element of {name} is there already").into());
+            return Err(
+                format!("what follows an expired element of {name} is there already").into()
+            );
         }
         if self.parts[part].kind != "string" {
-            return Err(format!("the elements of {name} are no strings, which have one value").into());
+            return Err(
+                format!("the elements of {name} are no strings, which have one value").into()
+            );
         }
         let parameters = parameters(&words[2..])?;
         if parameters.len() != 2 {
@@ -553,7 +559,9 @@ impl Reading {
         let number = number.ok_or_else(|| format!("there is no part {}", address.shown()))?;
         let known = &self.parts[number];
         match (known.is_map, &field) {
-            (true, None) => return Err(format!("{part} is a map: name a field, as in {part}[x]").into()),
+            (true, None) => {
+                return Err(format!("{part} is a map: name a field, as in {part}[x]").into());
+            }
             (false, Some(_)) => return Err(format!("{part} is no map").into()),
             _ => {}
         }
@@ -571,7 +579,9 @@ impl Reading {
                 return Err("the reply of a read is returned or required, or it is useless".into());
             }
             Role::Require(..) if steps.iter().any(|step| step.writes()) => {
-                return Err("a requirement comes before all writes, and only the last one writes".into());
+                return Err(
+                    "a requirement comes before all writes, and only the last one writes".into()
+                );
             }
             Role::Return | Role::Require(..) if matches!(self.open, Open::Expired(..)) => {
                 return Err("nothing is returned or required here".into());
@@ -601,7 +611,8 @@ impl Reading {
                 Ok(())
             }
             Open::Expired(part, _, steps) if steps.is_empty() => {
-                Err(format!("nothing follows an expired element of {}", self.parts[part].name).into())
+                Err(format!("nothing follows an expired element of {}", self.parts[part].name)
+                    .into())
             }
             Open::Expired(part, _, steps) => {
                 self.parts[part].expired = steps;
@@ -643,9 +654,8 @@ fn parameters(words: &[Word]) -> Result<Vec<Parameter>, Wrong> {
         let named = Word { text: name.to_owned(), quoted: word.quoted };
         let name = name_of(Some(&named), "parameter")?;
         let form = Form::NAMES.iter().find(|(known, _)| *known == form);
-        let (_, form) = form.ok_or_else(|| {
-            format!("'{}': a parameter is text, int or number", word.shown())
-        })?;
+        let (_, form) =
+            form.ok_or_else(|| format!("'{}': a parameter is text, int or number", word.shown()))?;
         if all.iter().any(|other| other.name == name) {
             return Err(format!("there are two parameters called {name}").into());
         }
@@ -655,10 +665,7 @@ fn parameters(words: &[Word]) -> Result<Vec<Parameter>, Wrong> {
 }
 
 /// What a step is for, and the words of its command.
-fn role_of<'a>(
-    words: &'a [Word],
-    parameters: &[Parameter],
-) -> Result<(Role, &'a [Word]), Wrong> {
+fn role_of<'a>(words: &'a [Word], parameters: &[Parameter]) -> Result<(Role, &'a [Word]), Wrong> {
     if words[0].is("return") {
         return Ok((Role::Return, &words[1..]));
     }
@@ -679,7 +686,9 @@ fn role_of<'a>(
             [error, code, text @ ..] if error.is("error") => {
                 let capitals = |c: char| c.is_ascii_uppercase();
                 if code.text.len() > NAME_BYTES_MAX || !code.text.chars().all(capitals) {
-                    return Err(format!("'{}': the code is a word in capitals", code.shown()).into());
+                    return Err(
+                        format!("'{}': the code is a word in capitals", code.shown()).into()
+                    );
                 }
                 let text: Vec<&str> = text.iter().map(|word| word.text.as_str()).collect();
                 Otherwise::Error(code.text.clone(), Template::parse(&text.join(" "), parameters)?)
@@ -755,16 +764,15 @@ impl StepSpec {
 fn is_of_parts(op: &Op) -> bool {
     use crate::key::KeyOp;
     let Op::Key(op) = op else { return false };
-    matches!(
-        op,
-        KeyOp::Del | KeyOp::Exists | KeyOp::Expire { .. } | KeyOp::Persist | KeyOp::Ttl(_)
-    )
+    matches!(op, KeyOp::Del | KeyOp::Exists | KeyOp::Expire { .. } | KeyOp::Persist | KeyOp::Ttl(_))
 }
 
 /// Value of an element that has expired, for what follows.
 pub(super) fn value_of(record: &crate::Record, ctx: &crate::Ctx) -> Blob {
     let words = crate::ArgBuf::of(["get", "part"]);
-    match crate::record::decode(&words.args()).map(|(_, get)| crate::record::query(Some(record), &get, ctx)) {
+    match crate::record::decode(&words.args())
+        .map(|(_, get)| crate::record::query(Some(record), &get, ctx))
+    {
         Ok(crate::Reply::Bulk(value)) => value,
         _ => Blob::default(),
     }

@@ -49,7 +49,8 @@ fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<O
 
 /// States that samples lead to.
 fn states(samples: &[[Option<Op>; 2]]) -> Vec<Option<Record>> {
-    let writes: Vec<&Op> = samples.iter().flatten().flatten().filter(|op| op.0.spec().writes).collect();
+    let writes: Vec<&Op> =
+        samples.iter().flatten().flatten().filter(|op| op.0.spec().writes).collect();
     let mut states = vec![None];
     let mut at = 0;
     while at < states.len() && states.len() < STATES_MAX {
@@ -84,7 +85,8 @@ fn conflict(state: Option<&Record>, a: &Op, b: &Op) -> Option<String> {
 
 /// What is derived about each pair of operations of a type.
 pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
-    let samples: Vec<_> = definition.operations.iter().map(|one| samples(definition, one)).collect();
+    let samples: Vec<_> =
+        definition.operations.iter().map(|one| samples(definition, one)).collect();
     let states = states(&samples);
     let mut pairs = Vec::new();
     for (i, a) in samples.iter().enumerate() {
@@ -96,7 +98,9 @@ pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
                 record::commutes(state.as_ref(), access(&x), access(&y))
             };
             let same = |state: &Option<Record>| commute(&a[0], &b[0], state);
-            let other = |state: &Option<Record>| commute(&a[0], &b[1], state) && commute(&a[1], &b[0], state);
+            let other = |state: &Option<Record>| {
+                commute(&a[0], &b[1], state) && commute(&a[1], &b[0], state)
+            };
             let verdict = match () {
                 () if states.iter().all(|state| same(state) && other(state)) => Verdict::Always,
                 () if states.iter().all(other) => Verdict::OtherArguments,

@@ -3,8 +3,9 @@
 //!
 //! Clients define them while the server runs, and nothing is claimed: two calls commute if each command of
 //! the one commutes with each of the other, by the rules of the parts. A command whose reply decides over
-//! the effect of its call counts as observed; if a call has several commands on one record, their modes
-//! must share in every state.
+//! the effect of its call counts as observed. If a call has commands on a record that it has written itself,
+//! the rules of the present value are not those that these commands meet: their modes must share in every
+//! state.
 //!
 //! A call carries the text of its definition, in the log and between machines, and a value holds the text by
 //! which it was written last. So no replica needs anything else to carry out a call or to read a snapshot.
@@ -192,7 +193,7 @@ impl Value {
                 return true;
             }
             let (x, y) = (a.access(i, a_seen), b.access(j, b_seen));
-            if a.repeats(i) || b.repeats(j) {
+            if a.meets_itself(i) || b.meets_itself(j) {
                 let share = record::mode(x).shares(record::mode(y));
                 return share && parts.get(at).is_none_or(crate::Record::lasts);
             }
@@ -285,7 +286,7 @@ impl DataType for Value {
 
     fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         let call = &op.0;
-        let name = if call.spec().writes { "type.call" } else { "type.call_ro" };
+        let name = if call.spec().writes { CALL } else { CALL_RO };
         out.push(name).push(key).push(&call.definition.text).push(&call.spec().name);
         call.arguments.iter().for_each(|argument| _ = out.push(argument));
     }
@@ -308,6 +309,20 @@ impl Op {
         self.0.steps.iter().all(|bound| record::follows_by_type(&bound.op).is_some_and(of))
     }
 }
+
+/// A type for sample calls.
+pub(crate) const SAMPLE_TYPE: &str = "type sample\npart n counter\nmap s string\nop add by:int\n \
+    counter.add n $by\nop keep field value ms:int\n require exists s[$field] = 0 else 0\n \
+    set s[$field] $value px $ms\nop sum\n return counter.get n\nexpired s field value\n counter.add n 1";
+
+/// Commands, operations and arguments of sample calls.
+pub(crate) const SAMPLE_CALLS: [(&str, &[&str]); 3] =
+    [(CALL, &["add", "2"]), (CALL, &["keep", "a", "b", "60000"]), (CALL_RO, &["sum"])];
+
+/// Commands that call an operation: one that writes, and one that only reads.
+pub const CALL: &str = "type.call";
+/// See [`CALL`].
+pub const CALL_RO: &str = "type.call_ro";
 
 /// Gateways put the text of the definition into the words of clients, and the words of the log have it.
 const COMMANDS: &[CommandSpec] = commands! { "types";

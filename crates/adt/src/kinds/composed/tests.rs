@@ -3,8 +3,8 @@
 use super::definition::{DEFINITION_BYTES_MAX, Definition, Form, OperationSpec};
 use super::{Op, Value};
 use crate::laws::{check_laws, check_words};
-use crate::record::{Record, apply, commutes, decode, query_left};
 use crate::random::Random;
+use crate::record::{Record, apply, commutes, decode, query_left};
 use crate::{Access, ArgBuf, Blob, Ctx, Op as AnyOp, Reply, Timestamp};
 use std::sync::Arc;
 
@@ -46,18 +46,22 @@ fn an_auction_takes_bids_until_it_is_closed() {
     let best = |who: &str, price| Reply::Scored(vec![(who.into(), price)]);
     let over = || Reply::Error(crate::ErrorReply::new("CLOSED", "the auction is over"));
     let mut slot = None;
-    dialogue(&example("auction"), &mut slot, &[
-        (0, "best", Reply::Scored(vec![])),
-        (0, "bid 5 ann", Reply::Int(1)),
-        (0, "bid 7.5 bob", Reply::Int(1)),
-        (0, "bid 6 ann", Reply::Int(1)),
-        (0, "best", best("bob", 7.5)),
-        (0, "count", Reply::Int(3)),
-        (0, "close", best("bob", 7.5)),
-        (0, "bid 9 ann", over()),
-        (0, "close", over()),
-        (0, "count", Reply::Int(3)),
-    ]);
+    dialogue(
+        &example("auction"),
+        &mut slot,
+        &[
+            (0, "best", Reply::Scored(vec![])),
+            (0, "bid 5 ann", Reply::Int(1)),
+            (0, "bid 7.5 bob", Reply::Int(1)),
+            (0, "bid 6 ann", Reply::Int(1)),
+            (0, "best", best("bob", 7.5)),
+            (0, "count", Reply::Int(3)),
+            (0, "close", best("bob", 7.5)),
+            (0, "bid 9 ann", over()),
+            (0, "close", over()),
+            (0, "count", Reply::Int(3)),
+        ],
+    );
     let record = slot.expect("a record");
     assert_eq!(record.value.shown_type(), "auction");
 }
@@ -66,23 +70,31 @@ fn an_auction_takes_bids_until_it_is_closed() {
 fn reserved_stock_comes_back_when_its_time_is_over() {
     let stock = example("stock");
     let mut slot = None;
-    dialogue(&stock, &mut slot, &[
-        (0, "add 5", Reply::Ok),
-        (0, "reserve a 3 100", Reply::Int(1)),
-        (0, "reserve a 1 100", Reply::Int(0)),
-        (0, "reserve b 3 100", Reply::Int(0)),
-        (0, "reserve b 2 500", Reply::Int(1)),
-        (50, "free", Reply::Int(0)),
-        (100, "free", Reply::Int(3)),
-        (100, "buy a", Reply::Error(crate::ErrorReply::new("GONE", "the reservation has ended"))),
-        (200, "buy b", Reply::Int(1)),
-        (900, "free", Reply::Int(3)),
-        (900, "reserve c 3 100", Reply::Int(1)),
-        (910, "release c 2", Reply::Int(0)),
-        (910, "release c 3", Reply::Int(1)),
-        (910, "has 3", Reply::Int(1)),
-        (920, "reserve d 1 100", Reply::Int(1)),
-    ]);
+    dialogue(
+        &stock,
+        &mut slot,
+        &[
+            (0, "add 5", Reply::Ok),
+            (0, "reserve a 3 100", Reply::Int(1)),
+            (0, "reserve a 1 100", Reply::Int(0)),
+            (0, "reserve b 3 100", Reply::Int(0)),
+            (0, "reserve b 2 500", Reply::Int(1)),
+            (50, "free", Reply::Int(0)),
+            (100, "free", Reply::Int(3)),
+            (
+                100,
+                "buy a",
+                Reply::Error(crate::ErrorReply::new("GONE", "the reservation has ended")),
+            ),
+            (200, "buy b", Reply::Int(1)),
+            (900, "free", Reply::Int(3)),
+            (900, "reserve c 3 100", Reply::Int(1)),
+            (910, "release c 2", Reply::Int(0)),
+            (910, "release c 3", Reply::Int(1)),
+            (910, "has 3", Reply::Int(1)),
+            (920, "reserve d 1 100", Reply::Int(1)),
+        ],
+    );
     let ctx = |now_ms| Ctx { now_ms, ..Ctx::default() };
     let free = |now_ms| query_left(slot.as_ref(), &call(&stock, "free"), &ctx(now_ms));
     assert_eq!((free(1019), free(1020)), (Reply::Int(2), Reply::Int(3)), "the log is behind");
@@ -102,12 +114,16 @@ fn a_failed_step_undoes_the_steps_before_it() {
         Reply::Array(vec![Reply::Set(members), Reply::Int(len), Reply::bulk(n)])
     };
     let mut slot = None;
-    dialogue(&definition, &mut slot, &[
-        (0, "go x 9223372036854775807", Reply::Ok),
-        (0, "see", see(&["x"], 1, "9223372036854775807")),
-        (0, "go y 1", Reply::err("increment or decrement would overflow")),
-        (0, "see", see(&["x"], 1, "9223372036854775807")),
-    ]);
+    dialogue(
+        &definition,
+        &mut slot,
+        &[
+            (0, "go x 9223372036854775807", Reply::Ok),
+            (0, "see", see(&["x"], 1, "9223372036854775807")),
+            (0, "go y 1", Reply::err("increment or decrement would overflow")),
+            (0, "see", see(&["x"], 1, "9223372036854775807")),
+        ],
+    );
 }
 
 /// Calls of an operation with a few arguments of each form.
@@ -148,13 +164,17 @@ fn all_that_is_derived_of_the_examples_is_lawful() {
 
 /// Commands with a place for an argument, by kind of part.
 const STEPS: [(&str, &[&str], &[&str]); 7] = [
-    ("counter", &["counter.add # $n", "counter.try # -$n", "counter.incr # $n"], &[
-        "counter.get #", "counter.atleast # $n",
-    ]),
+    (
+        "counter",
+        &["counter.add # $n", "counter.try # -$n", "counter.incr # $n"],
+        &["counter.get #", "counter.atleast # $n"],
+    ),
     ("set", &["sadd # $x", "srem # $x"], &["sismember # $x", "scard #", "smembers #"]),
-    ("hash", &["hset # $x $n", "hdel # $x", "hincrby # $x $n", "hsetnx # $x $n"], &[
-        "hget # $x", "hlen #", "hexists # $x",
-    ]),
+    (
+        "hash",
+        &["hset # $x $n", "hdel # $x", "hincrby # $x $n", "hsetnx # $x $n"],
+        &["hget # $x", "hlen #", "hexists # $x"],
+    ),
     ("topk", &["topk.put # $x $n"], &["topk.best #", "topk.count #"]),
     ("string", &["set # $x", "append # $x", "setnx # $x", "del #"], &["get #", "exists #"]),
     ("zset", &["zadd # $n $x", "zrem # $x", "zincrby # $n $x"], &["zscore # $x", "zcard #"]),
@@ -183,7 +203,15 @@ fn random_definition(random: &mut Random) -> Option<Definition> {
         for _ in 0..random.below(2) {
             let (place, _, reads) = &parts[random.below(parts.len())];
             let test = ["= 0", "!= nil", ">= 1", "= 1 else error NO", "= $x"][random.below(5)];
-            text += &format!("\nrequire {} {test}", reads[random.below(reads.len())].replace('#', place));
+            text += &format!(
+                "\nrequire {} {test}",
+                reads[random.below(reads.len())].replace('#', place)
+            );
+            steps += 1;
+        }
+        if random.below(3) == 0 {
+            let (place, writes, _) = &parts[random.below(parts.len())];
+            text += &format!("\nrequire {} = 1", writes[random.below(writes.len())].replace('#', place));
             steps += 1;
         }
         for _ in 0..random.below(4) {
@@ -243,7 +271,11 @@ fn what_commutes_by_ten_thousand_random_definitions_does_commute() {
                 for other in &runs[1..] {
                     assert_eq!(runs[0].0, other.0, "{ops:?} in {state:?}\n{:?}", definition.text());
                     for n in (0..3).filter(|n| access(*n).observed) {
-                        assert_eq!(runs[0].1[n], other.1[n], "{:?} of {ops:?} in {state:?}", ops[n]);
+                        assert_eq!(
+                            runs[0].1[n], other.1[n],
+                            "{:?} of {ops:?} in {state:?}",
+                            ops[n]
+                        );
                     }
                 }
             }
@@ -256,7 +288,12 @@ fn what_commutes_by_ten_thousand_random_definitions_does_commute() {
 
 type Slot = Option<Record>;
 
-fn run(state: &Slot, ops: &[AnyOp; 3], order: &[usize], ctx: &dyn Fn(usize) -> Ctx) -> (Slot, Vec<String>) {
+fn run(
+    state: &Slot,
+    ops: &[AnyOp; 3],
+    order: &[usize],
+    ctx: &dyn Fn(usize) -> Ctx,
+) -> (Slot, Vec<String>) {
     let mut slot = state.clone();
     let mut replies = vec![String::new(); 3];
     for n in order {
@@ -345,7 +382,10 @@ fn hostile_definitions_are_refused_each_with_its_error() {
         ("type t\npart n counter with sadd x", "cannot be a step on the counter n"),
         ("type t\npart n counter with counter.get", "is no initial value"),
         ("type t\npart n counter with counter.set 5 max 3", "within MIN and MAX"),
-        (&many(&|n| if n == 0 { "type t".into() } else { format!("part n{n} set") }, 34), "at most 32"),
+        (
+            &many(&|n| if n == 0 { "type t".into() } else { format!("part n{n} set") }, 34),
+            "at most 32",
+        ),
         (&format!("{part}{}", many(&|n| format!("op o{n}\ncounter.add n 1"), 65)), "at most 64"),
         (&format!("{part}op o\n{}", many(&|_| "counter.add n 1".into(), 33)), "at most 32 steps"),
         (&format!("{part}{}", "#".repeat(DEFINITION_BYTES_MAX)), "at most 8192 bytes"),

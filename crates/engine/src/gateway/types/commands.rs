@@ -1,14 +1,13 @@
 //! `TYPE.DEFINE`, `TYPE.MIGRATE`, `TYPE.DROP`, `TYPE.LIST`, `TYPE.GET` and `TYPE.LAWS`.
 
-use super::{DEFINITION, DROPPED, Definitions, field, name_at, on_types, read, shown};
-use crate::gateway::clients::session_commands;
+use super::{DEFINITION, DROPPED, Definitions, built_in, field, name_at, on_types, read, shown};
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
 use crate::limits::TYPES_MAX;
 use adt::kinds::composed::definition::Definition;
 use adt::kinds::composed::derived::derived;
-use adt::{Args, Compound, CommandSpec, ErrorReply, Merge, Plan, Reply};
+use adt::{Args, CommandSpec, Compound, ErrorReply, Merge, Plan, Reply};
 use std::sync::Arc;
 
 /// Whether a command is about definitions of types.
@@ -54,9 +53,7 @@ fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
         let text = format!("the definition is of {}, and not of {name}", definition.name());
         return Err(ErrorReply::err(text));
     }
-    let is_its = |known: &str| known.split_once('.').is_some_and(|(first, _)| first == name);
-    let mut names = session_commands::all().iter().map(|spec| spec.name);
-    if let Some(taken) = names.find(|known| *known == name || is_its(known)) {
+    if let Some(taken) = built_in(&name) {
         return Err(ErrorReply::err(format!("'{name}' is the beginning of the command {taken}")));
     }
     Ok(definition)
@@ -119,7 +116,12 @@ fn list() -> ProgramStep {
     looking(|all| {
         let types = all.by_name.values().map(|definition| {
             let operations = definition.operations().iter().map(|operation| {
-                Reply::bulk(format!("{}.{} {}", definition.name(), operation.name, operation.syntax()))
+                Reply::bulk(format!(
+                    "{}.{} {}",
+                    definition.name(),
+                    operation.name,
+                    operation.syntax()
+                ))
             });
             let parts = definition.parts().iter().map(|part| {
                 let shape = if part.is_map { "map" } else { "part" };

@@ -17,6 +17,7 @@ use crate::limits::TYPES_LOOK_US;
 use crate::now::Now;
 use crate::script::keys::{on_own, types_key};
 use adt::kinds::composed::definition::Definition;
+use adt::kinds::composed::{CALL, CALL_RO};
 use adt::{ArgBuf, Args, Blob, CommandSpec, Compound, ErrorReply, Plan, Reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +26,6 @@ use std::sync::Arc;
 const DEFINITION: u8 = b'd';
 /// First byte of the fields with versions of dropped definitions.
 const DROPPED: u8 = b'x';
-
-/// Commands that call an operation: one that writes, and one that only reads.
-const CALL: &str = "type.call";
-const CALL_RO: &str = "type.call_ro";
 
 /// The definitions in the store.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +112,8 @@ impl Types {
     }
 
     /// What a command calls that is no built-in one, if its name is that of an operation; and `TYPE.CALL`.
-    pub fn resolve(&mut self, now: Now, args: &Args<'_>) -> Option<Resolved> {
+    /// A command that cannot wait for a newer copy goes by the present one.
+    pub fn resolve(&mut self, now: Now, args: &Args<'_>, waits: bool) -> Option<Resolved> {
         let first = args.get(0)?;
         let is_call = |name: &str| first.eq_ignore_ascii_case(name.as_bytes());
         let (named, only_reads) = match () {
@@ -133,17 +131,21 @@ impl Types {
             return named.then(|| Resolved::Error(ErrorReply::err(text)));
         };
         let name = name.to_ascii_lowercase();
-        let fresh_us = self.read_us.filter(|at| now.mono_us < at + TYPES_LOOK_US);
+        let no_type = || {
+            let text = format!("there is no type {name}: see TYPE.DEFINE and TYPE.LIST");
+            named.then(|| Resolved::Error(ErrorReply::err(text)))
+        };
+        if built_in(&name).is_some() {
+            return no_type();
+        }
+        let fresh_us = self.read_us.filter(|at| !waits || now.mono_us < at + TYPES_LOOK_US);
         let just_read = fresh_us == Some(now.mono_us);
         let Some(definition) = self.known.by_name.get(&name).filter(|_| fresh_us.is_some()) else {
-            if let Some(error) = self.failed.take() {
-                return Some(Resolved::Error(error));
-            }
-            if !just_read {
-                return Some(Resolved::Read);
-            }
-            let text = format!("there is no type {name}: see TYPE.DEFINE and TYPE.LIST");
-            return named.then(|| Resolved::Error(ErrorReply::err(text)));
+            return match self.failed.take() {
+                Some(error) => Some(Resolved::Error(error)),
+                None if just_read => no_type(),
+                None => Some(Resolved::Read),
+            };
         };
         let is_it = |known: &str| operation.eq_ignore_ascii_case(known);
         let Some(found) = definition.operations().iter().find(|known| is_it(&known.name)) else {
@@ -179,7 +181,7 @@ impl Parts {
     /// What a command calls that is no built-in one. If the definitions must be read first, that is begun,
     /// and the command waits.
     pub(in crate::gateway) fn resolve(&mut self, args: &Args<'_>) -> Option<Resolved> {
-        let resolved = self.core.types.resolve(self.core.now, args);
+        let resolved = self.core.types.resolve(self.core.now, args, true);
         if matches!(resolved, Some(Resolved::Read)) && !self.core.types.reading {
             self.core.types.reading = true;
             let told = |replies: &[Reply]| Plan {
@@ -192,11 +194,38 @@ impl Parts {
         resolved
     }
 
+    /// Words of a command behind another one, which cannot wait: those of a call if it is one.
+    pub(in crate::gateway) fn resolved(
+        &mut self,
+        args: &Args<'_>,
+    ) -> Result<Option<ArgBuf>, ErrorReply> {
+        if is_built_in(args) {
+            return Ok(None);
+        }
+        let now = self.core.now;
+        match self.core.types.resolve(now, args, false) {
+            None => Ok(None),
+            Some(Resolved::Call(_, words)) => Ok(Some(words)),
+            Some(Resolved::Error(error)) => Err(error),
+            Some(Resolved::Read) => {
+                self.resolve(args);
+                let text = "the definitions of types are being read: call again";
+                Err(ErrorReply::new("TRYAGAIN", text))
+            }
+        }
+    }
+
     /// Takes definitions that commands wait for.
     pub(in crate::gateway) fn types_read(&mut self, reply: &Reply) {
         self.core.types.take(self.core.now, reply);
         self.sessions.resume_all();
     }
+}
+
+/// The built-in command that has the name of a type, or begins with it and a dot.
+pub(in crate::gateway) fn built_in(name: &str) -> Option<&'static str> {
+    let is_its = |known: &str| known.split_once('.').is_some_and(|(first, _)| first == name);
+    all().iter().map(|spec| spec.name).find(|known| *known == name || is_its(known))
 }
 
 /// Whether words call a built-in command, which is no call of an operation.

@@ -8,7 +8,7 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::routing::route::unusable_key_of;
 use crate::gateway::txn::work::{Form, Program, ProgramStep};
-use adt::{Args, Awaiting, ErrorReply};
+use adt::{ArgBuf, Args, Awaiting, ErrorReply};
 
 impl Parts {
     /// `FENCE` outside of `MULTI`.
@@ -70,6 +70,8 @@ impl Parts {
         what: &str,
     ) -> Result<Option<ProgramStep>, ErrorReply> {
         let Some(words) = args.tail(from) else { return Ok(None) };
+        let resolved = self.resolved(&words)?;
+        let words = resolved.as_ref().map_or(words, ArgBuf::args);
         let spec = find(&words)?;
         let Some(session) = self.sessions.get(id.0) else { return Ok(None) };
         session.permit(&mut self.core, spec, &words)?;

@@ -297,7 +297,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
     }
     let resolved = match is_built_in(&words.args()) {
         true => None,
-        false => cx.core.types.resolve(cx.core.now, &words.args()),
+        false => cx.core.types.resolve(cx.core.now, &words.args(), true),
     };
     let words = match resolved {
         None => words,
