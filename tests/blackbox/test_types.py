@@ -56,7 +56,7 @@ def test_every_shipped_type_does_its_work(db):
     assert best(db, "auction.close a") == ("ben", 7)
     with pytest.raises(redis.ResponseError, match="CLOSED the auction is over"):
         call(db, "auction.bid a 9 ann")
-    assert call(db, "stock.add s 3") == "OK" and call(db, "stock.reserve s o1 2 60000") == 1
+    assert call(db, "stock.add s 3") == 1 and call(db, "stock.reserve s o1 2 60000") == 1
     assert call(db, "stock.reserve s o2 2 60000") == 0 and call(db, "stock.free s") == 1
     assert call(db, "stock.buy s o1") == 1 and call(db, "stock.free s") == 1
     call(db, "post.write p", "two words")
@@ -141,7 +141,7 @@ def test_every_mistake_has_its_error(db):
         ("other", COUNTER, "the definition is of tally, and not of other"),
         ("auction", COUNTER.replace("tally", "auction"), "has another definition, version 1"),
         ("cluster", COUNTER.replace("tally", "cluster"), "is the beginning of the command cluster"),
-        ("lock", COUNTER.replace("tally", "lock"), "is the beginning of the command lock."),
+        ("lock", COUNTER.replace("tally", "lock"), "is the name of a built-in type"),
         ("tally", COUNTER + "x" * 9000, "at most 8192 bytes"),
     ]:
         with pytest.raises(redis.ResponseError, match=error):
@@ -153,6 +153,22 @@ def test_every_mistake_has_its_error(db):
     with pytest.raises(redis.ResponseError, match="unknown command"):
         call(db, "auction.best a")
     assert db.type("a") == "auction" and db.delete("a") == 1
+
+
+def test_a_name_that_is_no_type_is_refused_everywhere(db):
+    """Also behind FENCE, where a command cannot wait until the definitions are read."""
+    define(db, "auction")
+    for words, error in [
+        ("FENCE l 1 json.get k", "unknown command 'JSON.GET'"),
+        ("FENCE l 1 auction.nothing k", "has no operation 'nothing'"),
+    ]:
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError) as raised:
+                call(db, words)
+            if "call again" not in str(raised.value):
+                break
+        assert error in str(raised.value)
+    assert call(db, "FENCE l 1 auction.bid a 5 ann") == 1
 
 
 def test_laws_tell_what_commutes_and_why_not(db):

@@ -493,9 +493,14 @@ pub const STORED_USERS_BYTES_MAX: usize = 4 << 20;
 pub const PASSWORDS_MAX: usize = 32;
 /// Most composed types.
 pub const TYPES_MAX: usize = 256;
+/// Most names of types that were dropped, whose versions are kept.
+pub const TYPE_NAMES_MAX: usize = 1_024;
 /// Age at which a gateway reads the definitions of types again, in microseconds: it may not have been told of
 /// a change.
 pub const TYPES_LOOK_US: u64 = 10_000_000;
+/// Age up to which definitions of types tell a command that cannot wait that there is no such type, in
+/// microseconds.
+pub const TYPES_KNOWN_US: u64 = 1_000_000;
 /// How often a gateway looks whether the users of its sessions have changed unnoticed, in microseconds.
 pub const USERS_LOOK_US: u64 = 10_000_000;
 

@@ -260,6 +260,8 @@ impl Swarm {
                 (manners.slower(mix.longest() * 1_000), mix)
             }
         };
+        let typed = plant.is_none() && Random::new(seed, "typed").percent(25);
+        let mix = mix.with_types(typed);
         Self {
             shape,
             guests: match focus {

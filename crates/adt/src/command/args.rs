@@ -172,6 +172,11 @@ impl ArgBuf {
         Self::default()
     }
 
+    /// No words yet, with room for so many bytes and words.
+    pub fn with_room(bytes: usize, words: usize) -> Self {
+        Self { buffer: Vec::with_capacity(bytes), spans: Vec::with_capacity(words) }
+    }
+
     /// Forgets all words and keeps the memory.
     pub fn clear(&mut self) {
         self.buffer.clear();

@@ -73,6 +73,7 @@ impl Way {
 fn ways(system: System, task: Task) -> Vec<Way> {
     let programs: &[Program] = match (system, task) {
         (System::Postgres, task) if task.is_script() => return Vec::new(),
+        (System::Postgres, Task::Auction) => return Vec::new(),
         (System::Postgres, _) => return vec![Way::Sql],
         (System::Claret, Task::Rewrite) => {
             &[Program::Txn, Program::Watch, Program::Eval, Program::Multi]
@@ -80,7 +81,8 @@ fn ways(system: System, task: Task) -> Vec<Way> {
         (System::Claret, Task::Take | Task::Stock) => &[Program::Txn, Program::Try, Program::Eval],
         (System::Redis, Task::Rewrite) => &[Program::Watch, Program::Eval, Program::Multi],
         (System::Redis, Task::Take | Task::Stock) => &[Program::Eval],
-        (_, Task::Bucket | Task::Release | Task::Fetch) => &[Program::Eval],
+        (System::Claret, Task::Auction) => &[Program::Txn, Program::Type, Program::Eval],
+        (_, Task::Bucket | Task::Release | Task::Fetch | Task::Auction) => &[Program::Eval],
     };
     programs.iter().copied().map(Way::Resp).collect()
 }
@@ -94,6 +96,9 @@ struct Contest<'s> {
     server: &'s Server,
     way: Way,
 }
+
+/// Definition of the type of auctions.
+const AUCTION: &str = include_str!("../../../../examples/types/auction.type");
 
 /// Events and costs of a run.
 struct Run {
@@ -129,6 +134,9 @@ impl Contest<'_> {
         control.call(&["FLUSHALL"])?;
         let create = |record| program.create(self.task, record);
         control.load((0..u64::from(records)).flat_map(create))?;
+        if program == Program::Type {
+            control.call(&["TYPE.DEFINE", "auction", AUCTION])?;
+        }
         if program != Program::Eval {
             return Ok(Arc::default());
         }
@@ -375,6 +383,8 @@ mod tests {
             assert_eq!(ways(System::Redis, task), eval);
             assert_eq!(ways(System::Postgres, task), []);
         }
+        let auction: Vec<_> = ways(System::Claret, Task::Auction);
+        assert_eq!(auction, [Program::Txn, Program::Type, Program::Eval].map(Way::Resp));
         assert_eq!(Way::Sql.name(Task::Rewrite), "for update");
     }
 

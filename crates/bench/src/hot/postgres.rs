@@ -34,7 +34,7 @@ fn statements(task: Task) -> Vec<(&'static str, String)> {
                 "UPDATE stock SET n = n + $2 WHERE id = $1 AND n + $2 BETWEEN 0 AND {CAPACITY}"
             ),
         )],
-        Task::Bucket | Task::Release | Task::Fetch => Vec::new(),
+        Task::Bucket | Task::Release | Task::Fetch | Task::Auction => Vec::new(),
     }
 }
 

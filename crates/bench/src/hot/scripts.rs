@@ -65,6 +65,16 @@ redis.call('HSET', job, 'state', 'active')
 redis.call('LTRIM', KEYS[2], 0, 99)
 return data";
 
+/// The best bid is a hash, as scripts do it: a sorted set would have to be cut after each bid.
+const AUCTION: &str = "\
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local best = tonumber(redis.call('HGET', KEYS[2], 'amount')) or 0
+if tonumber(ARGV[1]) > best then
+  redis.call('HSET', KEYS[2], 'amount', ARGV[1], 'bidder', ARGV[2])
+end
+redis.call('INCR', KEYS[3])
+return 1";
+
 /// Position of the script that acquires a lock in [`texts`].
 pub const OF_ACQUIRE: usize = 0;
 /// Position of the script that releases a lock in [`texts`].
@@ -79,6 +89,7 @@ pub fn texts(task: Task) -> &'static [&'static str] {
         Task::Bucket => &[BUCKET],
         Task::Release => &[ACQUIRE, RELEASE],
         Task::Fetch => &[FETCH],
+        Task::Auction => &[AUCTION],
     }
 }
 
@@ -115,6 +126,11 @@ impl Call<'_> {
                 let [waiting, active, job] = queue(record);
                 self.command(&[&waiting, &active], &[&job, &self.job.to_string()], out);
             }
+            Task::Auction => {
+                let [closed, best, bids] = auction(record);
+                let bid = self.job.to_string();
+                self.command(&[&closed, &best, &bids], &[&bid, self.token], out);
+            }
         }
     }
 
@@ -130,6 +146,11 @@ impl Call<'_> {
 /// of each job.
 fn queue(record: u64) -> [String; 3] {
     ["waiting", "active", "job:"].map(|part| format!("{{queue:{record}}}:{part}"))
+}
+
+/// Keys of an auction: whether it is closed, the best bid, and the number of bids.
+pub fn auction(record: u64) -> [String; 3] {
+    ["closed", "best", "bids"].map(|part| format!("{{auction:{record}}}:{part}"))
 }
 
 /// Commands that fill a queue.

@@ -39,6 +39,8 @@ pub enum Task {
     /// Move the next job of a queue to the active ones and read it; put one into the queue if it is
     /// empty. Only as a script.
     Fetch,
+    /// Bid in an auction that is not closed: it keeps the best bid, and the number of bids.
+    Auction,
 }
 
 impl Task {
@@ -51,6 +53,7 @@ impl Task {
             Self::Bucket => "bucket",
             Self::Release => "release",
             Self::Fetch => "fetch",
+            Self::Auction => "auction",
         }
     }
 
@@ -62,16 +65,21 @@ impl Task {
     /// Number in every record in the beginning, for tasks on numbers.
     pub fn initial(self) -> i64 {
         match self {
-            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch => 0,
+            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch | Self::Auction => 0,
             Self::Take => PLENTY,
             Self::Stock => CAPACITY / 2,
         }
     }
 
+    /// Number of jobs, or of amounts of bids.
+    fn jobs(self) -> u64 {
+        if self == Self::Auction { 1_000_000_000 } else { scripts::JOBS }
+    }
+
     /// Number to add.
     pub fn delta(self, rng: &mut Rng) -> i64 {
         match self {
-            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch => 1,
+            Self::Rewrite | Self::Bucket | Self::Release | Self::Fetch | Self::Auction => 1,
             Self::Take => -1,
             Self::Stock => {
                 if rng.chance(0.5) {
@@ -98,6 +106,8 @@ pub enum Program {
     Eval,
     /// `MULTI`, `INCRBY`, `EXEC`: nothing has to be read.
     Multi,
+    /// An operation of a composed type that the server knows.
+    Type,
 }
 
 impl Program {
@@ -109,6 +119,7 @@ impl Program {
             Self::Watch => "watch",
             Self::Eval => "eval",
             Self::Multi => "multi",
+            Self::Type => "type",
         }
     }
 
@@ -116,7 +127,7 @@ impl Program {
     pub fn manner(self) -> (Api, Retry) {
         match self {
             Self::Txn => (Api::Client, Retry::PATIENT),
-            Self::Try | Self::Eval => (Api::Plain, Retry::PATIENT),
+            Self::Try | Self::Eval | Self::Type => (Api::Plain, Retry::PATIENT),
             Self::Watch => (Api::Watch, Retry::AT_ONCE),
             Self::Multi => (Api::Oneshot, Retry::PATIENT),
         }
@@ -124,14 +135,14 @@ impl Program {
 
     /// Whether records are counters with bounds rather than strings.
     fn counts(self, task: Task) -> bool {
-        task != Task::Rewrite && matches!(self, Self::Txn | Self::Try)
+        matches!(task, Task::Take | Task::Stock) && matches!(self, Self::Txn | Self::Try)
     }
 
     /// Commands that create a record.
     pub fn create(self, task: Task, record: u64) -> Vec<Vec<u8>> {
         match task {
             Task::Rewrite | Task::Take | Task::Stock => vec![self.create_number(task, record)],
-            Task::Bucket | Task::Release => Vec::new(),
+            Task::Bucket | Task::Release | Task::Auction => Vec::new(),
             Task::Fetch => scripts::fill_queue(record),
         }
     }
@@ -205,6 +216,15 @@ impl Load {
                 ops.read("COUNTER.TRY", key, &[txn.delta.to_string().as_bytes()]);
             }
             (Program::Eval, _) => self.eval(txn, ops),
+            (Program::Type, _) => {
+                let (key, bid, bidder) =
+                    (format!("auction:{}", txn.record), bid(txn), self.bidder(txn));
+                put(&["auction.bid", &key, &bid, &bidder], true, ops);
+            }
+            (_, Task::Auction) => {
+                let [closed, ..] = scripts::auction(txn.record);
+                put(&["EXISTS", &closed], true, ops);
+            }
             (Program::Multi, _) => {
                 ops.write("INCRBY", key, &[txn.delta.to_string().as_bytes()]);
             }
@@ -219,6 +239,14 @@ impl Load {
     fn second(&self, txn: Txn, reply: Option<&ClientReply>, ops: &mut Ops) {
         let key = (PREFIX, txn.record);
         let delta = txn.delta.to_string();
+        if self.task == Task::Auction {
+            if reply.is_some_and(refuses) {
+                let [_, best, bids] = scripts::auction(txn.record);
+                put(&["TOPK.PUT", &best, &self.bidder(txn), &bid(txn)], false, ops);
+                put(&["COUNTER.ADD", &bids, "1"], false, ops);
+            }
+            return;
+        }
         if self.program.counts(self.task) {
             let enough = matches!(reply, Some(ClientReply::Int(1) | ClientReply::Bool(true)));
             if enough == (txn.delta < 0) {
@@ -236,11 +264,16 @@ impl Load {
 
     fn eval(&self, txn: Txn, ops: &mut Ops) {
         let Some(name) = self.scripts.get(txn.script) else { return };
-        let token = format!("{}-{}", self.number, txn.client);
+        let token = self.bidder(txn);
         let Txn { record, delta, job, .. } = txn;
         let call = Call { task: self.task, name, record, delta, job, token: &token };
         call.put(&mut ops.bytes);
         ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read: true, joined: false });
+    }
+
+    /// Name of a client, unlike all others.
+    fn bidder(&self, txn: Txn) -> String {
+        format!("{}-{}", self.number, txn.client)
     }
 
     /// Lock that a client holds.
@@ -250,6 +283,18 @@ impl Load {
         }
         &mut self.held[client]
     }
+}
+
+/// Amount of a bid.
+fn bid(txn: Txn) -> String {
+    txn.job.to_string()
+}
+
+/// Adds a command to what is sent.
+fn put(words: &[&str], read: bool, ops: &mut Ops) {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    resp::command(&mut ops.bytes, &words);
+    ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read, joined: false });
 }
 
 /// Whether a reply says that nothing was done.
@@ -269,7 +314,7 @@ impl Workload for Load {
         let held = *self.held(client);
         let record = held.unwrap_or_else(|| self.popularity.draw(rng) as u64);
         let script = if held.is_some() { OF_RELEASE } else { OF_ACQUIRE };
-        let (delta, job) = (self.task.delta(rng), rng.below(scripts::JOBS));
+        let (delta, job) = (self.task.delta(rng), rng.below(self.task.jobs()));
         Txn { client, record, delta, job, step: 0, script, refused: false }
     }
 
@@ -279,7 +324,7 @@ impl Workload for Load {
 
     fn shape(&self, _txn: &Txn) -> Shape {
         match self.program {
-            Program::Try | Program::Eval => Shape::Single,
+            Program::Try | Program::Eval | Program::Type => Shape::Single,
             Program::Txn | Program::Watch | Program::Multi => Shape::Updates,
         }
     }
@@ -361,6 +406,18 @@ mod tests {
         assert_eq!(txn(1, no), bring);
         assert_eq!(txn(1, yes.clone())[1], "", "there is no room");
         assert_eq!(words(Task::Take, Program::Try, -1, yes), ["COUNTER.TRY stock:3 -1", ""]);
+    }
+
+    #[test]
+    fn a_bid_is_a_guard_and_two_writes_or_one_operation() {
+        let open = words(Task::Auction, Program::Txn, 1, ClientReply::Int(0));
+        assert_eq!(open[0], "EXISTS {auction:3}:closed");
+        assert!(open[1].starts_with("TOPK.PUT {auction:3}:best 0-0 "), "{}", open[1]);
+        assert!(open[1].ends_with(" COUNTER.ADD {auction:3}:bids 1"), "{}", open[1]);
+        assert_eq!(words(Task::Auction, Program::Txn, 1, ClientReply::Int(1))[1], "", "it is over");
+        let [bid, rest] = words(Task::Auction, Program::Type, 1, ClientReply::Int(1));
+        assert!(bid.starts_with("auction.bid auction:3 ") && bid.ends_with(" 0-0"), "{bid}");
+        assert_eq!(rest, "");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Simulated client: executes its scripts over a connection that may break at any moment.
 
-use super::workload::{Form, Mix, Script, Workload, is_lost, is_read, seen};
+use super::workload::{CELL, Form, Mix, Script, Workload, is_lost, is_read, seen, typed};
 use crate::random::Random;
 use adt::Reply;
 use check::{Event, EventKind, Value};
@@ -166,7 +166,7 @@ impl Client {
             Some(mut running) => {
                 (running.idle, running.unwatches) = (false, false);
                 running.replies.clear();
-                running.unsent = commands(self.id, &running.script, running.number);
+                running.unsent = self.workload.commands(self.id, &running.script, running.number);
                 running.expected = running.unsent.len();
                 running
             }
@@ -183,7 +183,7 @@ impl Client {
     fn next(&mut self, now_us: u64) -> Running {
         let script = self.workload.next();
         self.numbers += 1;
-        let unsent = commands(self.id, &script, self.numbers);
+        let unsent = self.workload.commands(self.id, &script, self.numbers);
         for (process, seq, ops) in self.processes(&script) {
             let mut event = Event::new(process, EventKind::Invoke, now_us);
             event.txn = as_words(ops);
@@ -497,8 +497,8 @@ const RUN_ONE: &str = "return redis.call(unpack(ARGV))";
 
 /// Whether a script drops the reply to a write: only to those of which it is known that they write.
 fn drops_reply(client: u64, at: usize, op: &[String]) -> bool {
-    let writes = ["rpush", "sadd", "incrby", "decrby"].contains(&op[0].as_str())
-        || op[0] == "set" && op.len() == 3;
+    let writers = ["rpush", "sadd", "incrby", "decrby", "cell.push", "cell.add"];
+    let writes = writers.contains(&op[0].as_str()) || op[0] == "set" && op.len() == 3;
     writes && (client + at as u64).is_multiple_of(2)
 }
 
@@ -521,6 +521,23 @@ fn conditions(client: u64, running: &Running) -> impl Iterator<Item = String> {
             _ => Vec::new(),
         }
     })
+}
+
+impl Workload {
+    /// Commands that execute a script, as the run's clients send its operations.
+    fn commands(&self, client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> {
+        if !self.is_typed() {
+            return commands(client, script, number);
+        }
+        let ops = script.ops.iter().map(|op| typed(op)).collect();
+        let mut commands = commands(client, &Script { ops, ..script.clone() }, number);
+        // The type changes while others use it. Only the last reply of these forms counts.
+        let of_one_reply = matches!(script.form, Form::Single | Form::Multi | Form::Eval);
+        if of_one_reply && client == 0 && number % 16 == 8 {
+            commands.push_front(["type.migrate", CELL[0], CELL[2]].map(str::to_owned).to_vec());
+        }
+        commands
+    }
 }
 
 /// Commands that execute a script.

@@ -61,6 +61,8 @@ pub struct Mix {
     longest: u64,
     /// Whether commands of pipelines are scripts that run them.
     with_scripts: bool,
+    /// Whether lists and sets are parts of values of a composed type.
+    typed: bool,
     /// Number of values that all clients of the run have written.
     written: Rc<Cell<u64>>,
 }
@@ -82,6 +84,7 @@ impl Mix {
             kinds: some_of(random, &["l", "s", "r"]),
             reads_percent: *random.pick(&[20, 45, 45, 70]),
             with_scripts: false,
+            typed: false,
             keys: random.between(1, 6),
             longest: 4,
             written: Rc::default(),
@@ -91,6 +94,16 @@ impl Mix {
         }
         let forms = [&[F::Interactive; 4][..], &[F::Single]].concat();
         Self { forms, subjects: vec![S::Plain, S::Plain, S::Draws], keys: 1, ..mix }
+    }
+
+    /// The mix, over values of a composed type or not.
+    pub fn with_types(self, typed: bool) -> Self {
+        Self { typed, ..self }
+    }
+
+    /// Whether lists and sets are parts of values of a composed type.
+    pub fn is_typed(&self) -> bool {
+        self.typed
     }
 
     /// Limit on the commands of a pipeline.
@@ -165,6 +178,11 @@ impl Workload {
         let unique = random.below(10);
         let observes = random.percent(20);
         Self { random, mix, unique, client, observes }
+    }
+
+    /// Whether lists and sets are parts of values of a composed type.
+    pub fn is_typed(&self) -> bool {
+        self.mix.is_typed()
     }
 
     /// Next transaction.
@@ -283,6 +301,27 @@ impl Workload {
     }
 }
 
+/// Name and definitions of the composed type: the second one has the parts in another order, and one more.
+pub const CELL: [&str; 3] = [
+    "cell",
+    "type cell\npart l list\npart s set\nop push v\n return rpush l $v\nop add v\n return sadd s $v\n\
+     op all\n return lrange l 0 -1\nop members\n return smembers s",
+    "type cell\npart n counter\npart s set\npart l list\nop members\n return smembers s\nop all\n \
+     return lrange l 0 -1\nop push v\n return rpush l $v\nop add v\n return sadd s $v",
+];
+
+/// The command with the same effect and reply on a value of the composed type.
+pub fn typed(op: &[String]) -> Vec<String> {
+    let key = &op[1];
+    match (op[0].as_str(), op.get(2)) {
+        ("rpush", Some(value)) => words(&["cell.push", key, value]),
+        ("sadd", Some(value)) if key.starts_with('s') => words(&["cell.add", key, value]),
+        ("lrange", _) => words(&["cell.all", key]),
+        ("smembers", _) if key.starts_with('s') => words(&["type.call_ro", key, "cell.members"]),
+        _ => op.to_vec(),
+    }
+}
+
 /// Key of a bank account.
 pub fn account(number: u64) -> String {
     format!("a{number}")
@@ -294,7 +333,7 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// Whether a command only reads.
 pub fn is_read(op: &[String]) -> bool {
-    matches!(op[0].as_str(), "get" | "lrange" | "smembers")
+    matches!(op[0].as_str(), "get" | "lrange" | "smembers" | "cell.all" | "type.call_ro")
 }
 
 /// Whether a reply stands for one that is lost: the request took effect.

@@ -107,14 +107,19 @@ fn unique_values(ops: &[KeyedOp]) -> Vec<Vec<u8>> {
         words.clear();
         op.encode(key, &mut words);
         let args = words.args();
-        let value = args.get(2).filter(|value| is_unique(args.get(0).unwrap_or_default(), value));
+        // Behind the definition and the name of the operation, if it is a call of a composed type.
+        let (name, value) = match args.get(0) {
+            Some(b"type.call") => (args.get(3), args.get(4)),
+            name => (name, args.get(2)),
+        };
+        let value = value.filter(|value| is_unique(name.unwrap_or_default(), value));
         values.extend(value.map(<[u8]>::to_vec));
     }
     values
 }
 
 fn is_unique(command: &[u8], value: &[u8]) -> bool {
-    let writes = [&b"rpush"[..], b"sadd", b"set"].contains(&command);
+    let writes = [&b"rpush"[..], b"sadd", b"set", b"push", b"add"].contains(&command);
     writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
 }
 

@@ -6,10 +6,11 @@
 //! transaction.
 
 use super::World;
+use super::steps::of_cell;
 use crate::clients::workload::value_of;
 use crate::machine::server::decode_snapshot;
 use adt::command::database::shown;
-use adt::{ArgBuf, Blob, Ctx, Record, Reply, record};
+use adt::{ArgBuf, Blob, Ctx, Record, Reply, Value, record};
 use check::{Event, EventKind};
 use engine::entry::SnapshotPart;
 use std::collections::{BTreeMap, VecDeque};
@@ -108,10 +109,12 @@ impl World {
             };
             reads.entry(key.clone()).or_insert(read);
         }
-        // Writes of lock clients are judged separately, and texts of scripts are the store's own.
+        // Writes of lock clients are judged separately, and texts of scripts and definitions of
+        // types are the store's own.
         let known = |key: &&Blob| {
             reads.contains_key(&key[..])
                 || engine::script::keys::is_script(key)
+                || **key == engine::script::keys::types_key()
                 || crate::clients::holder::is_of_locks(&String::from_utf8_lossy(key))
         };
         if let Some(key) = keeping.found.keys().find(|key| !known(key)) {
@@ -121,7 +124,11 @@ impl World {
         for (key, words) in &reads {
             let (_, op) = record::decode(&ArgBuf::of(words.clone()).args())
                 .map_err(|_| format!("{words:?} is not an operation"))?;
-            let reply = record::query(keeping.found.get(&key[..]), &op, &Ctx::default());
+            let record = keeping.found.get(&key[..]);
+            let is_cell = record.is_some_and(|record| matches!(record.value, Value::Composed(_)));
+            let of_cell = of_cell(if words[0] == "lrange" { "all" } else { "members" });
+            let op = of_cell.filter(|_| is_cell).unwrap_or(op);
+            let reply = record::query(record, &op, &Ctx::default());
             replies.push(Some(value_of(&reply)));
         }
         let process = PROCESSES + self.outcome.marks.get("backups").copied().unwrap_or(0);

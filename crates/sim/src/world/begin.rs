@@ -5,7 +5,7 @@ use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, Wo
 use crate::clients::client::Client;
 use crate::clients::guest::Guest;
 use crate::clients::holder::Holder;
-use crate::clients::workload::{ACCOUNTS, DEPOSIT, account, is_lost, seen};
+use crate::clients::workload::{ACCOUNTS, CELL, DEPOSIT, account, is_lost, seen, typed};
 use crate::machine::Machine;
 use crate::machine::network::Network;
 use crate::plant::Plant;
@@ -141,14 +141,21 @@ impl World {
         for number in 0..ACCOUNTS {
             commands.push(vec!["incrby".into(), account(number), DEPOSIT.to_string()]);
         }
-        commands.push(vec!["rpush".into(), "l0".into(), "deposit".into()]);
+        let first = ["rpush", "l0", "deposit"].map(str::to_owned).to_vec();
+        let typed_first = if self.swarm.mix.is_typed() { typed(&first) } else { first.clone() };
+        commands.push(typed_first);
         commands.push(vec!["exec".to_owned()]);
         let mut invoke = check::Event::new(client, check::EventKind::Invoke, self.now_us);
-        let ops = &commands[2..commands.len() - 1];
+        let mut ops = commands[2..commands.len() - 1].to_vec();
+        ops[ACCOUNTS as usize] = first;
         let bytes = |op: &Vec<String>| op.iter().map(|w| w.clone().into_bytes()).collect();
         invoke.txn = ops.iter().map(bytes).collect();
         let invoked = invoke.txn.len();
         self.outcome.events.push(invoke);
+        if self.swarm.mix.is_typed() {
+            let define = ["type.define", CELL[0], CELL[1]].map(str::to_owned).to_vec();
+            commands.insert(0, define);
+        }
         self.connect(client);
         for command in &commands {
             self.send(client, command.clone());
@@ -178,7 +185,7 @@ impl World {
                         replies = vec![None; invoked];
                         break;
                     }
-                    if ["CLUSTERDOWN", "INDEFINITE"].contains(&error.code()) {
+                    if ["CLUSTERDOWN", "INDEFINITE", "EXECABORT"].contains(&error.code()) {
                         // The election of the first leaders takes as long; an attempt that had an
                         // effect is answered again.
                         again_us = Some(self.now_us + DEPOSIT_AGAIN_US);

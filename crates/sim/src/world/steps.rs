@@ -6,7 +6,7 @@
 
 use super::agreement::{difference, records};
 use super::{Event, World};
-use crate::clients::workload::value_of;
+use crate::clients::workload::{CELL, value_of};
 use crate::traces::trace::Trace;
 use adt::kinds::{list, set, string};
 use adt::record::{self, Value};
@@ -170,17 +170,30 @@ impl World {
         let replicas = workers.flat_map(|worker| worker.node().replicas());
         let records = replicas.flat_map(|replica| replica.shard().state().records().iter());
         let all_of = |(_, record): (&Blob, &Record)| {
-            let op = match &record.value {
-                Value::String(_) => Op::String(string::Op::Get),
-                Value::List(_) => Op::List(list::Op::Range(0, -1)),
-                Value::Set(_) => Op::Set(set::Op::All),
+            let ops = match &record.value {
+                Value::String(_) => vec![Op::String(string::Op::Get)],
+                Value::List(_) => vec![Op::List(list::Op::Range(0, -1))],
+                Value::Set(_) => vec![Op::Set(set::Op::All)],
+                Value::Composed(_) => {
+                    ["all", "members"].iter().filter_map(|op| of_cell(op)).collect()
+                }
                 _ => return Vec::new(),
             };
-            let held = value_of(&record::query(Some(record), &op, &Ctx::default()));
-            held.flat().iter().map(check::Value::canonical).collect()
+            let mut values = Vec::new();
+            for op in ops {
+                let held = value_of(&record::query(Some(record), &op, &Ctx::default()));
+                values.extend(held.flat().iter().map(check::Value::canonical));
+            }
+            values
         };
         records.flat_map(all_of).collect()
     }
+}
+
+/// A read of a value of the composed type of clients, whatever its version.
+pub(super) fn of_cell(operation: &str) -> Option<Op> {
+    let words = adt::ArgBuf::of(["type.call_ro", "k", CELL[1], operation]);
+    record::decode(&words.args()).ok().map(|(_, op)| op)
 }
 
 /// Keys of a shard's prepared transactions.

@@ -86,6 +86,26 @@ impl Call {
         Access { op, observed: decides || (observed && returned) }
     }
 
+    /// Whether effect and reply follow from what `of` picks of value and time, for all commands.
+    pub(super) fn follows(&self, of: fn((bool, bool)) -> bool) -> bool {
+        self.steps.iter().all(|bound| record::follows_by_type(&bound.op).is_some_and(of))
+    }
+
+    /// Whether no command removes anything.
+    pub(super) fn preserves_key(&self) -> bool {
+        self.steps.iter().all(|bound| bound.op.preserves_key())
+    }
+
+    /// Whether all that was concluded from another call is true of this one, which is carried out in its
+    /// place.
+    pub(super) fn stands_for(&self, other: &Self) -> bool {
+        let followed = [|(value, _)| value, |(_, time)| time];
+        self.spec().writes == other.spec().writes
+            && self.spec().requires() == other.spec().requires()
+            && (self.preserves_key() || !other.preserves_key())
+            && followed.iter().all(|of| self.follows(*of) || !other.follows(*of))
+    }
+
     /// Whether a step, or another one about the same record, meets what the call itself has written there.
     pub(super) fn meets_itself(&self, step: usize) -> bool {
         let at = self.steps[step].at();

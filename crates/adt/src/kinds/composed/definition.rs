@@ -28,6 +28,22 @@ use std::sync::Arc;
 /// Longest text of a definition, in bytes.
 pub const DEFINITION_BYTES_MAX: usize = 8 << 10;
 
+/// Most digits of a version, for which there must be room.
+const VERSION_DIGITS_MAX: usize = 10;
+
+/// Codes of errors by which clients decide what they do next: no definition answers them.
+const CODES_KEPT: [&str; 9] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "INDEFINITE",
+    "LOADING",
+    "MOVED",
+    "READONLY",
+    "TRYAGAIN",
+    "TXNABORT",
+];
+
 /// Most parts of a type.
 pub const PARTS_MAX: usize = 32;
 
@@ -332,6 +348,26 @@ impl Definition {
         Ok(())
     }
 
+    /// The definition that follows an earlier one, with the next version. Parts that were ever dropped stay
+    /// so: a value may be of any earlier version.
+    pub fn next_of(&self, earlier: &Self) -> Result<Self, ErrorReply> {
+        self.takes_over(earlier)?;
+        let was_dropped = |part: &&PartSpec| earlier.without.contains(&part.name);
+        if let Some(part) = self.parts.iter().find(was_dropped) {
+            let text = format!(
+                "an earlier version has dropped a part called {}, which values may still have: take \
+                 another name",
+                part.name
+            );
+            return Err(ErrorReply::err(text));
+        }
+        let mut text = self.text.to_vec();
+        for name in earlier.without.iter().filter(|name| !self.without.contains(name)) {
+            text.extend_from_slice(format!("\nwithout {name}").as_bytes());
+        }
+        Self::parse(&text, Some(earlier.version + 1))
+    }
+
     /// Reads a definition; a thread keeps those that it has read.
     pub fn read(text: &[u8]) -> Result<Arc<Self>, ErrorReply> {
         thread_local! {
@@ -408,6 +444,10 @@ impl Reading {
                 return Err("a definition begins with 'type' and a name".into());
             }
             let name = name_of(words.get(1), "type")?;
+            let is_kind = |(kind, ..): &(&str, &[&str], [u8; 8])| *kind == name;
+            if name == "none" || crate::record::lock_modes().iter().any(is_kind) {
+                return Err(format!("'{name}' is the name of a built-in type").into());
+            }
             if let Some(taken) = crate::record::data_commands()
                 .find(|c| c.name == name || c.name.split_once('.').is_some_and(|(t, _)| t == name))
             {
@@ -632,6 +672,10 @@ impl Reading {
         }
         let version = version.unwrap_or(self.version);
         let text = format!("type {name} {version}{}", self.canonical);
+        let room = VERSION_DIGITS_MAX - version.to_string().len();
+        if text.len() + room > DEFINITION_BYTES_MAX {
+            return Err(format!("a definition has at most {DEFINITION_BYTES_MAX} bytes").into());
+        }
         let (parts, operations, without) = (self.parts, self.operations, self.without);
         Ok(Definition { name, version, text: Blob::from(text), parts, operations, without })
     }
@@ -685,7 +729,12 @@ fn role_of<'a>(words: &'a [Word], parameters: &[Parameter]) -> Result<(Role, &'a
         Some(word) if word.is("else") => match &words[at + 3..] {
             [error, code, text @ ..] if error.is("error") => {
                 let capitals = |c: char| c.is_ascii_uppercase();
-                if code.text.len() > NAME_BYTES_MAX || !code.text.chars().all(capitals) {
+                if CODES_KEPT.contains(&&*code.text) {
+                    let text = format!("clients act on the code {}: use another", code.text);
+                    return Err(text.into());
+                }
+                let fits = (1..=NAME_BYTES_MAX).contains(&code.text.len());
+                if !fits || !code.text.chars().all(capitals) {
                     return Err(
                         format!("'{}': the code is a word in capitals", code.shown()).into()
                     );

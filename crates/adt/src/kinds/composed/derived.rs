@@ -17,6 +17,8 @@ pub enum Verdict {
     Always,
     /// They commute if their arguments differ.
     OtherArguments,
+    /// They commute if their arguments are the same.
+    SameArguments,
     /// It depends on the value whether they commute.
     ByState,
     /// They never commute.
@@ -104,11 +106,16 @@ pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
             let verdict = match () {
                 () if states.iter().all(|state| same(state) && other(state)) => Verdict::Always,
                 () if states.iter().all(other) => Verdict::OtherArguments,
+                () if states.iter().all(same) => Verdict::SameArguments,
                 () if states.iter().any(|state| same(state) || other(state)) => Verdict::ByState,
                 () => Verdict::Never,
             };
             let because = states.iter().find_map(|state| {
-                let choices = [(&a[0], &b[0]), (&a[0], &b[1]), (&a[1], &b[0])];
+                let mut choices = [(&a[0], &b[1]), (&a[1], &b[0]), (&a[0], &b[0])];
+                if verdict == Verdict::OtherArguments {
+                    choices.reverse();
+                }
+
                 choices.iter().find_map(|(x, y)| conflict(state.as_ref(), x.as_ref()?, y.as_ref()?))
             });
             let because = because.filter(|_| verdict != Verdict::Always);
@@ -120,12 +127,13 @@ pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
 }
 
 /// The reply of `TYPE.LAWS`: for each pair of operations their names, `always`, `other-arguments`,
-/// `by-state` or `never`, and the commands that do not commute.
+/// `same-arguments`, `by-state` or `never`, and the commands that do not commute.
 pub fn derived(definition: &Arc<Definition>) -> Reply {
     let rows = pairs(definition).into_iter().map(|pair| {
         let verdict = match pair.verdict {
             Verdict::Always => "always",
             Verdict::OtherArguments => "other-arguments",
+            Verdict::SameArguments => "same-arguments",
             Verdict::ByState => "by-state",
             Verdict::Never => "never",
         };

@@ -9,7 +9,7 @@
 //!
 //! A call carries the text of its definition, in the log and between machines, and a value holds the text by
 //! which it was written last. So no replica needs anything else to carry out a call or to read a snapshot.
-//! A call by a later version takes the value over; one by an earlier version is refused then.
+//! A call by a later version takes the value over; one by an earlier version is carried out by the value's.
 
 mod call;
 pub mod definition;
@@ -66,6 +66,28 @@ impl Value {
         self.definition.as_ref().is_none_or(|own| same(own, &call.definition))
     }
 
+    /// A call by the definition of the value, if the value goes by a later version than the call: what the
+    /// operation is called, and its arguments, say what it is to do.
+    fn renewed(&self, call: &Call) -> Option<Result<Call, ErrorReply>> {
+        let own = self.definition.as_ref()?;
+        let wanted = &call.definition;
+        if own.name != wanted.name || own.version < wanted.version || same(own, wanted) {
+            return None;
+        }
+        let name = &call.spec().name;
+        let renewed = Call::new(own.clone(), name.as_bytes(), call.arguments.clone());
+        Some(match renewed {
+            Ok(renewed) if renewed.stands_for(call) => Ok(renewed),
+            _ => {
+                let text = format!(
+                    "the operation {name} is another one in version {} of {}: call again",
+                    own.version, own.name
+                );
+                Err(ErrorReply::new("TRYAGAIN", text))
+            }
+        })
+    }
+
     /// The parts as the definition of a call has them.
     fn parts_for(&self, call: &Call) -> Result<Cow<'_, Parts>, ErrorReply> {
         let wanted = &call.definition;
@@ -76,19 +98,17 @@ impl Value {
         if own.name != wanted.name {
             return Err(ErrorReply::wrong_type());
         }
-        if own.version >= wanted.version {
-            let text = format!(
-                "the value is of version {} of {}, and the call of version {}: call again",
-                own.version, own.name, wanted.version
-            );
-            return Err(ErrorReply::new("TRYAGAIN", text));
-        }
         wanted.takes_over(own)?;
         Ok(Cow::Owned(self.parts.migrated(own, wanted)))
     }
 
     fn call(&mut self, call: &Call, ctx: &Ctx, meta: &mut Meta) -> Reply {
         meta.untouched = true;
+        match self.renewed(call) {
+            None => {}
+            Some(Ok(renewed)) => return self.call(&renewed, ctx, meta),
+            Some(Err(error)) => return error.into(),
+        }
         let other = match self.parts_for(call) {
             Ok(parts) => {
                 if let Some(refusal) = call.refusal(&parts, ctx) {
@@ -115,6 +135,11 @@ impl Value {
     }
 
     fn read(&self, call: &Call, ctx: &Ctx) -> Reply {
+        match self.renewed(call) {
+            None => {}
+            Some(Ok(renewed)) => return self.read(&renewed, ctx),
+            Some(Err(error)) => return error.into(),
+        }
         match self.parts_for(call) {
             Ok(parts) => call.query(&parts, ctx),
             Err(error) => error.into(),
@@ -163,6 +188,11 @@ impl Value {
     }
 
     fn foretell(&self, call: &Call, ctx: &Ctx) -> Option<Reply> {
+        match self.renewed(call) {
+            None => {}
+            Some(Ok(renewed)) => return self.foretell(&renewed, ctx),
+            Some(Err(error)) => return Some(error.into()),
+        }
         match self.parts_for(call) {
             Ok(Cow::Owned(_)) if self.definition.is_some() => None,
             Ok(parts) => call.foretell(&parts, ctx),
@@ -218,8 +248,8 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
 
     const FORESIGHT: Option<Foresight<Self, Op>> = Some(Foresight {
-        follows: |op| op.follows(|(value, _)| value),
-        follows_in_time: |op| op.follows(|(_, time)| time),
+        follows: |op| op.0.follows(|(value, _)| value),
+        follows_in_time: |op| op.0.follows(|(_, time)| time),
         cost: |value| value.parts.cost(),
     });
 
@@ -262,6 +292,9 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
+        if self.renewed(&op.0).is_some() {
+            return None;
+        }
         match self.parts_for(&op.0) {
             Ok(parts) => op.0.refusal(&parts, &Ctx { now_ms, ..Ctx::default() }),
             Err(error) => Some(error.into()),
@@ -269,7 +302,7 @@ impl DataType for Value {
     }
 
     fn preserves_key(op: &Op) -> bool {
-        op.0.steps.iter().all(|bound| bound.op.preserves_key())
+        op.0.preserves_key()
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
@@ -300,13 +333,6 @@ impl DataType for Value {
         let definition = Definition::read(source.bytes()?).map_err(|_| Corrupt)?;
         let parts = Parts::load(&definition, source)?;
         Ok(Self { definition: Some(definition), parts })
-    }
-}
-
-impl Op {
-    /// Whether effect and reply follow from what `of` picks, for all commands.
-    fn follows(&self, of: fn((bool, bool)) -> bool) -> bool {
-        self.0.steps.iter().all(|bound| record::follows_by_type(&bound.op).is_some_and(of))
     }
 }
 

@@ -74,7 +74,7 @@ fn reserved_stock_comes_back_when_its_time_is_over() {
         &stock,
         &mut slot,
         &[
-            (0, "add 5", Reply::Ok),
+            (0, "add 5", Reply::Int(1)),
             (0, "reserve a 3 100", Reply::Int(1)),
             (0, "reserve a 1 100", Reply::Int(0)),
             (0, "reserve b 3 100", Reply::Int(0)),
@@ -211,7 +211,10 @@ fn random_definition(random: &mut Random) -> Option<Definition> {
         }
         if random.below(3) == 0 {
             let (place, writes, _) = &parts[random.below(parts.len())];
-            text += &format!("\nrequire {} = 1", writes[random.below(writes.len())].replace('#', place));
+            text += &format!(
+                "\nrequire {} = 1",
+                writes[random.below(writes.len())].replace('#', place)
+            );
             steps += 1;
         }
         for _ in 0..random.below(4) {
@@ -339,7 +342,7 @@ fn check_saved(record: Option<&Record>) {
 }
 
 #[test]
-fn a_later_version_takes_values_over_and_an_earlier_one_is_refused() {
+fn a_later_version_takes_values_over() {
     let parse = |text: &str, version| {
         Arc::new(Definition::parse(text.as_bytes(), Some(version)).expect("a definition"))
     };
@@ -350,13 +353,29 @@ fn a_later_version_takes_values_over_and_an_earlier_one_is_refused() {
     let kept = parse("type t\npart n counter\nop get\n return counter.get n", 3);
     assert!(kept.takes_over(&first).is_err() && kept.takes_over(&second).is_err());
     assert_eq!(second.takes_over(&first), Ok(()));
+    let third = parse("type t\npart m string\npart n counter\nop get\n return counter.get n", 1);
+    let third = Arc::new(third.next_of(&second).expect("it follows"));
+    assert_eq!((third.version(), third.takes_over(&first)), (3, Ok(())), "dropped stays dropped");
+    let again = "type t\npart m string\npart n counter\npart s hash\nop get\n return get m";
+    assert!(parse(again, 1).next_of(&third).is_err(), "a value may have another s");
     let mut slot = None;
     dialogue(&first, &mut slot, &[(0, "add", Reply::Ok), (0, "add", Reply::Ok)]);
     dialogue(&second, &mut slot, &[(0, "get", Reply::Int(2)), (0, "add 5", Reply::Ok)]);
-    let text = "the value is of version 2 of t, and the call of version 1: call again";
+    let text = "the operation add is another one in version 2 of t: call again";
     let refused = Reply::Error(crate::ErrorReply::new("TRYAGAIN", text));
     dialogue(&first, &mut slot, &[(0, "add", refused)]);
     dialogue(&second, &mut slot, &[(0, "get", Reply::Int(7))]);
+    // A call by an earlier version does what the later one says.
+    dialogue(&second, &mut slot, &[(0, "add 1", Reply::Ok)]);
+    let later =
+        parse("type t\npart n counter\npart m string\nop add by:int\n counter.add n -$by", 4);
+    dialogue(&later, &mut slot, &[(0, "add 1", Reply::Ok)]);
+    dialogue(&second, &mut slot, &[(0, "add 2", Reply::Ok)]);
+    let read = |slot: &Option<Record>| match &slot.as_ref().expect("a record").value {
+        crate::Value::Composed(value) => value.definition.as_ref().map(|own| own.version()),
+        _ => None,
+    };
+    assert_eq!(read(&slot), Some(4));
     let reply = apply(&mut slot, &call(&kept, "get"), &Ctx::default());
     assert!(reply.is_error(), "the part m would be lost");
     let wrong = Reply::Error(crate::ErrorReply::wrong_type());
@@ -371,8 +390,10 @@ fn hostile_definitions_are_refused_each_with_its_error() {
         ("", "begins with 'type'"),
         ("part n counter", "begins with 'type'"),
         ("type T\npart n counter", "cannot be the name of the type"),
-        ("type topk\npart n counter", "is the beginning of the command topk."),
+        ("type topk\npart n counter", "the name of a built-in type"),
         ("type get\npart n counter", "is the beginning of the command get"),
+        ("type string\npart n counter", "the name of a built-in type"),
+        ("type none\npart n counter", "the name of a built-in type"),
         ("type t 0", "the version is a number"),
         ("type t", "a type has a part and an operation"),
         ("type t\npart n counter", "a type has a part and an operation"),
@@ -391,6 +412,8 @@ fn hostile_definitions_are_refused_each_with_its_error() {
         (&format!("{part}{}", "#".repeat(DEFINITION_BYTES_MAX)), "at most 8192 bytes"),
         (&format!("{part}op o"), "has no step"),
         (&format!("{part}counter.add n 1"), "outside of an operation"),
+        (&format!("{part}op o\nrequire counter.get n = 1 else error MOVED x"), "act on the code"),
+        (&format!("{part}op o\nrequire counter.get n = 1 else error \"\" x"), "in capitals"),
         (&format!("{part}op o\nsadd n 1"), "cannot be a step on the counter n"),
         (&format!("{part}op o\ncounter.add m 1"), "there is no part m"),
         (&format!("{part}op o\ncounter.add n[1] 1"), "n is no map"),

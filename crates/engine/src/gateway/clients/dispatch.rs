@@ -6,7 +6,7 @@ use super::session::{Held, Replies, Session, SessionMode};
 use super::session_commands;
 use crate::gateway::Gateway;
 use crate::gateway::api::{Output, SessionId};
-use crate::gateway::command_docs::find::{find_at, is_heavy, is_heavy_spec};
+use crate::gateway::command_docs::find::{checked, is_heavy, is_heavy_spec};
 use crate::gateway::operators::words::NOT_KEPT;
 use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
@@ -97,14 +97,15 @@ impl Gateway {
 
     /// Carries out a command, which announces that what it reads is written later, or does not.
     fn run_command(&mut self, id: SessionId, args: &Args<'_>, announced: bool) -> bool {
-        let found = find_at(args);
-        let call = match &found {
-            Ok((_, spec)) if !is_call(spec) => None,
+        let position = session_commands::position(args.get(0).unwrap_or_default());
+        let call = match position {
+            Some(position) if !is_call(spec_at(position)) => None,
+            _ if self.parts.sessions.get(id.0).is_none_or(|session| session.user.is_none()) => None,
             _ => self.parts.resolve(args),
         };
         let mut resolved = None;
         let found = match call {
-            None => found,
+            None => checked(position, args),
             Some(Resolved::Read) => return false,
             Some(Resolved::Error(error)) => Err(error),
             Some(Resolved::Call(position, words)) => {
@@ -115,7 +116,6 @@ impl Gateway {
         let (position, spec) = match found {
             Ok(found) => found,
             Err(error) => {
-                let position = session_commands::position(args.get(0).unwrap_or_default());
                 if let Some(session) = self.parts.sessions.get_mut(id.0) {
                     session.counted = position.and_then(|position| u16::try_from(position).ok());
                 }

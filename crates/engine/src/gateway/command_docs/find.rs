@@ -17,15 +17,17 @@ fn is_light(args: &Args<'_>) -> bool {
 
 /// Command that the words call.
 pub(in crate::gateway) fn find(args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
-    find_at(args).map(|(_, spec)| spec)
+    let position = session_commands::position(args.get(0).unwrap_or_default());
+    checked(position, args).map(|(_, spec)| spec)
 }
 
-/// Command that the words call, and its position in the table.
-pub(in crate::gateway) fn find_at(
+/// Command at the position in the table that the first word has, and the position, if there is one and the
+/// number of words is right.
+pub(in crate::gateway) fn checked(
+    position: Option<usize>,
     args: &Args<'_>,
 ) -> Result<(usize, &'static CommandSpec), ErrorReply> {
-    let name = args.get(0).unwrap_or_default();
-    let position = session_commands::position(name).ok_or_else(|| unknown(args))?;
+    let position = position.ok_or_else(|| unknown(args))?;
     let spec = session_commands::all()[position];
     spec.check_arity(args.len())?;
     Ok((position, spec))

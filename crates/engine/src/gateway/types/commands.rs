@@ -4,7 +4,7 @@ use super::{DEFINITION, DROPPED, Definitions, built_in, field, name_at, on_types
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
-use crate::limits::TYPES_MAX;
+use crate::limits::{TYPE_NAMES_MAX, TYPES_MAX};
 use adt::kinds::composed::definition::Definition;
 use adt::kinds::composed::derived::derived;
 use adt::{Args, CommandSpec, Compound, ErrorReply, Merge, Plan, Reply};
@@ -59,11 +59,9 @@ fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
     Ok(definition)
 }
 
-/// Writes that put a definition into the store, with a version.
-fn kept(definition: &Definition, version: u32) -> Result<Vec<KeyedOp>, ErrorReply> {
-    let definition = Definition::parse(definition.text(), Some(version))?;
-    let name = field(DEFINITION, definition.name());
-    Ok(vec![on_types(&[b"hset", &name, definition.text()])])
+/// Write that puts a definition into the store.
+fn put(definition: &Definition) -> KeyedOp {
+    on_types(&[b"hset", &field(DEFINITION, definition.name()), definition.text()])
 }
 
 fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
@@ -81,11 +79,17 @@ fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
             );
             return Err(ErrorReply::err(text));
         }
-        if all.by_name.len() >= TYPES_MAX || all.dropped.len() >= 4 * TYPES_MAX {
+        if all.by_name.len() >= TYPES_MAX {
             return Err(ErrorReply::err(format!("there are at most {TYPES_MAX} types")));
         }
-        let version = all.dropped.get(new.name()).map_or(1, |last| last + 1);
-        Ok((kept(&new, version)?, Reply::Int(version.into())))
+        let dropped = all.dropped.get(new.name());
+        if dropped.is_none() && all.dropped.len() >= TYPE_NAMES_MAX {
+            let text = format!("at most {TYPE_NAMES_MAX} names of types can have been dropped");
+            return Err(ErrorReply::err(text));
+        }
+        let version = dropped.map_or(1, |last| last + 1);
+        let new = Definition::parse(new.text(), Some(version))?;
+        Ok((vec![put(&new)], Reply::Int(version.into())))
     }))
 }
 
@@ -93,9 +97,12 @@ fn migrate(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
     let new = definition_of(args)?;
     Ok(changing(move |all| {
         let old = all.by_name.get(new.name()).ok_or_else(|| no_type(new.name()))?;
-        new.takes_over(old)?;
-        let version = old.version() + 1;
-        Ok((kept(&new, version)?, Reply::Int(version.into())))
+        let next = new.next_of(old)?;
+        let same = Definition::parse(next.text(), Some(old.version()))?;
+        if same.text() == old.text() {
+            return Ok((Vec::new(), Reply::Int(old.version().into())));
+        }
+        Ok((vec![put(&next)], Reply::Int(next.version().into())))
     }))
 }
 

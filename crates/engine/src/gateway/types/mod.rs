@@ -13,7 +13,7 @@ use crate::gateway::parts::Parts;
 use crate::gateway::target::TYPES;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
-use crate::limits::TYPES_LOOK_US;
+use crate::limits::{TYPES_KNOWN_US, TYPES_LOOK_US};
 use crate::now::Now;
 use crate::script::keys::{on_own, types_key};
 use adt::kinds::composed::definition::Definition;
@@ -135,12 +135,15 @@ impl Types {
             let text = format!("there is no type {name}: see TYPE.DEFINE and TYPE.LIST");
             named.then(|| Resolved::Error(ErrorReply::err(text)))
         };
-        if built_in(&name).is_some() {
-            return no_type();
-        }
         let fresh_us = self.read_us.filter(|at| !waits || now.mono_us < at + TYPES_LOOK_US);
-        let just_read = fresh_us == Some(now.mono_us);
+        // A command that cannot wait is called again.
+        let at_least_us = now.mono_us.saturating_sub(if waits { 0 } else { TYPES_KNOWN_US });
+        let just_read = fresh_us.is_some_and(|at| at >= at_least_us);
         let Some(definition) = self.known.by_name.get(&name).filter(|_| fresh_us.is_some()) else {
+            // No type has the name of built-in commands.
+            if built_in(&name).is_some() {
+                return no_type();
+            }
             return match self.failed.take() {
                 Some(error) => Some(Resolved::Error(error)),
                 None if just_read => no_type(),
@@ -170,8 +173,10 @@ impl Types {
             return Some(Resolved::Error(ErrorReply::err(text)));
         }
         let command = if found.writes { CALL } else { CALL_RO };
-        let mut words = ArgBuf::new();
-        words.push(command).push(key).push(definition.text()).push(&found.name);
+        let bytes = args.iter_from(rest).map(<[u8]>::len).sum::<usize>();
+        let text = definition.text();
+        let mut words = ArgBuf::with_room(bytes + key.len() + text.len() + 64, args.len() + 3);
+        words.push(command).push(key).push(text).push(&found.name);
         args.iter_from(rest).for_each(|word| _ = words.push(word));
         Some(Resolved::Call(position(command.as_bytes())?, words))
     }
