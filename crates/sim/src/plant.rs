@@ -3,14 +3,15 @@
 //! that mechanism would. Rules of the order of pipelines are broken by the shards themselves, on
 //! request.
 
+use crate::clients::workload::CELL;
 use crate::machine::build::Build;
 use crate::swarm::{Fault, Focus};
-use adt::{Blob, Op, Reply};
+use adt::{ArgBuf, Blob, Op, Reply};
 use engine::coordination::SpreadStep;
 use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::entry::SnapshotPart;
-use engine::ids::Token;
+use engine::ids::{KeyedOp, Token};
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response};
 use engine::node::{Node, Parcel};
 use engine::shard::Rule;
@@ -66,6 +67,8 @@ pub enum Plant {
     RepeatedRun,
     /// With scripts alone: one that is a transaction does not see what it has written before.
     UnseenWrite,
+    /// Calls at one shard go by a definition of a composed type that no other gateway has.
+    EarlyDefinition,
     /// A transaction that has seen what is not durable commits without asking whether it is by then.
     ForgottenRest,
     /// With locks: tokens are issued and not checked, as if writes came without.
@@ -149,7 +152,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -172,6 +175,7 @@ impl Plant {
         Self::LeakedRun,
         Self::RepeatedRun,
         Self::UnseenWrite,
+        Self::EarlyDefinition,
         Self::ForgottenRest,
         Self::UnfencedWrites,
         Self::ForgottenTokens,
@@ -236,6 +240,7 @@ impl Plant {
             Self::LeakedRun => "leaked-run",
             Self::RepeatedRun => "repeated-run",
             Self::UnseenWrite => "unseen-write",
+            Self::EarlyDefinition => "early-definition",
             Self::ForgottenRest => "forgotten-rest",
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
@@ -357,6 +362,12 @@ impl Plant {
             && let Body::Await { apply, .. } | Body::Apply(apply) = &mut request.body
         {
             apply.ops.iter_mut().for_each(|(_, op)| shorten(op));
+        }
+        if self == Self::EarlyDefinition
+            && let Body::Apply(apply) = &mut request.body
+            && shard == 0
+        {
+            apply.ops.iter_mut().for_each(by_early_definition);
         }
         match (self, &mut request.body) {
             (Self::TornTransaction, Body::Decide { commit, .. }) if shard == 0 => *commit = None,
@@ -574,4 +585,21 @@ fn ask_for_nothing(message: &mut Message) {
 /// Whether a shard reports that it has not stood still.
 fn is_no_cut(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(error) if error.code() == "NOCUT")
+}
+
+/// Lets a call of the clients' composed type go by a definition that nobody has stored, in which elements are
+/// added at the other end.
+fn by_early_definition((key, op): &mut KeyedOp) {
+    let mut words = ArgBuf::new();
+    op.encode(key, &mut words);
+    let args = words.args();
+    if args.get(0) != Some(b"type.call") {
+        return;
+    }
+    let text = CELL[2].replacen("type cell", "type cell 9", 1).replace("rpush", "lpush");
+    let changed = (0..).zip(args.iter_from(0));
+    let changed = changed.map(|(at, word)| if at == 2 { text.as_bytes() } else { word });
+    if let Ok((_, early)) = adt::record::decode(&ArgBuf::of(changed).args()) {
+        *op = early;
+    }
 }

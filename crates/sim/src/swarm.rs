@@ -260,7 +260,10 @@ impl Swarm {
                 (manners.slower(mix.longest() * 1_000), mix)
             }
         };
-        let typed = plant.is_none() && Random::new(seed, "typed").percent(25);
+        let typed = match plant {
+            None => Random::new(seed, "typed").percent(25),
+            Some(plant) => plant == Plant::EarlyDefinition,
+        };
         let mix = mix.with_types(typed);
         Self {
             shape,

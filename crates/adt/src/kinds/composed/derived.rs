@@ -10,22 +10,22 @@ use std::sync::Arc;
 /// Most states in which a pair is looked at.
 const STATES_MAX: usize = 24;
 
-/// What is derived about two operations whose replies are seen.
+/// Verdict on two operations whose replies are seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They commute with all sample arguments in all states that were looked at.
+    /// Operations that commute with all sample arguments in all states that were looked at.
     Always,
-    /// They commute if their arguments differ.
+    /// Operations that commute if their arguments differ.
     OtherArguments,
-    /// They commute if their arguments are the same.
+    /// Operations that commute if their arguments are the same.
     SameArguments,
-    /// It depends on the value whether they commute.
+    /// Operations that commute with some values.
     ByState,
-    /// They never commute.
+    /// Operations that never commute.
     Never,
 }
 
-/// What is derived about two operations.
+/// Two operations, and whether they commute.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// Names of the operations.
@@ -85,7 +85,7 @@ fn conflict(state: Option<&Record>, a: &Op, b: &Op) -> Option<String> {
     Some(format!("{part}: {} and {}", step(a, i), step(b, j)))
 }
 
-/// What is derived about each pair of operations of a type.
+/// Verdicts on all pairs of operations of a type.
 pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
     let samples: Vec<_> =
         definition.operations.iter().map(|one| samples(definition, one)).collect();

@@ -14,6 +14,7 @@
 mod call;
 pub mod definition;
 pub mod derived;
+mod parse;
 mod parts;
 #[cfg(test)]
 mod tests;
@@ -96,6 +97,10 @@ impl Value {
             return Ok(Cow::Borrowed(&self.parts));
         }
         if own.name != wanted.name {
+            return Err(ErrorReply::wrong_type());
+        }
+        if own.version == wanted.version {
+            // A version stands for one definition.
             return Err(ErrorReply::wrong_type());
         }
         wanted.takes_over(own)?;

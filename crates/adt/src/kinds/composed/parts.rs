@@ -91,7 +91,7 @@ impl Parts {
         Self(parts.collect())
     }
 
-    /// The same values as parts of a later definition.
+    /// Parts of a later definition, with the same values.
     pub fn migrated(&self, from: &Definition, to: &Definition) -> Self {
         let mut parts = Self::new(to);
         for (part, spec) in parts.0.iter_mut().zip(&to.parts) {
@@ -150,7 +150,7 @@ impl Parts {
         }
     }
 
-    /// What an absent element begins with.
+    /// Record that an absent element begins with.
     pub fn fresh(definition: &Definition, (part, field): Address<'_>) -> Option<Record> {
         field.and_then(|_| initial(&definition.parts[part]))
     }

@@ -347,8 +347,8 @@ fn a_later_version_takes_values_over() {
         Arc::new(Definition::parse(text.as_bytes(), Some(version)).expect("a definition"))
     };
     let first = parse("type t\npart n counter\npart s set\nop add\n counter.add n 1", 1);
-    let second = "type t\npart m string\npart n counter\nwithout s\nop add by:int\n counter.add n $by\nop get\n \
-                  return counter.get n";
+    let second = "type t\npart m string\npart n counter\nwithout s\nop add by:int\n counter.add n $by\n\
+                  op get\n return counter.get n";
     let second = parse(second, 2);
     let kept = parse("type t\npart n counter\nop get\n return counter.get n", 3);
     assert!(kept.takes_over(&first).is_err() && kept.takes_over(&second).is_err());

@@ -12,7 +12,7 @@ use crate::gateway::parts::Parts;
 use crate::gateway::routing::databases::{Reach, stored};
 use crate::gateway::txn::multi;
 use crate::gateway::txn::options::is_allowed_in_aborted;
-use crate::gateway::types::{Resolved, is_call, spec_at};
+use crate::gateway::types::known::{Resolved, is_call, spec_at};
 use crate::now::Now;
 use adt::command::tags::TagRules;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler};

@@ -1,6 +1,8 @@
 //! `TYPE.DEFINE`, `TYPE.MIGRATE`, `TYPE.DROP`, `TYPE.LIST`, `TYPE.GET` and `TYPE.LAWS`.
 
-use super::{DEFINITION, DROPPED, Definitions, built_in, field, name_at, on_types, read, shown};
+use super::known::{
+    DEFINITION, DROPPED, Definitions, built_in, field, name_at, on_types, read, shown,
+};
 use crate::gateway::core::Core;
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
@@ -162,7 +164,7 @@ pub(in crate::gateway) fn step(
             let (name, laws) = (name_at(args, 1)?, spec.name == "type.laws");
             Ok(looking(move |all| {
                 let definition = all.by_name.get(&name).ok_or_else(|| no_type(&name))?;
-                Ok(if laws { derived(definition).into() } else { shown(definition) })
+                Ok(if laws { derived(definition) } else { shown(definition) })
             }))
         }
     }

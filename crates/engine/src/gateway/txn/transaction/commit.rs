@@ -9,7 +9,7 @@ use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, guard_failed, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
-use crate::gateway::types::is_of_definitions;
+use crate::gateway::types::known::is_of_definitions;
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Condition, Fate, Guard, Refusal, Version};

@@ -17,7 +17,7 @@ use crate::gateway::scripts::{RunPlace, ScriptCall, Text};
 use crate::gateway::target::CALLED;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
-use crate::gateway::types::{self, Resolved, is_built_in};
+use crate::gateway::types::known::{self, Resolved, is_built_in};
 use crate::ids::KeyedOp;
 use crate::limits::{SCRIPT_CALLS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::Early;
@@ -305,7 +305,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
         Some(Resolved::Error(refused)) => return error(refused),
         Some(Resolved::Read) => {
             let then = Then::Source(Sought::Types(words, used));
-            txn.call_observed(cx, (vec![types::read()], false), None, then);
+            txn.call_observed(cx, (vec![known::read()], false), None, then);
             return Next::Wait;
         }
     };

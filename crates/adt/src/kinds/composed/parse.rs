@@ -1,0 +1,393 @@
+//! Parser of definitions: line by line.
+
+use super::definition::{
+    CODES_KEPT, Compare, DEFINITION_BYTES_MAX, Definition, Form, Given, KINDS, NAME_BYTES_MAX,
+    OPERATIONS_MAX, OperationSpec, Otherwise, PARAMETERS_MAX, PARTS_MAX, Parameter, PartSpec, Role,
+    STEPS_MAX, StepSpec, VERSION_DIGITS_MAX,
+};
+use super::words::{Template, Word};
+use crate::record::command;
+use crate::{Blob, Flags, Keys};
+
+/// An error that names its line.
+pub(super) struct Wrong(pub String);
+
+impl<T: Into<String>> From<T> for Wrong {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+fn name_of(word: Option<&Word>, what: &str) -> Result<String, Wrong> {
+    let word = word.ok_or_else(|| format!("the name of the {what} is missing"))?;
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins = word.text.starts_with(|c: char| c.is_ascii_lowercase());
+    if begins && word.text.len() <= NAME_BYTES_MAX && word.text.chars().all(fits) {
+        return Ok(word.text.clone());
+    }
+    Err(format!(
+        "'{}' cannot be the name of the {what}: at most {NAME_BYTES_MAX} of a-z 0-9 _, a letter first",
+        word.shown()
+    )
+    .into())
+}
+
+/// Where lines that are steps belong.
+enum Open {
+    Nothing,
+    Operation(OperationSpec),
+    Expired(usize, Vec<Parameter>, Vec<StepSpec>),
+}
+
+/// A definition of which some lines are read.
+pub(super) struct Reading {
+    name: Option<String>,
+    version: u32,
+    canonical: String,
+    parts: Vec<PartSpec>,
+    operations: Vec<OperationSpec>,
+    without: Vec<String>,
+    open: Open,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
+            name: None,
+            version: 1,
+            canonical: String::new(),
+            parts: Vec::new(),
+            operations: Vec::new(),
+            without: Vec::new(),
+            open: Open::Nothing,
+        }
+    }
+}
+
+impl Reading {
+    pub(super) fn line(&mut self, words: &[Word]) -> Result<(), Wrong> {
+        let Some(first) = words.first() else { return Ok(()) };
+        if self.name.is_none() {
+            if !first.is("type") {
+                return Err("a definition begins with 'type' and a name".into());
+            }
+            let name = name_of(words.get(1), "type")?;
+            let is_kind = |(kind, ..): &(&str, &[&str], [u8; 8])| *kind == name;
+            if name == "none" || crate::record::lock_modes().iter().any(is_kind) {
+                return Err(format!("'{name}' is the name of a built-in type").into());
+            }
+            if let Some(taken) = crate::record::data_commands()
+                .find(|c| c.name == name || c.name.split_once('.').is_some_and(|(t, _)| t == name))
+            {
+                return Err(
+                    format!("'{name}' is the beginning of the command {}", taken.name).into()
+                );
+            }
+            if let Some(version) = words.get(2) {
+                let number = version.text.parse().ok().filter(|number| *number > 0);
+                self.version = number.ok_or("the version is a number")?;
+            }
+            expect_end(words, 3)?;
+            self.name = Some(name);
+            return Ok(());
+        }
+        let is_step = match &*first.text {
+            "part" | "map" if !first.quoted => {
+                self.close()?;
+                self.part(words)?;
+                false
+            }
+            "without" if !first.quoted => {
+                self.close()?;
+                self.without.push(name_of(words.get(1), "part")?);
+                expect_end(words, 2)?;
+                false
+            }
+            "op" if !first.quoted => {
+                self.close()?;
+                self.operation(words)?;
+                false
+            }
+            "expired" if !first.quoted => {
+                self.close()?;
+                self.expired(words)?;
+                false
+            }
+            _ => {
+                self.step(words)?;
+                true
+            }
+        };
+        self.canonical.push_str(if is_step { "\n " } else { "\n" });
+        for (place, word) in words.iter().enumerate() {
+            self.canonical.push_str(if place == 0 { "" } else { " " });
+            self.canonical.push_str(&word.written());
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, words: &[Word]) -> Result<(), Wrong> {
+        let name = name_of(words.get(1), "part")?;
+        if self.parts.len() == PARTS_MAX {
+            return Err(format!("a type has at most {PARTS_MAX} parts").into());
+        }
+        if self.parts.iter().any(|part| part.name == name) {
+            return Err(format!("there are two parts called {name}").into());
+        }
+        let kind = words.get(2).ok_or("the kind of the part is missing")?;
+        let kind = KINDS.iter().find(|known| kind.is(known)).ok_or_else(|| {
+            format!("'{}' is no kind of part: these are {}", kind.shown(), KINDS.join(", "))
+        })?;
+        let initial = match words.get(3) {
+            None => None,
+            Some(with) if with.is("with") => {
+                let command = words.get(4).ok_or("the command behind 'with' is missing")?;
+                let rest = words[5..].iter().map(|word| Template::plain(&word.text)).collect();
+                let step = step_of(command, (self.parts.len(), None), rest, Role::Effect)?;
+                let op = step.op(&[], &name, kind)?;
+                let mut made = None;
+                let reply = crate::record::apply(&mut made, &op, &crate::Ctx::default());
+                if let crate::Reply::Error(error) = reply {
+                    return Err(error.text().into());
+                }
+                if !op.is_write() || made.is_none_or(|record| !record.lasts()) {
+                    return Err(format!("'{}' is no initial value", command.shown()).into());
+                }
+                Some(op)
+            }
+            Some(other) => return Err(format!("'{}' is not expected here", other.shown()).into()),
+        };
+        let is_map = words[0].is("map");
+        let expired = Vec::new();
+        self.parts.push(PartSpec { name, kind, is_map, initial, expired });
+        Ok(())
+    }
+
+    fn operation(&mut self, words: &[Word]) -> Result<(), Wrong> {
+        let name = name_of(words.get(1), "operation")?;
+        if self.operations.len() == OPERATIONS_MAX {
+            return Err(format!("a type has at most {OPERATIONS_MAX} operations").into());
+        }
+        if self.operations.iter().any(|operation| operation.name == name) {
+            return Err(format!("there are two operations called {name}").into());
+        }
+        let parameters = parameters(&words[2..])?;
+        self.open =
+            Open::Operation(OperationSpec { name, parameters, steps: Vec::new(), writes: false });
+        Ok(())
+    }
+
+    fn expired(&mut self, words: &[Word]) -> Result<(), Wrong> {
+        let name = name_of(words.get(1), "map")?;
+        let part = self.parts.iter().position(|part| part.is_map && part.name == name);
+        let part = part.ok_or_else(|| format!("there is no map {name}"))?;
+        if !self.parts[part].expired.is_empty() {
+            return Err(
+                format!("what follows an expired element of {name} is there already").into()
+            );
+        }
+        if self.parts[part].kind != "string" {
+            return Err(
+                format!("the elements of {name} are no strings, which have one value").into()
+            );
+        }
+        let parameters = parameters(&words[2..])?;
+        if parameters.len() != 2 {
+            return Err("two names follow the map: for the field and for the value".into());
+        }
+        self.open = Open::Expired(part, parameters, Vec::new());
+        Ok(())
+    }
+
+    fn step(&mut self, words: &[Word]) -> Result<(), Wrong> {
+        let (parameters, steps) = match &mut self.open {
+            Open::Nothing => {
+                let text = format!("'{}' is outside of an operation", words[0].shown());
+                return Err(text.into());
+            }
+            Open::Operation(operation) => (&operation.parameters, &mut operation.steps),
+            Open::Expired(_, parameters, steps) => (&*parameters, steps),
+        };
+        if steps.len() == STEPS_MAX {
+            return Err(format!("an operation has at most {STEPS_MAX} steps").into());
+        }
+        let (role, command) = role_of(words, parameters)?;
+        let (name, address) = match command {
+            [name, address, ..] => (name, address),
+            _ => return Err("a step is a command and the name of a part".into()),
+        };
+        let (part, field) = match address.text.split_once('[') {
+            Some((part, rest)) => {
+                let field = rest.strip_suffix(']').ok_or("the bracket ']' is missing")?;
+                (part, Some(Template::parse(field, parameters)?))
+            }
+            None => (&*address.text, None),
+        };
+        let number = self.parts.iter().position(|known| known.name == part);
+        let number = number.ok_or_else(|| format!("there is no part {}", address.shown()))?;
+        let known = &self.parts[number];
+        match (known.is_map, &field) {
+            (true, None) => {
+                return Err(format!("{part} is a map: name a field, as in {part}[x]").into());
+            }
+            (false, Some(_)) => return Err(format!("{part} is no map").into()),
+            _ => {}
+        }
+        let rest = command[2..].iter().map(|word| Template::parse(&word.text, parameters));
+        let rest = rest.collect::<Result<Vec<_>, _>>()?;
+        let step = step_of(name, (number, field), rest, role)?;
+        let samples: Vec<Blob> = parameters.iter().map(|p| Blob::from(p.form.sample())).collect();
+        let op = step.op(&samples, part, known.kind).map_err(|Wrong(why)| {
+            let typed = parameters.iter().any(|p| p.form == Form::Text);
+            let hint = " (a parameter that must be a number is written name:int or name:number)";
+            format!("{why}{}", if typed && why.contains("not a") { hint } else { "" })
+        })?;
+        match &step.role {
+            Role::Effect if !op.is_write() => {
+                return Err("the reply of a read is returned or required, or it is useless".into());
+            }
+            Role::Require(..) if steps.iter().any(|step| step.writes()) => {
+                return Err(
+                    "a requirement comes before all writes, and only the last one writes".into()
+                );
+            }
+            Role::Return | Role::Require(..) if matches!(self.open, Open::Expired(..)) => {
+                return Err("nothing is returned or required here".into());
+            }
+            _ => {}
+        }
+        match &mut self.open {
+            Open::Operation(operation) => {
+                operation.writes |= op.is_write();
+                operation.steps.push(step);
+            }
+            Open::Expired(_, _, steps) => steps.push(step),
+            Open::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the operation whose steps were read.
+    fn close(&mut self) -> Result<(), Wrong> {
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Nothing => Ok(()),
+            Open::Operation(operation) if operation.steps.is_empty() => {
+                Err(format!("the operation {} has no step", operation.name).into())
+            }
+            Open::Operation(operation) => {
+                self.operations.push(operation);
+                Ok(())
+            }
+            Open::Expired(part, _, steps) if steps.is_empty() => {
+                Err(format!("nothing follows an expired element of {}", self.parts[part].name)
+                    .into())
+            }
+            Open::Expired(part, _, steps) => {
+                self.parts[part].expired = steps;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self, version: Option<u32>) -> Result<Definition, Wrong> {
+        self.close()?;
+        let name = self.name.ok_or("a definition begins with 'type' and a name")?;
+        if self.parts.is_empty() || self.operations.is_empty() {
+            return Err("a type has a part and an operation".into());
+        }
+        if let Some(part) = self.parts.iter().find(|part| self.without.contains(&part.name)) {
+            return Err(format!("{} is a part, and is dropped", part.name).into());
+        }
+        let version = version.unwrap_or(self.version);
+        let text = format!("type {name} {version}{}", self.canonical);
+        let room = VERSION_DIGITS_MAX - version.to_string().len();
+        if text.len() + room > DEFINITION_BYTES_MAX {
+            return Err(format!("a definition has at most {DEFINITION_BYTES_MAX} bytes").into());
+        }
+        let (parts, operations, without) = (self.parts, self.operations, self.without);
+        Ok(Definition { name, version, text: Blob::from(text), parts, operations, without })
+    }
+}
+
+fn expect_end(words: &[Word], at: usize) -> Result<(), Wrong> {
+    match words.get(at) {
+        None => Ok(()),
+        Some(word) => Err(format!("'{}' is not expected here", word.shown()).into()),
+    }
+}
+
+fn parameters(words: &[Word]) -> Result<Vec<Parameter>, Wrong> {
+    if words.len() > PARAMETERS_MAX {
+        return Err(format!("an operation has at most {PARAMETERS_MAX} parameters").into());
+    }
+    let mut all: Vec<Parameter> = Vec::new();
+    for word in words {
+        let (name, form) = word.text.split_once(':').unwrap_or((&word.text, "text"));
+        let named = Word { text: name.to_owned(), quoted: word.quoted };
+        let name = name_of(Some(&named), "parameter")?;
+        let form = Form::NAMES.iter().find(|(known, _)| *known == form);
+        let (_, form) =
+            form.ok_or_else(|| format!("'{}': a parameter is text, int or number", word.shown()))?;
+        if all.iter().any(|other| other.name == name) {
+            return Err(format!("there are two parameters called {name}").into());
+        }
+        all.push(Parameter { name, form: *form });
+    }
+    Ok(all)
+}
+
+/// Purpose of a step, and the words of its command.
+fn role_of<'a>(words: &'a [Word], parameters: &[Parameter]) -> Result<(Role, &'a [Word]), Wrong> {
+    if words[0].is("return") {
+        return Ok((Role::Return, &words[1..]));
+    }
+    if !words[0].is("require") {
+        return Ok((Role::Effect, words));
+    }
+    let at = words.iter().position(|word| Compare::of(word).is_some());
+    let at = at.ok_or("a requirement compares a reply: = != < <= > >=")?;
+    let test = Compare::of(&words[at]).ok_or("a comparison")?;
+    let given = |word: &Word| match word.is("nil") {
+        true => Ok(Given::Nil),
+        false => Template::parse(&word.text, parameters).map(Given::Word).map_err(Wrong),
+    };
+    let value = given(words.get(at + 1).ok_or("the value of the comparison is missing")?)?;
+    let other = match words.get(at + 2) {
+        None => Otherwise::Value(Given::Word(Template::plain("0"))),
+        Some(word) if word.is("else") => match &words[at + 3..] {
+            [error, code, text @ ..] if error.is("error") => {
+                let capitals = |c: char| c.is_ascii_uppercase();
+                if CODES_KEPT.contains(&&*code.text) {
+                    let text = format!("clients act on the code {}: use another", code.text);
+                    return Err(text.into());
+                }
+                let fits = (1..=NAME_BYTES_MAX).contains(&code.text.len());
+                if !fits || !code.text.chars().all(capitals) {
+                    return Err(
+                        format!("'{}': the code is a word in capitals", code.shown()).into()
+                    );
+                }
+                let text: Vec<&str> = text.iter().map(|word| word.text.as_str()).collect();
+                Otherwise::Error(code.text.clone(), Template::parse(&text.join(" "), parameters)?)
+            }
+            [value] => Otherwise::Value(given(value)?),
+            _ => return Err("a value, or 'error', a code and a text, follow 'else'".into()),
+        },
+        Some(word) => return Err(format!("'{}' is not expected here", word.shown()).into()),
+    };
+    Ok((Role::Require(test, value, other), &words[1..at]))
+}
+
+fn step_of(
+    name: &Word,
+    (part, field): (usize, Option<Template>),
+    words: Vec<Template>,
+    role: Role,
+) -> Result<StepSpec, Wrong> {
+    let spec = command(name.text.as_bytes())
+        .ok_or_else(|| format!("there is no command '{}' on one value", name.shown()))?;
+    if !matches!(spec.keys, Keys::ONE | Keys::ALL) || spec.flags.has(Flags::BLOCKING) {
+        return Err(format!("{} cannot be a step: it has other keys than one", spec.name).into());
+    }
+    Ok(StepSpec { spec, part, field, words, role })
+}

@@ -1,0 +1,52 @@
+//! Definitions are read for commands that wait for them.
+
+use super::known::{Resolved, is_built_in, read};
+use crate::gateway::parts::Parts;
+use crate::gateway::target::TYPES;
+use crate::gateway::txn::work::ProgramStep;
+use adt::{ArgBuf, Args, Compound, ErrorReply, Plan, Reply};
+
+impl Parts {
+    /// Call that a command is which is no built-in one, if it is one. If the definitions must be read first,
+    /// that is begun, and the command waits.
+    pub(in crate::gateway) fn resolve(&mut self, args: &Args<'_>) -> Option<Resolved> {
+        let resolved = self.core.types.resolve(self.core.now, args, true);
+        if matches!(resolved, Some(Resolved::Read)) && !self.core.types.reading {
+            self.core.types.reading = true;
+            let told = |replies: &[Reply]| Plan {
+                writes: Vec::new(),
+                reply: replies.first().cloned().unwrap_or(Reply::Nil),
+            };
+            let step = ProgramStep::Compound(Compound::new(vec![read()], told));
+            self.carry_out_own(TYPES, step);
+        }
+        resolved
+    }
+
+    /// Words of a command behind another one, which cannot wait: those of a call if it is one.
+    pub(in crate::gateway) fn resolved(
+        &mut self,
+        args: &Args<'_>,
+    ) -> Result<Option<ArgBuf>, ErrorReply> {
+        if is_built_in(args) {
+            return Ok(None);
+        }
+        let now = self.core.now;
+        match self.core.types.resolve(now, args, false) {
+            None => Ok(None),
+            Some(Resolved::Call(_, words)) => Ok(Some(words)),
+            Some(Resolved::Error(error)) => Err(error),
+            Some(Resolved::Read) => {
+                self.resolve(args);
+                let text = "the definitions of types are being read: call again";
+                Err(ErrorReply::new("TRYAGAIN", text))
+            }
+        }
+    }
+
+    /// Takes definitions that commands wait for.
+    pub(in crate::gateway) fn types_read(&mut self, reply: &Reply) {
+        self.core.types.take(self.core.now, reply);
+        self.sessions.resume_all();
+    }
+}
