@@ -493,6 +493,8 @@ pub const STORED_USERS_BYTES_MAX: usize = 4 << 20;
 pub const PASSWORDS_MAX: usize = 32;
 /// Most composed types.
 pub const TYPES_MAX: usize = 256;
+/// Pause before definitions of types are read again that could not be read, in microseconds.
+pub const TYPES_AGAIN_US: u64 = 100_000;
 /// Most names of types that were dropped, whose versions are kept.
 pub const TYPE_NAMES_MAX: usize = 1_024;
 /// Age at which a gateway reads the definitions of types again, in microseconds: it may not have been told of

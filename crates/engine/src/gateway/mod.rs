@@ -173,6 +173,7 @@ impl Gateway {
                 }
                 Timer::Near { job } => self.parts.near_locks.due(&mut self.parts.core, job),
                 Timer::Users => self.users.look_again(&mut self.parts),
+                Timer::Types => self.parts.read_types(),
                 Timer::Pause => self.parts.pause_due(),
                 Timer::Cut { job } => self.parts.backups.overdue(&mut self.parts.core, job),
                 Timer::Dispatch { session } => {

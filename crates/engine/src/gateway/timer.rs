@@ -23,6 +23,8 @@ pub(super) enum Timer {
     Dispatch { session: u64 },
     /// Next look at the users of all sessions.
     Users,
+    /// Next try to read the definitions of types.
+    Types,
     /// End of a pause of the commands of all clients.
     Pause,
     /// Next step of a `multi` over several shards of a tree.

@@ -1,6 +1,8 @@
 //! Calls of operations: the commands on parts that they are, and how these are carried out.
 
-use super::definition::{Compare, Definition, Given, OperationSpec, Otherwise, Role};
+use super::definition::{
+    CALL_BYTES_MAX, Compare, Definition, Given, OperationSpec, Otherwise, Role,
+};
 use super::parts::{Address, Parts, ask};
 use crate::record::{self, Record};
 use crate::{Access, Args, Blob, Ctx, ErrorReply, Op, Reply, format_float, parse_float, parse_int};
@@ -46,6 +48,11 @@ impl Call {
         let operation = definition.operation(name)?;
         let spec = &definition.operations[operation];
         spec.check(&definition.name, &arguments)?;
+        let bytes: usize = spec.steps.iter().map(|step| step.bytes(&arguments)).sum();
+        if bytes > CALL_BYTES_MAX {
+            let text = format!("a call becomes at most {CALL_BYTES_MAX} bytes of commands");
+            return Err(ErrorReply::err(text));
+        }
         let steps = spec.steps.iter().map(|step| {
             let op = step.bind(&arguments, definition.parts[step.part].kind)?;
             let field = step.field.as_ref().map(|field| field.with(&arguments));

@@ -56,6 +56,9 @@ pub const STEPS_MAX: usize = 32;
 /// Most parameters of an operation.
 pub const PARAMETERS_MAX: usize = 16;
 
+/// Most bytes that the arguments of a call become in its commands.
+pub const CALL_BYTES_MAX: usize = 8 << 20;
+
 /// Longest name of a type, a part, an operation or a parameter, in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
 
@@ -386,6 +389,11 @@ impl StepSpec {
     /// Whether the command writes.
     pub(super) fn writes(&self) -> bool {
         self.spec.flags.has(Flags::WRITE)
+    }
+
+    /// Bytes of the words and of the field, for a call with these arguments.
+    pub(super) fn bytes(&self, arguments: &[Blob]) -> usize {
+        self.words.iter().chain(&self.field).map(|word| word.bytes(arguments)).sum()
     }
 
     /// The command for people.

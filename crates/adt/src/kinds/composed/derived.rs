@@ -36,21 +36,25 @@ pub struct Pair {
     pub because: Option<String>,
 }
 
-/// Calls with a first choice of arguments, and with a second one.
-fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<Op>; 2] {
-    [0, 1].map(|choice| {
-        let argument = |form: Form| match form {
-            Form::Text => ["a", "b"][choice],
-            Form::Int | Form::Number => ["1", "2"][choice],
+/// Calls with a first choice of arguments, with a second one, and with the first one of the first choice.
+fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<Op>; 3] {
+    [0, 1, 2].map(|choice: usize| {
+        let argument = |(place, form): (usize, Form)| {
+            let second = usize::from(choice == 1 || (choice == 2 && place > 0));
+            match form {
+                Form::Text => ["a", "b"][second],
+                Form::Int | Form::Number => ["1", "2"][second],
+            }
         };
-        let arguments = operation.parameters.iter().map(|of| Blob::from(argument(of.form)));
+        let forms = operation.parameters.iter().map(|of| of.form).enumerate();
+        let arguments = forms.map(|form| Blob::from(argument(form)));
         let call = Call::new(definition.clone(), operation.name.as_bytes(), arguments.collect());
         call.ok().map(|call| Op(Arc::new(call)))
     })
 }
 
 /// States that samples lead to.
-fn states(samples: &[[Option<Op>; 2]]) -> Vec<Option<Record>> {
+fn states(samples: &[[Option<Op>; 3]]) -> Vec<Option<Record>> {
     let writes: Vec<&Op> =
         samples.iter().flatten().flatten().filter(|op| op.0.spec().writes).collect();
     let mut states = vec![None];
@@ -103,15 +107,26 @@ pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
             let other = |state: &Option<Record>| {
                 commute(&a[0], &b[1], state) && commute(&a[1], &b[0], state)
             };
+            let mixed = |state: &Option<Record>| {
+                commute(&a[0], &b[2], state) && commute(&a[2], &b[0], state)
+            };
             let verdict = match () {
-                () if states.iter().all(|state| same(state) && other(state)) => Verdict::Always,
+                () if states.iter().all(|state| same(state) && other(state) && mixed(state)) => {
+                    Verdict::Always
+                }
                 () if states.iter().all(other) => Verdict::OtherArguments,
                 () if states.iter().all(same) => Verdict::SameArguments,
                 () if states.iter().any(|state| same(state) || other(state)) => Verdict::ByState,
                 () => Verdict::Never,
             };
             let because = states.iter().find_map(|state| {
-                let mut choices = [(&a[0], &b[1]), (&a[1], &b[0]), (&a[0], &b[0])];
+                let mut choices = [
+                    (&a[0], &b[1]),
+                    (&a[1], &b[0]),
+                    (&a[0], &b[2]),
+                    (&a[2], &b[0]),
+                    (&a[0], &b[0]),
+                ];
                 if verdict == Verdict::OtherArguments {
                     choices.reverse();
                 }

@@ -6,8 +6,9 @@ use super::definition::{
     STEPS_MAX, StepSpec, VERSION_DIGITS_MAX,
 };
 use super::words::{Template, Word};
+use crate::key::KeyOp;
 use crate::record::command;
-use crate::{Blob, Flags, Keys};
+use crate::{Blob, Ctx, Flags, Keys, Op};
 
 /// An error that names its line.
 pub(super) struct Wrong(pub String);
@@ -256,6 +257,9 @@ impl Reading {
             }
             _ => {}
         }
+        if matches!(self.open, Open::Expired(..)) && (!op.is_write() || may_expire(&op)) {
+            return Err("what follows an expired element writes, and lets nothing expire".into());
+        }
         match &mut self.open {
             Open::Operation(operation) => {
                 operation.writes |= op.is_write();
@@ -307,6 +311,22 @@ impl Reading {
         let (parts, operations, without) = (self.parts, self.operations, self.without);
         Ok(Definition { name, version, text: Blob::from(text), parts, operations, without })
     }
+}
+
+/// Whether an operation can let its record expire, so that something would follow again.
+fn may_expire(op: &Op) -> bool {
+    if let Op::Key(op) = op {
+        return *op != KeyOp::Del;
+    }
+    let set = crate::ArgBuf::of(["set", "part", "1"]);
+    let mut present = None;
+    if let Ok((_, set)) = crate::record::decode(&set.args()) {
+        crate::record::apply(&mut present, &set, &Ctx::default());
+    }
+    [None, present].into_iter().any(|mut slot| {
+        crate::record::apply(&mut slot, op, &Ctx::default());
+        slot.is_some_and(|record| !record.lasts())
+    })
 }
 
 fn expect_end(words: &[Word], at: usize) -> Result<(), Wrong> {
@@ -386,6 +406,9 @@ fn step_of(
 ) -> Result<StepSpec, Wrong> {
     let spec = command(name.text.as_bytes())
         .ok_or_else(|| format!("there is no command '{}' on one value", name.shown()))?;
+    if spec.group == "types" {
+        return Err("a step is no call of another type".into());
+    }
     if !matches!(spec.keys, Keys::ONE | Keys::ALL) || spec.flags.has(Flags::BLOCKING) {
         return Err(format!("{} cannot be a step: it has other keys than one", spec.name).into());
     }

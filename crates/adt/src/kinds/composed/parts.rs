@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The place of a record in a value: the number of a part, and a field if that is a map.
 pub(super) type Address<'a> = (usize, Option<&'a Blob>);
 
+/// Number of elements up to which the cost of a copy is the sum of theirs.
+const ELEMENTS_FEW: usize = 64;
+
 /// Records by field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Elements {
@@ -229,7 +232,10 @@ impl Parts {
         let cost = |record: &Record| record::copy_cost(record).unwrap_or(usize::MAX);
         self.0.iter().fold(1, |sum: usize, part| match part {
             Part::One(record) => sum.saturating_add(record.as_ref().map_or(0, cost)),
-            // Elements are small as a rule; one that is not is found when it is changed.
+            Part::Map(elements) if elements.records.len() <= ELEMENTS_FEW => {
+                elements.records.values().fold(sum, |sum, one| sum.saturating_add(1 + cost(one)))
+            }
+            // It is large in any case.
             Part::Map(elements) => sum.saturating_add(elements.records.len()),
         })
     }
@@ -301,7 +307,8 @@ fn load_record(spec: &PartSpec, source: &mut dyn ValueSource) -> Result<Record, 
     Ok(Record::new(AnyValue::load(spec.kind.as_bytes(), source)?).expiring(expiry))
 }
 
-/// Reply of a read at an address, at the time of the context.
+/// Reply of a read at an address. What has expired stays until the log says that it has: what follows from
+/// that is seen at the same time.
 pub(super) fn ask(
     parts: &Parts,
     definition: &Definition,
@@ -310,7 +317,7 @@ pub(super) fn ask(
     ctx: &Ctx,
 ) -> Reply {
     match parts.get(at) {
-        None => record::query_left(Parts::fresh(definition, at).as_ref(), op, ctx),
-        record => record::query_left(record, op, ctx),
+        None => record::query(Parts::fresh(definition, at).as_ref(), op, ctx),
+        record => record::query(record, op, ctx),
     }
 }

@@ -104,6 +104,24 @@ fn reserved_stock_comes_back_when_its_time_is_over() {
 }
 
 #[test]
+fn what_has_expired_stays_until_the_log_says_so() {
+    let stock = example("stock");
+    let mut slot = None;
+    let ctx = |now_ms| Ctx { now_ms, ..Ctx::default() };
+    for (now_ms, words, reply) in
+        [(0, "add 5", 1), (0, "reserve a 3 100", 1), (200, "reserve a 1 100", 0)]
+    {
+        assert_eq!(
+            apply(&mut slot, &call(&stock, words), &ctx(now_ms)),
+            Reply::Int(reply),
+            "{words}"
+        );
+    }
+    assert_eq!(apply(&mut slot, &call(&stock, "free"), &ctx(200)), Reply::Int(2));
+    assert_eq!(query_left(slot.as_ref(), &call(&stock, "free"), &ctx(200)), Reply::Int(5));
+}
+
+#[test]
 fn a_failed_step_undoes_the_steps_before_it() {
     let text = "type t\npart n string\npart s set\npart l list\nop go a b\n sadd s $a\n rpush l $a\n \
                 incrby n $b\nop see\n return smembers s\n return llen l\n return get n";
@@ -434,6 +452,10 @@ fn hostile_definitions_are_refused_each_with_its_error() {
         (&format!("{part}op o\nset n \"x"), "a quotation mark is missing"),
         (&format!("{part}expired n a b\ncounter.add n 1"), "there is no map n"),
         ("type t\nmap m string\nexpired m a\ndel m[x]", "two names follow"),
+        ("type t\nmap m string\nexpired m a b\nset m[x$a] 1 px 20", "lets nothing expire"),
+        ("type t\nmap m string\nexpired m a b\ngetex m[x$a] px 20", "lets nothing expire"),
+        ("type t\nmap m string\nexpired m a b\npexpire m[x$a] 20", "lets nothing expire"),
+        (&format!("{part}op o\ntype.call n type.o"), "no call of another type"),
     ];
     for (text, wanted) in cases {
         match Definition::parse(text.as_bytes(), None) {

@@ -115,6 +115,15 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    /// Length of the word with these arguments.
+    pub fn bytes(&self, arguments: &[Blob]) -> usize {
+        let len = |piece: &Piece| match piece {
+            Piece::Text(text) => text.len(),
+            Piece::Argument(place) => arguments.get(*place).map_or(0, |argument| argument.len()),
+        };
+        self.0.iter().map(len).sum()
+    }
+
     /// The word, with these arguments.
     pub fn with(&self, arguments: &[Blob]) -> Blob {
         let argument = |place: usize| arguments.get(place).cloned().unwrap_or_default();

@@ -66,8 +66,13 @@ pub(in crate::gateway) struct Types {
     /// When they were read (monotonic clock, microseconds); `None` if they have changed since.
     read_us: Option<u64>,
     /// Whether they are being read for commands that wait.
-    pub(super) reading: bool,
-    /// Why they could not be read, for the commands that waited.
+    reading: bool,
+    /// Whether they were ever read.
+    is_read: bool,
+    /// Number of changes since the start, and when they were asked for last.
+    changes: u64,
+    asked: u64,
+    /// Why they could not be read, for a script that waited.
     failed: Option<ErrorReply>,
 }
 
@@ -87,17 +92,37 @@ impl Types {
         match Definitions::of(Some(reply)) {
             Ok(known) => {
                 self.known = known;
-                self.read_us = Some(now.mono_us);
+                self.is_read = true;
+                // They may have changed while they were read.
+                self.read_us = (self.asked == self.changes).then_some(now.mono_us);
             }
             // A copy that is old is better than none.
-            Err(_) if self.read_us.is_some() => self.read_us = Some(now.mono_us),
+            Err(_) if self.is_read => self.read_us = Some(now.mono_us),
             Err(error) => self.failed = Some(error),
         }
+    }
+
+    /// Notes that definitions are asked for. Returns whether they were not being read before, for commands
+    /// that wait.
+    pub fn ask(&mut self) -> bool {
+        self.asks();
+        !std::mem::replace(&mut self.reading, true)
+    }
+
+    /// Notes that definitions are asked for.
+    pub fn asks(&mut self) {
+        self.asked = self.changes;
+    }
+
+    /// Whether definitions could not be read, so that commands have to wait.
+    pub fn failed(&mut self) -> bool {
+        self.failed.take().is_some()
     }
 
     /// Lets definitions be read again, which have changed.
     pub fn forget(&mut self) {
         self.read_us = None;
+        self.changes += 1;
     }
 
     /// Call that a command is which is no built-in one, or `TYPE.CALL`; `None` if it is none. A command that

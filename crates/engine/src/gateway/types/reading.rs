@@ -3,7 +3,9 @@
 use super::known::{Resolved, is_built_in, read};
 use crate::gateway::parts::Parts;
 use crate::gateway::target::TYPES;
+use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
+use crate::limits::TYPES_AGAIN_US;
 use adt::{ArgBuf, Args, Compound, ErrorReply, Plan, Reply};
 
 impl Parts {
@@ -11,16 +13,21 @@ impl Parts {
     /// that is begun, and the command waits.
     pub(in crate::gateway) fn resolve(&mut self, args: &Args<'_>) -> Option<Resolved> {
         let resolved = self.core.types.resolve(self.core.now, args, true);
-        if matches!(resolved, Some(Resolved::Read)) && !self.core.types.reading {
-            self.core.types.reading = true;
-            let told = |replies: &[Reply]| Plan {
-                writes: Vec::new(),
-                reply: replies.first().cloned().unwrap_or(Reply::Nil),
-            };
-            let step = ProgramStep::Compound(Compound::new(vec![read()], told));
-            self.carry_out_own(TYPES, step);
+        if matches!(resolved, Some(Resolved::Read)) && self.core.types.ask() {
+            self.read_types();
         }
         resolved
+    }
+
+    /// Reads the definitions, for commands that wait.
+    pub(in crate::gateway) fn read_types(&mut self) {
+        let told = |replies: &[Reply]| Plan {
+            writes: Vec::new(),
+            reply: replies.first().cloned().unwrap_or(Reply::Nil),
+        };
+        self.core.types.ask();
+        let step = ProgramStep::Compound(Compound::new(vec![read()], told));
+        self.carry_out_own(TYPES, step);
     }
 
     /// Words of a command behind another one, which cannot wait: those of a call if it is one.
@@ -47,6 +54,11 @@ impl Parts {
     /// Takes definitions that commands wait for.
     pub(in crate::gateway) fn types_read(&mut self, reply: &Reply) {
         self.core.types.take(self.core.now, reply);
+        if self.core.types.failed() {
+            // Their shard has no leader. Commands of a pipeline would not fail together.
+            self.core.types.ask();
+            return self.core.set_timer(TYPES_AGAIN_US, Timer::Types);
+        }
         self.sessions.resume_all();
     }
 }

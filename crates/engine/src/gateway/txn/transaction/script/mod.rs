@@ -304,6 +304,7 @@ fn call(txn: &mut Txn, cx: &mut TxnContext<'_>, words: ArgBuf, used: Use) -> Nex
         Some(Resolved::Call(_, words)) => words,
         Some(Resolved::Error(refused)) => return error(refused),
         Some(Resolved::Read) => {
+            cx.core.types.asks();
             let then = Then::Source(Sought::Types(words, used));
             txn.call_observed(cx, (vec![known::read()], false), None, then);
             return Next::Wait;
