@@ -185,7 +185,10 @@ impl World {
                         replies = vec![None; invoked];
                         break;
                     }
-                    if ["CLUSTERDOWN", "INDEFINITE", "EXECABORT"].contains(&error.code()) {
+                    let codes = ["CLUSTERDOWN", "INDEFINITE", "EXECABORT"];
+                    // The type may not have been defined.
+                    let unknown = error.text().starts_with("unknown command");
+                    if unknown || codes.contains(&error.code()) {
                         // The election of the first leaders takes as long; an attempt that had an
                         // effect is answered again.
                         again_us = Some(self.now_us + DEPOSIT_AGAIN_US);
