@@ -17,6 +17,7 @@ Everything that works with redis-py continues to work: :class:`Claret` *is* a ``
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
+* :class:`Type`: handles of a type of one's own, made from its definition.
 * errors with labels that say how to react: see :mod:`claret.errors`.
 """
 
@@ -43,6 +44,7 @@ from .lock import Lock
 from .retained import Retained
 from .script import Deferred, RetryPolicy
 from .transaction import Batch, Transaction, transactional
+from .types import Type
 
 __all__ = [
     "Barrier",
@@ -75,6 +77,7 @@ __all__ = [
     "Scores",
     "Transaction",
     "TransactionClosed",
+    "Type",
     "Undone",
     "WriteRefused",
     "transactional",

@@ -3,6 +3,7 @@
 import pathlib
 import threading
 
+import claret
 import pytest
 import redis
 from clusters import UP_S_MAX
@@ -254,6 +255,31 @@ def test_a_definition_changes_under_load_and_nothing_is_lost(make_cluster):
     assert [last for _, last in sums] == ["1", "1"]
     total = sum(number for number, _ in sums)
     assert sum(done) <= total <= sum(done) + sum(unsure)
+
+
+def test_handles_have_the_operations_of_a_definition(store):
+    auctions = claret.Type((EXAMPLES / "auction.type").read_text())
+    assert auctions.define(store) >= 1 and auctions.operations["bid"] == ["amount", "bidder"]
+    lot = auctions(store, "lot")
+    assert lot.bid(5, "ann") == 1 and lot.bid(7, bidder="ben") == 1 and lot.count() == 2
+
+    def outbid(txn, bidder):
+        """Reads the number of bids, and bids as much."""
+        lot = auctions(txn, "lot")
+        return lot.bid(lot.count() + 10, bidder)
+
+    reply = store.run(outbid, "eve")
+    assert reply.value == 1 and lot.count() == 3 and "eve" in str(lot.best())
+    with store.batch() as batch:
+        first, second = auctions(batch, "lot").bid(20, "fay"), auctions(batch, "lot").count()
+    assert (first.value, second.value) == (1, 4)
+    with pytest.raises(AttributeError, match="only bid, best, count, close"):
+        lot.burn
+    for wrong in ((1,), (1, "a", "b")):
+        with pytest.raises(TypeError, match=r"auction.bid\(amount, bidder\)"):
+            lot.bid(*wrong)
+    with pytest.raises(redis.ResponseError, match="another definition"):
+        claret.Type("type auction\npart n counter\nop add\n counter.add n 1").define(store)
 
 
 def test_rights_on_types_are_those_of_commands(db, server):
