@@ -6,10 +6,12 @@
     lot.bid(5, "ann")
 
 Each operation of the definition is a method of the handles, with its parameters by position or by
-name. Like other handles they work on a database, in a transaction and on a batch.
+name. Like other handles they work on a database, in a transaction and on a batch. With the asyncio
+client ``define``, ``migrate`` and the operations are awaited.
 """
 
 import functools
+import inspect
 
 from .handles import Handle
 
@@ -60,10 +62,20 @@ class Type:
 
     def _put(self, db, command):
         version = db.execute_command(command, self.name, self.definition)
-        writers = db.writers()
+        if inspect.isawaitable(version):
+            return self._put_later(db, version)
+        self._learn(db.writers())
+        return version
+
+    async def _put_later(self, db, version):
+        version = await version
+        self._learn(await db.writers())
+        return version
+
+    def _learn(self, writers):
+        """Takes the names of the commands that change data."""
         reads = (name for name, commands in self._commands.items() if not commands & writers)
         self._reads = frozenset(reads)
-        return version
 
     def __call__(self, db, key):
         """The value under a key, on a database, in a transaction or on a batch."""

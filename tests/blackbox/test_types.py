@@ -1,11 +1,13 @@
 """Composed types: clients define them while the server runs, and no replica can carry them out otherwise."""
 
+import asyncio
 import pathlib
 import threading
 
 import claret
 import pytest
 import redis
+from claret import aio
 from clusters import UP_S_MAX
 from harness import until
 
@@ -280,6 +282,23 @@ def test_handles_have_the_operations_of_a_definition(store):
             lot.bid(*wrong)
     with pytest.raises(redis.ResponseError, match="another definition"):
         claret.Type("type auction\npart n counter\nop add\n counter.add n 1").define(store)
+
+
+def test_handles_work_with_asyncio(server):
+    async def story():
+        async with server.client(aio.Claret) as db:
+            auctions = claret.Type((EXAMPLES / "auction.type").read_text())
+            assert await auctions.define(db) >= 1
+            assert await auctions(db, "later").bid(5, "ann") == 1
+
+            async def outbid(txn, bidder):
+                lot = auctions(txn, "later")
+                await lot.bid(await lot.count() + 10, bidder)
+
+            await db.run(outbid, "eve")
+            assert await auctions(db, "later").count() == 2
+
+    asyncio.run(story())
 
 
 def test_rights_on_types_are_those_of_commands(db, server):
