@@ -74,6 +74,20 @@ def test_every_shipped_type_does_its_work(db):
     assert [name for name in db.scan_iter(_type="STOCK")] == ["s"]
 
 
+def test_the_page_of_the_shipped_types_shows_what_happens(make_server):
+    server = make_server().start()
+    define(server.client(), "auction", "stock", "post", "seats", "presence", "limiter")
+    shown, typed = "", []
+    for line in (EXAMPLES / "README.md").read_text().split("\n"):
+        if line.startswith("    > "):
+            typed.append(line.removeprefix("    > "))
+        elif typed and line.startswith("    "):
+            shown += line.removeprefix("    ") + "\n"
+    assert len(typed) > 25
+    printed = [server.cli(*words.split(), flags=["--no-raw"]) for words in typed]
+    assert "\n".join(line.rstrip() for line in printed) + "\n" == shown
+
+
 def test_what_expires_comes_back_by_itself(db):
     define(db, "stock", "presence")
     call(db, "stock.add s 5")
