@@ -27,7 +27,7 @@ ACL SETUSER ann +nosuch
 here -> -ERR Error in ACL SETUSER modifier '+nosuch': unknown command or subcommand
 ACL SETUSER ann +@nosuch
 -> -ERR Error in ACL SETUSER modifier '+@nosuch': Unknown command or category name in ACL
-here -> -ERR Error in ACL SETUSER modifier '+@nosuch': unknown category; known are all, admin, dangerous, slow, write, fast, string, connection, bag, read, blocking, barrier, list, sortedset, log, keyspace, counter, transaction, lock, scripting, hash, pubsub, set, topk, uid, stream
+here -> -ERR Error in ACL SETUSER modifier '+@nosuch': unknown category; known are all, admin, dangerous, slow, write, fast, string, connection, bag, read, blocking, barrier, list, sortedset, log, keyspace, counter, transaction, lock, scripting, hash, pubsub, set, topk, types, uid, stream
 ACL SETUSER ann #short
 -> -ERR Error in ACL SETUSER modifier '#short': The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters
 here -> -ERR Error in ACL SETUSER modifier '#': the password hash must be exactly 64 characters and contain only lowercase hexadecimal characters
