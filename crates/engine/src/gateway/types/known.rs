@@ -105,8 +105,12 @@ impl Types {
     /// Notes that definitions are asked for. Returns whether they were not being read before, for commands
     /// that wait.
     pub fn ask(&mut self) -> bool {
-        self.asks();
-        !std::mem::replace(&mut self.reading, true)
+        let begins = !self.reading;
+        if begins {
+            self.asks();
+        }
+        self.reading = true;
+        begins
     }
 
     /// Notes that definitions are asked for.
