@@ -98,6 +98,9 @@ class _Value(Handle):
     def __init__(self, of, db, key):
         super().__init__(db, key)
         self._of = of
+        if "delete" in of.operations:
+            # The operation, and not that of every handle.
+            self.delete = functools.partial(self.call, "delete")
 
     def __repr__(self):
         return f"{self._of.name}({self.key!r})"
@@ -106,7 +109,8 @@ class _Value(Handle):
         if operation.startswith("_") or operation not in self._of.operations:
             names = ", ".join(self._of.operations)
             raise AttributeError(f"{self._of.name} has no operation {operation!r}, only {names}")
-        return functools.partial(self._call, operation)
+        return functools.partial(self.call, operation)
 
-    def _call(self, operation, *arguments, **named):
+    def call(self, operation, *arguments, **named):
+        """Calls an operation by its name, which may be that of something else here, such as ``key``."""
         return self._ask(self._of._words(operation, self.key, arguments, named))

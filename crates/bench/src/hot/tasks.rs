@@ -268,7 +268,7 @@ impl Load {
         let Txn { record, delta, job, .. } = txn;
         let call = Call { task: self.task, name, record, delta, job, token: &token };
         call.put(&mut ops.bytes);
-        ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read: true, joined: false });
+        end_command(true, ops);
     }
 
     /// Name of a client, unlike all others.
@@ -294,6 +294,11 @@ fn bid(txn: Txn) -> String {
 fn put(words: &[&str], read: bool, ops: &mut Ops) {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     resp::command(&mut ops.bytes, &words);
+    end_command(read, ops);
+}
+
+/// Ends a command whose bytes were added.
+fn end_command(read: bool, ops: &mut Ops) {
     ops.list.push(Op { end: ops.bytes.len(), key: (0, 0), read, joined: false });
 }
 

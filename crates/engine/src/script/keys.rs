@@ -9,6 +9,9 @@ use adt::{ArgBuf, Blob, Op};
 /// First bytes of the keys of scripts, which are reserved ([`adt::command::database`]).
 const SCRIPT: &[u8] = b"\x00\xc1script:";
 
+/// Key of the definitions of composed types.
+const TYPES: &[u8] = b"\x00\xc1types";
+
 /// Key of the text of a script.
 pub fn script_key(name: &ScriptName) -> Blob {
     let mut key = SCRIPT.to_vec();
@@ -28,7 +31,12 @@ pub fn users_key() -> Blob {
 
 /// Key of the definitions of composed types.
 pub fn types_key() -> Blob {
-    Blob::from(&b"\x00\xc1types"[..])
+    Blob::from(TYPES)
+}
+
+/// Whether a key is that of the definitions of composed types.
+pub fn is_types(key: &[u8]) -> bool {
+    key == TYPES
 }
 
 /// Key that stands for all keys of a shard, in operations that concern them all. No record has it.
@@ -45,6 +53,11 @@ pub fn on_own(key: Blob, words: &[&[u8]]) -> (Blob, Op) {
     words[1..].iter().for_each(|word| _ = all.push(word));
     // The words are those of a command that exists.
     adt::record::decode(&all.args()).unwrap_or((key, Op::Key(KeyOp::Fetch)))
+}
+
+/// Field of a record of the store's own: a kind, and a name.
+pub fn field(kind: u8, name: &[u8]) -> Vec<u8> {
+    [&[kind][..], name].concat()
 }
 
 /// Whether a key is that of a script.

@@ -114,7 +114,7 @@ impl World {
         let known = |key: &&Blob| {
             reads.contains_key(&key[..])
                 || engine::script::keys::is_script(key)
-                || **key == engine::script::keys::types_key()
+                || engine::script::keys::is_types(key)
                 || crate::clients::holder::is_of_locks(&String::from_utf8_lossy(key))
         };
         if let Some(key) = keeping.found.keys().find(|key| !known(key)) {

@@ -3,9 +3,10 @@
 use super::definition::{
     CALL_BYTES_MAX, Compare, Definition, Given, OperationSpec, Otherwise, Role,
 };
-use super::parts::{Address, Parts, ask};
+use super::parts::{Address, Parts};
 use crate::record::{self, Record};
 use crate::{Access, Args, Blob, Ctx, ErrorReply, Op, Reply, format_float, parse_float, parse_int};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A call of an operation of a type.
@@ -136,9 +137,12 @@ impl Call {
     pub(super) fn refusal(&self, parts: &Parts, ctx: &Ctx) -> Option<Reply> {
         for (bound, role) in self.each() {
             let Role::Require(test, value, otherwise) = role else { continue };
+            let record = parts.view(&self.definition, bound.at());
             let reply = match bound.op.is_write() {
-                false => ask(parts, &self.definition, bound.at(), &bound.op, ctx),
-                true => self.foretold(parts, bound, ctx),
+                false => record::query(record.as_deref(), &bound.op, ctx),
+                true => record::foretell(record.as_deref(), &bound.op, ctx).unwrap_or_else(|| {
+                    record::apply(&mut record.map(Cow::into_owned), &bound.op, ctx)
+                }),
             };
             if !holds(&reply, *test, value, &self.arguments) {
                 return Some(match otherwise {
@@ -159,14 +163,10 @@ impl Call {
         None
     }
 
-    /// The reply that a write would have now.
-    fn foretold(&self, parts: &Parts, bound: &Bound, ctx: &Ctx) -> Reply {
-        let fresh = Parts::fresh(&self.definition, bound.at());
-        let record = parts.get(bound.at()).or(fresh.as_ref());
-        record::foretell(record, &bound.op, ctx).unwrap_or_else(|| {
-            let mut copy = record.cloned();
-            record::apply(&mut copy, &bound.op, ctx)
-        })
+    /// Reply of a step that reads. What has expired stays until the log says that it has: what follows from
+    /// that is seen at the same time.
+    fn ask(&self, parts: &Parts, bound: &Bound, ctx: &Ctx) -> Reply {
+        record::query(parts.view(&self.definition, bound.at()).as_deref(), &bound.op, ctx)
     }
 
     /// Answers a call that only reads.
@@ -175,18 +175,18 @@ impl Call {
             return refusal;
         }
         let returned = self.each().filter(|(_, role)| matches!(role, Role::Return));
-        let replies: Vec<Reply> = returned
-            .map(|(bound, _)| ask(parts, &self.definition, bound.at(), &bound.op, ctx))
-            .collect();
+        let replies: Vec<Reply> = returned.map(|(bound, _)| self.ask(parts, bound, ctx)).collect();
         match replies.iter().find(|reply| reply.is_error()) {
             Some(error) => error.clone(),
             None => self.reply(replies),
         }
     }
 
-    /// Carries out a call whose requirements hold. Returns also whether anything has changed; an error
-    /// changes nothing.
+    /// Carries out a call that writes. Returns also whether anything has changed; an error changes nothing.
     pub(super) fn apply(&self, parts: &mut Parts, ctx: &Ctx) -> (Reply, bool) {
+        if let Some(refusal) = self.refusal(parts, ctx) {
+            return (refusal, false);
+        }
         // What was there before a step that a later one may undo.
         let last_unsure = self
             .steps
@@ -200,7 +200,7 @@ impl Call {
                 if matches!(role, Role::Require(..)) {
                     continue;
                 }
-                ask(parts, &self.definition, bound.at(), &bound.op, ctx)
+                self.ask(parts, bound, ctx)
             } else {
                 if last_unsure.is_some_and(|unsure| step < unsure) {
                     before.push((bound.at(), parts.get(bound.at()).cloned()));
@@ -237,13 +237,10 @@ impl Call {
             if self.steps[..step].iter().any(written) {
                 return None;
             }
+            let record = parts.view(&self.definition, bound.at());
             let reply = match bound.op.is_write() {
-                false => ask(parts, &self.definition, bound.at(), &bound.op, ctx),
-                true => {
-                    let fresh = Parts::fresh(&self.definition, bound.at());
-                    let record = parts.get(bound.at()).or(fresh.as_ref());
-                    record::foretell(record, &bound.op, ctx)?
-                }
+                false => record::query(record.as_deref(), &bound.op, ctx),
+                true => record::foretell(record.as_deref(), &bound.op, ctx)?,
             };
             if reply.is_error() {
                 return Some(reply);

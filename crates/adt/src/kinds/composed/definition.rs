@@ -31,8 +31,8 @@ pub const DEFINITION_BYTES_MAX: usize = 8 << 10;
 /// Most digits of a version, for which there must be room.
 pub(super) const VERSION_DIGITS_MAX: usize = 10;
 
-/// Codes of errors by which clients decide what they do next: no definition answers them.
-pub(super) const CODES_KEPT: [&str; 9] = [
+/// Codes of errors by which clients decide what they do next: no new definition answers them.
+const CODES_KEPT: [&str; 9] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -83,11 +83,6 @@ pub enum Form {
 impl Form {
     pub(super) const NAMES: [(&'static str, Self); 3] =
         [("text", Self::Text), ("int", Self::Int), ("number", Self::Number)];
-
-    /// Name of the form in a definition.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, form)| *form == self).map_or("text", |(name, _)| name)
-    }
 
     /// Whether an argument has this form.
     fn fits(self, argument: &[u8]) -> bool {
@@ -212,15 +207,21 @@ impl OperationSpec {
         self.steps.iter().any(|step| matches!(step.role, Role::Require(..)))
     }
 
-    /// Checks the arguments of a call.
-    pub(super) fn check(&self, of: &str, arguments: &[Blob]) -> Result<(), ErrorReply> {
-        if arguments.len() != self.parameters.len() {
-            return Err(ErrorReply::err(format!(
-                "wrong number of arguments for '{of}.{}': {}",
-                self.name,
-                self.syntax()
-            )));
+    /// Checks the number of arguments of a call of an operation of the type `of`.
+    pub fn check_count(&self, of: &str, count: usize) -> Result<(), ErrorReply> {
+        if count == self.parameters.len() {
+            return Ok(());
         }
+        Err(ErrorReply::err(format!(
+            "wrong number of arguments for '{of}.{}' command: {}",
+            self.name,
+            self.syntax()
+        )))
+    }
+
+    /// Checks the arguments of a call of an operation of the type `of`.
+    pub(super) fn check(&self, of: &str, arguments: &[Blob]) -> Result<(), ErrorReply> {
+        self.check_count(of, arguments.len())?;
         match self.parameters.iter().zip(arguments).find(|(of, word)| !of.form.fits(word)) {
             None => Ok(()),
             Some((Parameter { name, form: Form::Int }, _)) => {
@@ -263,6 +264,8 @@ impl PartialEq for Definition {
     }
 }
 
+impl Eq for Definition {}
+
 impl Definition {
     /// Name of the type.
     pub fn name(&self) -> &str {
@@ -294,8 +297,8 @@ impl Definition {
         self.parts.iter().any(|part| !part.is_map && part.initial.is_some())
     }
 
-    /// The operation called `name`.
-    pub(super) fn operation(&self, name: &[u8]) -> Result<usize, ErrorReply> {
+    /// Position of the operation called `name`, in any case.
+    pub fn operation(&self, name: &[u8]) -> Result<usize, ErrorReply> {
         let is_it =
             |operation: &OperationSpec| name.eq_ignore_ascii_case(operation.name.as_bytes());
         self.operations.iter().position(is_it).ok_or_else(|| {
@@ -308,6 +311,28 @@ impl Definition {
             );
             ErrorReply::err(text)
         })
+    }
+
+    /// Checks what a new definition must not have, whatever older ones in the log have: the name of a
+    /// built-in type, and codes of errors by which clients decide what they do next.
+    pub fn check_new(&self) -> Result<(), ErrorReply> {
+        let name = &self.name;
+        if name == "none" || crate::record::lock_modes().iter().any(|(kind, ..)| kind == name) {
+            return Err(ErrorReply::err(format!("'{name}' is the name of a built-in type")));
+        }
+        let mut steps = self.operations.iter().flat_map(|operation| &operation.steps);
+        let kept = steps.find_map(|step| match &step.role {
+            Role::Require(_, _, Otherwise::Error(code, _)) => {
+                CODES_KEPT.contains(&&**code).then_some(code)
+            }
+            _ => None,
+        });
+        match kept {
+            None => Ok(()),
+            Some(code) => {
+                Err(ErrorReply::err(format!("clients act on the code {code}: use another")))
+            }
+        }
     }
 
     /// Whether values of an earlier definition can be taken over: each of its parts is here, and of the same
@@ -440,15 +465,4 @@ fn is_of_parts(op: &Op) -> bool {
     use crate::key::KeyOp;
     let Op::Key(op) = op else { return false };
     matches!(op, KeyOp::Del | KeyOp::Exists | KeyOp::Expire { .. } | KeyOp::Persist | KeyOp::Ttl(_))
-}
-
-/// Value of an element that has expired, for what follows.
-pub(super) fn value_of(record: &crate::Record, ctx: &crate::Ctx) -> Blob {
-    let words = crate::ArgBuf::of(["get", "part"]);
-    match crate::record::decode(&words.args())
-        .map(|(_, get)| crate::record::query(Some(record), &get, ctx))
-    {
-        Ok(crate::Reply::Bulk(value)) => value,
-        _ => Blob::default(),
-    }
 }

@@ -4,40 +4,22 @@
 use super::definition::{Definition, Form, OperationSpec};
 use super::{Call, Op, Value};
 use crate::record::{self, Record};
-use crate::{Access, Blob, Ctx, Op as AnyOp, Reply};
+use crate::{Blob, Ctx, Op as AnyOp, Reply};
 use std::sync::Arc;
 
 /// Most states in which a pair is looked at.
 const STATES_MAX: usize = 24;
 
-/// Verdict on two operations whose replies are seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Operations that commute with all sample arguments in all states that were looked at.
-    Always,
-    /// Operations that commute if their arguments differ.
-    OtherArguments,
-    /// Operations that commute if their arguments are the same.
-    SameArguments,
-    /// Operations that commute with some values.
-    ByState,
-    /// Operations that never commute.
-    Never,
-}
+/// Calls of an operation: the first two have different arguments, the third one shares its first argument
+/// with the first call and the others with the second.
+type Samples = [Option<Op>; 3];
 
-/// Two operations, and whether they commute.
-#[derive(Clone, Debug)]
-pub struct Pair {
-    /// Names of the operations.
-    pub names: (String, String),
-    /// Whether they commute.
-    pub verdict: Verdict,
-    /// Part and commands that do not commute, if there are any.
-    pub because: Option<String>,
-}
+/// Choices of calls of two operations: with the same arguments, with others, and with some of each.
+const SAME: [(usize, usize); 1] = [(0, 0)];
+const OTHER: [(usize, usize); 2] = [(0, 1), (1, 0)];
+const MIXED: [(usize, usize); 2] = [(0, 2), (2, 0)];
 
-/// Calls with a first choice of arguments, with a second one, and with the first one of the first choice.
-fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<Op>; 3] {
+fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> Samples {
     [0, 1, 2].map(|choice: usize| {
         let argument = |(place, form): (usize, Form)| {
             let second = usize::from(choice == 1 || (choice == 2 && place > 0));
@@ -54,7 +36,7 @@ fn samples(definition: &Arc<Definition>, operation: &OperationSpec) -> [Option<O
 }
 
 /// States that samples lead to.
-fn states(samples: &[[Option<Op>; 3]]) -> Vec<Option<Record>> {
+fn states(samples: &[Samples]) -> Vec<Option<Record>> {
     let writes: Vec<&Op> =
         samples.iter().flatten().flatten().filter(|op| op.0.spec().writes).collect();
     let mut states = vec![None];
@@ -72,92 +54,49 @@ fn states(samples: &[[Option<Op>; 3]]) -> Vec<Option<Record>> {
     states
 }
 
-fn value_of(state: Option<&Record>) -> Option<&Value> {
-    match state.map(|record| &record.value) {
-        Some(crate::Value::Composed(value)) => Some(value),
-        _ => None,
-    }
-}
-
-/// The commands of two calls that do not commute in a state.
+/// Part and commands of two calls, whose replies are seen, that do not commute in a state.
 fn conflict(state: Option<&Record>, a: &Op, b: &Op) -> Option<String> {
     let new = Value::default();
-    let value = value_of(state).unwrap_or(&new);
+    let value = match state.map(|record| &record.value) {
+        Some(crate::Value::Composed(value)) => value,
+        _ => &new,
+    };
     let (i, j) = value.first_conflict((&a.0, true), (&b.0, true))?;
-    let step = |op: &Op, step: usize| op.0.spec().steps[step].shown();
+    let command = |op: &Op, step: usize| op.0.spec().steps[step].shown();
     let part = &a.0.definition.parts[a.0.steps[i].part].name;
-    Some(format!("{part}: {} and {}", step(a, i), step(b, j)))
+    Some(format!("{part}: {} and {}", command(a, i), command(b, j)))
 }
 
-/// Verdicts on all pairs of operations of a type.
-pub fn pairs(definition: &Arc<Definition>) -> Vec<Pair> {
-    let samples: Vec<_> =
-        definition.operations.iter().map(|one| samples(definition, one)).collect();
-    let states = states(&samples);
-    let mut pairs = Vec::new();
-    for (i, a) in samples.iter().enumerate() {
-        for (j, b) in samples.iter().enumerate().skip(i) {
-            let commute = |x: &Option<Op>, y: &Option<Op>, state: &Option<Record>| {
-                let (Some(x), Some(y)) = (x, y) else { return true };
-                let [x, y] = [x, y].map(|op| AnyOp::Composed(op.clone()));
-                let access = |op| Access { op, observed: true };
-                record::commutes(state.as_ref(), access(&x), access(&y))
-            };
-            let same = |state: &Option<Record>| commute(&a[0], &b[0], state);
-            let other = |state: &Option<Record>| {
-                commute(&a[0], &b[1], state) && commute(&a[1], &b[0], state)
-            };
-            let mixed = |state: &Option<Record>| {
-                commute(&a[0], &b[2], state) && commute(&a[2], &b[0], state)
-            };
-            let verdict = match () {
-                () if states.iter().all(|state| same(state) && other(state) && mixed(state)) => {
-                    Verdict::Always
-                }
-                () if states.iter().all(other) => Verdict::OtherArguments,
-                () if states.iter().all(same) => Verdict::SameArguments,
-                () if states.iter().any(|state| same(state) || other(state)) => Verdict::ByState,
-                () => Verdict::Never,
-            };
-            let because = states.iter().find_map(|state| {
-                let mut choices = [
-                    (&a[0], &b[1]),
-                    (&a[1], &b[0]),
-                    (&a[0], &b[2]),
-                    (&a[2], &b[0]),
-                    (&a[0], &b[0]),
-                ];
-                if verdict == Verdict::OtherArguments {
-                    choices.reverse();
-                }
-
-                choices.iter().find_map(|(x, y)| conflict(state.as_ref(), x.as_ref()?, y.as_ref()?))
-            });
-            let because = because.filter(|_| verdict != Verdict::Always);
-            let name = |at: usize| definition.operations[at].name.clone();
-            pairs.push(Pair { names: (name(i), name(j)), verdict, because });
-        }
-    }
-    pairs
+/// Verdict on two operations, and the commands that do not commute, if there are any.
+fn verdict(a: &Samples, b: &Samples, states: &[Option<Record>]) -> (&'static str, String) {
+    let conflicts = |choices: &[(usize, usize)], state: &Option<Record>| {
+        let pairs = choices.iter().filter_map(|(i, j)| a[*i].as_ref().zip(b[*j].as_ref()));
+        pairs.into_iter().find_map(|(a, b)| conflict(state.as_ref(), a, b))
+    };
+    let find = |choices| states.iter().find_map(|state| conflicts(choices, state));
+    let Some(same) = find(&SAME) else {
+        return match (find(&OTHER), find(&MIXED)) {
+            (Some(because), _) => ("same-arguments", because),
+            (None, Some(because)) => ("other-arguments", because),
+            (None, None) => ("always", String::new()),
+        };
+    };
+    let Some(other) = find(&OTHER) else { return ("other-arguments", same) };
+    let commute = |state| conflicts(&SAME, state).is_none() || conflicts(&OTHER, state).is_none();
+    (if states.iter().any(commute) { "by-state" } else { "never" }, other)
 }
 
 /// The reply of `TYPE.LAWS`: for each pair of operations their names, `always`, `other-arguments`,
 /// `same-arguments`, `by-state` or `never`, and the commands that do not commute.
 pub fn derived(definition: &Arc<Definition>) -> Reply {
-    let rows = pairs(definition).into_iter().map(|pair| {
-        let verdict = match pair.verdict {
-            Verdict::Always => "always",
-            Verdict::OtherArguments => "other-arguments",
-            Verdict::SameArguments => "same-arguments",
-            Verdict::ByState => "by-state",
-            Verdict::Never => "never",
-        };
-        Reply::Array(vec![
-            Reply::bulk(pair.names.0),
-            Reply::bulk(pair.names.1),
-            Reply::bulk(verdict),
-            Reply::bulk(pair.because.unwrap_or_default()),
-        ])
+    let operations = &definition.operations;
+    let samples: Vec<Samples> = operations.iter().map(|one| samples(definition, one)).collect();
+    let states = states(&samples);
+    let pairs = (0..samples.len()).flat_map(|i| (i..samples.len()).map(move |j| (i, j)));
+    let rows = pairs.map(|(i, j)| {
+        let (verdict, because) = verdict(&samples[i], &samples[j], &states);
+        let row = [&operations[i].name, &operations[j].name, verdict, &because];
+        Reply::Array(row.map(Reply::bulk).to_vec())
     });
     Reply::Array(rows.collect())
 }

@@ -20,11 +20,12 @@ mod parts;
 mod tests;
 mod words;
 
+use super::string;
 use crate::command::commands;
 use crate::{
-    Access, ArgBuf, Args, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Forecast, Foresight, Keys, Meta, MortalParts, Op as AnyOp, Reply, ValueSink, ValueSource,
-    record,
+    Access, ArgBuf, Args, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply, Flags,
+    Forecast, Foresight, Keys, Meta, MortalParts, Op as AnyOp, Record, Reply, ValueSink,
+    ValueSource, record,
 };
 use call::Call;
 use definition::Definition;
@@ -37,23 +38,10 @@ use std::sync::Arc;
 pub struct Op(Arc<Call>);
 
 /// The state: parts by a definition. A new value has none yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     definition: Option<Arc<Definition>>,
     parts: Parts,
-}
-
-impl PartialEq for Value {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.definition, &self.parts) == (&other.definition, &other.parts)
-    }
-}
-
-impl Op {
-    /// The definition that the call goes by.
-    pub fn definition(&self) -> &Arc<Definition> {
-        &self.0.definition
-    }
 }
 
 impl Value {
@@ -62,93 +50,61 @@ impl Value {
         self.definition.as_ref().map_or("none", |definition| definition.name())
     }
 
-    /// Whether the value goes by the definition of a call, or is a new one.
+    /// Whether the value goes by the definition of a call.
     fn goes_by(&self, call: &Call) -> bool {
-        self.definition.as_ref().is_none_or(|own| same(own, &call.definition))
+        self.definition.as_ref() == Some(&call.definition)
     }
 
-    /// A call by the definition of the value, if the value goes by a later version than the call: what the
-    /// operation is called, and its arguments, say what it is to do.
-    fn renewed(&self, call: &Call) -> Option<Result<Call, ErrorReply>> {
-        let own = self.definition.as_ref()?;
+    /// The call that is carried out: one by the value's definition, if the value goes by a later version.
+    /// Name and arguments of the operation say what it is to do.
+    fn renewed<'c>(&self, call: &'c Call) -> Result<Cow<'c, Call>, ErrorReply> {
         let wanted = &call.definition;
-        if own.name != wanted.name || own.version < wanted.version || same(own, wanted) {
-            return None;
-        }
+        let own = match &self.definition {
+            Some(own) if own.name != wanted.name => return Err(ErrorReply::wrong_type()),
+            Some(own) if own.version >= wanted.version && own != wanted => own,
+            _ => return Ok(Cow::Borrowed(call)),
+        };
         let name = &call.spec().name;
         let renewed = Call::new(own.clone(), name.as_bytes(), call.arguments.clone());
-        Some(match renewed {
-            Ok(renewed) if renewed.stands_for(call) => Ok(renewed),
-            _ => {
-                let text = format!(
-                    "the operation {name} is another one in version {} of {}: call again",
-                    own.version, own.name
-                );
-                Err(ErrorReply::new("TRYAGAIN", text))
-            }
+        renewed.ok().filter(|renewed| renewed.stands_for(call)).map(Cow::Owned).ok_or_else(|| {
+            let text = format!(
+                "the operation {name} is another one in version {} of {}: call again",
+                own.version, own.name
+            );
+            ErrorReply::new("TRYAGAIN", text)
         })
     }
 
-    /// The parts as the definition of a call has them.
+    /// The parts as the definition of a renewed call has them.
     fn parts_for(&self, call: &Call) -> Result<Cow<'_, Parts>, ErrorReply> {
         let wanted = &call.definition;
-        let Some(own) = &self.definition else { return Ok(Cow::Owned(Parts::new(wanted))) };
-        if same(own, wanted) {
-            return Ok(Cow::Borrowed(&self.parts));
+        match &self.definition {
+            None => Ok(Cow::Owned(Parts::new(wanted))),
+            Some(own) if own == wanted => Ok(Cow::Borrowed(&self.parts)),
+            Some(own) => {
+                wanted.takes_over(own)?;
+                Ok(Cow::Owned(self.parts.migrated(own, wanted)))
+            }
         }
-        if own.name != wanted.name {
-            return Err(ErrorReply::wrong_type());
-        }
-        if own.version == wanted.version {
-            // A version stands for one definition.
-            return Err(ErrorReply::wrong_type());
-        }
-        wanted.takes_over(own)?;
-        Ok(Cow::Owned(self.parts.migrated(own, wanted)))
     }
 
-    fn call(&mut self, call: &Call, ctx: &Ctx, meta: &mut Meta) -> Reply {
-        meta.untouched = true;
-        match self.renewed(call) {
-            None => {}
-            Some(Ok(renewed)) => return self.call(&renewed, ctx, meta),
-            Some(Err(error)) => return error.into(),
+    /// Carries out a call. Returns also whether anything has changed.
+    fn write(&mut self, call: &Call, ctx: &Ctx) -> Result<(Reply, bool), ErrorReply> {
+        let call = self.renewed(call)?;
+        if self.goes_by(&call) {
+            return Ok(call.apply(&mut self.parts, ctx));
         }
-        let other = match self.parts_for(call) {
-            Ok(parts) => {
-                if let Some(refusal) = call.refusal(&parts, ctx) {
-                    return refusal;
-                }
-                match parts {
-                    Cow::Owned(parts) => Some(parts),
-                    Cow::Borrowed(_) => None,
-                }
-            }
-            Err(error) => return error.into(),
-        };
-        let Some(mut parts) = other else {
-            let (reply, changed) = call.apply(&mut self.parts, ctx);
-            meta.untouched = !changed;
-            return reply;
-        };
+        let mut parts = self.parts_for(&call)?.into_owned();
         let (reply, changed) = call.apply(&mut parts, ctx);
         if changed {
             *self = Self { definition: Some(call.definition.clone()), parts };
-            meta.untouched = false;
         }
-        reply
+        Ok((reply, changed))
     }
 
-    fn read(&self, call: &Call, ctx: &Ctx) -> Reply {
-        match self.renewed(call) {
-            None => {}
-            Some(Ok(renewed)) => return self.read(&renewed, ctx),
-            Some(Err(error)) => return error.into(),
-        }
-        match self.parts_for(call) {
-            Ok(parts) => call.query(&parts, ctx),
-            Err(error) => error.into(),
-        }
+    fn read(&self, call: &Call, ctx: &Ctx) -> Result<Reply, ErrorReply> {
+        let call = self.renewed(call)?;
+        Ok(call.query(&*self.parts_for(&call)?, ctx))
     }
 
     /// Removes what has expired at a moment, and lets follow what the definition says.
@@ -160,9 +116,8 @@ impl Value {
                 None => return count,
                 Some((_, None)) => {}
                 Some((number, Some((field, record)))) => {
+                    let arguments = [field, value_of(&record)];
                     let spec = &definition.parts[number];
-                    let get = definition::value_of(&record, &ctx);
-                    let arguments = [field, get];
                     for step in &spec.expired {
                         let kind = definition.parts[step.part].kind;
                         let Ok(op) = step.bind(&arguments, kind) else { continue };
@@ -182,7 +137,8 @@ impl Value {
         follows || definition.begins_with_something() || self.parts.outlive(now_ms)
     }
 
-    fn read_left(&self, call: &Call, ctx: &Ctx) -> Reply {
+    /// Answers a read from what is left at the time of the context.
+    fn read_left(&self, call: &Call, ctx: &Ctx) -> Result<Reply, ErrorReply> {
         let due = self.parts.next_expiry_ms(None).is_some_and(|at| at <= ctx.now_ms);
         if !due {
             return self.read(call, ctx);
@@ -192,24 +148,13 @@ impl Value {
         left.read(call, ctx)
     }
 
-    fn foretell(&self, call: &Call, ctx: &Ctx) -> Option<Reply> {
-        match self.renewed(call) {
-            None => {}
-            Some(Ok(renewed)) => return self.foretell(&renewed, ctx),
-            Some(Err(error)) => return Some(error.into()),
+    fn foretell(&self, call: &Call, ctx: &Ctx) -> Result<Option<Reply>, ErrorReply> {
+        let call = self.renewed(call)?;
+        match self.parts_for(&call)? {
+            // The parts of another version are a copy.
+            Cow::Owned(_) if self.definition.is_some() => Ok(None),
+            parts => Ok(call.foretell(&parts, ctx)),
         }
-        match self.parts_for(call) {
-            Ok(Cow::Owned(_)) if self.definition.is_some() => None,
-            Ok(parts) => call.foretell(&parts, ctx),
-            Err(error) => Some(error.into()),
-        }
-    }
-
-    /// Whether two calls commute: each pair of their commands on one record does.
-    fn pairs_commute(&self, a: (&Call, bool), b: (&Call, bool)) -> bool {
-        same(&a.0.definition, &b.0.definition)
-            && self.goes_by(a.0)
-            && self.first_conflict(a, b).is_none()
     }
 
     /// The first pair of steps of two calls of one definition that do not commute.
@@ -230,19 +175,21 @@ impl Value {
             let (x, y) = (a.access(i, a_seen), b.access(j, b_seen));
             if a.meets_itself(i) || b.meets_itself(j) {
                 let share = record::mode(x).shares(record::mode(y));
-                return share && parts.get(at).is_none_or(crate::Record::lasts);
+                return share && parts.get(at).is_none_or(Record::lasts);
             }
-            let fresh = Parts::fresh(&a.definition, at);
-            record::commutes(parts.get(at).or(fresh.as_ref()), x, y)
+            record::commutes(parts.view(&a.definition, at).as_deref(), x, y)
         };
         let pairs = (0..a.steps.len()).flat_map(|i| (0..b.steps.len()).map(move |j| (i, j)));
         pairs.into_iter().find(|(i, j)| !commute(*i, *j))
     }
 }
 
-/// Whether two definitions are one.
-fn same(a: &Arc<Definition>, b: &Arc<Definition>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
+/// Value of an element that has expired, for what follows.
+fn value_of(record: &Record) -> Blob {
+    match record::query(Some(record), &AnyOp::String(string::Op::Get), &Ctx::default()) {
+        Reply::Bulk(value) => value,
+        _ => Blob::default(),
+    }
 }
 
 impl DataType for Value {
@@ -259,7 +206,9 @@ impl DataType for Value {
     });
 
     const FORECAST: Option<Forecast<Self, Op>> = Some(Forecast {
-        reply: |value, op, ctx| value.foretell(&op.0, ctx),
+        reply: |value, op, ctx| {
+            value.foretell(&op.0, ctx).unwrap_or_else(|error| Some(error.into()))
+        },
         // A value of another definition refuses it.
         is_always_possible: |_| false,
     });
@@ -268,7 +217,7 @@ impl DataType for Value {
         next_expiry_ms: |value, after_ms| value.parts.next_expiry_ms(after_ms),
         outlives: Self::outlives,
         expire: Self::expire,
-        query_left: |value, op, ctx| value.read_left(&op.0, ctx),
+        query_left: |value, op, ctx| value.read_left(&op.0, ctx).unwrap_or_else(Reply::Error),
     });
 
     fn is_write(op: &Op) -> bool {
@@ -285,11 +234,13 @@ impl DataType for Value {
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
-        self.read(&op.0, ctx)
+        self.read(&op.0, ctx).unwrap_or_else(Reply::Error)
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
-        self.call(&op.0, ctx, meta)
+        let (reply, changed) = self.write(&op.0, ctx).unwrap_or_else(|error| (error.into(), false));
+        meta.untouched = !changed;
+        reply
     }
 
     fn may_be_idle(op: &Op) -> bool {
@@ -297,13 +248,9 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
-        if self.renewed(&op.0).is_some() {
-            return None;
-        }
-        match self.parts_for(&op.0) {
-            Ok(parts) => op.0.refusal(&parts, &Ctx { now_ms, ..Ctx::default() }),
-            Err(error) => Some(error.into()),
-        }
+        let call = self.renewed(&op.0).ok()?;
+        let parts = self.parts_for(&call).ok()?;
+        call.refusal(&parts, &Ctx { now_ms, ..Ctx::default() })
     }
 
     fn preserves_key(op: &Op) -> bool {
@@ -311,7 +258,10 @@ impl DataType for Value {
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
-        self.pairs_commute((&a.op.0, a.observed), (&b.op.0, b.observed))
+        let (x, y) = (&a.op.0, &b.op.0);
+        x.definition == y.definition
+            && (self.definition.is_none() || self.goes_by(x))
+            && self.first_conflict((x, a.observed), (y, b.observed)).is_none()
     }
 
     fn mode(access: Access<'_, Op>) -> u8 {

@@ -1,9 +1,9 @@
 //! Parser of definitions: line by line.
 
 use super::definition::{
-    CODES_KEPT, Compare, DEFINITION_BYTES_MAX, Definition, Form, Given, KINDS, NAME_BYTES_MAX,
-    OPERATIONS_MAX, OperationSpec, Otherwise, PARAMETERS_MAX, PARTS_MAX, Parameter, PartSpec, Role,
-    STEPS_MAX, StepSpec, VERSION_DIGITS_MAX,
+    Compare, DEFINITION_BYTES_MAX, Definition, Form, Given, KINDS, NAME_BYTES_MAX, OPERATIONS_MAX,
+    OperationSpec, Otherwise, PARAMETERS_MAX, PARTS_MAX, Parameter, PartSpec, Role, STEPS_MAX,
+    StepSpec, VERSION_DIGITS_MAX,
 };
 use super::words::{Template, Word};
 use crate::key::KeyOp;
@@ -73,17 +73,6 @@ impl Reading {
                 return Err("a definition begins with 'type' and a name".into());
             }
             let name = name_of(words.get(1), "type")?;
-            let is_kind = |(kind, ..): &(&str, &[&str], [u8; 8])| *kind == name;
-            if name == "none" || crate::record::lock_modes().iter().any(is_kind) {
-                return Err(format!("'{name}' is the name of a built-in type").into());
-            }
-            if let Some(taken) = crate::record::data_commands()
-                .find(|c| c.name == name || c.name.split_once('.').is_some_and(|(t, _)| t == name))
-            {
-                return Err(
-                    format!("'{name}' is the beginning of the command {}", taken.name).into()
-                );
-            }
             if let Some(version) = words.get(2) {
                 let number = version.text.parse().ok().filter(|number| *number > 0);
                 self.version = number.ok_or("the version is a number")?;
@@ -92,34 +81,22 @@ impl Reading {
             self.name = Some(name);
             return Ok(());
         }
-        let is_step = match &*first.text {
-            "part" | "map" if !first.quoted => {
-                self.close()?;
-                self.part(words)?;
-                false
-            }
-            "without" if !first.quoted => {
-                self.close()?;
+        let keywords = ["part", "map", "without", "op", "expired"];
+        let keyword = keywords.into_iter().find(|keyword| first.is(keyword));
+        if keyword.is_some() {
+            self.close()?;
+        }
+        match keyword {
+            None => self.step(words)?,
+            Some("op") => self.operation(words)?,
+            Some("expired") => self.expired(words)?,
+            Some("without") => {
                 self.without.push(name_of(words.get(1), "part")?);
                 expect_end(words, 2)?;
-                false
             }
-            "op" if !first.quoted => {
-                self.close()?;
-                self.operation(words)?;
-                false
-            }
-            "expired" if !first.quoted => {
-                self.close()?;
-                self.expired(words)?;
-                false
-            }
-            _ => {
-                self.step(words)?;
-                true
-            }
-        };
-        self.canonical.push_str(if is_step { "\n " } else { "\n" });
+            Some(_) => self.part(words)?,
+        }
+        self.canonical.push_str(if keyword.is_none() { "\n " } else { "\n" });
         for (place, word) in words.iter().enumerate() {
             self.canonical.push_str(if place == 0 { "" } else { " " });
             self.canonical.push_str(&word.written());
@@ -129,12 +106,7 @@ impl Reading {
 
     fn part(&mut self, words: &[Word]) -> Result<(), Wrong> {
         let name = name_of(words.get(1), "part")?;
-        if self.parts.len() == PARTS_MAX {
-            return Err(format!("a type has at most {PARTS_MAX} parts").into());
-        }
-        if self.parts.iter().any(|part| part.name == name) {
-            return Err(format!("there are two parts called {name}").into());
-        }
+        check_name(&name, self.parts.iter().map(|part| &part.name), PARTS_MAX, "parts")?;
         let kind = words.get(2).ok_or("the kind of the part is missing")?;
         let kind = KINDS.iter().find(|known| kind.is(known)).ok_or_else(|| {
             format!("'{}' is no kind of part: these are {}", kind.shown(), KINDS.join(", "))
@@ -166,12 +138,8 @@ impl Reading {
 
     fn operation(&mut self, words: &[Word]) -> Result<(), Wrong> {
         let name = name_of(words.get(1), "operation")?;
-        if self.operations.len() == OPERATIONS_MAX {
-            return Err(format!("a type has at most {OPERATIONS_MAX} operations").into());
-        }
-        if self.operations.iter().any(|operation| operation.name == name) {
-            return Err(format!("there are two operations called {name}").into());
-        }
+        let others = self.operations.iter().map(|operation| &operation.name);
+        check_name(&name, others, OPERATIONS_MAX, "operations")?;
         let parameters = parameters(&words[2..])?;
         self.open =
             Open::Operation(OperationSpec { name, parameters, steps: Vec::new(), writes: false });
@@ -257,7 +225,7 @@ impl Reading {
             }
             _ => {}
         }
-        if matches!(self.open, Open::Expired(..)) && (!op.is_write() || may_expire(&op)) {
+        if matches!(self.open, Open::Expired(..)) && may_expire(&op) {
             return Err("what follows an expired element writes, and lets nothing expire".into());
         }
         match &mut self.open {
@@ -329,6 +297,22 @@ fn may_expire(op: &Op) -> bool {
     })
 }
 
+/// Checks that a name is a new one, and that there is room for it.
+fn check_name<'a>(
+    name: &String,
+    mut others: impl ExactSizeIterator<Item = &'a String>,
+    most: usize,
+    what: &str,
+) -> Result<(), Wrong> {
+    if others.len() == most {
+        return Err(format!("there are at most {most} {what}").into());
+    }
+    if others.any(|other| other == name) {
+        return Err(format!("there are two {what} called {name}").into());
+    }
+    Ok(())
+}
+
 fn expect_end(words: &[Word], at: usize) -> Result<(), Wrong> {
     match words.get(at) {
         None => Ok(()),
@@ -337,9 +321,6 @@ fn expect_end(words: &[Word], at: usize) -> Result<(), Wrong> {
 }
 
 fn parameters(words: &[Word]) -> Result<Vec<Parameter>, Wrong> {
-    if words.len() > PARAMETERS_MAX {
-        return Err(format!("an operation has at most {PARAMETERS_MAX} parameters").into());
-    }
     let mut all: Vec<Parameter> = Vec::new();
     for word in words {
         let (name, form) = word.text.split_once(':').unwrap_or((&word.text, "text"));
@@ -348,9 +329,7 @@ fn parameters(words: &[Word]) -> Result<Vec<Parameter>, Wrong> {
         let form = Form::NAMES.iter().find(|(known, _)| *known == form);
         let (_, form) =
             form.ok_or_else(|| format!("'{}': a parameter is text, int or number", word.shown()))?;
-        if all.iter().any(|other| other.name == name) {
-            return Err(format!("there are two parameters called {name}").into());
-        }
+        check_name(&name, all.iter().map(|other| &other.name), PARAMETERS_MAX, "parameters")?;
         all.push(Parameter { name, form: *form });
     }
     Ok(all)
@@ -377,10 +356,6 @@ fn role_of<'a>(words: &'a [Word], parameters: &[Parameter]) -> Result<(Role, &'a
         Some(word) if word.is("else") => match &words[at + 3..] {
             [error, code, text @ ..] if error.is("error") => {
                 let capitals = |c: char| c.is_ascii_uppercase();
-                if CODES_KEPT.contains(&&*code.text) {
-                    let text = format!("clients act on the code {}: use another", code.text);
-                    return Err(text.into());
-                }
                 let fits = (1..=NAME_BYTES_MAX).contains(&code.text.len());
                 if !fits || !code.text.chars().all(capitals) {
                     return Err(

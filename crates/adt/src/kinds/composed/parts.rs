@@ -4,6 +4,7 @@ use super::definition::{Definition, PartSpec};
 use crate::record::{self, Record};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{Blob, Ctx, Op, Reply, Timestamp, Value as AnyValue, load_count};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The place of a record in a value: the number of a part, and a field if that is a map.
@@ -13,17 +14,11 @@ pub(super) type Address<'a> = (usize, Option<&'a Blob>);
 const ELEMENTS_FEW: usize = 64;
 
 /// Records by field.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Elements {
     records: BTreeMap<Blob, Record>,
     /// The moments at which something expires, in milliseconds since 1970, and of which field.
     deadlines: BTreeSet<(u64, Blob)>,
-}
-
-impl PartialEq for Elements {
-    fn eq(&self, other: &Self) -> bool {
-        self.records == other.records
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,16 +53,11 @@ fn untimed(mut record: Record) -> Record {
 }
 
 impl Elements {
-    fn put(&mut self, field: &Blob, record: Option<Record>) {
-        match record {
-            Some(record) => {
-                if let Some(at) = deadline(&record) {
-                    self.deadlines.insert((at, field.clone()));
-                }
-                self.records.insert(field.clone(), record);
-            }
-            None => _ = self.records.remove(field),
+    fn put(&mut self, field: &Blob, record: Record) {
+        if let Some(at) = deadline(&record) {
+            self.deadlines.insert((at, field.clone()));
         }
+        self.records.insert(field.clone(), record);
     }
 
     fn take(&mut self, field: &Blob) -> Option<Record> {
@@ -145,17 +135,22 @@ impl Parts {
                 let mut slot = before.or_else(|| initial(&definition.parts[part]));
                 let (reply, changed) = record::carry_out(&mut slot, op, ctx);
                 // An element that is as it begins is none.
-                let stays = slot.filter(|_| changed || !is_new);
-                elements.put(field, stays.map(untimed));
+                if let Some(record) = slot.filter(|_| changed || !is_new) {
+                    elements.put(field, untimed(record));
+                }
                 (reply, changed)
             }
             _ => (Reply::Nil, false),
         }
     }
 
-    /// Record that an absent element begins with.
-    pub fn fresh(definition: &Definition, (part, field): Address<'_>) -> Option<Record> {
-        field.and_then(|_| initial(&definition.parts[part]))
+    /// The record at an address, or what an absent element begins with.
+    pub fn view(&self, definition: &Definition, at: Address<'_>) -> Option<Cow<'_, Record>> {
+        match (self.get(at), at) {
+            (Some(record), _) => Some(Cow::Borrowed(record)),
+            (None, (_, None)) => None,
+            (None, (part, Some(_))) => initial(&definition.parts[part]).map(Cow::Owned),
+        }
     }
 
     /// Puts back what was at an address.
@@ -164,7 +159,9 @@ impl Parts {
             (Some(Part::One(slot)), _) => *slot = record,
             (Some(Part::Map(elements)), Some(field)) => {
                 elements.take(field);
-                elements.put(field, record);
+                if let Some(record) = record {
+                    elements.put(field, record);
+                }
             }
             _ => {}
         }
@@ -219,7 +216,7 @@ impl Parts {
                 match expired(record, now_ms) {
                     Ok(record) => Some((number, Some((field, record)))),
                     Err(record) => {
-                        elements.put(&field, Some(record));
+                        elements.put(&field, record);
                         Some((number, None))
                     }
                 }
@@ -270,7 +267,7 @@ impl Parts {
                 let mut elements = Elements::default();
                 for _ in 0..count {
                     let field = Blob::new(source.bytes()?);
-                    elements.put(&field, Some(load_record(spec, source)?));
+                    elements.put(&field, load_record(spec, source)?);
                 }
                 let whole = elements.records.len() == count;
                 parts.push(Part::Map(whole.then_some(elements).ok_or(Corrupt)?));
@@ -305,19 +302,4 @@ fn load_record(spec: &PartSpec, source: &mut dyn ValueSource) -> Result<Record, 
         return Err(Corrupt);
     }
     Ok(Record::new(AnyValue::load(spec.kind.as_bytes(), source)?).expiring(expiry))
-}
-
-/// Reply of a read at an address. What has expired stays until the log says that it has: what follows from
-/// that is seen at the same time.
-pub(super) fn ask(
-    parts: &Parts,
-    definition: &Definition,
-    at: Address<'_>,
-    op: &Op,
-    ctx: &Ctx,
-) -> Reply {
-    match parts.get(at) {
-        None => record::query(Parts::fresh(definition, at).as_ref(), op, ctx),
-        record => record::query(record, op, ctx),
-    }
 }

@@ -10,7 +10,7 @@ use super::{KeyRule, USERS_MAX, User, Users, shown};
 use crate::gateway::txn::work::ProgramStep;
 use crate::ids::KeyedOp;
 use crate::limits::STORED_USERS_BYTES_MAX;
-use crate::script::keys::{on_own, users_key};
+use crate::script::keys::{field, on_own, users_key};
 use adt::{Blob, Compound, ErrorReply, Plan, Reply};
 use std::sync::Arc;
 
@@ -28,10 +28,6 @@ fn on_users(words: &[&[u8]]) -> KeyedOp {
     on_own(users_key(), words)
 }
 
-fn field(name: &[u8]) -> Vec<u8> {
-    [&[USER][..], name].concat()
-}
-
 fn number(reply: Option<&Reply>) -> u64 {
     let Some(Reply::Bulk(digits)) = reply else { return 0 };
     std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
@@ -39,7 +35,7 @@ fn number(reply: Option<&Reply>) -> u64 {
 
 /// Reads the users with these names.
 pub(super) fn read(names: &[Blob]) -> KeyedOp {
-    let fields: Vec<Vec<u8>> = names.iter().map(|name| field(name)).collect();
+    let fields: Vec<Vec<u8>> = names.iter().map(|name| field(USER, name)).collect();
     let mut words: Vec<&[u8]> = vec![b"hmget", VERSION, BYTES];
     words.extend(fields.iter().map(Vec::as_slice));
     on_users(&words)
@@ -107,7 +103,7 @@ impl Looked {
         }
         let change = UserChange { version: self.users.version + 1, lines };
         let (version, bytes) = (change.version.to_string(), bytes.to_string());
-        let fields: Vec<Vec<u8>> = change.lines.iter().map(|(name, _)| field(name)).collect();
+        let fields: Vec<Vec<u8>> = change.lines.iter().map(|(name, _)| field(USER, name)).collect();
         let mut set: Vec<&[u8]> =
             vec![b"hset", VERSION, version.as_bytes(), BYTES, bytes.as_bytes()];
         let mut removed: Vec<&[u8]> = vec![b"hdel"];

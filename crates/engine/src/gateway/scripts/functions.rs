@@ -1,19 +1,18 @@
 //! `FUNCTION`: libraries of functions are loaded, replaced, listed, dumped and removed.
 
 use super::dump;
-use super::kept::{FUNCTION, Kept, LIBRARY, fact, fact_of, field, on_all, too_many};
+use super::kept::{FUNCTION, Kept, LIBRARY, fact, fact_of, on_all, too_many};
 use crate::gateway::command_docs::unknown_subcommand;
 use crate::gateway::core::Core;
-use crate::gateway::txn::work::ProgramStep;
+use crate::gateway::txn::work::{Changed, ProgramStep};
 use crate::ids::KeyedOp;
 use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LIBRARY_FUNCTIONS_MAX};
-use crate::script::keys::functions_key;
+use crate::script::keys::{field, functions_key};
 use crate::script::{Library, LibraryFunction};
 use adt::command::glob;
 use adt::key::KeyOp;
-use adt::{Args, Blob, Compound, ErrorReply, Merge, Op, Plan, Reply};
+use adt::{Args, Blob, ErrorReply, Merge, Op, Reply};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// How new libraries meet those of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -204,25 +203,21 @@ impl Libraries {
     }
 }
 
+/// A read of all libraries.
+fn read() -> KeyedOp {
+    on_all(&[b"hgetall"])
+}
+
 /// A step that looks at all libraries, and then writes and replies.
 fn changing(
-    change: impl Fn(Libraries) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
+    change: impl Fn(Libraries) -> Result<Changed, ErrorReply> + Send + Sync + 'static,
 ) -> ProgramStep {
-    let plan = move |replies: &[Reply]| {
-        let changed = Libraries::read(replies.first()).and_then(&change);
-        let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
-        Plan { writes, reply }
-    };
-    ProgramStep::Compound(Compound::new(vec![on_all(&[b"hgetall"])], plan))
+    ProgramStep::changing(read(), move |reply| Libraries::read(reply).and_then(&change))
 }
 
 /// A step that looks at all libraries, and replies.
 fn looking(look: impl Fn(&Libraries) -> Reply + Send + Sync + 'static) -> ProgramStep {
-    let merge = move |replies: Vec<Reply>| match Libraries::read(replies.first()) {
-        Ok(all) => look(&all),
-        Err(error) => error.into(),
-    };
-    ProgramStep::Ops(vec![on_all(&[b"hgetall"])], Some(Merge::With(Arc::new(merge))))
+    ProgramStep::looking(read(), move |reply| Libraries::read(reply).map(|all| look(&all)))
 }
 
 fn load(core: &Core, args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {

@@ -6,7 +6,7 @@
 
 use crate::ids::KeyedOp;
 use crate::limits::{LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LIBRARY_FUNCTIONS_MAX};
-use crate::script::keys::{functions_key, on_own};
+use crate::script::keys::{field, functions_key, on_own};
 use crate::script::{Library, LibraryFunction, ScriptName};
 use adt::{Blob, ErrorReply, Reply};
 
@@ -46,11 +46,6 @@ pub(super) fn too_many() -> ErrorReply {
 /// Operation on the record of all libraries.
 pub(super) fn on_all(words: &[&[u8]]) -> KeyedOp {
     on_own(functions_key(), words)
-}
-
-/// Field of the record: a kind, and a name.
-pub(super) fn field(kind: u8, name: &[u8]) -> Vec<u8> {
-    [&[kind][..], name].concat()
 }
 
 /// A read of the description of a function.

@@ -7,7 +7,7 @@ use crate::message::{Fence, Guard};
 use adt::collections::Map;
 use adt::command::database::database_of;
 use adt::key::KeyOp;
-use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
+use adt::{ArgBuf, Blob, Blocking, Command, Compound, ErrorReply, Merge, Op, Plan, Reply, Whole};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -166,10 +166,35 @@ pub(in crate::gateway) enum ProgramStep {
     Later(ArgBuf),
 }
 
+/// Writes, and the reply.
+pub(in crate::gateway) type Changed = (Vec<KeyedOp>, Reply);
+
 impl ProgramStep {
     /// Whether the operations are known before anything is read.
     pub fn is_direct(&self) -> bool {
         !matches!(self, Self::Compound(_) | Self::Attempts(_) | Self::Script(_))
+    }
+
+    /// Step that looks at a record of the store's own, and replies.
+    pub fn looking(
+        read: KeyedOp,
+        look: impl Fn(Option<&Reply>) -> Result<Reply, ErrorReply> + Send + Sync + 'static,
+    ) -> Self {
+        let merge = move |replies: Vec<Reply>| look(replies.first()).unwrap_or_else(Reply::Error);
+        Self::Ops(vec![read], Some(Merge::With(Arc::new(merge))))
+    }
+
+    /// Step that looks at a record of the store's own, and then writes and replies.
+    pub fn changing(
+        read: KeyedOp,
+        change: impl Fn(Option<&Reply>) -> Result<Changed, ErrorReply> + Send + Sync + 'static,
+    ) -> Self {
+        let plan = move |replies: &[Reply]| {
+            let changed = change(replies.first());
+            let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
+            Plan { writes, reply }
+        };
+        Self::Compound(Compound::new(vec![read], plan))
     }
 }
 

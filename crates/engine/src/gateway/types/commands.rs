@@ -1,16 +1,14 @@
 //! `TYPE.DEFINE`, `TYPE.MIGRATE`, `TYPE.DROP`, `TYPE.LIST`, `TYPE.GET` and `TYPE.LAWS`.
 
-use super::known::{
-    DEFINITION, DROPPED, Definitions, built_in, field, name_at, on_types, read, shown,
-};
+use super::known::{DEFINITION, DROPPED, Definitions, built_in, name_at, on_types, read};
 use crate::gateway::core::Core;
-use crate::gateway::txn::work::ProgramStep;
+use crate::gateway::txn::work::{Changed, ProgramStep};
 use crate::ids::KeyedOp;
 use crate::limits::{TYPE_NAMES_MAX, TYPES_MAX};
+use crate::script::keys::field;
 use adt::kinds::composed::definition::Definition;
 use adt::kinds::composed::derived::derived;
-use adt::{Args, CommandSpec, Compound, ErrorReply, Merge, Plan, Reply};
-use std::sync::Arc;
+use adt::{Args, CommandSpec, ErrorReply, Reply};
 
 /// Whether a command is about definitions of types.
 pub(in crate::gateway) fn is_of_definitions(spec: &CommandSpec) -> bool {
@@ -28,29 +26,21 @@ fn no_type(name: &str) -> ErrorReply {
 fn looking(
     look: impl Fn(&Definitions) -> Result<Reply, ErrorReply> + Send + Sync + 'static,
 ) -> ProgramStep {
-    let merge = move |replies: Vec<Reply>| {
-        let all = Definitions::of(replies.first());
-        all.and_then(|all| look(&all)).unwrap_or_else(Reply::Error)
-    };
-    ProgramStep::Ops(vec![read()], Some(Merge::With(Arc::new(merge))))
+    ProgramStep::looking(read(), move |reply| Definitions::of(reply).and_then(|all| look(&all)))
 }
 
 /// A step that looks at all definitions, and then writes and replies.
 fn changing(
-    change: impl Fn(&Definitions) -> Result<(Vec<KeyedOp>, Reply), ErrorReply> + Send + Sync + 'static,
+    change: impl Fn(&Definitions) -> Result<Changed, ErrorReply> + Send + Sync + 'static,
 ) -> ProgramStep {
-    let plan = move |replies: &[Reply]| {
-        let changed = Definitions::of(replies.first()).and_then(|all| change(&all));
-        let (writes, reply) = changed.unwrap_or_else(|error| (Vec::new(), error.into()));
-        Plan { writes, reply }
-    };
-    ProgramStep::Compound(Compound::new(vec![read()], plan))
+    ProgramStep::changing(read(), move |reply| Definitions::of(reply).and_then(|all| change(&all)))
 }
 
 /// The definition in the words of a command, with a version that is given later.
 fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
     let definition = Definition::parse(args.get(2).unwrap_or_default(), Some(1))?;
-    let name = name_at(args, 1)?;
+    definition.check_new()?;
+    let name = name_at(args, 1);
     if definition.name() != name {
         let text = format!("the definition is of {}, and not of {name}", definition.name());
         return Err(ErrorReply::err(text));
@@ -63,7 +53,7 @@ fn definition_of(args: &Args<'_>) -> Result<Definition, ErrorReply> {
 
 /// Write that puts a definition into the store.
 fn put(definition: &Definition) -> KeyedOp {
-    on_types(&[b"hset", &field(DEFINITION, definition.name()), definition.text()])
+    on_types(&[b"hset", &field(DEFINITION, definition.name().as_bytes()), definition.text()])
 }
 
 fn define(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
@@ -109,13 +99,13 @@ fn migrate(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
 }
 
 fn drop_type(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
-    let name = name_at(args, 1)?;
+    let name = name_at(args, 1);
     Ok(changing(move |all| {
         let Some(old) = all.by_name.get(&name) else { return Ok((Vec::new(), Reply::Int(0))) };
         let version = old.version().to_string();
         let writes = vec![
-            on_types(&[b"hdel", &field(DEFINITION, &name)]),
-            on_types(&[b"hset", &field(DROPPED, &name), version.as_bytes()]),
+            on_types(&[b"hdel", &field(DEFINITION, name.as_bytes())]),
+            on_types(&[b"hset", &field(DROPPED, name.as_bytes()), version.as_bytes()]),
         ];
         Ok((writes, Reply::Int(1)))
     }))
@@ -161,10 +151,10 @@ pub(in crate::gateway) fn step(
         "type.drop" => drop_type(args),
         "type.list" => Ok(list()),
         _ => {
-            let (name, laws) = (name_at(args, 1)?, spec.name == "type.laws");
+            let (name, laws) = (name_at(args, 1), spec.name == "type.laws");
             Ok(looking(move |all| {
                 let definition = all.by_name.get(&name).ok_or_else(|| no_type(&name))?;
-                Ok(if laws { derived(definition) } else { shown(definition) })
+                Ok(if laws { derived(definition) } else { Reply::Bulk(definition.text().clone()) })
             }))
         }
     }

@@ -4,12 +4,15 @@ use crate::gateway::clients::session_commands::{all, position};
 use crate::ids::KeyedOp;
 use crate::limits::{TYPES_KNOWN_US, TYPES_LOOK_US};
 use crate::now::Now;
-use crate::script::keys::{on_own, types_key};
-use adt::kinds::composed::definition::Definition;
+use crate::script::keys::{is_types, on_own, types_key};
+use adt::kinds::composed::definition::{Definition, NAME_BYTES_MAX};
 use adt::kinds::composed::{CALL, CALL_RO};
-use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Reply};
+use adt::{ArgBuf, Args, CommandSpec, ErrorReply, Reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Longest name of a type with that of an operation behind it.
+const CALLED_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 
 /// First byte of the fields with definitions.
 pub(super) const DEFINITION: u8 = b'd';
@@ -62,18 +65,14 @@ impl Definitions {
 /// The definitions that a gateway knows.
 #[derive(Default)]
 pub(in crate::gateway) struct Types {
-    known: Definitions,
-    /// When they were read (monotonic clock, microseconds); `None` if they have changed since.
+    /// The last copy, if there is one.
+    known: Option<Definitions>,
+    /// When it was read (monotonic clock, microseconds); `None` if the definitions have changed since.
     read_us: Option<u64>,
     /// Whether they are being read for commands that wait.
     reading: bool,
-    /// Whether they were ever read.
-    is_read: bool,
-    /// Number of changes since the start, and when they were asked for last.
-    changes: u64,
-    asked: u64,
-    /// Why they could not be read, for a script that waited.
-    failed: Option<ErrorReply>,
+    /// Whether they have changed while they are being read.
+    outdated: bool,
 }
 
 /// Meaning of the words of a command.
@@ -86,52 +85,38 @@ pub(in crate::gateway) enum Resolved {
 }
 
 impl Types {
-    /// Takes definitions that were read.
-    pub fn take(&mut self, now: Now, reply: &Reply) {
+    /// Takes definitions that were read. An error means that there are none, not even an old copy.
+    pub fn take(&mut self, now: Now, reply: &Reply) -> Result<(), ErrorReply> {
         self.reading = false;
         match Definitions::of(Some(reply)) {
-            Ok(known) => {
-                self.known = known;
-                self.is_read = true;
-                // They may have changed while they were read.
-                self.read_us = (self.asked == self.changes).then_some(now.mono_us);
-            }
+            Ok(known) => self.known = Some(known),
+            Err(error) if self.known.is_none() => return Err(error),
             // A copy that is old is better than none.
-            Err(_) if self.is_read => self.read_us = Some(now.mono_us),
-            Err(error) => self.failed = Some(error),
+            Err(_) => {}
         }
+        self.read_us = (!self.outdated).then_some(now.mono_us);
+        Ok(())
     }
 
-    /// Notes that definitions are asked for. Returns whether they were not being read before, for commands
-    /// that wait.
-    pub fn ask(&mut self) -> bool {
-        let begins = !self.reading;
-        if begins {
-            self.asks();
-        }
-        self.reading = true;
-        begins
+    /// Notes that definitions are read for commands that wait. Returns whether they were not before.
+    pub fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.reading, true)
     }
 
     /// Notes that definitions are asked for.
     pub fn asks(&mut self) {
-        self.asked = self.changes;
-    }
-
-    /// Whether definitions could not be read, so that commands have to wait.
-    pub fn failed(&mut self) -> bool {
-        self.failed.take().is_some()
+        self.outdated = false;
     }
 
     /// Lets definitions be read again, which have changed.
     pub fn forget(&mut self) {
         self.read_us = None;
-        self.changes += 1;
+        self.outdated = true;
     }
 
     /// Call that a command is which is no built-in one, or `TYPE.CALL`; `None` if it is none. A command that
     /// cannot wait for a newer copy goes by the present one.
-    pub fn resolve(&mut self, now: Now, args: &Args<'_>, waits: bool) -> Option<Resolved> {
+    pub fn resolve(&self, now: Now, args: &Args<'_>, waits: bool) -> Option<Resolved> {
         let first = args.get(0)?;
         let is_call = |name: &str| first.eq_ignore_ascii_case(name.as_bytes());
         let (named, only_reads) = match () {
@@ -143,7 +128,7 @@ impl Types {
             true => (args.get(2)?, args.get(1)?, 3),
             false => (first, args.get(1).unwrap_or_default(), 2),
         };
-        let word = std::str::from_utf8(word).ok().filter(|word| word.len() <= 2 * 64);
+        let word = std::str::from_utf8(word).ok().filter(|word| word.len() <= CALLED_BYTES_MAX);
         let Some((name, operation)) = word.and_then(|word| word.split_once('.')) else {
             let text = "name an operation of a type: TYPE.CALL key type.operation [arg ...]";
             return named.then(|| Resolved::Error(ErrorReply::err(text)));
@@ -157,34 +142,22 @@ impl Types {
         // A command that cannot wait is called again.
         let at_least_us = now.mono_us.saturating_sub(if waits { 0 } else { TYPES_KNOWN_US });
         let just_read = fresh_us.is_some_and(|at| at >= at_least_us);
-        let Some(definition) = self.known.by_name.get(&name).filter(|_| fresh_us.is_some()) else {
+        let known = self.known.as_ref().filter(|_| fresh_us.is_some());
+        let Some(definition) = known.and_then(|known| known.by_name.get(&name)) else {
             // No type has the name of built-in commands.
-            if built_in(&name).is_some() {
+            if just_read || built_in(&name).is_some() {
                 return no_type();
             }
-            return match self.failed.take() {
-                Some(error) => Some(Resolved::Error(error)),
-                None if just_read => no_type(),
-                None => Some(Resolved::Read),
-            };
+            return Some(Resolved::Read);
         };
-        let is_it = |known: &str| operation.eq_ignore_ascii_case(known);
-        let Some(found) = definition.operations().iter().find(|known| is_it(&known.name)) else {
-            if !just_read {
-                return Some(Resolved::Read);
-            }
-            let names = definition.operations().iter().map(|known| known.name.as_str());
-            let names = names.collect::<Vec<_>>().join(", ");
-            let text = format!("the type {name} has no operation '{operation}', only {names}");
-            return Some(Resolved::Error(ErrorReply::err(text)));
+        let found = match definition.operation(operation.as_bytes()) {
+            Ok(position) => &definition.operations()[position],
+            Err(_) if !just_read => return Some(Resolved::Read),
+            Err(error) => return Some(Resolved::Error(error)),
         };
-        if args.len() != rest + found.parameters.len() || (!named && args.len() < 2) {
-            let text = format!(
-                "wrong number of arguments for '{name}.{}' command: {}",
-                found.name,
-                found.syntax()
-            );
-            return Some(Resolved::Error(ErrorReply::err(text)));
+        let given = args.len().checked_sub(rest).unwrap_or(usize::MAX);
+        if let Err(error) = found.check_count(&name, given) {
+            return Some(Resolved::Error(error));
         }
         if only_reads && found.writes {
             let text = "Can not execute an operation that writes using *_ro command.";
@@ -223,23 +196,13 @@ pub(in crate::gateway) fn spec_at(position: usize) -> &'static CommandSpec {
     all()[position]
 }
 
-/// Whether a key is that of the record of all definitions.
-pub(in crate::gateway) fn is_of_definitions((key, op): &KeyedOp) -> bool {
-    op.is_write() && *key == types_key()
-}
-
-/// Field of the record: a kind, and a name.
-pub(super) fn field(kind: u8, name: &str) -> Vec<u8> {
-    [&[kind][..], name.as_bytes()].concat()
+/// Whether an operation changes definitions.
+pub(in crate::gateway) fn changes_definitions((key, op): &KeyedOp) -> bool {
+    is_types(key) && op.is_write()
 }
 
 /// Name of a type in the words of a command.
-pub(super) fn name_at(args: &Args<'_>, at: usize) -> Result<String, ErrorReply> {
+pub(super) fn name_at(args: &Args<'_>, at: usize) -> String {
     let name = args.get(at).unwrap_or_default();
-    Ok(String::from_utf8_lossy(&name[..name.len().min(64)]).to_ascii_lowercase())
-}
-
-/// Definition as clients get it.
-pub(super) fn shown(definition: &Definition) -> Reply {
-    Reply::Bulk(Blob::new(definition.text()))
+    String::from_utf8_lossy(&name[..name.len().min(CALLED_BYTES_MAX)]).to_ascii_lowercase()
 }

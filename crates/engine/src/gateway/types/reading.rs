@@ -6,14 +6,14 @@ use crate::gateway::target::TYPES;
 use crate::gateway::timer::Timer;
 use crate::gateway::txn::work::ProgramStep;
 use crate::limits::TYPES_AGAIN_US;
-use adt::{ArgBuf, Args, Compound, ErrorReply, Plan, Reply};
+use adt::{ArgBuf, Args, ErrorReply, Reply};
 
 impl Parts {
     /// Call that a command is which is no built-in one, if it is one. If the definitions must be read first,
     /// that is begun, and the command waits.
     pub(in crate::gateway) fn resolve(&mut self, args: &Args<'_>) -> Option<Resolved> {
         let resolved = self.core.types.resolve(self.core.now, args, true);
-        if matches!(resolved, Some(Resolved::Read)) && self.core.types.ask() {
+        if matches!(resolved, Some(Resolved::Read)) && self.core.types.begin() {
             self.read_types();
         }
         resolved
@@ -21,12 +21,9 @@ impl Parts {
 
     /// Reads the definitions, for commands that wait.
     pub(in crate::gateway) fn read_types(&mut self) {
-        let told = |replies: &[Reply]| Plan {
-            writes: Vec::new(),
-            reply: replies.first().cloned().unwrap_or(Reply::Nil),
-        };
-        self.core.types.ask();
-        let step = ProgramStep::Compound(Compound::new(vec![read()], told));
+        self.core.types.asks();
+        let told = |reply: Option<&Reply>| Ok((Vec::new(), reply.cloned().unwrap_or(Reply::Nil)));
+        let step = ProgramStep::changing(read(), told);
         self.carry_out_own(TYPES, step);
     }
 
@@ -53,10 +50,9 @@ impl Parts {
 
     /// Takes definitions that commands wait for.
     pub(in crate::gateway) fn types_read(&mut self, reply: &Reply) {
-        self.core.types.take(self.core.now, reply);
-        if self.core.types.failed() {
+        if self.core.types.take(self.core.now, reply).is_err() {
             // Their shard has no leader. Commands of a pipeline would not fail together.
-            self.core.types.ask();
+            self.core.types.begin();
             return self.core.set_timer(TYPES_AGAIN_US, Timer::Types);
         }
         self.sessions.resume_all();

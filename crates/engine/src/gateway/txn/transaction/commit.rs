@@ -9,7 +9,7 @@ use crate::gateway::core::Core;
 use crate::gateway::errors::{Cause, forgotten, guard_failed, indefinite, single_reply, voided};
 use crate::gateway::mail::{Pending, raise};
 use crate::gateway::txn::work::{Finish, Outcome, ProgramStep, missing};
-use crate::gateway::types::known::is_of_definitions;
+use crate::gateway::types::known::changes_definitions;
 use crate::ids::{RequestId, ShardId};
 use crate::limits::DECIDE_US_MAX;
 use crate::message::{Answer, Body, Condition, Fate, Guard, Refusal, Version};
@@ -70,7 +70,7 @@ fn follow_up(txn: &mut Txn, cx: &mut TxnContext<'_>) {
     if txn.work.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::ForgetScripts)) {
         cx.core.afterwards.push_back(Broadcast::ForgetScripts);
     }
-    if txn.work.ops.iter().any(is_of_definitions) {
+    if txn.work.ops.iter().any(changes_definitions) {
         // Its own clients call again at once.
         cx.core.types.forget();
         cx.core.afterwards.push_back(Broadcast::ForgetTypes);

@@ -163,8 +163,11 @@ pub(super) enum Sought {
 /// Takes what was read before the run, and begins the run or reads on.
 pub(super) fn found(txn: &mut Txn, cx: &mut TxnContext<'_>, reply: &Reply, sought: &Sought) {
     if let Sought::Types(words, used) = sought {
-        cx.core.types.take(cx.core.now, reply);
-        if let Next::Input(input) = call(txn, cx, words.clone(), *used) {
+        let next = match cx.core.types.take(cx.core.now, reply) {
+            Ok(()) => call(txn, cx, words.clone(), *used),
+            Err(error) => Next::Input(ScriptInput::Reply(error.into())),
+        };
+        if let Next::Input(input) = next {
             take_steps(txn, cx, input);
         }
         return;
