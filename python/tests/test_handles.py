@@ -45,6 +45,14 @@ def test_collections_behave_like_collections():
     assert db.replies == []
 
 
+def test_operations_of_a_type_win_over_methods_of_handles():
+    text = "type t\npart n counter\nop delete by:int\n counter.add n $by\nop key\n return counter.get n"
+    db = Db(b"OK", 7)
+    value = claret.Type(text)(db, "k")
+    assert value.delete(by=2) == b"OK" and value.key == "k" and value.call("key") == 7
+    assert db.sent == ["TYPE.CALL k t.delete 2", "TYPE.CALL k t.key"]
+
+
 def test_a_default_stands_for_what_is_not_there():
     assert claret.Map(Db(None), "h").get("a", 7) == 7
     assert claret.Scores(Db(None), "z").get("a") is None
