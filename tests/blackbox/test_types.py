@@ -1,6 +1,7 @@
 """Composed types: clients define them while the server runs, and no replica can carry them out otherwise."""
 
 import asyncio
+import json
 import operator
 import pathlib
 import threading
@@ -337,3 +338,22 @@ def test_rights_on_types_are_those_of_commands(db, server):
             call(reader, "TYPE.DROP auction")
     finally:
         db.acl_deluser("reader")
+
+
+def test_definitions_are_written_and_read_in_json(db):
+    call(db, "TYPE.DROP depot")
+    text = (EXAMPLES / "stock.type").read_text().replace("type stock", "type depot")
+    version = call(db, "TYPE.DEFINE depot", text)
+    written = json.loads(call(db, "TYPE.GET depot JSON"))
+    assert written["type"] == "depot" and written["version"] == version
+    assert written["parts"][0]["with"] == "counter.set 0 min 0"
+    # The same definition in the other form.
+    assert call(db, "TYPE.DEFINE depot", json.dumps(written, indent=2)) == version
+    written["operations"].append({"name": "empty", "steps": ["return counter.atleast free 1"]})
+    assert call(db, "TYPE.MIGRATE depot", json.dumps(written)) == version + 1
+    assert call(db, "depot.add d 2") == 1 and call(db, "depot.empty d") == 1
+    written["operations"][-1]["steps"] = ["return get nothing"]
+    with pytest.raises(redis.ResponseError, match="operation empty, step 1: there is no part"):
+        call(db, "TYPE.MIGRATE depot", json.dumps(written))
+    with pytest.raises(redis.ResponseError, match="syntax error"):
+        call(db, "TYPE.GET depot XML")

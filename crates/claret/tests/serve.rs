@@ -507,3 +507,43 @@ async fn a_process_in_rust_keeps_a_lock_until_another_client_wants_it() {
     let at_once = LockOptions { timeout: Some(Duration::from_secs(5)), ..LockOptions::default() };
     other.lock("lock", at_once).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_client_in_rust_has_handles_of_types_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    let client = client::Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let text = include_str!("../../../examples/types/stock.type");
+    let stocks = client::Type::parse(text).unwrap();
+    assert_eq!((stocks.define(&client).await, stocks.define(&client).await), (Ok(1), Ok(1)));
+    let pears = stocks.at("pears");
+    pears.tell(&client, "add", &[&3]).await.unwrap();
+    let (reserved, free): (bool, i64) = client
+        .run_with(client::TxOptions::default().returning(), |mut tx| {
+            let pears = pears.clone();
+            async move {
+                let reserved = pears.ask(&mut tx, "reserve", &[&"order:1", &2, &60_000]).await?;
+                Ok((reserved, pears.ask(&mut tx, "free", &[]).await?))
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!((reserved, free), (true, 1));
+    let batch = client.batch().then(pears.command("buy", &[&"order:1"]).unwrap());
+    assert_eq!(batch.commit().await.unwrap(), [Ok(client::ClientReply::Int(1))]);
+    for (operation, arguments, wanted) in [
+        ("sell", &[] as &[&dyn client::ToArg], "only add, reserve"),
+        ("add", &[], "key n"),
+        ("buy", &[&"order:1"], "GONE the reservation has ended"),
+        ("add", &[&"x"], "n is not an integer"),
+    ] {
+        let error = pears.ask::<i64>(&client, operation, arguments).await.unwrap_err();
+        assert!(error.to_string().contains(wanted), "{operation}: {error}");
+    }
+    let later = client::Type::parse(&text.replace("op free", "op left")).unwrap();
+    assert!(later.define(&client).await.unwrap_err().to_string().contains("TYPE.MIGRATE"));
+    assert_eq!(later.migrate(&client).await, Ok(2));
+    assert_eq!(later.at("pears").ask::<i64>(&client, "left", &[]).await, Ok(1));
+    let error = client::Type::parse("type t\npart n counter\nop o").unwrap_err();
+    assert!(error.to_string().contains("the operation o has no step"), "{error}");
+}

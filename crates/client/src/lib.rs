@@ -44,6 +44,7 @@ mod handles;
 mod locks;
 mod retry;
 mod txn;
+mod types;
 mod usual;
 
 pub use crate::connection::dispatch::{Dispatch, Promise};
@@ -59,4 +60,5 @@ pub use error::{Error, Result};
 pub use handles::{Counter, Executor, List, Map, Set, SortedSet};
 pub use retry::RetryPolicy;
 pub use txn::{Tx, TxOptions};
+pub use types::{Type, Typed};
 pub use wire::resp::ClientReply;

@@ -17,6 +17,7 @@
 //! key, `map[field]` for an element, and `$parameter` for an argument. A word in double quotes may have
 //! spaces.
 
+use super::json;
 use super::parse::{Reading, Wrong};
 use super::words::{Template, Word, split};
 use crate::{Args, Blob, Command, CommandSpec, ErrorReply, Flags, Handler, Merge, Op};
@@ -393,15 +394,19 @@ impl Definition {
         })
     }
 
-    /// Parses a definition, which gets this version if one is given.
+    /// Parses a definition in text or JSON, which gets this version if one is given.
     pub fn parse(text: &[u8], version: Option<u32>) -> Result<Self, ErrorReply> {
+        let text = std::str::from_utf8(text)
+            .map_err(|_| ErrorReply::err("a definition is text in UTF-8"))?;
+        let mut reading = Reading::default();
+        if json::is_json(text) {
+            json::read(text, &mut reading)?;
+            return reading.finish(version).map_err(|Wrong(why)| ErrorReply::err(why));
+        }
         if text.len() > DEFINITION_BYTES_MAX {
             let text = format!("a definition has at most {DEFINITION_BYTES_MAX} bytes");
             return Err(ErrorReply::err(text));
         }
-        let text = std::str::from_utf8(text)
-            .map_err(|_| ErrorReply::err("a definition is text in UTF-8"))?;
-        let mut reading = Reading::default();
         for (number, line) in text.lines().enumerate() {
             let read = split(line).map_err(Wrong).and_then(|words| reading.line(&words));
             read.map_err(|Wrong(why)| ErrorReply::err(format!("line {}: {why}", number + 1)))?;

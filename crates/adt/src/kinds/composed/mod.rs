@@ -14,6 +14,7 @@
 mod call;
 pub mod definition;
 pub mod derived;
+mod json;
 mod parse;
 mod parts;
 #[cfg(test)]

@@ -10,6 +10,9 @@ use crate::key::KeyOp;
 use crate::record::command;
 use crate::{Blob, Ctx, Flags, Keys, Op};
 
+/// Words with which lines begin that are no steps.
+pub(super) const KEYWORDS: [&str; 5] = ["part", "map", "without", "op", "expired"];
+
 /// An error that names its line.
 pub(super) struct Wrong(pub String);
 
@@ -81,8 +84,7 @@ impl Reading {
             self.name = Some(name);
             return Ok(());
         }
-        let keywords = ["part", "map", "without", "op", "expired"];
-        let keyword = keywords.into_iter().find(|keyword| first.is(keyword));
+        let keyword = KEYWORDS.into_iter().find(|keyword| first.is(keyword));
         if keyword.is_some() {
             self.close()?;
         }

@@ -464,6 +464,47 @@ fn hostile_definitions_are_refused_each_with_its_error() {
 }
 
 #[test]
+fn a_definition_in_json_is_the_same_definition() {
+    let mut random = Random(7);
+    let mut definitions: Vec<_> = EXAMPLES.iter().map(|(name, _)| example(name)).collect();
+    definitions.extend((0..300).filter_map(|_| random_definition(&mut random).map(Arc::new)));
+    assert!(definitions.len() > 100);
+    for definition in definitions {
+        let json = definition.json();
+        let read = Definition::parse(json.as_bytes(), None).expect(&json);
+        assert_eq!(read.text(), definition.text(), "{json}");
+    }
+}
+
+#[test]
+fn definitions_in_json_are_refused_with_the_place_of_the_error() {
+    let with = |parts: &str, steps: &str| {
+        let operation = format!(r#"{{"name":"o","parameters":["n:int"],"steps":[{steps}]}}"#);
+        format!(r#"{{"type":"t","parts":[{parts}],"operations":[{operation}]}}"#)
+    };
+    let n = r#"{"name":"n","kind":"counter"}"#;
+    assert!(Definition::parse(with(n, r#""counter.add n $n""#).as_bytes(), None).is_ok());
+    for (text, wanted) in [
+        ("{".to_owned(), "in JSON: EOF while parsing"),
+        (r#"{"type":"t","pars":[]}"#.to_owned(), "unknown field `pars`"),
+        (r#"{"type":"t","parts":[]}"#.to_owned(), "missing field `operations`"),
+        (with(r#"{"name":"n\nop x","kind":"counter"}"#, ""), "cannot be the name of the part"),
+        (with(r#"{"name":"n m","kind":"counter"}"#, ""), "cannot be the name of the part"),
+        (with(r#"{"name":"n","kind":"counter","with":"set 1"}"#, ""), "part n: "),
+        (with(n, ""), "the operation o has no step"),
+        (with(n, r#""""#), "operation o, step 1: a command is missing"),
+        (with(n, r##""# nothing""##), "operation o, step 1: a command is missing"),
+        (with(n, r#""op x""#), "operation o, step 1: a step is a command"),
+        (with(n, r#""counter.add n 1\nop x""#), "control characters"),
+        (with(n, r#""counter.add n 1","counter.add m 1""#), "step 2: there is no part m"),
+        (format!("{}{}", with(n, r#""counter.add n 1""#), " ".repeat(40_000)), "32768 bytes"),
+    ] {
+        let error = Definition::parse(text.as_bytes(), None).expect_err(&text);
+        assert!(error.text().contains(wanted), "{text}: {error}, not {wanted:?}");
+    }
+}
+
+#[test]
 fn what_a_new_definition_must_not_have_is_read_in_an_old_one() {
     let part = "part n counter\nop o\ncounter.add n 1";
     let moved = format!("type t\n{part}\nop p\nrequire counter.get n = 1 else error MOVED x");

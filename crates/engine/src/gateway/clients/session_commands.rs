@@ -174,7 +174,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Removes a definition. Values stay, and are removed with DEL, or used again when the type is defined \
          so that it takes them over.",
         "name", "O(1)");
-    ("type.get", 2, QUEUED, Keys::None, "Returns a definition.", "name", "O(1)");
+    ("type.get", -2, QUEUED, Keys::None, "Returns a definition, as text or in JSON.", "name [JSON]", "O(1)");
     ("type.laws", 2, QUEUED, Keys::None,
         "Returns which operations of a type commute, as follows from its parts, and why others do not.",
         "name", "O(n) in pairs of operations");

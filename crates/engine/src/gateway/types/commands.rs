@@ -9,6 +9,7 @@ use crate::script::keys::field;
 use adt::kinds::composed::definition::Definition;
 use adt::kinds::composed::derived::derived;
 use adt::{Args, CommandSpec, ErrorReply, Reply};
+use std::sync::Arc;
 
 /// Whether a command is about definitions of types.
 pub(in crate::gateway) fn is_of_definitions(spec: &CommandSpec) -> bool {
@@ -150,12 +151,23 @@ pub(in crate::gateway) fn step(
         }
         "type.drop" => drop_type(args),
         "type.list" => Ok(list()),
-        _ => {
-            let (name, laws) = (name_at(args, 1), spec.name == "type.laws");
-            Ok(looking(move |all| {
-                let definition = all.by_name.get(&name).ok_or_else(|| no_type(&name))?;
-                Ok(if laws { derived(definition) } else { Reply::Bulk(definition.text().clone()) })
-            }))
-        }
+        "type.get" => get(args),
+        _ => Ok(of_one(name_at(args, 1), derived)),
     }
+}
+
+fn get(args: &Args<'_>) -> Result<ProgramStep, ErrorReply> {
+    let name = name_at(args, 1);
+    match args.get(2) {
+        None => Ok(of_one(name, |definition| Reply::Bulk(definition.text().clone()))),
+        Some(form) if args.len() == 3 && form.eq_ignore_ascii_case(b"json") => {
+            Ok(of_one(name, |definition| Reply::bulk(definition.json())))
+        }
+        Some(_) => Err(ErrorReply::syntax()),
+    }
+}
+
+/// A step that looks at one definition.
+fn of_one(name: String, look: fn(&Arc<Definition>) -> Reply) -> ProgramStep {
+    looking(move |all| all.by_name.get(&name).map(look).ok_or_else(|| no_type(&name)))
 }
