@@ -305,6 +305,9 @@ pub struct RubisArgs {
     /// Items for sale in the beginning.
     #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub items: u32,
+    /// Keep each item in one value of a composed type rather than in four records.
+    #[arg(long)]
+    pub types: bool,
     /// Longest auction, in seconds.
     #[arg(long, default_value_t = 60.0, value_parser = parse_seconds)]
     pub auction_seconds: f64,
@@ -325,6 +328,9 @@ pub struct RetwisArgs {
     /// Generated links per possible user.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub edge_factor: u32,
+    /// Keep each post in one value of a composed type rather than in two records.
+    #[arg(long)]
+    pub types: bool,
 }
 
 /// Workers and shards of a Claret server of `ops`.

@@ -3,6 +3,8 @@
 //!
 //! Records: `user:u` hash, `users:0` set, `followers:u` and `following:u` sets, `posts:u` set,
 //! `post:p` hash, `reposts:p` set of the users that reposted it, `timeline:u` sorted set by time.
+//!
+//! With `--types`, `post:p` is a value of a composed type that has `reposts:p` as a part.
 
 use super::graph::Graph;
 use crate::args::RetwisArgs;
@@ -24,6 +26,23 @@ const POSTS_PER_HUNDRED: usize = 25;
 const SHOWN: &str = "9";
 /// Members per command while loading.
 const MEMBERS_MAX: usize = 500;
+
+/// Type of a post, with the operations that users need.
+const POST: &str = "\
+type retwis_post
+part about hash
+part reposts set
+
+op write author text
+  hset about author $author text $text
+
+op repost user
+  sadd reposts $user
+
+op show
+  return hgetall about
+  return scard reposts
+";
 
 /// Shares of the users' actions, and the mean number of reposts.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +101,8 @@ struct Visit {
 #[derive(Clone, Debug)]
 pub struct Retwis {
     mix: Mix,
+    /// Whether posts are of a composed type.
+    typed: bool,
     users: u64,
     posts: u64,
     time: u64,
@@ -98,6 +119,9 @@ impl Retwis {
         let users = graph.users() as u64;
         let posts = graph.users() * POSTS_PER_HUNDRED / 100;
         control.call(&["FLUSHALL"])?;
+        if args.types {
+            control.call(&["TYPE.DEFINE", "retwis_post", POST])?;
+        }
         let mut rng = Rng::new(args.common.seed);
         let mut timelines: Vec<Vec<u64>> = vec![Vec::new(); graph.users()];
         let mut authored: Vec<Vec<u64>> = vec![Vec::new(); graph.users()];
@@ -105,7 +129,7 @@ impl Retwis {
         let mut commands: Vec<Vec<u8>> = Vec::new();
         for post in 0..posts as u64 {
             let author = rng.below(users);
-            push_post(&mut ops, author, post);
+            push_post(&mut ops, author, post, args.types);
             authored[author as usize].push(post);
             let followers = &graph.followers[author as usize];
             followers.iter().for_each(|f| timelines[*f as usize].push(post));
@@ -125,7 +149,8 @@ impl Retwis {
             ];
             control.load(sets.into_iter().flatten())?;
         }
-        Ok(Self { mix, users, posts: posts as u64, time: posts as u64, visits: Vec::new() })
+        let posts = posts as u64;
+        Ok(Self { mix, typed: args.types, users, posts, time: posts, visits: Vec::new() })
     }
 
     fn visit(&mut self, client: usize) -> &mut Visit {
@@ -174,8 +199,12 @@ fn push_user(ops: &mut Ops, user: u64) {
     ops.write("SADD", ("users:", 0), &[user.to_string().as_bytes()]);
 }
 
-fn push_post(ops: &mut Ops, author: u64, post: u64) {
+fn push_post(ops: &mut Ops, author: u64, post: u64, typed: bool) {
     let (author, post_text) = (author.to_string(), format!("What {author} says, number {post}"));
+    if typed {
+        let words: [&[u8]; 2] = [author.as_bytes(), post_text.as_bytes()];
+        return ops.write("retwis_post.write", ("post:", post), &words);
+    }
     let fields: [&[u8]; 4] = [b"author", author.as_bytes(), b"text", post_text.as_bytes()];
     ops.write("HSET", ("post:", post), &fields);
 }
@@ -284,12 +313,14 @@ impl Workload for Retwis {
                 ops.write(name, ("following:", follower), &[followed.to_string().as_bytes()]);
             }
             (Deed::Post { user, post }, 0) => {
-                push_post(ops, user, post);
+                push_post(ops, user, post, self.typed);
                 ops.write("SADD", ("posts:", user), &[post.to_string().as_bytes()]);
                 ops.read("SMEMBERS", ("followers:", user), &[]);
             }
             (Deed::Repost { user, post }, 0) => {
-                ops.write("SADD", ("reposts:", post), &[user.to_string().as_bytes()]);
+                let (name, key) =
+                    if self.typed { ("retwis_post.repost", "post:") } else { ("SADD", "reposts:") };
+                ops.write(name, (key, post), &[user.to_string().as_bytes()]);
                 ops.read("SMEMBERS", ("followers:", user), &[]);
             }
             (Deed::Post { post, .. } | Deed::Repost { post, .. }, 1) => {
@@ -302,6 +333,18 @@ impl Workload for Retwis {
                 txn.seen = numbers(replies.first());
                 return false;
             }
+            (Deed::Show { post }, 0) if self.typed => {
+                ops.read("retwis_post.show", ("post:", post), &[]);
+            }
+            (Deed::Show { .. }, 1) if self.typed => {
+                let Some(ClientReply::Array(shown)) = replies.first() else { return false };
+                if let Some(ClientReply::Int(reposts)) = shown.last() {
+                    txn.reposts = *reposts;
+                }
+                let author = field(shown.first(), "author").unwrap_or(0);
+                ops.read("HGETALL", ("user:", author), &[]);
+            }
+            (Deed::Show { .. }, 2) if self.typed => return false,
             (Deed::Show { post }, 0) => ops.read("HGETALL", ("post:", post), &[]),
             (Deed::Show { post }, 1) => {
                 let author = field(replies.first(), "author").unwrap_or(0);
@@ -353,6 +396,7 @@ pub fn run(args: &RetwisArgs, program: &Path) -> io::Result<Report> {
         return Err(io::Error::other("the graph is empty: choose a larger scale"));
     }
     let fields = fields([
+        ("types", Value::from(args.types)),
         ("workload", Value::from("retwis")),
         ("mix", Value::from(args.mix.as_str())),
         ("users", Value::from(graph.users())),
@@ -381,7 +425,7 @@ mod tests {
     use super::*;
 
     fn network() -> Retwis {
-        Retwis { mix: POST_HEAVY, users: 10, posts: 5, time: 5, visits: Vec::new() }
+        Retwis { mix: POST_HEAVY, typed: false, users: 10, posts: 5, time: 5, visits: Vec::new() }
     }
 
     fn bulk(text: &str) -> ClientReply {

@@ -5,6 +5,9 @@
 //! `auctions:0` sorted sets of open items by closing time; `closed:i` a flag; `itembids:i` the
 //! highest bids; `userbids:u` a set; `usercomments:u` a sorted set; `rating:u` a summary;
 //! `views:i` a counter.
+//!
+//! With `--types`, `item:i` is a value of a composed type that has `closed:i`, `itembids:i` and `views:i` as
+//! parts.
 
 use super::auction::{Auctions, Item};
 use crate::args::RubisArgs;
@@ -26,6 +29,41 @@ const BIDS_BEFORE: usize = 20;
 const BIDS_BEFORE_EXPONENT: f64 = 1.2;
 /// Share of searches that are by category; the others are by region.
 const BY_CATEGORY: f64 = 0.9;
+/// Type of an item, with the operations that users need.
+const ITEM: &str = "\
+type rubis_item
+part about hash
+part bids topk
+part closed string
+part views counter
+
+op open name closes category region
+  hset about name $name closes $closes category $category region $region
+
+op seen
+  counter.add views 1
+
+op show
+  return hgetall about
+  return topk.count bids
+  return topk.best bids 1 withscores
+
+op ask
+  require exists closed = 0 else 0
+  return hgetall about
+
+op bid bid price:number
+  require exists closed = 0 else 0
+  topk.put bids $bid $price
+
+op result
+  return hgetall about
+  return topk.best bids 1
+
+op close
+  set closed 1
+";
+
 /// Items on a page of search results.
 const PAGE: &[u8] = b"25";
 
@@ -68,6 +106,8 @@ impl From<Deed> for Transaction {
 #[derive(Clone, Debug)]
 pub struct Rubis {
     weights: [f64; 8],
+    /// Whether items are of a composed type.
+    typed: bool,
     auctions: Auctions,
     users: u64,
     bids: u64,
@@ -86,6 +126,7 @@ impl Rubis {
         let longest_ns = (args.auction_seconds * 1e9) as u64;
         Self {
             weights: if args.mix == "read-heavy" { READ_HEAVY } else { BID_HEAVY },
+            typed: args.types,
             auctions: Auctions::new(args.items, USERS, (CATEGORIES, REGIONS), longest_ns),
             users: USERS,
             bids: 0,
@@ -101,6 +142,9 @@ impl Rubis {
     fn load(args: &RubisArgs, control: &mut Control) -> io::Result<Self> {
         let mut site = Self::new(args);
         control.call(&["FLUSHALL"])?;
+        if site.typed {
+            control.call(&["TYPE.DEFINE", "rubis_item", ITEM])?;
+        }
         let mut rng = Rng::new(args.common.seed);
         let bids_before = Zipf::new(BIDS_BEFORE, BIDS_BEFORE_EXPONENT);
         let mut ops = Ops::default();
@@ -108,14 +152,16 @@ impl Rubis {
         for _ in 0..args.items {
             let item = site.auctions.draw(0, &mut rng);
             let number = site.auctions.open(item);
-            push_item(&mut ops, number, &item);
+            push_item(&mut ops, number, &item, site.typed);
             let mut words = Vec::new();
             for price in 0..bids_before.draw(&mut rng) {
                 words.extend([key_number(site.bids), (price + 1).to_string()]);
                 site.bids += 1;
             }
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-            if !words.is_empty() {
+            if site.typed {
+                words.chunks(2).for_each(|bid| ops.write("rubis_item.bid", ("item:", number), bid));
+            } else if !words.is_empty() {
                 ops.write("TOPK.PUT", ("itembids:", number), &words);
             }
         }
@@ -180,7 +226,7 @@ fn push_user(ops: &mut Ops, user: u64) {
     ops.write("HSET", ("user:", user), &[b"name", name.as_bytes(), b"region", b"7"]);
 }
 
-fn push_item(ops: &mut Ops, number: u64, item: &Item) {
+fn push_item(ops: &mut Ops, number: u64, item: &Item, typed: bool) {
     let id = key_number(number);
     let (closes, category, region) =
         (item.closes_ns.to_string(), item.category.to_string(), item.region.to_string());
@@ -194,32 +240,56 @@ fn push_item(ops: &mut Ops, number: u64, item: &Item) {
         b"region",
         region.as_bytes(),
     ];
-    ops.write("HSET", ("item:", number), &fields);
+    if typed {
+        let values = [fields[1], fields[3], fields[5], fields[7]];
+        ops.write("rubis_item.open", ("item:", number), &values);
+    } else {
+        ops.write("HSET", ("item:", number), &fields);
+    }
     for key in [("category:", item.category), ("region:", item.region), ("auctions:", 0)] {
         ops.write("ZADD", key, &[closes.as_bytes(), id.as_bytes()]);
     }
 }
 
-fn push_bid(ops: &mut Ops, number: u64, bidder: u64, bid: u64, price: u64) {
+fn push_bid(ops: &mut Ops, number: u64, (bidder, bid, price): (u64, u64, u64), typed: bool) {
     let (bid_id, item, price) = (key_number(bid), key_number(number), price.to_string());
     let bidder_id = key_number(bidder);
     let fields: [&[u8]; 6] =
         [b"item", item.as_bytes(), b"user", bidder_id.as_bytes(), b"price", price.as_bytes()];
     ops.write("HSET", ("bid:", bid), &fields);
-    ops.write("TOPK.PUT", ("itembids:", number), &[bid_id.as_bytes(), price.as_bytes()]);
+    let words: [&[u8]; 2] = [bid_id.as_bytes(), price.as_bytes()];
+    if typed {
+        ops.write("rubis_item.bid", ("item:", number), &words);
+    } else {
+        ops.write("TOPK.PUT", ("itembids:", number), &words);
+    }
     ops.write("SADD", ("userbids:", bidder), &[bid_id.as_bytes()]);
 }
 
-fn push_close(ops: &mut Ops, number: u64, item: &Item) {
+fn push_close(ops: &mut Ops, number: u64, item: &Item, typed: bool) {
     let id = key_number(number);
-    ops.write("SET", ("closed:", number), &[b"1"]);
+    if typed {
+        ops.write("rubis_item.close", ("item:", number), &[]);
+    } else {
+        ops.write("SET", ("closed:", number), &[b"1"]);
+    }
     for key in [("category:", item.category), ("region:", item.region), ("auctions:", 0)] {
         ops.write("ZREM", key, &[id.as_bytes()]);
     }
 }
 
+/// Adds what is read of an item: by an operation of its type, or by commands on the records that it consists
+/// of.
+fn read_item(ops: &mut Ops, number: u64, typed: Option<&str>, commands: &[(&str, &str, &[&[u8]])]) {
+    match typed {
+        Some(operation) => ops.read(operation, ("item:", number), &[]),
+        None => commands.iter().for_each(|(name, key, words)| ops.read(name, (key, number), words)),
+    }
+}
+
 /// Adds the first step of a transaction.
-fn push_first(ops: &mut Ops, deed: &Deed) {
+fn push_first(ops: &mut Ops, deed: &Deed, typed: bool) {
+    let by = |operation: &'static str| typed.then_some(operation);
     match *deed {
         Deed::NewUser { user } => push_user(ops, user),
         Deed::ViewUser { user } => {
@@ -227,21 +297,27 @@ fn push_first(ops: &mut Ops, deed: &Deed) {
             ops.read("BAG.STATS", ("rating:", user), &[]);
             ops.read("ZRANGE", ("usercomments:", user), &[b"0", b"9", b"REV"]);
         }
-        Deed::Open { number, item } => push_item(ops, number, &item),
+        Deed::Open { number, item } => push_item(ops, number, &item, typed),
         Deed::Close { number, item } => {
-            ops.read("HGETALL", ("item:", number), &[]);
-            ops.read("TOPK.BEST", ("itembids:", number), &[b"1"]);
-            push_close(ops, number, &item);
+            let commands: [(&str, &str, &[&[u8]]); 2] =
+                [("HGETALL", "item:", &[]), ("TOPK.BEST", "itembids:", &[b"1"])];
+            read_item(ops, number, by("rubis_item.result"), &commands);
+            push_close(ops, number, &item, typed);
         }
         Deed::Bid { number, .. } => {
-            ops.read("EXISTS", ("closed:", number), &[]);
-            ops.read("HGETALL", ("item:", number), &[]);
+            let commands: [(&str, &str, &[&[u8]]); 2] =
+                [("EXISTS", "closed:", &[]), ("HGETALL", "item:", &[])];
+            read_item(ops, number, by("rubis_item.ask"), &commands);
         }
         Deed::Browse { by_category, place, now_ns } => {
             let key = if by_category { ("category:", place) } else { ("region:", place) };
             let from = now_ns.to_string();
             let words: [&[u8]; 6] = [from.as_bytes(), b"+inf", b"BYSCORE", b"LIMIT", b"0", PAGE];
             ops.read("ZRANGE", key, &words);
+        }
+        Deed::View { number } if typed => {
+            ops.read("rubis_item.show", ("item:", number), &[]);
+            ops.write("rubis_item.seen", ("item:", number), &[]);
         }
         Deed::View { number } => {
             ops.read("HGETALL", ("item:", number), &[]);
@@ -251,7 +327,8 @@ fn push_first(ops: &mut Ops, deed: &Deed) {
         Deed::Comment { number, item, comment, user, rating } => {
             let (id, on) = (key_number(comment), key_number(number));
             let rating = rating.to_string();
-            ops.read("HGETALL", ("item:", number), &[]);
+            let commands: [(&str, &str, &[&[u8]]); 1] = [("HGETALL", "item:", &[])];
+            read_item(ops, number, by("rubis_item.show"), &commands);
             ops.read("ZSCORE", ("category:", item.category), &[on.as_bytes()]);
             let fields: [&[u8]; 4] = [b"item", on.as_bytes(), b"text", b"as described"];
             ops.write("HSET", ("comment:", comment), &fields);
@@ -299,14 +376,17 @@ impl Workload for Rubis {
         let phase = txn.phase;
         txn.phase += 1;
         match (&txn.deed, phase) {
-            (deed, 0) => push_first(ops, deed),
+            (deed, 0) => push_first(ops, deed, self.typed),
             (&Deed::Bid { number, bidder, bid, price }, 1) => {
-                txn.refused = replies.first() != Some(&ClientReply::Int(0));
+                // The type answers 0 when the auction is over; without it, this is the reply of `EXISTS`.
+                let is_zero = replies.first() == Some(&ClientReply::Int(0));
+                txn.refused = is_zero == self.typed;
                 if !txn.refused {
-                    push_bid(ops, number, bidder, bid, price);
+                    push_bid(ops, number, (bidder, bid, price), self.typed);
                 }
                 return !txn.refused;
             }
+            (&Deed::View { .. }, 1) if self.typed => return false,
             (&Deed::View { number }, 1) if replies.last() != Some(&ClientReply::Int(0)) => {
                 ops.read("TOPK.BEST", ("itembids:", number), &[b"1", b"WITHSCORES"]);
             }
@@ -338,6 +418,7 @@ pub fn run(args: &RubisArgs, program: &Path) -> io::Result<Report> {
     let fields = fields([
         ("workload", Value::from("rubis")),
         ("mix", Value::from(args.mix.as_str())),
+        ("types", Value::from(args.types)),
         ("items", Value::from(args.items)),
         ("auction_seconds", Value::from(args.auction_seconds)),
     ]);
@@ -406,5 +487,22 @@ mod tests {
         ops.clear();
         assert!(!site.step(&mut bid, &[ClientReply::Int(1), hash()], &mut ops));
         assert!(bid.refused && ops.list.is_empty());
+    }
+    #[test]
+    fn with_types_an_item_is_one_value_of_a_type_that_can_be_defined() {
+        adt::kinds::composed::definition::Definition::parse(ITEM.as_bytes(), None).unwrap();
+        let mut site = Rubis { typed: true, ..site() };
+        let mut bid = Transaction::from(Deed::Bid { number: 1, bidder: 2, bid: 3, price: 4 });
+        let mut ops = Ops::default();
+        assert!(site.step(&mut bid, &[], &mut ops));
+        assert_eq!(ops.list.len(), 1);
+        ops.clear();
+        let about = ClientReply::Array(Vec::new());
+        assert!(site.step(&mut bid, &[about], &mut ops));
+        assert_eq!(ops.list.len(), 3);
+        site.restart(&mut bid);
+        ops.clear();
+        assert!(site.step(&mut bid, &[], &mut ops));
+        assert!(!site.step(&mut bid, &[ClientReply::Int(0)], &mut ops) && bid.refused);
     }
 }
